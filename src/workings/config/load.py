@@ -1,0 +1,200 @@
+"""From a file or a shipped name, plus ``key=value`` overrides, to a checked `Recipe`."""
+
+import difflib
+import types
+import typing
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from workings.config.recipe import Recipe
+from workings.config.yaml_reader import parse_yaml
+from workings.errors import RequestError
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedRecipe:
+    """A recipe together with how it was written."""
+
+    recipe: Recipe
+    text: str
+    """The file as it was written, comments included."""
+    origin: str
+    """The file's name, or ``shipped:<name>``."""
+    base: Path
+    """Directory that relative paths in the recipe start from."""
+    overrides: tuple[str, ...]
+    """The ``key=value`` words of the command line."""
+
+    def resolved(self) -> dict[str, Any]:
+        """Every key with its value, defaults included, as JSON values."""
+        return self.recipe.model_dump(mode="json")
+
+    def path(self, name: str) -> Path:
+        """A path that the recipe names, seen from the recipe's directory."""
+        return (self.base / Path(name).expanduser()).resolve()
+
+
+def shipped_recipes() -> dict[str, str]:
+    """Text of every recipe that comes with the package, by name."""
+    folder = resources.files("workings.config") / "recipes"
+    return {entry.name.removesuffix(".yaml"): entry.read_text("utf-8")
+            for entry in sorted(folder.iterdir(), key=lambda entry: entry.name) if entry.name.endswith(".yaml")}
+
+
+def load_recipe(name: str, overrides: Sequence[str] = ()) -> LoadedRecipe:
+    """Read, override, check. Raises `RequestError` for anything that is not a recipe."""
+    text, origin, base = _find(name)
+    values = parse_yaml(text, origin)
+    if not isinstance(values, dict):
+        raise RequestError(f"{origin}: {type(values).__name__}", "a mapping of recipe keys",
+                           "workings recipes show smoke-tiny")
+    for override in overrides:
+        _apply(values, override)
+    return LoadedRecipe(recipe=check_recipe(values, origin), text=text, origin=origin, base=base,
+                        overrides=tuple(overrides))
+
+
+def check_recipe(values: dict[str, Any], origin: str) -> Recipe:
+    """A recipe from plain values. Raises one `RequestError` that names every wrong key."""
+    try:
+        return Recipe.model_validate(values)
+    except ValidationError as error:
+        raise _explain(error.errors(include_url=False), origin) from None
+
+
+def _find(name: str) -> tuple[str, str, Path]:
+    path = Path(name).expanduser()
+    if path.is_file():
+        try:
+            return path.read_text("utf-8-sig"), str(path), path.resolve().parent
+        except (UnicodeDecodeError, OSError) as error:
+            raise RequestError(f"{path}: {error}", "a readable UTF-8 file") from None
+    shipped = shipped_recipes()
+    if name in shipped:
+        return shipped[name], f"shipped:{name}", Path.cwd()
+    near = difflib.get_close_matches(name, shipped, n=1)
+    raise RequestError(f"recipe {name!r}", "a YAML file, or a shipped recipe: " + ", ".join(shipped),
+                       f"workings recipes show {near[0]}" if near else "workings recipes list")
+
+
+def _apply(values: dict[str, Any], override: str) -> None:
+    """Set one dotted key in place."""
+    key, equals, written = override.partition("=")
+    if not equals or not key:
+        raise RequestError(override, "an override of the form key=value", "e.g. training.steps=100")
+    *parents, last = key.split(".")
+    here = values
+    for parent in parents:
+        inner = here.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise RequestError(override, f"`{parent}` to be a section; it is {inner!r}", "leave out the part after it")
+        here = inner
+    here[last] = parse_yaml(written, f"override {override!r}")
+
+
+def _explain(errors: list[ErrorDetails], origin: str) -> RequestError:
+    given, expected, hints = [], [], []
+    for error in _without_union_noise(errors):
+        location = _location(error)
+        dotted = ".".join(location) or "the recipe"
+        if error["type"] == "extra_forbidden":
+            given.append(f"{dotted}: {_short(error['input'])}")
+            expected.append(f"no key `{dotted}`")
+            hints.append(_did_you_mean(location))
+        elif error["type"] == "missing":
+            given.append(f"no `{dotted}`")
+            expected.append(f"`{dotted}`" + _described(location))
+        else:
+            given.append(f"{dotted}: {_short(error['input'])}")
+            expected.append(f"{dotted}: {error['msg'].removeprefix('Value error, ')}" + _described(location))
+    hints = [hint for hint in hints if hint] or ["workings recipes show smoke-tiny"]
+    return RequestError(*("\n          ".join(lines) for lines in ([*given, f"in {origin}"], expected, hints)))
+
+
+def _without_union_noise(errors: list[ErrorDetails]) -> list[ErrorDetails]:
+    """pydantic reports every member of a union; only the members that the value comes near to say something."""
+    deeper = {tuple(error["loc"][:length]) for error in errors for length in range(len(error["loc"]) - 1)}
+    return [error for error in errors
+            if not (error["type"] in ("string_type", "model_type") and tuple(error["loc"][:-1]) in deeper)]
+
+
+def _location(error: ErrorDetails) -> tuple[str, ...]:
+    """The dotted place of an error, without the names pydantic gives to the members of a union."""
+    known = {name for section in _sections(Recipe) for name in section.model_fields}
+    parts = [str(part) for part in error["loc"]]
+    keep = [part for index, part in enumerate(parts)
+            if part in known or part.isdigit() or (index == len(parts) - 1 and error["type"] == "extra_forbidden")]
+    return tuple(keep)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "…"
+
+
+def section_at(location: Sequence[str]) -> list[type[BaseModel]]:
+    """The section classes that may stand at a dotted place (several for a union)."""
+    here: list[type[BaseModel]] = [Recipe]
+    for part in location:
+        here = [inner for section in here if part in section.model_fields
+                for inner in _models_in(section.model_fields[part].annotation)]
+    return here
+
+
+def _did_you_mean(location: tuple[str, ...]) -> str:
+    *parents, last = location
+    siblings = {name for section in section_at(parents) for name in section.model_fields}
+    near = difflib.get_close_matches(last, siblings, n=1, cutoff=0.5)
+    if near:
+        return f"did you mean `{'.'.join([*parents, near[0]])}`?"
+    elsewhere = [dotted for dotted in known_keys() if dotted.split(".")[-1] == last]
+    if elsewhere:
+        return f"did you mean `{elsewhere[0]}`?"
+    return f"keys there: {', '.join(sorted(siblings))}" if siblings else ""
+
+
+def _described(location: Sequence[str]) -> str:
+    for section in section_at(location[:-1]):
+        if location and location[-1] in section.model_fields:
+            return f" ({section.model_fields[location[-1]].description})"
+    return ""
+
+
+def known_keys() -> list[str]:
+    """Dotted names of all keys that a recipe can have, in the order of definition."""
+    def walk(section: type[BaseModel], prefix: str) -> Iterator[str]:
+        for name, field in section.model_fields.items():
+            inner = list(_models_in(field.annotation))
+            for model in inner:
+                yield from walk(model, f"{prefix}{name}.")
+            if not inner or len(inner) < len(typing.get_args(field.annotation)):
+                yield f"{prefix}{name}"
+    return list(dict.fromkeys(walk(Recipe, "")))
+
+
+def _sections(section: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    yield section
+    for field in section.model_fields.values():
+        for inner in _models_in(field.annotation):
+            yield from _sections(inner)
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The section classes inside a type: itself, members of a union, what is annotated."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated):
+        for inner in typing.get_args(annotation):
+            yield from _models_in(inner)
+
+
+def recipe_schema() -> dict[str, Any]:
+    """JSON schema of a recipe, for editors."""
+    schema = Recipe.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "workings recipe", **schema}

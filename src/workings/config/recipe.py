@@ -1,0 +1,54 @@
+"""A recipe: one YAML file that asks for a run."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from workings.config.data import DataConfig
+from workings.config.model import ModelConfig
+from workings.config.section import Section
+from workings.config.training import (
+    BatchConfig,
+    CheckpointConfig,
+    EvaluationConfig,
+    MemoryConfig,
+    MeshConfig,
+    OptimizerConfig,
+    PrecisionConfig,
+    TrainingConfig,
+)
+
+
+class Recipe(Section):
+    """What is asked for. Every key is documented where it is defined; unknown keys are refused."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    """Name of the run, used in logs and reports."""
+    seed: int = Field(default=0, ge=0, lt=2**32)
+    """Decides random weights, the order of rows and stochastic rounding."""
+    engine: str = "jax"
+    """A registered engine: `jax`, or one that another package provides."""
+    device: Literal["auto", "cpu", "gpu", "cuda", "tpu"] = "auto"
+    """Where to run. `auto` takes the accelerator that is there; a device that is asked for and absent is an error."""
+    model: ModelConfig
+    """Which model, from which weights."""
+    tokenizer: str = "model"
+    """Directory or Hub id with `tokenizer.json`; `model`: the one beside the weights."""
+    data: DataConfig
+    """Which traces, rendered how."""
+    batch: BatchConfig
+    """Rows per update."""
+    training: TrainingConfig
+    """Updates and learning rate."""
+    optimizer: OptimizerConfig
+    """Update rule."""
+    precision: PrecisionConfig = PrecisionConfig()
+    """Number formats."""
+    memory: MemoryConfig = MemoryConfig()
+    """What is kept, recomputed or never made whole."""
+    mesh: MeshConfig = MeshConfig()
+    """Devices and how they share the work."""
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    """Saving."""
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """Measuring."""

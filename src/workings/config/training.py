@@ -1,0 +1,135 @@
+"""Recipe sections about how a step is taken: batch, training, optimizer, precision, memory, mesh, checkpoint."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from workings.config.section import Section
+
+
+class BatchConfig(Section):
+    """Global batch = `micro_batch` x `accumulation` x data-parallel devices, in rows."""
+
+    micro_batch: int = Field(ge=1)
+    """Rows that one device computes at a time."""
+    accumulation: int = Field(default=1, ge=1)
+    """Micro batches whose gradients are summed, weighted by supervised tokens, before one update."""
+
+
+class TrainingConfig(Section):
+    """How many updates, at which learning rate."""
+
+    steps: int = Field(ge=1)
+    """Number of optimizer updates."""
+    learning_rate: float = Field(gt=0, strict=False)
+    """Peak learning rate."""
+    schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    """Shape of the learning rate after warm-up, down to `learning_rate * final_share`."""
+    warmup_steps: int = Field(default=0, ge=0)
+    """Steps of linear warm-up from zero."""
+    final_share: float = Field(default=0.0, ge=0, le=1, strict=False)
+    """Learning rate at the last step as a share of the peak (not used by `constant`)."""
+
+    @model_validator(mode="after")
+    def warmup_ends_before_the_run(self) -> "TrainingConfig":
+        """A warm-up as long as the run would never reach the learning rate that was asked for."""
+        if self.__dict__["warmup_steps"] >= self.__dict__["steps"] and self.__dict__["warmup_steps"] > 0:
+            raise ValueError(
+                f"warmup_steps ({self.__dict__['warmup_steps']}) must be below steps ({self.__dict__['steps']})")
+        return self
+
+
+class AdamWConfig(Section):
+    """AdamW (Loshchilov and Hutter, 2019), decoupled weight decay on matrices only."""
+
+    name: Literal["adamw"]
+    """AdamW."""
+    beta1: float = Field(default=0.9, ge=0, lt=1, strict=False)
+    """Decay of the first moment."""
+    beta2: float = Field(default=0.999, ge=0, lt=1, strict=False)
+    """Decay of the second moment."""
+    epsilon: float = Field(default=1e-8, gt=0, strict=False)
+    """Added to the root of the second moment."""
+    weight_decay: float = Field(default=0.0, ge=0, strict=False)
+    """Decoupled decay, applied to matrices and not to norms."""
+    clip_norm: float = Field(default=0.0, ge=0, strict=False)
+    """Gradients are scaled down to this global norm; 0 switches clipping off."""
+
+
+class AdafactorConfig(Section):
+    """Adafactor (Shazeer and Stern, 2018) over Hugging Face's 2-D matrices, temporaries bounded."""
+
+    name: Literal["adafactor"]
+    """Adafactor."""
+    decay_power: float = Field(default=0.8, gt=0, strict=False)
+    """Second-moment decay is 1 - step ** -decay_power."""
+    clip_threshold: float = Field(default=1.0, gt=0, strict=False)
+    """Root mean square above which an update is scaled down."""
+    epsilon: float = Field(default=1e-30, gt=0, strict=False)
+    """Added to squared gradients."""
+    weight_decay: float = Field(default=0.0, ge=0, strict=False)
+    """Decoupled decay, applied to matrices and not to norms."""
+    clip_norm: float = Field(default=0.0, ge=0, strict=False)
+    """Gradients are scaled down to this global norm; 0 switches clipping off."""
+
+
+OptimizerConfig = Annotated[AdamWConfig | AdafactorConfig, Field(discriminator="name")]
+
+
+class PrecisionConfig(Section):
+    """Number formats of what is stored and what is computed."""
+
+    parameters: Literal["fp32", "bf16"] = "fp32"
+    """Stored weights."""
+    compute: Literal["fp32", "bf16"] = "fp32"
+    """Matrix products and activations."""
+    moments: Literal["fp32", "bf16"] = "fp32"
+    """Optimizer state."""
+    rounding: Literal["nearest", "stochastic", "master_fp32"] = "nearest"
+    """How an update reaches bf16 weights; with fp32 weights only `nearest` has a meaning."""
+
+
+class MemoryConfig(Section):
+    """What is kept, recomputed or never made whole."""
+
+    attention: Literal["auto", "plain", "chunked", "flash"] = "auto"
+    """Attention function; `auto` takes the best one that this device runs."""
+    remat: Literal["none", "layer"] = "none"
+    """Which activations are recomputed in backward (PyTorch: gradient checkpointing)."""
+    loss_chunk: int = Field(default=0, ge=0)
+    """Positions whose logits exist at one time; 0: all of a micro batch."""
+
+
+class MeshConfig(Section):
+    """How many devices share parameters (`fsdp`) and matrices (`tp`)."""
+
+    fsdp: int | Literal["auto"] = "auto"
+    """Devices over which rows and parameters are split; `auto`: all that `tp` leaves."""
+    tp: int = Field(default=1, ge=1)
+    """Devices over which each matrix is split."""
+
+
+class CheckpointConfig(Section):
+    """When a complete state is saved, and how many are kept."""
+
+    every_steps: int = Field(default=500, ge=1)
+    """Steps between checkpoints; the last step is always saved."""
+    keep_last: int = Field(default=2, ge=1)
+    """Number of newest checkpoints that stay."""
+
+
+class EvaluationConfig(Section):
+    """What is measured during and after training."""
+
+    traces: str = "none"
+    """Held-out traces for the evaluation loss, or `none`."""
+    items: str = "none"
+    """Questions that the finished model is asked (and that samples are drawn from), or `none`."""
+    every_steps: int = Field(default=250, ge=1)
+    """Steps between two evaluation losses and samples."""
+    samples: int = Field(default=2, ge=0)
+    """Completions written to the log at each interval."""
+    max_new_tokens: int = Field(default=256, ge=1)
+    """Longest completion, in tokens."""
+    batch_size: int = Field(default=64, ge=1)
+    """Prompts that are answered at a time."""

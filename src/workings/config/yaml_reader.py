@@ -1,0 +1,61 @@
+"""YAML, read the narrow way: YAML 1.2 scalars, no tags, no anchors, no double keys.
+
+PyYAML follows YAML 1.1, in which ``4e-3`` is a text, ``off`` is false and ``1:30`` is ninety. A recipe means what it
+shows, so the resolvers here are those of YAML 1.2's core schema. Anchors are refused because a few lines of them can
+unfold to gigabytes.
+"""
+
+import re
+from typing import Any, ClassVar
+
+import yaml
+
+from workings.errors import RequestError
+
+
+class _Reader(yaml.SafeLoader):
+    """`yaml.SafeLoader` with YAML 1.2 scalars, refusing anchors and double keys."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.events.AliasEvent):
+            raise yaml.composer.ComposerError(None, None, "anchors and aliases are not allowed here",
+                                              self.peek_event().start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str):
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is not a text", key_node.start_mark)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is written twice",
+                                                        key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep=deep)
+
+
+for _tag, _pattern, _first in (
+    ("bool", r"^(?:true|false)$", ("t", "f")),
+    ("int", r"^[-+]?[0-9]+$", tuple("-+0123456789")),
+    ("float", r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$", tuple("-+.0123456789")),
+    ("null", r"^(?:null|~|)$", ("n", "~", "")),
+):
+    for _character in _first:
+        _Reader.yaml_implicit_resolvers.setdefault(_character, []).append(
+            (f"tag:yaml.org,2002:{_tag}", re.compile(_pattern)))
+
+
+def parse_yaml(text: str, origin: str) -> Any:
+    """The value of one YAML document. Raises `RequestError` naming ``origin``, line and column."""
+    try:
+        return yaml.load(text, Loader=_Reader)  # noqa: S506 - a SafeLoader, see above
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{origin}, line {mark.line + 1}, column {mark.column + 1}" if mark else origin
+        raise RequestError(where, f"one YAML document; {getattr(error, 'problem', None) or error}",
+                           "mend that line; `workings recipes show smoke-tiny` prints a whole recipe") from None
+    except (RecursionError, ValueError) as error:
+        raise RequestError(origin, f"a YAML document of ordinary depth and values ({type(error).__name__})") from None

@@ -1,0 +1,143 @@
+"""The seam: what the rest of the package may ask of an engine, and nothing else.
+
+An engine runs one step; order of data, schedule, accumulation counts, metrics, checkpoint policy and stopping live
+above it, once. An engine is found by name among the entry points of group ``workings.engines`` (`engines/registry.py`),
+so another package can bring its own. ``State`` is opaque: only the engine that made it looks inside.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from workings.config.training import MemoryConfig, MeshConfig, OptimizerConfig, PrecisionConfig
+from workings.hardware.device import DeviceFacts
+from workings.models.batch import Batch
+from workings.models.shape import ModelShape
+
+State = Any
+"""Parameters, optimizer state and step count, in whatever form the engine likes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineRequest:
+    """Everything an engine needs to know before it touches a device."""
+
+    shape: ModelShape
+    device: Literal["auto", "cpu", "gpu", "tpu"]
+    optimizer: OptimizerConfig
+    precision: PrecisionConfig
+    memory: MemoryConfig
+    mesh: MeshConfig
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    """What one optimizer step reports. Floats are Python floats: reading them waits for the device."""
+
+    loss: float
+    """Mean negative log likelihood over the step's supervised tokens, in nats, before the update."""
+    grad_norm: float
+    """Global L2 norm of the gradient of that mean, before clipping."""
+    share_of_weights_changed: float
+    """Share of stored parameters whose bits the update changed (1.0: all of them)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossSum:
+    """Evaluation loss of one batch, as a sum so that batches add up exactly."""
+
+    loss_sum: float
+    supervised_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """One generated continuation: token ids without the prompt and without the stop token."""
+
+    tokens: list[int]
+    finish_reason: Literal["stop", "length"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Peak memory per device so far, and who says so."""
+
+    peak_bytes: int
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """What a compiler or tracer says about the very step that `Engine.step` runs, for one batch shape."""
+
+    peak_bytes: int
+    """Per device."""
+    source: Literal["compiled", "traced", "estimated"]
+    breakdown: Mapping[str, int]
+    """Bytes per device by category (`arguments`, `outputs`, `temporaries`, `aliased`, …)."""
+    versions: Mapping[str, str]
+    """Versions of whatever gave the verdict."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """One engine, opened for one request on one set of devices."""
+
+    name: str
+    """The name it is registered under."""
+
+    @classmethod
+    def open(cls, request: EngineRequest) -> "Engine":
+        """Find and open the devices. Raises `DeviceError` if what was asked for is absent or unusable."""
+        ...
+
+    def describe(self) -> DeviceFacts:
+        """What it runs on: platform, device kind, count, memory limit, versions, mesh."""
+        ...
+
+    def init(self, seed: int) -> State:
+        """A fresh state with random weights."""
+        ...
+
+    def load(self, weights: Path) -> State:
+        """A fresh optimizer on weights from a directory in Hugging Face's format."""
+        ...
+
+    def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
+        """One update on one batch. ``state`` is consumed: only the returned one may be used afterwards."""
+        ...
+
+    def evaluate(self, state: State, batch: Batch) -> LossSum:
+        """Loss of a batch (``A`` is 1), no update."""
+        ...
+
+    def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
+                 stop_ids: Sequence[int]) -> list[Completion]:
+        """Greedy continuations of token prompts, in the order given, batched with a key/value cache."""
+        ...
+
+    def save(self, state: State, directory: Path) -> None:
+        """Write ``model.safetensors`` (Hugging Face's names) and ``optimizer.safetensors`` into an existing directory."""
+        ...
+
+    def restore(self, directory: Path) -> State:
+        """The state that `save` wrote, bit for bit. Raises `RecordError` for a missing tensor or a wrong shape."""
+        ...
+
+    def export(self, state: State, directory: Path) -> None:
+        """Weights and ``config.json`` in Hugging Face's format into an existing directory."""
+        ...
+
+    def memory(self) -> Memory:
+        """Peak memory so far, per device."""
+        ...
+
+    def inspect(self, batch: Batch) -> Inspection:
+        """Compile or trace the very step for a batch of this shape, without running it."""
+        ...
+
+    def check_device(self) -> Mapping[str, Any]:
+        """Run one small real kernel on every device and report what came out; raises `DeviceError` on failure."""
+        ...

@@ -1,0 +1,62 @@
+"""Everything this package raises on purpose, as one tree.
+
+    WorkingsError                exit code 1   the answer is no, or the work failed
+    ├── RequestError             exit code 2   what was asked for is wrong; nothing was changed
+    │   └── DeviceError          exit code 2   the device asked for is absent or unusable
+    ├── DoesNotFit               exit code 1   the plan says no
+    ├── TrainingFailed           exit code 1   a run stopped by itself (not-a-number, out of memory, disk full)
+    ├── RecordError              exit code 1   a run directory is damaged or is not what it says
+    └── Interrupted              exit code 130 a person stopped it; the message says how to go on
+
+The command line prints such an error without a traceback; any other exception is a bug and keeps its traceback.
+"""
+
+
+class WorkingsError(Exception):
+    """Base of all errors raised on purpose. ``exit_code`` is what the command line exits with."""
+
+    exit_code = 1
+
+
+class RequestError(WorkingsError):
+    """A person's mistake: says what was given, what was expected and what to type next.
+
+    Args:
+        given: what was given, e.g. ``"data.packng: first_fit"``.
+        expected: what would have been right.
+        try_next: a command or an edit that gets the person further; may be empty where there is none.
+    """
+
+    exit_code = 2
+
+    def __init__(self, given: str, expected: str, try_next: str = "") -> None:
+        self.given = given
+        self.expected = expected
+        self.try_next = try_next
+        super().__init__("\n".join(line for line in (
+            f"given:    {given}",
+            f"expected: {expected}",
+            f"try:      {try_next}" if try_next else "",
+        ) if line))
+
+
+class DeviceError(RequestError):
+    """The device asked for is absent, unusable or too small. Never answered by another device in silence."""
+
+
+class DoesNotFit(WorkingsError):
+    """The compiled step needs more memory than the device has."""
+
+
+class TrainingFailed(WorkingsError):
+    """A run stopped by itself. Its directory is sealed with status ``failed`` and keeps the last good checkpoint."""
+
+
+class RecordError(WorkingsError):
+    """A run directory, unit or checkpoint is damaged, incomplete or not what it says it is."""
+
+
+class Interrupted(WorkingsError):
+    """A person stopped the work. What was finished is safe; the message says how to go on."""
+
+    exit_code = 130

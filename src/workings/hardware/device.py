@@ -1,0 +1,26 @@
+"""Facts about the devices an engine opened, without any framework."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceFacts:
+    """What a run really runs on."""
+
+    platform: str
+    """`cpu`, `gpu` or `tpu`."""
+    kind: str
+    """The device's own name, e.g. `NVIDIA H200`, `TPU v5 lite`, or the CPU's model name."""
+    count: int
+    """Devices this run uses, over all processes."""
+    memory_limit_bytes: int
+    """Bytes one device offers (for the CPU: the machine's or the control group's memory)."""
+    memory_limit_source: str
+    """Who says so."""
+    mesh: Mapping[str, int]
+    """Axis sizes, e.g. `{"fsdp": 8, "tp": 1}`."""
+    versions: Mapping[str, str]
+    """Versions of the engine's libraries."""
+    reason: str
+    """Why this device: asked for, or what `auto` saw."""

@@ -1,0 +1,40 @@
+"""What one optimizer step is given: rows of tokens as plain NumPy arrays, the same for every engine.
+
+Shape suffixes: A accumulation (micro batches summed before one update), B rows of one micro batch over all
+data-parallel devices, S positions.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """One step's rows. All arrays are ``[A, B, S]``.
+
+    ``targets[..., t]`` is the token that position ``t`` has to predict, that is the next token *of the same segment*;
+    ``weights`` is 1.0 where that prediction counts in the loss and 0.0 elsewhere (prompt, padding, a segment's last
+    position). Engines never shift anything themselves.
+    """
+
+    tokens: np.ndarray
+    """int32: input token ids; padding is the tokenizer's pad id."""
+    targets: np.ndarray
+    """int32: token to predict at each position; 0 where ``weights`` is 0."""
+    weights: np.ndarray
+    """float32: 1.0 where the prediction is supervised."""
+    positions: np.ndarray
+    """int32: position within the segment, from 0 (rotary embeddings use it)."""
+    segment_ids: np.ndarray
+    """int32: 1, 2, … for the rows packed into a sequence, 0 for padding; attention stays within one id."""
+
+    @property
+    def supervised_tokens(self) -> int:
+        """Number of supervised positions in the whole step."""
+        return int(self.weights.sum(dtype=np.float64))
+
+    @property
+    def real_tokens(self) -> int:
+        """Number of positions that are not padding."""
+        return int((self.segment_ids != 0).sum())

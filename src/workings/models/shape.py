@@ -1,0 +1,47 @@
+"""What a decoder-only model is, without a framework: sizes and the switches in which families differ."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelShape:
+    """Sizes and switches of one model; the field names follow Hugging Face's ``config.json`` where it has one."""
+
+    family: Literal["gemma", "gemma2", "gemma3", "llama", "qwen2", "qwen3"]
+    vocab_size: int
+    layers: int
+    width: int
+    mlp_width: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    context: int
+    rms_norm_eps: float = 1e-6
+    rope_theta: float = 10_000.0
+    rope_scaling: float = 1.0
+    """Positions of global layers are divided by this before rotation (Gemma 3 4B and larger: 8)."""
+    local_rope_theta: float = 10_000.0
+    """Base of the sliding layers (Gemma 3)."""
+    sliding_window: int = 0
+    """Positions a sliding layer sees, itself included; 0: no sliding layers."""
+    sliding_pattern: int = 0
+    """Every n-th layer is global, the others slide (Gemma 2: 2, Gemma 3: 6); 0: all are global."""
+    query_scale: float = 0.0
+    """Scores are multiplied by this; 0: ``head_dim ** -0.5``."""
+    attention_softcap: float = 0.0
+    """Scores pass through ``cap * tanh(x / cap)`` (Gemma 2: 50); 0: they do not."""
+    final_softcap: float = 0.0
+    """The same for logits (Gemma 2: 30)."""
+    activation: Literal["gelu_tanh", "silu"] = "gelu_tanh"
+    tied_embeddings: bool = True
+    scaled_embeddings: bool = True
+    """Embeddings are multiplied by ``width ** 0.5`` (Gemma)."""
+    norm_plus_one: bool = True
+    """Norms multiply by ``1 + weight`` (Gemma) instead of ``weight``."""
+    post_norms: bool = False
+    """Norms after attention and feed-forward as well (Gemma 2 and 3)."""
+    qk_norm: bool = False
+    """Norms on queries and keys per head (Gemma 3, Qwen 3)."""
+    qkv_bias: bool = False
+    """Biases on query, key and value projections (Qwen 2)."""
