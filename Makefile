@@ -1,0 +1,74 @@
+# Everything a person types in this repository. `make help` lists it.
+# Targets that install leave a stamp in the environment, so that a second call returns at once.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV ?= .venv
+# Processes that run tests side by side.
+JOBS ?= 2
+# Where `make quickstart` writes. An existing directory is never overwritten: name another one.
+OUT ?= runs/quickstart
+
+# The first Python of 3.11 or newer that really starts (a version manager's shim may exist and refuse).
+PYTHON ?= $(shell for p in python3 python3.12 python3.11 python; do \
+	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+CORE := $(VENV)/.installed-core
+ALL := $(VENV)/.installed-all
+
+.PHONY: help setup quickstart test check docs proof bench dist clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and was not found; try: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+# What the main job needs and no more: the core and JAX for CPU.
+$(CORE): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet -c constraints.txt -e '.[jax]'
+	@touch $@
+
+# What tests, checks and docs need. torch first and by its exact pin, so that pip takes a CPU build where it knows one.
+$(ALL): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet 'torch==2.13.0' -c constraints.txt
+	$(PIP) install --quiet -c constraints.txt -e '.[jax,plan,torch,tunix,hub,dev]'
+	@touch $(CORE) $@
+
+setup: $(ALL) ## makes .venv with everything that tests, checks and docs need
+
+quickstart: $(CORE) ## installs JAX for CPU and runs the main job (OUT=runs/quickstart)
+	$(BIN)/workings quickstart --out $(OUT)
+
+test: $(ALL) ## all tests with branch coverage, child processes counted, gate 85 % (JOBS=2)
+	rm -f .coverage .coverage.*
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations 15 \
+		--cov --cov-report=term --cov-report=html:build/coverage --cov-fail-under=85
+
+check: $(ALL) ## lint, types, import contract
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: $(ALL) ## writes the generated pages and builds the site into site/
+	$(BIN)/python -m tools.recipe_reference
+	$(BIN)/python -m tools.command_reference
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+proof: $(ALL) ## runs proof/*.py, the full counts that docs quote (hours)
+	$(BIN)/python -m tools.run_scripts proof
+
+bench: $(ALL) ## runs benchmarks/*.py, everything measured in seconds and bytes
+	$(BIN)/python -m tools.run_scripts benchmarks
+
+dist: $(ALL) ## builds wheel and sdist into dist/
+	$(BIN)/python -m build --no-isolation --outdir dist .
+
+clean: ## removes what make made, but for .venv and runs/
+	rm -rf build dist site .coverage .coverage.* .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
+	find src tests tools benchmarks proof -name __pycache__ -type d -prune -exec rm -rf {} +
