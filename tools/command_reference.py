@@ -1,0 +1,62 @@
+"""Writes docs/reference/commands.md from the program's own help: ``python -m tools.command_reference [--check]``.
+
+Asks the installed program, as a person would, and goes into every group of commands. ``--check`` writes nothing and
+exits with 1 if the committed page is not what would be written.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tools.generated import deliver
+
+PAGE = Path("docs/reference/commands.md")
+
+HEAD = """# Commands
+
+`python -m workings` is the same as `workings`. Every command takes `--json`: one JSON object as the last line of
+standard output; progress and explanations go to standard error.
+
+| exit code | meaning |
+|---|---|
+| 0 | yes |
+| 1 | no: does not fit, gate failed, verification failed, training failed |
+| 2 | the request is wrong: the message says what was given, what was expected and what to type next |
+| 3 | inconclusive, or below a level that was required |
+| 130 | interrupted |
+"""
+
+
+def help_text(*words: str) -> str:
+    """What ``workings WORDS --help`` prints, at a fixed width and without color."""
+    environment = os.environ | {"COLUMNS": "100", "TERMINAL_WIDTH": "100", "NO_COLOR": "1", "TERM": "dumb",
+                                "LC_ALL": "C.UTF-8"}
+    done = subprocess.run([sys.executable, "-m", "workings", *words, "--help"], env=environment, check=True,
+                          capture_output=True, text=True)
+    text = done.stdout.replace("python -m workings", "workings")
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
+def commands_in(text: str) -> list[str]:
+    """Names in the ``Commands:`` part of a help text, in its order; empty for a command that has none."""
+    _, found, listing = text.partition("\nCommands:\n")
+    return re.findall(r"^  ([a-z][\w-]*)(?:  |$)", listing, flags=re.MULTILINE) if found else []
+
+
+def render() -> str:
+    """The whole page."""
+    return "\n".join([HEAD, *_pages(())])
+
+
+def _pages(words: tuple[str, ...]) -> list[str]:
+    text = help_text(*words)
+    parts = [f"## `{' '.join(('workings', *words))}`\n", f"```text\n{text}\n```\n"]
+    for name in commands_in(text):
+        parts += _pages((*words, name))
+    return parts
+
+
+if __name__ == "__main__":
+    sys.exit(deliver(PAGE, render(), check="--check" in sys.argv[1:]))

@@ -1,0 +1,100 @@
+"""Writes docs/reference/recipes.md from the recipe's classes: ``python -m tools.recipe_reference [--check]``.
+
+Every key's text is the docstring under its field, so that the page, the error messages and the JSON schema say the
+same. ``--check`` writes nothing and exits with 1 if the committed page is not what would be written.
+"""
+
+import json
+import sys
+import types
+import typing
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from tools.generated import deliver
+from workings.config.load import section_at
+from workings.config.recipe import Recipe
+
+PAGE = Path("docs/reference/recipes.md")
+
+HEAD = """# Recipe reference
+
+A recipe is one YAML file that asks for a run. Unknown keys are refused with the nearest known one, and a key that
+the run did not read is an error. Any key can be set on the command line: `training.steps=100`.
+
+The shipped recipes are read with `workings recipes list` and `workings recipes show NAME`, copied with
+`workings recipes copy NAME`. `workings recipes schema` prints a JSON schema for editors; with the YAML language server,
+write it to a file and name that file in the recipe's first line: `# yaml-language-server: $schema=recipe.schema.json`.
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    return "\n".join([HEAD, _table("Recipe", Recipe, ""), *_sections(())])
+
+
+def _sections(place: tuple[str, ...]) -> list[str]:
+    """A heading and a table for every section class that may stand below ``place``, depth first."""
+    parts = []
+    for name in dict.fromkeys(name for section in section_at(place) for name in section.model_fields):
+        inner = (*place, name)
+        models = section_at(inner)
+        for model in models:
+            variant = f" with `{_variant(model)}`" if len(models) > 1 else ""
+            parts.append(_table(f"`{'.'.join(inner)}`{variant}", model, ".".join(inner) + "."))
+        if models:
+            parts += _sections(inner)
+    return parts
+
+
+def _table(heading: str, model: type[BaseModel], prefix: str) -> str:
+    # The first line of a class docstring is a sentence about the section.
+    about = (model.__doc__ or "").strip().split("\n\n")[0].replace("\n    ", " ")
+    lines = [f"## {heading}", "", about, "", "| key | type | default | meaning |", "|---|---|---|---|"]
+    for name, field in model.model_fields.items():
+        text = (field.description or "").replace("\n", " ").replace("|", "\\|")
+        lines.append(f"| `{prefix}{name}` | {type_text(field.annotation)} | {_default(field)} | {text} |")
+    return "\n".join([*lines, ""])
+
+
+def _variant(model: type[BaseModel]) -> str:
+    """``name: adamw`` for a class that one required literal field tells apart from its siblings."""
+    for name, field in model.model_fields.items():
+        if typing.get_origin(field.annotation) is Literal and field.is_required():
+            return f"{name}: {typing.get_args(field.annotation)[0]}"
+    raise TypeError(f"{model.__name__} stands beside other sections: it needs a required literal field")
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel):
+        return "see below"
+    return f"`{json.dumps(value, ensure_ascii=False)}`"
+
+
+def type_text(annotation: Any) -> str:
+    """A type as a person writes it in YAML, in Markdown."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Literal:
+        return ", ".join(f"`{value}`" for value in arguments)
+    if origin is Annotated:
+        return type_text(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(dict.fromkeys(type_text(inner) for inner in arguments))
+    if origin in (tuple, list):
+        return f"list of {type_text(arguments[0])}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "section"
+    names = {str: "text", int: "whole number", float: "number", bool: "`true`, `false`"}
+    if annotation in names:
+        return names[annotation]
+    raise TypeError(f"no wording for a field of type {annotation!r}: add one to type_text")
+
+
+if __name__ == "__main__":
+    sys.exit(deliver(PAGE, render(), check="--check" in sys.argv[1:]))
