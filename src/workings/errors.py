@@ -6,6 +6,7 @@
     ├── DoesNotFit               exit code 1   the plan says no
     ├── TrainingFailed           exit code 1   a run stopped by itself (not-a-number, out of memory, disk full)
     ├── RecordError              exit code 1   a run directory is damaged or is not what it says
+    ├── StorageError             exit code 1   the disk is full, read-only or failing; nothing half-written took effect
     └── Interrupted              exit code 130 a person stopped it; the message says how to go on
 
 The command line prints such an error without a traceback; any other exception is a bug and keeps its traceback.
@@ -54,6 +55,10 @@ class TrainingFailed(WorkingsError):
 
 class RecordError(WorkingsError):
     """A run directory, unit or checkpoint is damaged, incomplete or not what it says it is."""
+
+
+class StorageError(WorkingsError):
+    """The file system refused a write: full, read-only, not permitted, failing. What was there before is unharmed."""
 
 
 class Interrupted(WorkingsError):

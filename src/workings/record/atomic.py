@@ -1,0 +1,80 @@
+"""Files that appear whole or not at all, also when the machine stops in between."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from workings.errors import RecordError
+from workings.record.canonical import find_nulls, line
+from workings.record.storage import storage
+
+TEMPORARY_SUFFIX = ".tmp"
+"""Temporary files are hidden (`.name.tmp`), so that a unit that still holds one is never sealed."""
+
+
+def write_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Let ``write`` fill a temporary file beside ``path``, then put it in place.
+
+    The order matters: the data reach the disk before the name does, and the name before anything that relies on it.
+
+    Raises:
+        StorageError: the disk is full, read-only or failing; ``path`` is as it was.
+    """
+    temporary = path.with_name(f".{path.name}{TEMPORARY_SUFFIX}")
+    with storage(path, "write"):
+        try:
+            with temporary.open("wb") as stream:
+                write(stream)
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_directory(path.parent)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace or create a file with ``data``, atomically. Raises `StorageError`."""
+    write_with(path, lambda stream: stream.write(data))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace or create a UTF-8 text file, atomically. Raises `StorageError`."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_json(path: Path, obj: Any) -> None:
+    """Replace or create a file with one canonical JSON value and a newline, atomically.
+
+    Raises:
+        RecordError: the value holds a null (give `{"absent": "why"}` instead) or cannot be JSON.
+        StorageError: the disk is full, read-only or failing.
+    """
+    if nulls := find_nulls(obj):
+        raise RecordError(f'{path.name}: null at {", ".join(nulls[:5])}; a record says {{"absent": "why"}} instead')
+    write_bytes(path, line(obj))
+
+
+def sync_file(path: Path) -> None:
+    """Wait until a file's bytes are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_directory(path: Path) -> None:
+    """Wait until a folder's names are on the disk."""
+    sync_file(path)
+
+
+def sync_tree(root: Path) -> None:
+    """Wait until every file and every name below ``root`` is on the disk. Raises `StorageError`."""
+    with storage(root, "write"):
+        for directory, _, names in os.walk(root):
+            for name in names:
+                sync_file(Path(directory, name))
+            sync_directory(Path(directory))

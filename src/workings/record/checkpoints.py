@@ -1,0 +1,189 @@
+"""Checkpoints that are complete or do not count.
+
+A checkpoint is a folder `step_000100/` with the engine's files, `state.json` (step, data position, random state,
+timers) and, written last, `COMMIT.json` with the size and digest of each file. A folder without it, or with one file
+that differs from it, is skipped by name: a half-written checkpoint is never taken for the latest.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RecordError
+from workings.record import atomic
+from workings.record.canonical import loads
+from workings.record.digest import file_digest
+from workings.record.layout import check_relative
+from workings.record.storage import storage
+
+COMMIT = "COMMIT.json"
+STATE = "state.json"
+SCHEMA = "checkpoint/1"
+_NAME = re.compile(r"step_(\d{6,12})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """One complete checkpoint."""
+
+    step: int
+    path: Path
+    facts: dict[str, Any]
+    """What `CheckpointStore.save` was given: data position, random state, timers."""
+
+
+class CheckpointStore:
+    """The checkpoints of one run. The newest ``keep_last`` stay."""
+
+    def __init__(self, directory: Path, keep_last: int = 2, before_commit: Callable[[], None] | None = None) -> None:
+        """``before_commit`` runs before a checkpoint counts: the lines it stands on must be on the disk first."""
+        if keep_last < 1:
+            raise ValueError(f"keep_last must be at least 1, not {keep_last}")
+        self.directory = directory
+        self.keep_last = keep_last
+        self._before_commit = before_commit or (lambda: None)
+
+    def save(self, step: int, write: Callable[[Path], None], facts: dict[str, Any]) -> Path:
+        """Write one checkpoint and drop old ones.
+
+        Args:
+            step: completed steps.
+            write: puts the engine's files into the empty folder it is given.
+            facts: JSON without nulls, goes into ``state.json``.
+
+        Returns:
+            The checkpoint's folder.
+
+        Raises:
+            StorageError: the disk is full or failing; earlier checkpoints are untouched.
+        """
+        final = self.directory / f"step_{step:06d}"
+        temporary = self.directory / f".{final.name}.tmp"
+        with storage(final, "save"):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self.clean()
+            temporary.mkdir()
+            try:
+                write(temporary)
+                atomic.write_json(temporary / STATE, {"step": step, "facts": facts})
+                atomic.sync_tree(temporary)
+                self._before_commit()
+                atomic.write_json(temporary / COMMIT, {"schema": SCHEMA, "step": step, "files": describe(temporary)})
+            except BaseException:
+                shutil.rmtree(temporary, ignore_errors=True)
+                raise
+            if final.exists():  # from before a resume: damaged, or about to be written again with the same bytes
+                self._discard(final)
+            temporary.rename(final)
+            atomic.sync_directory(self.directory)
+            self._prune(step)
+        return final
+
+    def latest_valid(self) -> tuple[Checkpoint | None, list[str]]:
+        """The newest checkpoint whose every byte is as committed, and a line for each newer one that is not."""
+        skipped = []
+        for path in reversed(self.folders()):
+            try:
+                return self.load(path), skipped
+            except RecordError as error:
+                skipped.append(str(error))
+        return None, skipped
+
+    def load(self, path: Path) -> Checkpoint:
+        """Check one checkpoint's files against its commit and read its facts. Raises `RecordError` naming the file."""
+        commit = read_commit(path)
+        found = {str(file.relative_to(path).as_posix()) for file in path.rglob("*") if not file.is_dir()} - {COMMIT}
+        if found != set(commit):
+            raise RecordError(f"{path.name}: files differ from {COMMIT}: {sorted(found ^ set(commit))[:5]}")
+        for name, fact in commit.items():
+            file = path / name
+            if file.is_symlink() or not file.is_file():
+                raise RecordError(f"{path.name}/{name}: not a regular file")
+            if (size := file.stat().st_size) != fact["bytes"]:
+                raise RecordError(f"{path.name}/{name}: {size} bytes, {fact['bytes']} were committed")
+            if file_digest(file) != fact["sha256"]:
+                raise RecordError(f"{path.name}/{name}: its bytes differ from those committed")
+        state = loads((path / STATE).read_bytes())
+        step = int(_match(path).group(1))
+        if state["step"] != step:
+            raise RecordError(f"{path.name}: {STATE} says step {state['step']}")
+        return Checkpoint(step=step, path=path, facts=state["facts"])
+
+    def folders(self) -> list[Path]:
+        """Checkpoint folders by step, unchecked."""
+        if not self.directory.is_dir():
+            return []
+        found = [path for path in self.directory.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()]
+        return sorted(found, key=lambda path: int(_match(path).group(1)))
+
+    def clean(self) -> list[str]:
+        """Remove what a killed save or removal left behind; the names removed."""
+        left = [path for path in self.directory.glob(".step_*") if path.is_dir()] if self.directory.is_dir() else []
+        for path in left:
+            shutil.rmtree(path)
+        return [path.name for path in left]
+
+    def _prune(self, step: int) -> None:
+        # Later steps than this one belong to a course that a resume has left: they would be taken for the newest.
+        folders = self.folders()
+        earlier = [path for path in folders if int(_match(path).group(1)) <= step]
+        for path in folders:
+            if path not in earlier[-self.keep_last:]:
+                self._discard(path)
+
+    def _discard(self, path: Path) -> None:
+        # Renamed first: a removal that is killed half-way must not leave a folder that looks like a checkpoint.
+        hidden = path.with_name(f".{path.name}.old")
+        path.rename(hidden)
+        shutil.rmtree(hidden)
+
+
+def describe(directory: Path) -> dict[str, dict[str, Any]]:
+    """Size and digest of every file below a folder but `COMMIT.json`, by relative path."""
+    result = {}
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            path = Path(parent, name)
+            relative = path.relative_to(directory).as_posix()
+            if relative != COMMIT:
+                check_relative(relative)
+                result[relative] = {"bytes": path.stat().st_size, "sha256": file_digest(path)}
+    return result
+
+
+def read_commit(path: Path) -> dict[str, dict[str, Any]]:
+    """Files that a checkpoint was committed with: size (`bytes`) and `sha256` of each. Raises `RecordError`."""
+    file = path / COMMIT
+    if file.is_symlink() or not file.is_file():
+        raise RecordError(f"{path.name}: no {COMMIT}, so it was never completed")
+    try:
+        return parse_commit(file.read_bytes(), int(_match(path).group(1)))
+    except RecordError as error:
+        raise RecordError(f"{path.name}/{COMMIT}: {error}") from None
+
+
+def parse_commit(data: bytes, step: int) -> dict[str, dict[str, Any]]:
+    """Contents of a `COMMIT.json` for this step: each file's `bytes` and `sha256`. Raises `RecordError`."""
+    commit = loads(data)
+    if not isinstance(commit, dict) or commit.get("schema") != SCHEMA or commit.get("step") != step:
+        raise RecordError(f"not a {SCHEMA} of step {step}")
+    files = commit.get("files")
+    if not isinstance(files, dict) or STATE not in files:
+        raise RecordError(f"lists no {STATE}")
+    for name, fact in files.items():
+        check_relative(name)
+        if (not isinstance(fact, dict) or set(fact) != {"bytes", "sha256"} or type(fact["bytes"]) is not int
+                or not isinstance(fact["sha256"], str)):
+            raise RecordError(f"{name}: size or digest is missing")
+    return files
+
+
+def _match(path: Path) -> re.Match[str]:
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        raise RecordError(f"{path.name}: not the name of a checkpoint (step_000100)")
+    return match

@@ -1,0 +1,62 @@
+"""What a run's software was, by allow-list: nothing that is not named here is written down."""
+
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from importlib import metadata
+from typing import Any
+
+from workings.hardware import machine
+from workings.record.redact import redact
+
+VARIABLES = (
+    "CUDA_VISIBLE_DEVICES", "JAX_DEFAULT_MATMUL_PRECISION", "JAX_ENABLE_X64", "JAX_PLATFORMS", "KAGGLE_KERNEL_RUN_TYPE",
+    "LIBTPU_INIT_ARGS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS", "PYTHONHASHSEED", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "TF_CPP_MIN_LOG_LEVEL",
+    "TPU_ACCELERATOR_TYPE", "TPU_CHIPS_PER_HOST_BOUNDS", "VECLIB_MAXIMUM_THREADS", "XLA_FLAGS",
+    "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE",
+)
+"""Environment variables that change results, memory or speed and that hold no secrets."""
+
+PACKAGES = (
+    "accelerate", "bitsandbytes", "datasets", "flax", "google-tunix", "huggingface_hub", "jax", "jaxlib", "jinja2",
+    "libtpu", "liger-kernel", "ml_dtypes", "numpy", "optax", "orbax-checkpoint", "peft", "pydantic", "qwix", "rfc8785",
+    "safetensors", "scipy", "tokamax", "tokenizers", "torch", "transformers", "triton", "workings",
+)
+"""Packages that can change a result. Their versions are read from their metadata; none is imported."""
+
+
+def collect() -> dict[str, Any]:
+    """Python, system, machine, packages and environment variables, as JSON without nulls.
+
+    No user name, host name, home path or token: values are read by allow-list, shortened where they hold the home
+    folder, and redacted.
+    """
+    return {
+        "python": {"version": platform.python_version(), "implementation": platform.python_implementation(),
+                   "compiler": platform.python_compiler()},
+        "system": {"name": platform.system(), "release": platform.release(), "libc": " ".join(platform.libc_ver()).strip()
+                   or {"absent": "not a GNU system"}},
+        "machine": machine.as_json(machine.describe()),
+        "byte_order": sys.byteorder,
+        "packages": packages(PACKAGES),
+        "variables": {name: without_home(redact(os.environ[name])) for name in VARIABLES if name in os.environ},
+    }
+
+
+def packages(names: Iterable[str]) -> dict[str, str]:
+    """Versions of those packages that are installed, by name."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue  # absent packages are not listed: the allow-list itself says what was looked for
+    return found
+
+
+def without_home(text: str) -> str:
+    """The text with this person's home folder written as `~`."""
+    home = os.path.expanduser("~").rstrip("/")
+    return text.replace(home, "~") if len(home) > 1 else text

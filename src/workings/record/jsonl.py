@@ -1,0 +1,106 @@
+"""JSON lines that are appended one at a time. A process killed in between leaves at most a torn last line."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RecordError
+from workings.record import atomic
+from workings.record.canonical import find_nulls, line, loads
+from workings.record.storage import storage
+
+
+class Appender:
+    """An open JSON-lines file. Each value is one ``write`` call, so that lines of two processes never mix."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with storage(path, "open"):
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def append(self, obj: dict[str, Any]) -> None:
+        """Add one line. It survives the death of this process at once, and that of the machine after `sync`.
+
+        Raises:
+            RecordError: the value holds a null or cannot be JSON.
+            StorageError: the disk is full, read-only or failing; a part of a line is taken back.
+        """
+        if nulls := find_nulls(obj):
+            raise RecordError(f"{self.path.name}: null at {', '.join(nulls[:5])}")
+        append_bytes(self._descriptor, self.path, line(obj))
+
+    def sync(self) -> None:
+        """Wait until all lines are on the disk."""
+        with storage(self.path, "write"):
+            os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Close the file; appending afterwards is an error."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def append_bytes(descriptor: int, path: Path, data: bytes) -> None:
+    """Append all of ``data`` or nothing (a full disk may take a part: it is cut off again). Raises `StorageError`."""
+    with storage(path, "append to"):
+        before = os.fstat(descriptor).st_size
+        written = 0
+        try:
+            while written < len(data):  # a short write means a full disk: the next one says so
+                written += os.write(descriptor, data[written:])
+        except OSError:
+            if written:
+                os.ftruncate(descriptor, before)
+            raise
+
+
+def append(path: Path, obj: dict[str, Any]) -> None:
+    """Add one line to a file that is not kept open, and wait until it is on the disk."""
+    appender = Appender(path)
+    try:
+        appender.append(obj)
+        appender.sync()
+    finally:
+        appender.close()
+
+
+def parse(data: bytes, name: str) -> tuple[list[dict[str, Any]], str | None]:
+    """Rows of a JSON-lines file, and its torn last line where there is one.
+
+    A last line is torn if it has no newline. Any other line that is not a JSON object is damage.
+
+    Raises:
+        RecordError: names file and line.
+    """
+    lines = data.split(b"\n")
+    torn = lines.pop()
+    rows = []
+    for number, text in enumerate(lines, start=1):
+        try:
+            row = loads(text)
+        except RecordError as error:
+            raise RecordError(f"{name}, line {number}: {error}") from None
+        if not isinstance(row, dict):
+            raise RecordError(f"{name}, line {number}: not a JSON object")
+        rows.append(row)
+    return rows, torn.decode("utf-8", errors="replace") if torn else None
+
+
+def read(path: Path) -> tuple[list[dict[str, Any]], str | None]:
+    """`parse` of a file; no rows if it does not exist. Raises `RecordError`."""
+    if not path.exists():
+        return [], None
+    return parse(path.read_bytes(), path.name)
+
+
+def cut_torn_line(path: Path) -> str | None:
+    """Remove a torn last line, atomically, and return it; None if there was none."""
+    if not path.exists():
+        return None
+    data = path.read_bytes()
+    end = data.rfind(b"\n") + 1
+    if end == len(data):
+        return None
+    atomic.write_bytes(path, data[:end])
+    return data[end:].decode("utf-8", errors="replace")

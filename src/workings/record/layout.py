@@ -1,0 +1,62 @@
+"""Names and places inside a run directory."""
+
+import re
+from pathlib import Path, PurePosixPath
+
+from workings.errors import RecordError
+
+MANIFEST = "run_manifest.json"
+README = "README.md"
+SUMS = "SHA256SUMS"
+SEAL = "SEAL.json"
+METRICS = "train/metrics.jsonl"
+EVENTS = "train/events.jsonl"
+LOG = "train/training_log.txt"
+CHECKPOINTS = "checkpoints"
+CONFIG = "config/resolved.json"
+OVERRIDES = "config/overrides.json"
+RECIPE = "config/recipe.yaml"
+ENVIRONMENT = "env/env_info.json"
+DEVICE_CHECKS = "env/device_checks.json"
+ROWS = "data/rows.jsonl"
+ATTEMPTS = "attempts.jsonl"
+PARTIAL_SUFFIX = ".partial"
+
+RUN_FOLDERS = ("config", "env", "plan", "data", "train", CHECKPOINTS)
+"""Folders that a run makes for itself at the start."""
+UNIT_PARENTS = ("eval", "replay")
+"""Folders of a run whose sub-folders are units of their own."""
+UNIT_FOLDERS = ("report", "notes")
+"""Folders of a run that are units of their own."""
+OUTSIDE_EVERY_SUM = ("attest",)
+"""Folders of a run that no unit's sums cover: signatures over root digests."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@-]{0,199}")
+
+
+def partial_path(final: Path) -> Path:
+    """Where a run lives until it is sealed: `runs/name.partial`."""
+    return final.with_name(final.name + PARTIAL_SUFFIX)
+
+
+def check_relative(text: str) -> PurePosixPath:
+    """A relative path of plain names, fit for a record on every system.
+
+    Raises:
+        RecordError: for an absolute path, `..`, a hidden or empty name, a space, a backslash, another script.
+    """
+    parts = text.split("/")
+    if not all(_NAME.fullmatch(part) and not part.endswith(".") for part in parts):
+        raise RecordError(f"not a path that a record may hold: {text[:200]!r} (letters, digits and ._+=@- only, "
+                          "no hidden names, no '..')")
+    return PurePosixPath(text)
+
+
+def unit_of(relative: PurePosixPath) -> str:
+    """Which unit of a run a path belongs to: `""` for the run's own, else the unit's folder such as `eval/test`."""
+    parts = relative.parts
+    if parts[0] in UNIT_FOLDERS + OUTSIDE_EVERY_SUM:
+        return parts[0]
+    if parts[0] in UNIT_PARENTS and len(parts) > 1:
+        return f"{parts[0]}/{parts[1]}"
+    return ""

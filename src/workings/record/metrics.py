@@ -1,0 +1,52 @@
+"""One line of `train/metrics.jsonl`: what one step was and what came of it."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from workings.errors import RecordError
+from workings.record.absent import Absent
+
+Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]
+
+
+class StepMetrics(BaseModel):
+    """Keys that every line has; an engine or a caller may add others."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True, use_attribute_docstrings=True)
+
+    step: int = Field(ge=1)
+    """Updates done, this one included; lines go 1, 2, 3, … without a gap."""
+    loss: Finite
+    """Mean negative log likelihood over the step's supervised tokens, in nats, before the update."""
+    learning_rate: Finite = Field(ge=0)
+    """Learning rate of this update."""
+    grad_norm: Finite = Field(ge=0)
+    """Global L2 norm of the gradient, before clipping."""
+    tokens: int = Field(ge=1)
+    """Positions that are not padding."""
+    supervised_tokens: int = Field(ge=1)
+    """Positions that count in the loss."""
+    share_of_weights_changed: Finite = Field(ge=0, le=1)
+    """Share of parameters whose bits the update changed."""
+    seconds: Finite = Field(ge=0)
+    """Wall time of the step."""
+    memory_bytes: int | Absent
+    """Peak bytes per device so far."""
+    memory_source: str | Absent
+    """Who says so."""
+    batch_digest: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """`Batches.digest` of the batch."""
+
+
+TIME_AND_MEMORY = ("seconds", "memory_bytes", "memory_source")
+"""Keys in which the lines of a resumed run may differ from those of one that was never stopped."""
+
+
+def check_line(value: dict[str, Any]) -> StepMetrics:
+    """One line as an object. Raises `RecordError` naming the keys that are wrong."""
+    try:
+        return StepMetrics.model_validate(value)
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:5])
+        raise RecordError(f"step {value.get('step', 'unknown')}: {wrong}") from None

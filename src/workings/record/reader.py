@@ -1,0 +1,78 @@
+"""Reading a sealed run. Reading checks the form of what it reads; `workings verify` checks that it is true."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RecordError, RequestError
+from workings.record import jsonl
+from workings.record.canonical import loads
+from workings.record.checkpoints import CheckpointStore
+from workings.record.layout import CHECKPOINTS, EVENTS, MANIFEST, METRICS, SEAL
+from workings.record.manifest import RunManifest, parse_manifest
+from workings.record.seal import parse_seal, root_digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationUnit:
+    """A sealed evaluation of a run."""
+
+    name: str
+    path: Path
+    root: str
+    """Root digest."""
+    summary: dict[str, Any]
+    """Contents of `eval_summary.json`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A sealed run directory."""
+
+    path: Path
+    manifest: RunManifest
+    status: str
+    """`complete`, `interrupted` or `failed`, as sealed."""
+    root: str
+    """Root digest: SHA-256 of the run's `SHA256SUMS`."""
+
+    @classmethod
+    def open(cls, path: Path) -> "Run":
+        """Open a sealed run.
+
+        Raises:
+            RequestError: there is no sealed run at ``path``.
+            RecordError: manifest or seal cannot be read.
+        """
+        if not (path / SEAL).is_file() or not (path / MANIFEST).is_file():
+            raise RequestError(str(path), f"a sealed run directory (with {MANIFEST} and {SEAL})",
+                               "the folder that `workings train` named when it ended")
+        status = parse_seal((path / SEAL).read_bytes())["status"]
+        return cls(path=path, manifest=parse_manifest((path / MANIFEST).read_bytes()), status=status,
+                   root=root_digest(path))
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Lines of `train/metrics.jsonl`, by step. Raises `RecordError`."""
+        return self._lines(METRICS)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Lines of `train/events.jsonl`, in order. Raises `RecordError`."""
+        return self._lines(EVENTS)
+
+    def evaluations(self) -> list[EvaluationUnit]:
+        """Sealed evaluations, by name. Raises `RecordError`."""
+        folder = self.path / "eval"
+        units = [path for path in sorted(folder.iterdir()) if (path / SEAL).is_file()] if folder.is_dir() else []
+        return [EvaluationUnit(name=unit.name, path=unit, root=root_digest(unit),
+                               summary=loads((unit / "eval_summary.json").read_bytes())) for unit in units]
+
+    @property
+    def checkpoints(self) -> CheckpointStore:
+        """The run's checkpoints; only its reading methods make sense here."""
+        return CheckpointStore(self.path / CHECKPOINTS)
+
+    def _lines(self, name: str) -> list[dict[str, Any]]:
+        rows, torn = jsonl.read(self.path / name)
+        if torn is not None:
+            raise RecordError(f"{self.path / name}: torn last line in a sealed run")
+        return rows

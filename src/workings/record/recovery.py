@@ -1,0 +1,129 @@
+"""Picking up a run directory that a killed process left: torn lines, temporary files, sealing half done."""
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RecordError, RequestError
+from workings.record import atomic, jsonl
+from workings.record.checkpoints import CheckpointStore
+from workings.record.clock import now
+from workings.record.layout import CHECKPOINTS, EVENTS, LOG, MANIFEST, METRICS, SEAL, SUMS, partial_path
+from workings.record.manifest import parse_manifest
+from workings.record.seal import parse_seal, root_digest, seal_unit
+from workings.record.storage import storage
+
+
+def finish_sealing(final: Path) -> str:
+    """Seal an unsealed run whose manifest is written, and give it its final name. Call with the lock held.
+
+    Every step can be repeated: sums are made again, the seal is written last, the new name comes after it.
+
+    Returns:
+        The status it is sealed with; empty if its manifest is not written yet, that is if it has not ended.
+    """
+    partial = partial_path(final)
+    if not (partial / MANIFEST).is_file():
+        return ""
+    status = parse_manifest((partial / MANIFEST).read_bytes()).status
+    with storage(final, "seal"):
+        if not (partial / SEAL).exists():
+            remove_temporaries(partial)
+            (partial / SUMS).unlink(missing_ok=True)
+            seal_unit(partial, "run", status, None)
+        partial.rename(final)
+        atomic.sync_directory(final.parent)
+    return status
+
+
+def repair(partial: Path) -> list[dict[str, Any]]:
+    """Cut torn last lines and remove temporary files; one event (its `kind` and facts) for each thing done."""
+    events: list[dict[str, Any]] = []
+    with storage(partial, "repair"):
+        for name in (METRICS, EVENTS, LOG):
+            torn = jsonl.cut_torn_line(partial / name)
+            if torn is not None:
+                events.append({"kind": "torn_line", "file": name, "bytes": len(torn.encode("utf-8"))})
+        if removed := remove_temporaries(partial) + CheckpointStore(partial / CHECKPOINTS).clean():
+            events.append({"kind": "leftovers_removed", "names": sorted(removed)})
+    return events
+
+
+def remove_temporaries(directory: Path) -> list[str]:
+    """Remove the temporary files of writes that never took effect; their names."""
+    removed = []
+    for path in directory.rglob(f".*{atomic.TEMPORARY_SUFFIX}"):
+        if path.is_file() and not path.parent.name.startswith(".step_"):
+            path.unlink()
+            removed.append(path.relative_to(directory).as_posix())
+    return removed
+
+
+def keep_metrics(path: Path, last_step: int) -> dict[str, int]:
+    """Rewrite a metrics file with its lines up to ``last_step``; how many steps were kept and dropped."""
+    data = path.read_bytes()
+    rows, _ = jsonl.parse(data, path.name)
+    kept = [row for row in rows if int(row["step"]) <= last_step]
+    if [int(row["step"]) for row in kept] != list(range(1, last_step + 1)):
+        raise RecordError(f"{path}: lines of steps 1 to {last_step} are not all there")
+    lines = data.split(b"\n")[:len(kept)]
+    atomic.write_bytes(path, b"".join(line + b"\n" for line in lines))
+    return {"kept_steps": len(kept), "dropped_steps": len(rows) - len(kept)}
+
+
+def begin_from_sealed(final: Path) -> None:
+    """Make an unfinished run out of one that is sealed as interrupted or failed.
+
+    The sealed folder is only renamed (to `name.interrupted-1` and so on). Should this be killed after the renaming,
+    the next call finds the renamed folder and goes on from there.
+
+    The new run's events begin with those of the sealed one and name it (`resumed_from_sealed`).
+
+    Raises:
+        RequestError: the run is complete, is not sealed, or does not exist.
+    """
+    sealed = _sealed_origin(final)
+    status = parse_seal((sealed / SEAL).read_bytes())["status"]
+    if status == "complete":
+        raise RequestError(f"--resume for {final}, which is complete", "a run that was interrupted or failed",
+                           f"workings verify {final}, or another --out for a new run")
+    partial = partial_path(final)
+    staging = partial.with_name(f".{partial.name}{atomic.TEMPORARY_SUFFIX}")
+    with storage(partial, "make"):
+        if sealed == final:
+            sealed = _next_name(final)
+            final.rename(sealed)
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir()
+        shutil.copytree(sealed / "train", staging / "train")
+        checkpoint, _ = CheckpointStore(sealed / CHECKPOINTS).latest_valid()
+        if checkpoint is not None:
+            shutil.copytree(checkpoint.path, staging / CHECKPOINTS / checkpoint.path.name)
+        jsonl.append(staging / EVENTS, {"time": now(), "kind": "resumed_from_sealed", "name": sealed.name,
+                                        "root": root_digest(sealed)})
+        atomic.sync_tree(staging)
+        staging.rename(partial)
+        atomic.sync_directory(partial.parent)
+
+
+def _sealed_origin(final: Path) -> Path:
+    if (final / SEAL).is_file():
+        return final
+    earlier = _numbered(final)
+    if final.exists() or not earlier:
+        raise RequestError(f"--resume for {final}", "an unfinished or interrupted run of that name",
+                           "leave --resume out to start it")
+    return earlier[max(earlier)]
+
+
+def _next_name(final: Path) -> Path:
+    number = max(_numbered(final), default=0) + 1
+    return final.with_name(f"{final.name}.interrupted-{number}")
+
+
+def _numbered(final: Path) -> dict[int, Path]:
+    pattern = re.compile(re.escape(final.name) + r"\.interrupted-(\d+)")
+    if not final.parent.is_dir():
+        return {}
+    return {int(match.group(1)): path for path in final.parent.iterdir() if (match := pattern.fullmatch(path.name))}

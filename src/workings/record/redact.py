@@ -1,0 +1,49 @@
+"""Tokens and keys never reach a record: they are taken out where text is written."""
+
+import logging
+import re
+
+REDACTED = "[redacted]"
+
+_SECRETS = tuple(re.compile(pattern) for pattern in (
+    r"\bhf_[A-Za-z0-9]{20,}",  # Hugging Face
+    r"\bapi_org_[A-Za-z0-9]{20,}",  # Hugging Face, organizations
+    r"\bgh[pousr]_[A-Za-z0-9]{30,}",  # GitHub
+    r"\bgithub_pat_[A-Za-z0-9_]{30,}",  # GitHub, fine-grained
+    r"\bKGAT_[A-Za-z0-9]{16,}",  # Kaggle
+    r"\bsk-[A-Za-z0-9_-]{20,}",  # model providers
+    r"\bAKIA[0-9A-Z]{16}\b",  # AWS
+    r"\bAIza[0-9A-Za-z_-]{35}",  # Google
+    r"\bya29\.[0-9A-Za-z_-]{20,}",  # Google, short-lived
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----",
+    r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",  # JSON web tokens (Kaggle's, too)
+))
+_NAMED = re.compile(
+    r"(?i)(\b(?:authorization\s*:\s*)?bearer\s+|\b(?:[a-z0-9_]*(?:api[_-]?key|access[_-]?token|_token|secret|password)"
+    r"|kaggle[_-]key)[\"']?\s*[=:]\s*[\"']?)([A-Za-z0-9._~+/=-]{8,})")
+_URL_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s/:@]{1,200}:)([^\s/@]{1,200})(?=@)")
+
+
+def redact(text: str) -> str:
+    """The text with everything that looks like a token, key or password replaced by `[redacted]`."""
+    for pattern in _SECRETS:
+        text = pattern.sub(REDACTED, text)
+    text = _NAMED.sub(lambda match: match.group(1) + REDACTED, text)
+    return _URL_PASSWORD.sub(lambda match: match.group(1) + REDACTED, text)
+
+
+def find_secrets(text: str) -> list[str]:
+    """What `redact` would take out, each cut to its first eight characters so that a report does not leak it."""
+    found = [match.group(0) for pattern in _SECRETS for match in pattern.finditer(text)]
+    found += [match.group(2) for pattern in (_NAMED, _URL_PASSWORD) for match in pattern.finditer(text)
+              if match.group(2) != REDACTED]
+    return [secret[:8] + "…" for secret in found]
+
+
+class RedactingFilter(logging.Filter):
+    """A logging filter that redacts each record's finished message. Add it to handlers, so that it sees all loggers."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Redact; every record passes."""
+        record.msg, record.args = redact(record.getMessage()), ()
+        return True

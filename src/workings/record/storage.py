@@ -1,0 +1,37 @@
+"""What the operating system says when a write fails, in words a person can act on."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from workings.errors import StorageError
+
+_ADVICE = {
+    errno.ENOSPC: "the disk is full: free some space and start again with --resume",
+    errno.EDQUOT: "the disk quota is used up: free some space and start again with --resume",
+    errno.EFBIG: "the file may not grow further (a limit on file size): raise it or write elsewhere with --out",
+    errno.EROFS: "the file system is read-only: choose another folder with --out",
+    errno.EACCES: "permission is missing: choose another folder with --out, or change its permissions",
+    errno.EPERM: "the operation is not permitted: choose another folder with --out, or change its permissions",
+    errno.EIO: "the disk reports an error: check it before going on",
+    errno.EMFILE: "too many files are open: raise the limit (ulimit -n)",
+    errno.ENAMETOOLONG: "the path is too long: choose a shorter --out",
+    errno.ENOTDIR: "a part of the path is a file and not a folder: choose another --out",
+}
+
+
+@contextmanager
+def storage(path: Path, doing: str) -> Iterator[None]:
+    """Turn an `OSError` of the wrapped block into a `StorageError` that names the file and what to do.
+
+    Args:
+        path: what was being touched.
+        doing: a verb in the infinitive, e.g. ``"write"``.
+    """
+    try:
+        yield
+    except OSError as error:
+        code = error.errno if error.errno is not None else 0
+        why = _ADVICE.get(code, error.strerror or str(error))
+        raise StorageError(f"could not {doing} {path}: {why} ({errno.errorcode.get(code, 'no code')})") from error

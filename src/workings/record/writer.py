@@ -1,0 +1,211 @@
+"""Writing a run directory: everything goes to `runs/name.partial`, which becomes `runs/name` when it is sealed."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RecordError, RequestError
+from workings.record import atomic, jsonl, recovery
+from workings.record.checkpoints import CheckpointStore
+from workings.record.clock import now
+from workings.record.layout import (
+    CHECKPOINTS,
+    EVENTS,
+    LOG,
+    MANIFEST,
+    METRICS,
+    README,
+    RUN_FOLDERS,
+    check_relative,
+    partial_path,
+)
+from workings.record.lock import DirectoryLock
+from workings.record.manifest import RunManifest
+from workings.record.metrics import check_line
+from workings.record.redact import redact
+from workings.record.storage import storage
+
+
+class RunWriter:
+    """The one writer of a run that is not sealed yet. Made by `create`, `reopen` or `resume`."""
+
+    def __init__(self, final: Path, lock: DirectoryLock, keep_last: int) -> None:
+        self.final = final
+        self.directory = lock.path
+        self._lock = lock
+        with storage(self.directory, "write"):
+            for folder in RUN_FOLDERS:
+                (self.directory / folder).mkdir(exist_ok=True)
+        self._open_lines()
+        self.checkpoints = CheckpointStore(self.directory / CHECKPOINTS, keep_last, before_commit=self.sync)
+
+    @classmethod
+    def create(cls, final: Path, keep_last: int = 2) -> "RunWriter":
+        """A new run.
+
+        Raises:
+            RequestError: a run of that name exists, sealed or not; nothing is ever overwritten.
+            StorageError: the folder cannot be made.
+        """
+        partial = partial_path(final)
+        if os.path.lexists(final):
+            raise RequestError(f"{final}, which exists", "the name of a new run", "another --out")
+        if os.path.lexists(partial):
+            raise RequestError(f"{final}, of which an unfinished run exists ({partial.name})", "the name of a new run",
+                               "--resume to go on with it, or another --out")
+        with storage(partial, "make"):
+            final.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                partial.mkdir()
+            except FileExistsError:
+                raise RequestError(f"{final}, which another process has just begun", "one writer for each run",
+                                   "another --out") from None
+            return cls(final, DirectoryLock(partial), keep_last)
+
+    @classmethod
+    def reopen(cls, final: Path, keep_last: int = 2) -> "RunWriter":
+        """Go on with a run that was stopped before it was sealed. Torn lines are cut and become events.
+
+        A run that was stopped while it was being sealed is sealed to the end, and there is nothing to go on with.
+
+        Raises:
+            RequestError: there is no unfinished run, another process is writing it, or it had finished.
+        """
+        partial = partial_path(final)
+        if not partial.is_dir():
+            raise RequestError(f"{final}, of which there is no unfinished run", f"a folder {partial.name}",
+                               "leave --resume out to start it")
+        lock = DirectoryLock(partial)
+        try:
+            if status := recovery.finish_sealing(final):
+                raise RequestError(f"{final}, which had ended with status {status}; its sealing is now finished",
+                                   "an unfinished run", f"workings verify {final}")
+            repairs = recovery.repair(partial)
+            writer = cls(final, lock, keep_last)
+        except BaseException:
+            lock.release()
+            raise
+        for repair in repairs:
+            writer.event(**repair)
+        return writer
+
+    @classmethod
+    def resume(cls, final: Path, keep_last: int = 2) -> "RunWriter":
+        """Go on with a run, however it stopped: unfinished (`reopen`), or sealed as interrupted or failed.
+
+        A sealed run stays as it is and is renamed to `name.interrupted-1`; the new one starts from its metrics, events,
+        log and newest good checkpoint, and `resumed_from` names it.
+
+        Raises:
+            RequestError: it is complete, or there is nothing to go on with.
+        """
+        if partial_path(final).is_dir():
+            lock = DirectoryLock(partial_path(final))
+            finished = recovery.finish_sealing(final)
+            lock.release()
+            if not finished:
+                return cls.reopen(final, keep_last)
+        recovery.begin_from_sealed(final)
+        return cls.reopen(final, keep_last)
+
+    @property
+    def resumed_from(self) -> dict[str, str] | None:
+        """`name` and `root` of the sealed run that this one goes on from, as its events tell; None for no such run."""
+        for row in reversed(jsonl.read(self.path(EVENTS))[0]):
+            if row.get("kind") == "resumed_from_sealed":
+                return {"name": row["name"], "root": row["root"]}
+        return None
+
+    def path(self, relative: str) -> Path:
+        """Where a file of the run is; its folder is made. Raises `RecordError` for a name that a record may not hold."""
+        path = self.directory / check_relative(relative)
+        with storage(path, "make"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def write_json(self, relative: str, obj: Any) -> Path:
+        """Write canonical JSON, atomically. Raises `RecordError` for nulls and `StorageError` for the disk."""
+        path = self.path(relative)
+        atomic.write_json(path, obj)
+        return path
+
+    def write_text(self, relative: str, text: str) -> Path:
+        """Write redacted UTF-8 text, atomically. Raises `StorageError`."""
+        path = self.path(relative)
+        atomic.write_text(path, redact(text))
+        return path
+
+    def metric(self, values: dict[str, Any]) -> None:
+        """Add a step's line. Steps go 1, 2, 3, … Raises `RecordError` for a gap or a key that is missing or wrong."""
+        step = check_line(values).step
+        if step != self._last_step + 1:
+            raise RecordError(f"metrics of step {step} after those of step {self._last_step}")
+        self._metrics.append(values)
+        self._last_step = step
+
+    def event(self, kind: str, **facts: Any) -> None:
+        """Add an event with the present time."""
+        self._events.append({"time": now(), "kind": kind, **facts})
+
+    def log(self, text: str) -> None:
+        """Add redacted text and a newline to the training log."""
+        jsonl.append_bytes(self._log, self.directory / LOG, (redact(text) + "\n").encode("utf-8"))
+
+    def sync(self) -> None:
+        """Wait until all lines are on the disk."""
+        self._metrics.sync()
+        self._events.sync()
+
+    def truncate_metrics(self, last_step: int) -> dict[str, int]:
+        """On resume: keep the lines up to a step, drop the rest, atomically.
+
+        Returns:
+            `kept_steps` and `dropped_steps`, for an event. The dropped ones are about to be computed again.
+
+        Raises:
+            RecordError: lines up to that step are missing.
+        """
+        path = self.directory / METRICS
+        facts = recovery.keep_metrics(path, last_step)
+        self._metrics.close()  # the old descriptor would write to the replaced file
+        self._metrics = jsonl.Appender(path)
+        self._last_step = last_step
+        return facts
+
+    def seal(self, status: str, manifest: RunManifest) -> Path:
+        """Write the manifest, the sums and the seal, and give the folder its final name.
+
+        Once the manifest is there, a killed sealing is finished by the next `reopen` or `resume`.
+
+        Raises:
+            RecordError: there is no README.md, or manifest and status differ.
+            StorageError: the disk is full or failing; the unsealed folder stays.
+        """
+        if manifest.status != status:
+            raise RecordError(f"the manifest says {manifest.status}, the seal would say {status}")
+        if not (self.directory / README).is_file():
+            raise RecordError(f"{self.directory} has no {README}; write it before sealing")
+        self.sync()
+        self.checkpoints.clean()
+        atomic.sync_tree(self.directory)
+        atomic.write_json(self.directory / MANIFEST, manifest.to_json())
+        recovery.finish_sealing(self.final)
+        self.close()
+        return self.final
+
+    def close(self) -> None:
+        """Close the files and release the lock; the folder stays as it is."""
+        self._metrics.close()
+        self._events.close()
+        if self._log >= 0:
+            os.close(self._log)
+            self._log = -1
+        self._lock.release()
+
+    def _open_lines(self) -> None:
+        self._metrics = jsonl.Appender(self.directory / METRICS)
+        self._events = jsonl.Appender(self.directory / EVENTS)
+        with storage(self.directory / LOG, "open"):
+            self._log = os.open(self.directory / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        rows = jsonl.read(self.directory / METRICS)[0]
+        self._last_step = int(rows[-1]["step"]) if rows else 0
