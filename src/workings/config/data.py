@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from workings.config.section import Section
 
@@ -24,3 +24,13 @@ class DataConfig(Section):
     """Row lengths, in tokens, to which batches are padded; empty: every batch is padded to `max_length`."""
     packing: Literal["none", "first_fit"] = "none"
     """Whether several rows share one sequence of `max_length` tokens (attention stays within a row)."""
+
+    @model_validator(mode="after")
+    def buckets_ascend_within_the_longest_row(self) -> "DataConfig":
+        """A bucket that no row can have, or one that packing would never use, promises something that cannot happen."""
+        buckets, longest = self.__dict__["buckets"], self.__dict__["max_length"]
+        if list(buckets) != sorted(set(buckets)) or any(not 1 <= length <= longest for length in buckets):
+            raise ValueError(f"buckets {list(buckets)} must ascend from 1 at least to max_length ({longest}) at most")
+        if buckets and self.__dict__["packing"] != "none":
+            raise ValueError(f"packing fills sequences of max_length ({longest}): leave out buckets")
+        return self

@@ -150,7 +150,7 @@ def section_at(location: Sequence[str]) -> list[type[BaseModel]]:
 def _did_you_mean(location: tuple[str, ...]) -> str:
     *parents, last = location
     siblings = {name for section in section_at(parents) for name in section.model_fields}
-    near = difflib.get_close_matches(last, siblings, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(last, sorted(siblings), n=1, cutoff=0.5)
     if near:
         return f"did you mean `{'.'.join([*parents, near[0]])}`?"
     elsewhere = [dotted for dotted in known_keys() if dotted.split(".")[-1] == last]

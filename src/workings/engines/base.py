@@ -97,6 +97,10 @@ class Engine(Protocol):
         """What it runs on: platform, device kind, count, memory limit, versions, mesh."""
         ...
 
+    def dtypes(self) -> Mapping[str, str]:
+        """Number formats really used: `parameters`, `compute`, `moments`, `gradients`, `accumulator`."""
+        ...
+
     def init(self, seed: int) -> State:
         """A fresh state with random weights."""
         ...

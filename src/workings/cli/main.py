@@ -1,0 +1,40 @@
+"""`workings`: the command line. One file a verb; each verb imports what it needs when it is called."""
+
+import sys
+
+import typer
+
+from workings.cli.output import say
+from workings.errors import WorkingsError
+
+app = typer.Typer(
+    name="workings", no_args_is_help=True, add_completion=False, rich_markup_mode=None,
+    pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
+    help="Train models that show their workings, and show yours: plan, train, evaluate and prove fine-tuning runs.")
+
+
+def _register() -> None:
+    from workings.cli import ask, quickstart, recipes, train, verify
+
+    app.command("quickstart")(quickstart.quickstart_command)
+    app.command("train")(train.train_command)
+    app.command("ask")(ask.ask_command)
+    app.command("verify")(verify.verify_command)
+    app.add_typer(recipes.app, name="recipes")
+
+
+def main() -> None:
+    """Entry point: run a verb, turn errors raised on purpose into a message and an exit code."""
+    _register()
+    try:
+        app()
+    except WorkingsError as error:
+        say(str(error))
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        say("interrupted")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

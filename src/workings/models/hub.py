@@ -1,0 +1,52 @@
+"""Model files from a local directory or the Hugging Face Hub; safetensors only, nothing is unpickled."""
+
+from pathlib import Path
+
+from workings.errors import RequestError
+
+PATTERNS = ("*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "tokenizer.json",
+            "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "LICENSE*", "README.md")
+"""What is downloaded from a repository: weights in safetensors, configuration, tokenizer, licence."""
+
+
+def weights_directory(name: str, revision: str) -> tuple[Path, str]:
+    """A local directory with a model's files, and the resolved revision.
+
+    Args:
+        name: a local directory, or a Hub id such as ``google/gemma-2b``.
+        revision: branch, tag or commit; used for a Hub id only.
+
+    Raises:
+        RequestError: neither a directory nor a reachable repository, or a gated one whose licence is not accepted.
+    """
+    local = Path(name)
+    if local.is_dir():
+        return local, "local directory"
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import (
+            GatedRepoError,
+            HfHubHTTPError,
+            HFValidationError,
+            LocalEntryNotFoundError,
+            RepositoryNotFoundError,
+            RevisionNotFoundError,
+        )
+    except ModuleNotFoundError:
+        raise RequestError(name, "an existing local directory; the Hub needs the package huggingface_hub",
+                           "pip install huggingface_hub") from None
+    try:
+        directory = Path(snapshot_download(name, revision=revision, allow_patterns=list(PATTERNS)))
+    except GatedRepoError:
+        raise RequestError(name, "a repository whose licence you have accepted and a token that may read it",
+                           f"open https://huggingface.co/{name}, accept the licence, then set HF_TOKEN") from None
+    except RevisionNotFoundError:
+        raise RequestError(f"{name} at revision {revision}", "a branch, tag or commit of that repository",
+                           "set `model.revision: main`") from None
+    except (RepositoryNotFoundError, HFValidationError):
+        raise RequestError(name, "a local directory or the id of a repository that your token can see",
+                           "check the spelling; for a private or gated one set HF_TOKEN") from None
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
+        raise RequestError(name, f"a reachable Hub or an earlier download ({type(error).__name__})",
+                           "give a local directory with config.json and *.safetensors") from None
+    return directory, directory.name

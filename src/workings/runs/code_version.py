@@ -1,0 +1,39 @@
+"""Which code ran: the commit and the digest of uncommitted changes, where the package stands in a git checkout."""
+
+import subprocess
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import workings
+from workings.record.digest import bytes_digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeVersion:
+    """The package's version and, in a checkout, its commit. Empty strings stand for what does not exist."""
+
+    version: str
+    commit: str
+    dirty_diff_sha256: str
+    absent_because: str
+
+
+def code_version() -> CodeVersion:
+    """Look at the checkout that the imported package stands in; an installed wheel has none."""
+    package = Path(workings.__file__).resolve().parent
+    number = version("workings")
+    if "site-packages" in package.parts or not (package.parents[1] / ".git").exists():
+        return CodeVersion(version=number, commit="", dirty_diff_sha256="",
+                           absent_because=f"installed as a package, version {number}")
+    try:
+        commit = _git(package, "rev-parse", "HEAD").decode().strip()
+        diff = _git(package, "diff", "HEAD", "--binary", "--no-ext-diff")
+    except (OSError, subprocess.CalledProcessError) as error:
+        return CodeVersion(version=number, commit="", dirty_diff_sha256="", absent_because=f"git: {error}")
+    return CodeVersion(version=number, commit=commit, dirty_diff_sha256=bytes_digest(diff) if diff else "",
+                       absent_because="no uncommitted changes")
+
+
+def _git(directory: Path, *words: str) -> bytes:
+    return subprocess.run(["git", "-C", str(directory), *words], check=True, capture_output=True, timeout=30).stdout

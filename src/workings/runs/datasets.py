@@ -1,0 +1,70 @@
+"""From the names in a recipe to traces and items: a file, or a set that is made on the spot."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from workings.config.load import LoadedRecipe
+from workings.data.generators import addition
+from workings.data.items import ItemRecord, items_bytes
+from workings.data.traces import Trace, read_traces, traces_bytes
+from workings.errors import RequestError
+from workings.evaluation.items import Item, item_from_json, read_items
+from workings.record.digest import bytes_digest, file_digest
+
+ADDITION = "addition"
+"""Name, in a recipe, of the set made by `workings.data.generators.addition` from the recipe's seed."""
+ADDITION_TRACES = 6000
+ADDITION_ITEMS = 600
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """The data of a run, before it becomes rows."""
+
+    traces: list[Trace]
+    held_out: list[Trace]
+    """Traces for the evaluation loss; empty when the recipe has none."""
+    items: list[Item]
+    """Questions; empty when the recipe has none."""
+    digests: dict[str, str]
+    """SHA-256 of each file's bytes, or of the bytes that a made set would have as a file."""
+
+
+def find_sources(loaded: LoadedRecipe) -> Sources:
+    """Read or make what `data.traces`, `evaluation.traces` and `evaluation.items` name."""
+    recipe = loaded.recipe
+    digests: dict[str, str] = {}
+    names = (recipe.data.traces, recipe.evaluation.traces, recipe.evaluation.items)
+    made = addition.make(ADDITION_TRACES, ADDITION_ITEMS, recipe.seed) if ADDITION in names else ([], [])
+    traces = _traces(loaded, names[0], made[0], "traces", digests)
+    held_out = [] if names[1] == "none" else _traces(
+        loaded, names[1], addition.held_out_traces(made[1], recipe.seed), "evaluation_traces", digests)
+    return Sources(traces=traces, held_out=held_out, items=_items(loaded, names[2], made[1], digests), digests=digests)
+
+
+def _traces(loaded: LoadedRecipe, name: str, made: list[Trace], label: str, digests: dict[str, str]) -> list[Trace]:
+    if name == ADDITION:
+        digests[label] = bytes_digest(traces_bytes(made))
+        return made
+    path = _file(loaded, name, f"a file of traces, or `{ADDITION}`")
+    digests[label] = file_digest(path)
+    return read_traces(path)
+
+
+def _items(loaded: LoadedRecipe, name: str, made: list[ItemRecord], digests: dict[str, str]) -> list[Item]:
+    if name == "none":
+        return []
+    if name == ADDITION:
+        digests["items"] = bytes_digest(items_bytes(made))
+        return [item_from_json(vars(item)) for item in made]
+    path = _file(loaded, name, f"a file of items, `{ADDITION}`, or `none`")
+    digests["items"] = file_digest(path)
+    return read_items(path)
+
+
+def _file(loaded: LoadedRecipe, name: str, expected: str) -> Path:
+    path = loaded.path(name)
+    if not path.is_file():
+        raise RequestError(f"{name} (looked for {path})", expected,
+                           "workings data make addition --out traces.jsonl")
+    return path

@@ -1,0 +1,131 @@
+"""What a run writes about itself: the files before the first step, and the manifest and README at the end."""
+
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from workings.models.weights import parameter_count
+from workings.record.absent import Absent, absent
+from workings.record.clock import now
+from workings.record.digest import file_digest, json_digest
+from workings.record.canonical import line
+from workings.record.environment import collect
+from workings.record.layout import CONFIG, DEVICE_CHECKS, ENVIRONMENT, OVERRIDES, RECIPE, ROWS
+from workings.record.manifest import DeviceRecord, Distribution, RunManifest
+from workings.record.writer import RunWriter
+from workings.runs.code_version import code_version
+from workings.runs.prepare import Prepared
+from workings.training.loop import Outcome
+
+DATA_DIGESTS = "data/digests.json"
+TOKENIZER = "config/tokenizer"
+ENVIRONMENT_TEXT = "env/env_info.txt"
+PLAN = "plan/plan.json"
+
+
+def data_digests(prepared: Prepared) -> dict[str, str]:
+    """Digests of everything that the run is trained and measured with."""
+    return prepared.sources.digests | {"rows": prepared.rows.digest, "tokenizer": prepared.tokenizer.digest}
+
+
+def write_request(writer: RunWriter, prepared: Prepared) -> None:
+    """Recipe, data, environment and verdict: everything that is known before the first step."""
+    loaded = prepared.loaded
+    writer.write_text(RECIPE, loaded.text)
+    writer.write_json(OVERRIDES, {"origin": Path(loaded.origin).name, "overrides": list(loaded.overrides)})
+    writer.write_json(CONFIG, loaded.resolved())
+    prepared.tokenizer.save(writer.path(TOKENIZER))
+    writer.write_json("config/model_shape.json", asdict(prepared.shape))
+    writer.write_json(DATA_DIGESTS, data_digests(prepared))
+    writer.write_text(ROWS, "".join(line(row).decode() for row in prepared.rows.index))
+    environment = collect()
+    writer.write_json(ENVIRONMENT, environment)
+    writer.write_text(ENVIRONMENT_TEXT, text_view(environment))
+    writer.write_json(DEVICE_CHECKS, dict(prepared.device_check))
+    writer.write_json(PLAN, prepared.verdict.as_json())
+
+
+def text_view(value: dict[str, Any], prefix: str = "") -> str:
+    """A JSON object for people: one `dotted.key: value` line each, in the order of the keys."""
+    lines = []
+    for key in sorted(value):
+        inner = value[key]
+        lines.append(text_view(inner, f"{prefix}{key}.") if isinstance(inner, dict) else f"{prefix}{key}: {inner}\n")
+    return "".join(lines)
+
+
+def build_manifest(prepared: Prepared, outcome: Outcome, metrics: list[dict[str, Any]], *, out: Path, started_at: str,
+                   resumes: int, resumed_from: dict[str, str] | None, facts: dict[str, Any]) -> RunManifest:
+    """The run on one page, from what was asked for, what ran, and the metrics that were written."""
+    recipe, device, progress = prepared.loaded.recipe, prepared.device, outcome.progress
+    code, memory, resolved = code_version(), prepared.engine.memory(), prepared.loaded.resolved()
+    precision = recipe.precision
+    dtypes = {"parameters": precision.parameters, "compute": precision.compute, "moments": precision.moments}
+    no_steps = absent("no step was completed")
+    return RunManifest(
+        name=out.name, recipe=recipe.name, status=outcome.status, status_reason=outcome.reason or "all steps were taken",
+        workings_version=code.version, engine=recipe.engine,
+        engine_distribution=Distribution(name=prepared.registered.distribution, version=prepared.registered.version),
+        commit_sha=code.commit or absent(code.absent_because),
+        dirty_diff_digest=code.dirty_diff_sha256 or absent(code.absent_because),
+        seed=recipe.seed, config_digest=json_digest(resolved), config_snapshot=resolved,
+        data_digests=data_digests(prepared), model_id=prepared.weights.id,
+        model_revision=absent("random weights") if prepared.weights.directory is None else prepared.weights.revision,
+        weight_digests=_weight_digests(prepared.weights.directory), architecture=prepared.shape.family,
+        parameters=parameter_count(prepared.shape), requested_device=recipe.device,
+        actual_device=DeviceRecord(platform=device.platform, kind=device.kind, count=device.count,
+                                   reason=device.reason),
+        requested_dtypes=dtypes, actual_dtypes=dict(prepared.engine.dtypes()), mesh=dict(device.mesh),
+        global_batch=prepared.global_batch, memory_limit_bytes=device.memory_limit_bytes,
+        memory_limit_source=device.memory_limit_source, measured_peak_bytes=memory.peak_bytes,
+        measured_peak_source=memory.source, hardware=f"{device.count} x {device.kind}",
+        vram=absent("no accelerator") if device.platform == "cpu" else device.memory_limit_bytes,
+        planned_steps=recipe.training.steps, completed_steps=progress.step, training_steps=progress.step,
+        first_loss=metrics[0]["loss"] if metrics else no_steps,
+        final_loss=metrics[-1]["loss"] if metrics else no_steps,
+        supervised_tokens=progress.supervised_tokens, tokens=progress.tokens, resumes=resumes,
+        resumed_from=resumed_from or absent("not a continuation of a sealed run"), started_at=started_at,
+        finished_at=now(), training_seconds=progress.seconds, facts=facts)
+
+
+def _weight_digests(directory: Path | None) -> dict[str, str] | Absent:
+    if directory is None:
+        return absent("random weights, drawn from the seed")
+    return {file.name: file_digest(file) for file in sorted(directory.glob("*.safetensors"))}
+
+
+def readme(manifest: RunManifest, prepared: Prepared, command: str) -> str:
+    """What this run was, in a screen, and how to reproduce and verify it."""
+    loss = "no step was completed" if isinstance(manifest.final_loss, Absent) else (
+        f"loss {manifest.first_loss:.4f} at the first step, {manifest.final_loss:.4f} at the last")
+    padding = prepared.batches.padding_share()
+    return f"""# Run {manifest.name}
+
+Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_steps} of {manifest.planned_steps} steps.
+
+- Model: {manifest.model_id} ({manifest.architecture}, {manifest.parameters:,} parameters), seed {manifest.seed}.
+- Engine: {manifest.engine} from {manifest.engine_distribution.name} {manifest.engine_distribution.version}.
+- Device: {manifest.hardware} ({manifest.actual_device.platform}; {manifest.actual_device.reason}).
+- Data: {len(prepared.rows.rows):,} rows, {len(prepared.rows.dropped):,} dropped, {padding:.1%} padding in the first epoch.
+- Trained on {manifest.supervised_tokens:,} supervised tokens; {loss}.
+- Made by workings {manifest.workings_version}.
+
+Reproduce it (the recipe as written and the overrides are in `config/`):
+
+    {command}
+
+Verify it, offline, without any ML library; every file is listed in `SHA256SUMS`:
+
+    workings verify .
+    sha256sum -c SHA256SUMS
+"""
+
+
+def reproduce_command(prepared: Prepared) -> str:
+    """The command that asks for this run again, from inside its directory's parent."""
+    loaded = prepared.loaded
+    name = loaded.origin.removeprefix("shipped:") if loaded.origin.startswith("shipped:") else "config/recipe.yaml"
+    words = ["workings", "train", name, "--out", "again", *loaded.overrides]
+    return shlex.join(words)
+

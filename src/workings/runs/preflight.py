@@ -1,0 +1,33 @@
+"""The lines a person reads before the first step: what will run, on what, and where it is written."""
+
+from pathlib import Path
+
+from workings.config.recipe import Recipe
+from workings.hardware.device import DeviceFacts
+from workings.models.shape import ModelShape
+from workings.planning.verdict import Verdict, gib
+
+
+def preflight_lines(*, recipe: Recipe, device: DeviceFacts, shape: ModelShape, parameters: int, model_id: str,
+                    revision: str, rows: int, supervised_tokens: int, data_sha256: str, verdict: Verdict,
+                    out: Path) -> list[str]:
+    """One line a subject, in the order in which people ask."""
+    mesh = " x ".join(f"{axis}={size}" for axis, size in device.mesh.items())
+    data_parallel = device.mesh.get("fsdp", 1)
+    batch, precision = recipe.batch, recipe.precision
+    total = batch.micro_batch * batch.accumulation * data_parallel
+    return [
+        f"device     {device.platform}: {device.kind}, {device.count} used, {gib(device.memory_limit_bytes)} each "
+        f"({device.reason})",
+        f"engine     {recipe.engine}  " + ", ".join(f"{name} {number}" for name, number in device.versions.items()),
+        f"model      {model_id} at {revision}: {shape.family}, {shape.layers} layers, width {shape.width}, "
+        f"vocabulary {shape.vocab_size:,}, {parameters:,} parameters",
+        f"dtypes     parameters {precision.parameters}, compute {precision.compute}, moments {precision.moments}, "
+        f"rounding {precision.rounding}",
+        f"mesh       {mesh}",
+        f"batch      micro {batch.micro_batch} x accumulation {batch.accumulation} x devices {data_parallel} "
+        f"= global {total} rows; {recipe.training.steps:,} steps",
+        f"data       {rows:,} rows, {supervised_tokens:,} supervised tokens an epoch, sha256 {data_sha256[:16]}…",
+        f"memory     {verdict.reasons[0]}",
+        f"writing    {out}",
+    ]

@@ -1,0 +1,94 @@
+"""Everything that must be right before a step is taken: data, tokenizer, model shape, device, and a step that fits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from workings.config.load import LoadedRecipe
+from workings.data.batches import Batches, fixed_batches
+from workings.data.rows import RowSet, build_rows
+from workings.engines.base import Engine, EngineRequest
+from workings.engines.registry import RegisteredEngine, find_engine
+from workings.hardware.device import DeviceFacts
+from workings.models.batch import Batch
+from workings.models.chat import ChatTemplate
+from workings.models.shape import ModelShape
+from workings.models.tokenizer import Tokenizer
+from workings.planning.verdict import Verdict, judge
+from workings.runs.datasets import Sources, find_sources
+from workings.runs.inputs import Weights, find_shape, find_tokenizer, find_weights
+from workings.training.schedule import Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A run that could start."""
+
+    loaded: LoadedRecipe
+    sources: Sources
+    weights: Weights
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    rows: RowSet
+    shape: ModelShape
+    registered: RegisteredEngine
+    engine: Engine
+    device: DeviceFacts
+    device_check: Mapping[str, Any]
+    batches: Batches
+    held_out: list[Batch]
+    schedule: Schedule
+    verdict: Verdict
+
+    @property
+    def global_batch(self) -> int:
+        """Rows per update."""
+        batch = self.loaded.recipe.batch
+        return batch.micro_batch * batch.accumulation * self.device.mesh["fsdp"]
+
+
+def prepare(loaded: LoadedRecipe, sources: Sources | None = None) -> Prepared:
+    """Build and check everything; the cheap checks first, the device and the compiler last.
+
+    Args:
+        loaded: what is asked for.
+        sources: the data, where the caller has read or cut it already.
+
+    Raises:
+        RequestError: anything asked for that is not there or does not go together.
+    """
+    recipe = loaded.recipe
+    registered = find_engine(recipe.engine)
+    sources = sources or find_sources(loaded)
+    weights = find_weights(loaded)
+    tokenizer = find_tokenizer(loaded, weights, sources.traces)
+    template = ChatTemplate.for_config(recipe.data.template, tokenizer)
+    rows = build_rows(sources.traces, tokenizer, template, recipe.data)
+    shape = find_shape(loaded, weights, tokenizer)
+
+    engine = registered.engine.open(EngineRequest(
+        shape=shape, device="gpu" if recipe.device == "cuda" else recipe.device, optimizer=recipe.optimizer,
+        precision=recipe.precision, memory=recipe.memory, mesh=recipe.mesh, seed=recipe.seed))
+    device = engine.describe()
+    device_check = engine.check_device()
+    rows_per_micro_batch = recipe.batch.micro_batch * device.mesh["fsdp"]
+    batches = Batches(rows, seed=recipe.seed, rows_per_micro_batch=rows_per_micro_batch,
+                      accumulation=recipe.batch.accumulation, data_config=recipe.data)
+    held_out: list[Batch] = []
+    if sources.held_out:
+        held_out_rows = build_rows(sources.held_out, tokenizer, template, recipe.data)
+        held_out = fixed_batches(held_out_rows, rows_per_batch=rows_per_micro_batch, data_config=recipe.data)
+    # The longest batch decides whether the run fits; compiling it here is compiling what the loop then runs.
+    verdict = judge(engine.inspect(_blank(batches.shapes()[0])), device)
+    return Prepared(
+        loaded=loaded, sources=sources, weights=weights, tokenizer=tokenizer, template=template, rows=rows, shape=shape,
+        registered=registered, engine=engine, device=device, device_check=device_check, batches=batches,
+        held_out=held_out, schedule=Schedule.of(recipe.training), verdict=verdict)
+
+
+def _blank(shape: tuple[int, int, int]) -> Batch:
+    """A batch of this shape (A, B, S) without contents: what a compiler needs to know."""
+    whole = np.zeros(shape, np.int32)
+    return Batch(tokens=whole, targets=whole, weights=np.zeros(shape, np.float32), positions=whole, segment_ids=whole)

@@ -1,0 +1,57 @@
+"""`--smoke`: any recipe's whole path, with a tiny model of the same architecture, in under a minute."""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from workings.config.load import LoadedRecipe, check_recipe
+from workings.config.model import FromPretrained
+from workings.errors import RequestError
+from workings.models.shapes import catalog, from_hf_config, published_shape
+from workings.runs.datasets import Sources
+
+TINY = {"layers": 2, "width": 32, "mlp_width": 64, "heads": 2, "kv_heads": 1, "head_dim": 16}
+TRACES = 64
+ITEMS = 16
+ROWS = 4
+NEW_TOKENS = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Smoke:
+    """What `--smoke` makes smaller."""
+
+    steps: int = 2
+
+    def shrink(self, loaded: LoadedRecipe) -> LoadedRecipe:
+        """The recipe with a tiny model from scratch, few steps and small batches; everything else as it was."""
+        values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
+        values["name"] += "-smoke"
+        values["model"] = {"source": "scratch", "shape": {"family": _family(loaded), **TINY}}
+        values["tokenizer"] = "train"
+        values["batch"]["micro_batch"] = min(ROWS, loaded.recipe.batch.micro_batch)
+        values["training"]["steps"] = self.steps
+        values["training"].pop("warmup_steps", None)
+        values.setdefault("checkpoint", {})["every_steps"] = 1
+        evaluation: dict[str, Any] = values.setdefault("evaluation", {})
+        evaluation["max_new_tokens"] = min(NEW_TOKENS, loaded.recipe.evaluation.max_new_tokens)
+        return replace(loaded, recipe=check_recipe(values, f"{loaded.origin} with --smoke"))
+
+    def cut(self, sources: Sources) -> Sources:
+        """The first few traces and items."""
+        return replace(sources, traces=sources.traces[:TRACES], held_out=sources.held_out[:ITEMS],
+                       items=sources.items[:ITEMS])
+
+
+def _family(loaded: LoadedRecipe) -> str:
+    model = loaded.recipe.model
+    if isinstance(model, FromPretrained):
+        config = loaded.path(model.id) / "config.json"
+        if config.is_file():
+            return from_hf_config(json.loads(config.read_text("utf-8"))).family
+        families = [row["shape"]["family"] for row in catalog().values() if row.get("hub_id") == model.id]
+        if not families:
+            raise RequestError(f"model.id: {model.id}", "a model of a known family, so that a tiny one can stand in",
+                               "download it and give its directory")
+        return str(families[0])
+    return published_shape(model.shape).family if isinstance(model.shape, str) else model.shape.family

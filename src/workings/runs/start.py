@@ -1,0 +1,103 @@
+"""Where a run begins: in a new directory, or where a killed, interrupted or failed one stopped."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workings.data.batches import Position
+from workings.errors import RequestError
+from workings.record import jsonl
+from workings.record.canonical import loads
+from workings.record.checkpoints import Checkpoint
+from workings.record.clock import now
+from workings.record.layout import CONFIG, EVENTS
+from workings.record.writer import RunWriter
+from workings.runs.describe import DATA_DIGESTS
+from workings.training.loop import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """An open run directory, and where training goes on."""
+
+    writer: RunWriter
+    checkpoint: Checkpoint | None
+    progress: Progress
+    resumed: bool
+    first_started_at: str
+    """When the first attempt began."""
+    resumes: int
+    """How many times the run was resumed, this time included."""
+
+
+def begin_new(out: Path) -> Start:
+    """A new run directory. Raises `RequestError` if there is one already."""
+    writer = RunWriter.create(out)
+    started_at = now()
+    writer.event("started")
+    return Start(writer=writer, checkpoint=None, progress=Progress(step=0, position=Position()), resumed=False,
+                 first_started_at=started_at, resumes=0)
+
+
+def begin_again(out: Path, request: dict[str, dict[str, Any]]) -> Start:
+    """Go on with a run that did not finish, after its newest complete checkpoint.
+
+    Args:
+        out: the run directory.
+        request: contents of `config/resolved.json` and `data/digests.json` as they are asked for now.
+
+    Raises:
+        RequestError: there is nothing to resume, or something else was asked for before.
+        RecordError: the metrics that the checkpoint stands on are missing.
+    """
+    writer = RunWriter.resume(out)
+    try:
+        _refuse_other_request(writer, out, request)
+        checkpoint, skipped = writer.checkpoints.latest_valid()
+        step = 0 if checkpoint is None else checkpoint.step
+        facts = writer.truncate_metrics(step)
+        writer.event("resumed", from_step=step, damaged_checkpoints=skipped, **facts)
+    except BaseException:
+        writer.close()
+        raise
+    events = jsonl.read(writer.path(EVENTS))[0]
+    return Start(writer=writer, checkpoint=checkpoint, progress=progress_from(checkpoint), resumed=True,
+                 first_started_at=next((event["time"] for event in events if event["kind"] == "started"), now()),
+                 resumes=sum(event["kind"] == "resumed" for event in events))
+
+
+def progress_facts(progress: Progress) -> dict[str, Any]:
+    """What a checkpoint's `state.json` keeps beside the engine's tensors."""
+    return {"position": progress.position.to_json(), "tokens": progress.tokens,
+            "supervised_tokens": progress.supervised_tokens, "training_seconds": progress.seconds}
+
+
+def progress_from(checkpoint: Checkpoint | None) -> Progress:
+    """Where a checkpoint stands; the beginning if there is none."""
+    if checkpoint is None:
+        return Progress(step=0, position=Position())
+    facts = checkpoint.facts
+    return Progress(step=checkpoint.step, position=Position.from_json(facts["position"]), tokens=facts["tokens"],
+                    supervised_tokens=facts["supervised_tokens"], seconds=facts["training_seconds"])
+
+
+def _refuse_other_request(writer: RunWriter, out: Path, request: dict[str, dict[str, Any]]) -> None:
+    """A resumed run must be asked for the same as before; every differing key is named."""
+    origin = writer.resumed_from
+    for relative, values in request.items():
+        places = [writer.path(relative)] + ([out.with_name(origin["name"]) / relative] if origin else [])
+        before = next((loads(place.read_bytes()) for place in places if place.is_file()), None)
+        if before is None:  # killed before the request was written down: nothing can differ from it
+            continue
+        differing = [f"{key}: {old!r} before, {new!r} now" for key, old, new in _differences(before, values, "")]
+        if differing:
+            raise RequestError("; ".join(differing), "the same recipe and data as the run that is resumed",
+                               "resume with the recipe it was started with, or start a new run with another --out")
+
+
+def _differences(before: Any, now: Any, prefix: str) -> list[tuple[str, Any, Any]]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        return [found for key in sorted(before.keys() | now.keys())
+                for found in _differences(before.get(key, "(absent)"), now.get(key, "(absent)"), f"{prefix}{key}.")]
+    return [] if before == now else [(prefix.rstrip("."), before, now)]
+

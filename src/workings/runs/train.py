@@ -1,0 +1,169 @@
+"""`train`: prepare, judge, record, train, seal. The order is the product: nothing is trained that was not checked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workings.config.load import LoadedRecipe, load_recipe
+from workings.config.section import unread_keys
+from workings.engines.base import State
+from workings.errors import DoesNotFit, RequestError
+from workings.models.weights import parameter_count
+from workings.record import attempts, jsonl
+from workings.record.digest import json_digest
+from workings.record.layout import CONFIG, METRICS, README
+from workings.runs.datasets import find_sources
+from workings.runs.describe import (
+    DATA_DIGESTS,
+    build_manifest,
+    data_digests,
+    readme,
+    reproduce_command,
+    write_request,
+)
+from workings.runs.preflight import preflight_lines
+from workings.runs.prepare import Prepared, prepare
+from workings.runs.smoke import Smoke
+from workings.runs.start import Start, begin_again, begin_new, progress_facts
+from workings.training.display import Display
+from workings.training.loop import Course, NoObserver, Observer, Outcome, Progress
+from workings.training.loop import train as run_loop
+from workings.training.observer import HeldOutObserver
+from workings.training.stopping import StopRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainResult:
+    """A sealed run."""
+
+    status: str
+    reason: str
+    steps: int
+    final_loss: float | None
+    run: Path
+    prepared: Prepared
+    state: State
+
+    def as_json(self) -> dict[str, Any]:
+        """Keys of `train --json`; a loss that does not exist is left out."""
+        values: dict[str, Any] = {"status": self.status, "steps": self.steps, "run": str(self.run)}
+        return values if self.final_loss is None else values | {"final_loss": self.final_loss}
+
+
+def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
+          smoke: Smoke | None = None, force: bool = False) -> TrainResult:
+    """Train what a recipe asks for and seal the record.
+
+    Args:
+        recipe: a file, a shipped recipe's name, or one that is loaded already.
+        out: the run directory; it must not exist (with ``resume``: a run that did not finish).
+        overrides: ``key=value`` words.
+        resume: go on where a killed, interrupted or failed run stopped.
+        smoke: make the model tiny and the run short.
+        force: run although the plan says that it does not fit; the record says so.
+
+    Raises:
+        RequestError: what was asked for is wrong; nothing was changed.
+        DoesNotFit: the compiled step needs more memory than there is.
+    """
+    loaded = recipe if isinstance(recipe, LoadedRecipe) else load_recipe(recipe, overrides)
+    if out.exists() and not resume:  # said before a minute of preparing; `RunWriter.create` makes sure of it
+        raise RequestError(f"--out {out}, which exists", "a directory that does not exist yet",
+                           "choose another --out, or add --resume if that run did not finish")
+    if smoke is not None:
+        loaded = smoke.shrink(loaded)
+    sources = find_sources(loaded)
+    prepared = prepare(loaded, smoke.cut(sources) if smoke is not None else sources)
+    if not prepared.verdict.fits and not force:
+        raise DoesNotFit("\n".join(prepared.verdict.reasons) + "\n--force runs it all the same")
+
+    facts = {"padding_share_of_first_epoch": prepared.batches.padding_share(), "smoke": smoke is not None,
+             "forced": not prepared.verdict.fits}
+    with StopRequest() as stop:
+        start = _start(prepared, out, resume)
+        try:
+            outcome = _take_steps(start, prepared, out, stop)
+            return _seal(start, prepared, outcome, out, facts)
+        finally:
+            start.writer.close()  # harmless after sealing; after an error the folder stays and can be resumed
+
+
+def _start(prepared: Prepared, out: Path, resume: bool) -> Start:
+    """Open the run directory, list the attempt, write down what is asked for."""
+    resolved = prepared.loaded.resolved()
+    attempts.append(out.parent, {"run": out.name, "recipe": prepared.loaded.recipe.name,
+                                 "config_digest": json_digest(resolved), "resume": resume})
+    start = begin_again(out, {CONFIG: resolved, DATA_DIGESTS: data_digests(prepared)}) if resume else begin_new(out)
+    write_request(start.writer, prepared)
+    return start
+
+
+def _take_steps(start: Start, prepared: Prepared, out: Path, stop: StopRequest) -> Outcome:
+    writer, recipe = start.writer, prepared.loaded.recipe
+    save_every = recipe.checkpoint.every_steps
+    writer.checkpoints.keep_last = recipe.checkpoint.keep_last
+    with Display(recipe.name, prepared.schedule.steps, start.progress, writer.log) as display:
+        for line in preflight_lines(
+                recipe=recipe, device=prepared.device, shape=prepared.shape, parameters=parameter_count(prepared.shape),
+                model_id=prepared.weights.id, revision=prepared.weights.revision, rows=len(prepared.rows.rows),
+                supervised_tokens=prepared.rows.supervised_tokens, data_sha256=prepared.rows.digest,
+                verdict=prepared.verdict, out=out):
+            display.say(line)
+        if start.resumed:
+            display.say(f"resume     after step {start.progress.step}")
+        course = Course(
+            engine=prepared.engine, batches=prepared.batches, schedule=prepared.schedule,
+            observer=_observer(prepared, display), write_metric=writer.metric,
+            save=lambda state, at: _save(start, prepared, state, at),
+            checkpoint_due=lambda step: step % save_every == 0, stop_requested=lambda: stop.requested,
+            show=display.show)
+        _refuse_unread(prepared)
+        return run_loop(course, _first_state(start, prepared), start.progress)
+
+
+def _refuse_unread(prepared: Prepared) -> None:
+    """A key that was written and that nothing has read by now would promise something that does not happen."""
+    if unread := unread_keys(prepared.loaded.recipe):
+        raise RequestError("; ".join(f"`{key}`" for key in unread) + f" in {prepared.loaded.origin}",
+                           "only keys that this run reads; with the rest of the recipe as it is, these decide nothing",
+                           "leave them out")
+
+
+def _first_state(start: Start, prepared: Prepared) -> State:
+    if start.checkpoint is not None:
+        return prepared.engine.restore(start.checkpoint.path)
+    if prepared.weights.directory is not None:
+        return prepared.engine.load(prepared.weights.directory)
+    return prepared.engine.init(prepared.loaded.recipe.seed)
+
+
+def _observer(prepared: Prepared, display: Display) -> Observer:
+    evaluation = prepared.loaded.recipe.evaluation
+    if not prepared.held_out and not prepared.sources.items:
+        return NoObserver()
+    samples = evaluation.samples if prepared.sources.items else 0
+    return HeldOutObserver(
+        engine=prepared.engine, batches=prepared.held_out,
+        prompts=[item.prompt for item in prepared.sources.items[:samples]], tokenizer=prepared.tokenizer,
+        template=prepared.template, max_new_tokens=evaluation.max_new_tokens, every_steps=evaluation.every_steps,
+        last_step=prepared.schedule.steps, say=display.say)
+
+
+def _save(start: Start, prepared: Prepared, state: State, at: Progress) -> None:
+    start.writer.checkpoints.save(at.step, lambda directory: prepared.engine.save(state, directory),
+                                  progress_facts(at))
+
+
+def _seal(start: Start, prepared: Prepared, outcome: Outcome, out: Path, facts: dict[str, Any]) -> TrainResult:
+    writer = start.writer
+    metrics = jsonl.read(writer.path(METRICS))[0]
+    manifest = build_manifest(prepared, outcome, metrics, out=out, started_at=start.first_started_at,
+                              resumes=start.resumes, resumed_from=writer.resumed_from, facts=facts)
+    if outcome.status == "failed":
+        writer.event("failed", reason=outcome.reason)
+    writer.write_text(README, readme(manifest, prepared, reproduce_command(prepared)))
+    run = writer.seal(outcome.status, manifest)
+    return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,
+                       final_loss=metrics[-1]["loss"] if metrics else None, run=run, prepared=prepared,
+                       state=outcome.state)

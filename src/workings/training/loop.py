@@ -1,0 +1,139 @@
+"""The training loop: one function, the same for every engine, in an order that has reasons."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
+
+from workings.data.batches import Batches, Position
+from workings.engines.base import Engine, State, StepResult
+from workings.models.batch import Batch
+from workings.training.schedule import Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where a run stands between two steps. Everything of it goes into a checkpoint."""
+
+    step: int
+    """Updates taken so far."""
+    position: Position
+    """Where the next batch starts in the data."""
+    tokens: int = 0
+    """Real (unpadded) tokens seen so far."""
+    supervised_tokens: int = 0
+    """Supervised tokens seen so far."""
+    seconds: float = 0.0
+    """Seconds spent in steps so far, over all attempts."""
+
+
+class Observer(Protocol):
+    """Looks at the model now and then: evaluation loss, samples."""
+
+    def due(self, step: int) -> bool:
+        """Whether to look after this step."""
+        ...
+
+    def look(self, state: State, step: int) -> dict[str, Any]:
+        """What was seen, as fields of that step's metrics line."""
+        ...
+
+
+class NoObserver:
+    """Sees nothing; for runs without held-out data."""
+
+    def due(self, step: int) -> bool:
+        """Never."""
+        return False
+
+    def look(self, state: State, step: int) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """What the loop needs, and nothing that it could decide by itself."""
+
+    engine: Engine
+    batches: Batches
+    schedule: Schedule
+    observer: Observer
+    write_metric: Callable[[dict[str, Any]], None]
+    save: Callable[[State, Progress], None]
+    checkpoint_due: Callable[[int], bool]
+    stop_requested: Callable[[], bool]
+    show: Callable[[dict[str, Any], Progress], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How the loop ended."""
+
+    status: Literal["complete", "interrupted", "failed"]
+    state: State
+    progress: Progress
+    reason: str = ""
+
+
+def train(course: Course, state: State, progress: Progress) -> Outcome:
+    """Take steps until the last one, a request to stop, or a step that is not finite.
+
+    The order within a step matters:
+
+    1. *Stop before, never within*: a request is honoured between steps, where state and progress agree.
+    2. *Judge before writing*: the update of a step with a loss that is not finite has already spoilt the weights, so
+       nothing of it is saved; the last checkpoint is the last good state.
+    3. *Look after the update*: evaluation sees the weights that a checkpoint of this step would hold.
+    4. *Metrics before checkpoint*: a checkpoint is never ahead of the log, so whatever is resumed finds its lines.
+    """
+    saved_at = -1
+    while progress.step < course.schedule.steps:
+        if course.stop_requested():
+            if saved_at != progress.step:
+                course.save(state, progress)
+            return Outcome(status="interrupted", state=state, progress=progress, reason="asked to stop")
+
+        started = time.perf_counter()
+        batch, next_position = course.batches.at(progress.position)
+        learning_rate = course.schedule.at(progress.step + 1)
+        state, result = course.engine.step(state, batch, learning_rate)
+        seconds = time.perf_counter() - started
+
+        step = progress.step + 1
+        if not (math.isfinite(result.loss) and math.isfinite(result.grad_norm)):
+            return Outcome(status="failed", state=None, progress=progress,
+                           reason=f"step {step}: loss {result.loss}, gradient norm {result.grad_norm}")
+
+        progress = replace(
+            progress, step=step, position=next_position, tokens=progress.tokens + batch.real_tokens,
+            supervised_tokens=progress.supervised_tokens + batch.supervised_tokens, seconds=progress.seconds + seconds)
+        line = _metric(course, step, batch, learning_rate, result, seconds)
+        if course.observer.due(step):
+            line |= course.observer.look(state, step)
+        course.write_metric(line)
+        if course.checkpoint_due(step) or step == course.schedule.steps:
+            course.save(state, progress)
+            saved_at = step
+        course.show(line, progress)
+    return Outcome(status="complete", state=state, progress=progress)
+
+
+def _metric(course: Course, step: int, batch: Batch, learning_rate: float, result: StepResult,
+            seconds: float) -> dict[str, Any]:
+    memory = course.engine.memory()
+    return {
+        "step": step,
+        "loss": result.loss,
+        "learning_rate": learning_rate,
+        "grad_norm": result.grad_norm,
+        "share_of_weights_changed": result.share_of_weights_changed,
+        "tokens": batch.real_tokens,
+        "supervised_tokens": batch.supervised_tokens,
+        "positions": int(batch.tokens.size),
+        "batch_digest": course.batches.digest(batch),
+        "seconds": seconds,
+        "memory_bytes": memory.peak_bytes,
+        "memory_source": memory.source,
+    }

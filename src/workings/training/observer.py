@@ -1,0 +1,53 @@
+"""Evaluation loss and samples at intervals, on the state the loop holds."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workings.engines.base import Engine, State
+from workings.models.batch import Batch
+from workings.models.chat import ChatTemplate
+from workings.models.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutObserver:
+    """Looks every ``every_steps`` steps and at the last one.
+
+    The loss is the mean negative log likelihood over all supervised tokens of ``batches`` (nats), added up in the
+    order given so that it repeats exactly. Samples are greedy completions of ``prompts``.
+    """
+
+    engine: Engine
+    batches: Sequence[Batch]
+    prompts: Sequence[str]
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    max_new_tokens: int
+    every_steps: int
+    last_step: int
+    say: Callable[[str], None]
+
+    def due(self, step: int) -> bool:
+        """Whether to look after this step."""
+        return step % self.every_steps == 0 or step == self.last_step
+
+    def look(self, state: State, step: int) -> dict[str, Any]:
+        """Fields for the metrics line of this step; samples go to the log."""
+        self._sample(state, step)
+        if not self.batches:
+            return {}
+        sums = [self.engine.evaluate(state, batch) for batch in self.batches]
+        tokens = sum(part.supervised_tokens for part in sums)
+        return {"evaluation_loss": sum(part.loss_sum for part in sums) / tokens,
+                "evaluation_supervised_tokens": tokens}
+
+    def _sample(self, state: State, step: int) -> None:
+        if not self.prompts:
+            return
+        completions = self.engine.generate(
+            state, [self.template.prompt_ids(prompt) for prompt in self.prompts],
+            max_new_tokens=self.max_new_tokens, stop_ids=self.template.stop_ids)
+        for prompt, completion in zip(self.prompts, completions, strict=True):
+            text = self.tokenizer.decode(completion.tokens)
+            self.say(f"sample after step {step}: {prompt!r} -> {text!r} ({completion.finish_reason})")
