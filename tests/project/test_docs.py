@@ -1,0 +1,114 @@
+"""The documentation cannot rot: fences run, quoted numbers equal their sources, generated pages are current."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import command_reference, recipe_reference
+from tools.fences import RUNNABLE, fences, pages
+from tools.generated import deliver
+from tools.quotes import Quote, quotes, value_at, wrong
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PAGES = [page for page in pages() if any(f.language in RUNNABLE for f in fences((ROOT / page).read_text("utf-8")))]
+NOT_RUN = [(page, fence) for page in PAGES for fence in fences((ROOT / page).read_text("utf-8"))
+           if fence.language in RUNNABLE and fence.not_run]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_fences_run(page, tmp_path, child_environment):
+    # Examples are read from the page's own directory, as a reader at the root of the repository would.
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = child_environment(PATH=path)
+    ran = 0
+    for fence in fences((ROOT / page).read_text("utf-8")):
+        if fence.language not in RUNNABLE or fence.not_run:
+            continue
+        command = (["bash", "-euo", "pipefail", "-c", fence.code] if fence.language == "bash"
+                   else [sys.executable, "-c", fence.code])
+        done = subprocess.run(command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, check=False)
+        assert done.returncode == 0, f"{page}:{fence.line}\n{fence.code}\n{done.stdout}\n{done.stderr}"
+        ran += 1
+    if not ran:
+        pytest.skip("every fence of this page says why it is not run")
+
+
+@pytest.mark.parametrize(("page", "fence"), NOT_RUN, ids=[f"{page}:{fence.line}" for page, fence in NOT_RUN])
+def test_fence_is_not_run_for_a_reason(page, fence):
+    pytest.skip(fence.not_run)
+
+
+def test_fences_are_found_with_line_indent_and_reason():
+    text = ("a\n\n```bash\none\n```\n\n<!-- not run: too long -->\n```python title=\"x\"\ntwo\n```\n"
+            "\n- item\n    ```bash\n    three\n    ```\n")
+    assert [(f.line, f.language, f.code, f.not_run) for f in fences(text)] == [
+        (3, "bash", "one\n", ""), (8, "python", "two\n", "too long"), (13, "bash", "three\n", "")]
+
+
+@pytest.mark.parametrize("page", pages(), ids=str)
+def test_quoted_numbers_equal_their_source(page):
+    found = [(quote.line, wrong(quote)) for quote in quotes((ROOT / page).read_text("utf-8"))]
+    assert [f"{page}:{line}: {text}" for line, text in found if text] == []
+
+
+def test_a_quote_is_the_last_number_before_its_comment():
+    line = "of 500 items 99.5 %<!-- from proof/a.json: values.x as percent --> and 1,500<!-- from proof/a.json: v.2 -->"
+    assert quotes("\n" + line) == [
+        Quote(line=2, written="99.5", file="proof/a.json", place="values.x", unit="percent"),
+        Quote(line=2, written="1,500", file="proof/a.json", place="v.2", unit="")]
+    with pytest.raises(ValueError, match="no number before"):
+        quotes("none <!-- from proof/a.json: v -->")
+
+
+@pytest.mark.parametrize(("written", "unit", "right"), [
+    ("99.4", "percent", True), ("99.41", "percent", True), ("99.42", "percent", False), ("99", "percent", True),
+    ("0.9941", "", True), ("0.995", "", False), ("\u22120.99", "", False),
+])
+def test_a_quote_is_compared_at_the_digits_it_shows(written, unit, right, tmp_path, monkeypatch):
+    (tmp_path / "proof").mkdir()
+    (tmp_path / "proof/a.json").write_text('{"values": {"runs": [0.5, 0.99408]}}')
+    monkeypatch.setattr("tools.quotes.ROOT", tmp_path)
+    quote = Quote(line=1, written=written, file="proof/a.json", place="values.runs.1", unit=unit)
+    assert (wrong(quote) == "") is right
+
+
+@pytest.mark.parametrize(("file", "place", "unit", "says"), [
+    ("README.json", "a", "", "only files below"), ("proof/none.json", "a", "", "FileNotFoundError"),
+    ("proof/a.json", "values.b", "", "KeyError"), ("proof/a.json", "values.text", "", "not a number"),
+    ("proof/a.json", "values.n", "ells", "unit 'ells'"),
+])
+def test_a_quote_without_a_source_is_wrong(file, place, unit, says, tmp_path, monkeypatch):
+    (tmp_path / "proof").mkdir()
+    (tmp_path / "proof/a.json").write_text('{"values": {"n": 1, "text": "1"}}')
+    monkeypatch.setattr("tools.quotes.ROOT", tmp_path)
+    assert says in wrong(Quote(line=1, written="1", file=file, place=place, unit=unit))
+
+
+def test_value_at_walks_objects_and_lists():
+    assert value_at({"a": [{"b": 3}]}, "a.0.b") == 3
+
+
+@pytest.mark.parametrize("generator", [recipe_reference, command_reference], ids=["recipes", "commands"])
+def test_generated_page_is_current(generator, capsys):
+    assert deliver(generator.PAGE, generator.render(), check=True) == 0, capsys.readouterr().err
+
+
+def test_every_recipe_key_is_documented():
+    text = recipe_reference.render()
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    empty = [row for row in rows if row.rstrip().endswith("|  |")]
+    assert len(rows) > 40
+    assert empty == []
+
+
+def test_commands_are_read_from_a_help_text():
+    text = "Usage: x\n\nOptions:\n  -h, --help  Show.\n\nCommands:\n  train   Train a\n          model.\n  baseline\n"
+    assert command_reference.commands_in(text) == ["train", "baseline"]
+    assert command_reference.commands_in("Usage: x train\n\nOptions:\n  -h  Show.\n") == []

@@ -1,0 +1,62 @@
+"""What must start quickly imports no framework: `sys.modules` of a child tells."""
+
+import json
+
+import pytest
+
+HEAVY = {"datasets", "flax", "grain", "huggingface_hub", "jax", "jaxlib", "libtpu", "matplotlib", "mlflow", "optax",
+         "orbax", "pandas", "pyarrow", "qwix", "scipy", "statsmodels", "tensorflow", "torch", "transformers", "tunix"}
+
+PROBE = """
+import json, runpy, sys
+try:
+    {action}
+except SystemExit as end:
+    code = end.code or 0
+else:
+    code = 0
+names = sorted({{name.partition(".")[0] for name in sys.modules}})
+print("\\n" + json.dumps([code, names]))
+"""
+
+
+def loaded(run_python, action: str, cwd) -> tuple[int, set[str]]:
+    done = run_python("-c", PROBE.format(action=action), cwd=cwd)
+    code, names = json.loads(done.stdout.splitlines()[-1])
+    return code, set(names)
+
+
+def command(*words: str) -> str:
+    return f"sys.argv = {['workings', *words]!r}; runpy.run_module('workings', run_name='__main__')"
+
+
+@pytest.mark.parametrize(("words", "code"), [
+    (("--help",), 0),
+    (("train", "--help"), 0),
+    (("quickstart", "--help"), 0),
+    (("recipes", "list"), 0),
+    (("recipes", "show", "quickstart"), 0),
+    (("recipes", "schema"), 0),
+    (("train", "typo.yaml", "--out", "run"), 2),
+    (("verify", "nothing-here"), 2),
+], ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value))
+def test_no_framework_is_imported(words, code, run_python, tmp_path):
+    (tmp_path / "typo.yaml").write_text("nmae: x\n")
+    exit_code, names = loaded(run_python, command(*words), tmp_path)
+    assert exit_code == code
+    assert names & HEAVY == set()
+
+
+def test_help_imports_no_numpy_and_no_pydantic(run_python, tmp_path):
+    _, names = loaded(run_python, command("--help"), tmp_path)
+    assert names & {"numpy", "pydantic", "tokenizers", "rich", "jinja2", "yaml"} == set()
+
+
+def test_the_package_itself_is_lazy(run_python, tmp_path):
+    _, names = loaded(run_python, "import workings", tmp_path)
+    assert names & (HEAVY | {"numpy", "pydantic", "typer"}) == set()
+
+
+def test_the_probe_sees_an_import(run_python, tmp_path):
+    _, names = loaded(run_python, "import scipy", tmp_path)
+    assert names & HEAVY == {"scipy"}
