@@ -82,10 +82,8 @@ def begin(writer: RunWriter) -> None:
     writer.write_json("config/resolved.json", CONFIG)
     writer.write_json("env/env_info.json", {"python": {"version": "3.11.7"}})
     writer.write_json("env/device_checks.json", {"platform": "cpu", "passed": True, "kind": "Test CPU"})
-    for number in range(4):
-        writer.path("data/rows.jsonl")
-    writer.write_text("data/rows.jsonl", "".join(
-        f'{{"digest":"{digest_of(f"row {n}")}","id":"row-{n}","supervised_tokens":12,"tokens":20}}\n' for n in range(4)))
+    writer.write_jsonl("data/rows.jsonl", (
+        {"id": f"row-{n}", "digest": digest_of(f"row {n}"), "tokens": 20, "supervised_tokens": 12} for n in range(4)))
     writer.event("started")
     writer.log("training starts")
 

@@ -1,7 +1,7 @@
 """Files that appear whole or not at all, also when the machine stops in between."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -55,6 +55,16 @@ def write_json(path: Path, obj: Any) -> None:
     if nulls := find_nulls(obj):
         raise RecordError(f'{path.name}: null at {", ".join(nulls[:5])}; a record says {{"absent": "why"}} instead')
     write_bytes(path, line(obj))
+
+
+def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Replace or create a file of JSON lines, atomically. Raises `RecordError` for nulls and `StorageError`."""
+    def write(stream: BinaryIO) -> None:
+        for number, row in enumerate(rows, start=1):
+            if nulls := find_nulls(row):
+                raise RecordError(f"{path.name}, line {number}: null at {', '.join(nulls[:5])}")
+            stream.write(line(row))
+    write_with(path, write)
 
 
 def sync_file(path: Path) -> None:

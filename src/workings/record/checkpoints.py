@@ -85,7 +85,7 @@ class CheckpointStore:
 
     def latest_valid(self) -> tuple[Checkpoint | None, list[str]]:
         """The newest checkpoint whose every byte is as committed, and a line for each newer one that is not."""
-        skipped = []
+        skipped: list[str] = []
         for path in reversed(self.folders()):
             try:
                 return self.load(path), skipped

@@ -5,6 +5,7 @@ import platform
 import sys
 from collections.abc import Iterable
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from workings.hardware import machine
@@ -36,13 +37,24 @@ def collect() -> dict[str, Any]:
     return {
         "python": {"version": platform.python_version(), "implementation": platform.python_implementation(),
                    "compiler": platform.python_compiler()},
-        "system": {"name": platform.system(), "release": platform.release(), "libc": " ".join(platform.libc_ver()).strip()
-                   or {"absent": "not a GNU system"}},
+        "system": {"name": platform.system(), "release": platform.release(),
+                   "libc": " ".join(platform.libc_ver()).strip() or {"absent": "not a GNU system"}},
         "machine": machine.as_json(machine.describe()),
         "byte_order": sys.byteorder,
         "packages": packages(PACKAGES),
         "variables": {name: without_home(redact(os.environ[name])) for name in VARIABLES if name in os.environ},
     }
+
+
+def environment_text(environment: dict[str, Any]) -> str:
+    """The facts of `collect` as lines for people: `machine.cpu_model: …`, sorted as they stand."""
+    return "".join(f"{name}: {value}\n" for name, value in _flat(environment, ""))
+
+
+def _flat(value: Any, prefix: str) -> list[tuple[str, Any]]:
+    if isinstance(value, dict):
+        return [row for key, inner in value.items() for row in _flat(inner, f"{prefix}.{key}" if prefix else key)]
+    return [(prefix, value)]
 
 
 def packages(names: Iterable[str]) -> dict[str, str]:
@@ -58,5 +70,5 @@ def packages(names: Iterable[str]) -> dict[str, str]:
 
 def without_home(text: str) -> str:
     """The text with this person's home folder written as `~`."""
-    home = os.path.expanduser("~").rstrip("/")
+    home = str(Path.home()).rstrip("/")
     return text.replace(home, "~") if len(home) > 1 else text

@@ -27,7 +27,20 @@ class Appender:
         """
         if nulls := find_nulls(obj):
             raise RecordError(f"{self.path.name}: null at {', '.join(nulls[:5])}")
-        append_bytes(self._descriptor, self.path, line(obj))
+        self.append_bytes(line(obj))
+
+    def append_bytes(self, data: bytes) -> None:
+        """Append all of ``data`` or nothing: what a full disk took of it is cut off again. Raises `StorageError`."""
+        with storage(self.path, "append to"):
+            before = os.fstat(self._descriptor).st_size
+            written = 0
+            try:
+                while written < len(data):  # a short write means a full disk: the next one says so
+                    written += os.write(self._descriptor, data[written:])
+            except OSError:
+                if written:
+                    os.ftruncate(self._descriptor, before)
+                raise
 
     def sync(self) -> None:
         """Wait until all lines are on the disk."""
@@ -39,20 +52,6 @@ class Appender:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-
-def append_bytes(descriptor: int, path: Path, data: bytes) -> None:
-    """Append all of ``data`` or nothing (a full disk may take a part: it is cut off again). Raises `StorageError`."""
-    with storage(path, "append to"):
-        before = os.fstat(descriptor).st_size
-        written = 0
-        try:
-            while written < len(data):  # a short write means a full disk: the next one says so
-                written += os.write(descriptor, data[written:])
-        except OSError:
-            if written:
-                os.ftruncate(descriptor, before)
-            raise
 
 
 def append(path: Path, obj: dict[str, Any]) -> None:

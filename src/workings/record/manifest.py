@@ -8,7 +8,7 @@ from workings.errors import RecordError
 from workings.record.absent import Absent, absent
 from workings.record.canonical import find_nulls, loads
 
-__all__ = ["Absent", "Distribution", "DeviceRecord", "RunManifest", "absent", "parse_manifest"]
+__all__ = ["Absent", "DeviceRecord", "Distribution", "RunManifest", "absent", "parse_manifest"]
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 """SHA-256 in lower-case hexadecimal."""

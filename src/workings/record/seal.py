@@ -92,8 +92,8 @@ def refuse_same_but_for_case(files: list[str]) -> None:
 def remove_empty_folders(directory: Path) -> None:
     """Remove folders without files, from the bottom up; ``directory`` itself stays."""
     for parent, _, _ in os.walk(directory, topdown=False):
-        if Path(parent) != directory and not os.listdir(parent):
-            os.rmdir(parent)
+        if Path(parent) != directory and next(Path(parent).iterdir(), None) is None:
+            Path(parent).rmdir()
 
 
 def sums_text(digests: dict[str, str]) -> bytes:

@@ -1,6 +1,7 @@
 """Writing a run directory: everything goes to `runs/name.partial`, which becomes `runs/name` when it is sealed."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,11 @@ class RunWriter:
         with storage(self.directory, "write"):
             for folder in RUN_FOLDERS:
                 (self.directory / folder).mkdir(exist_ok=True)
-        self._open_lines()
+        self._metrics = jsonl.Appender(self.directory / METRICS)
+        self._events = jsonl.Appender(self.directory / EVENTS)
+        self._log = jsonl.Appender(self.directory / LOG)
+        rows = self.metrics()
+        self._last_step = int(rows[-1]["step"]) if rows else 0
         self.checkpoints = CheckpointStore(self.directory / CHECKPOINTS, keep_last, before_commit=self.sync)
 
     @classmethod
@@ -117,7 +122,7 @@ class RunWriter:
         return None
 
     def path(self, relative: str) -> Path:
-        """Where a file of the run is; its folder is made. Raises `RecordError` for a name that a record may not hold."""
+        """Where a file of the run is; its folder is made. Raises `RecordError` for a name no record may hold."""
         path = self.directory / check_relative(relative)
         with storage(path, "make"):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,6 +140,16 @@ class RunWriter:
         atomic.write_text(path, redact(text))
         return path
 
+    def write_jsonl(self, relative: str, rows: Iterable[dict[str, Any]]) -> Path:
+        """Write JSON lines, atomically. Raises `RecordError` for nulls and `StorageError` for the disk."""
+        path = self.path(relative)
+        atomic.write_jsonl(path, rows)
+        return path
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Lines of the steps so far."""
+        return jsonl.read(self.directory / METRICS)[0]
+
     def metric(self, values: dict[str, Any]) -> None:
         """Add a step's line. Steps go 1, 2, 3, … Raises `RecordError` for a gap or a key that is missing or wrong."""
         step = check_line(values).step
@@ -149,7 +164,7 @@ class RunWriter:
 
     def log(self, text: str) -> None:
         """Add redacted text and a newline to the training log."""
-        jsonl.append_bytes(self._log, self.directory / LOG, (redact(text) + "\n").encode("utf-8"))
+        self._log.append_bytes((redact(text) + "\n").encode("utf-8"))
 
     def sync(self) -> None:
         """Wait until all lines are on the disk."""
@@ -197,15 +212,5 @@ class RunWriter:
         """Close the files and release the lock; the folder stays as it is."""
         self._metrics.close()
         self._events.close()
-        if self._log >= 0:
-            os.close(self._log)
-            self._log = -1
+        self._log.close()
         self._lock.release()
-
-    def _open_lines(self) -> None:
-        self._metrics = jsonl.Appender(self.directory / METRICS)
-        self._events = jsonl.Appender(self.directory / EVENTS)
-        with storage(self.directory / LOG, "open"):
-            self._log = os.open(self.directory / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        rows = jsonl.read(self.directory / METRICS)[0]
-        self._last_step = int(rows[-1]["step"]) if rows else 0
