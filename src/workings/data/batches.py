@@ -1,0 +1,213 @@
+"""Batches: rows in the epoch's order, bucketed or packed into arrays, with a position that a checkpoint can keep.
+
+An epoch is planned as a whole (a pure function of row ids, lengths, seed and epoch number), so a position is two small
+numbers and resuming skips nothing row by row. Every row is seen exactly once an epoch; the last batches of an epoch
+may hold empty sequences (``segment_ids`` 0 everywhere), which weigh nothing in a loss that counts supervised tokens.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from workings.config.data import DataConfig
+from workings.data.order import epoch_order
+from workings.data.packing import first_fit
+from workings.data.rows import Row, RowSet
+from workings.errors import RecordError
+from workings.models.batch import Batch
+
+
+@dataclass(frozen=True, order=True)
+class Position:
+    """Where in the data the next batch starts."""
+
+    epoch: int = 0
+    batch: int = 0
+
+    def to_json(self) -> dict[str, int]:
+        """For a checkpoint."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> "Position":
+        """From a checkpoint.
+
+        Raises:
+            RecordError: when it is not a position.
+        """
+        if set(record) != {"epoch", "batch"} or not all(type(value) is int and value >= 0
+                                                        for value in record.values()):
+            raise RecordError(f"data position {dict(record)!r}: epoch and batch, whole numbers, were expected")
+        return cls(record["epoch"], record["batch"])
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """One batch of an epoch's plan: its length in positions, and the row numbers in each sequence."""
+
+    length: int
+    sequences: tuple[tuple[int, ...], ...]
+
+
+class Batches:
+    """All batches of a run, by position."""
+
+    def __init__(self, rows: RowSet, *, seed: int, rows_per_micro_batch: int, accumulation: int,
+                 data_config: DataConfig) -> None:
+        """Plan nothing yet.
+
+        Args:
+            rows: proved rows.
+            seed: decides the order, with the epoch's number.
+            rows_per_micro_batch: sequences in one micro batch over all data-parallel devices (B).
+            accumulation: micro batches summed before one update (A).
+            data_config: buckets and packing.
+        """
+        self._rows = rows
+        self._by_id = {row.id: number for number, row in enumerate(rows.rows)}
+        self._seed = seed
+        self._shape = (accumulation, rows_per_micro_batch)
+        self._packed = data_config.packing == "first_fit"
+        self._buckets = (rows.max_length,) if self._packed else bucket_lengths(data_config, rows.max_length)
+        self._plans: dict[int, list[_Planned]] = {}
+
+    def at(self, position: Position) -> tuple[Batch, Position]:
+        """The batch at a position, and the position after it.
+
+        Raises:
+            RecordError: when the epoch has no such batch: the position belongs to other data.
+        """
+        plan = self._plan(position.epoch)
+        if position.batch >= len(plan):
+            raise RecordError(f"data position {position}: epoch {position.epoch} has {len(plan)} batches only; "
+                              "the checkpoint belongs to other data")
+        last = position.batch + 1 == len(plan)
+        after = Position(position.epoch + 1, 0) if last else Position(position.epoch, position.batch + 1)
+        return self._batch(plan[position.batch]), after
+
+    def row_ids(self, position: Position) -> list[list[str]]:
+        """The row ids in each sequence of the batch at a position, empty sequences included."""
+        return [[self._rows.rows[number].id for number in sequence]
+                for sequence in self._plan(position.epoch)[position.batch].sequences]
+
+    def batches_in_epoch(self, epoch: int) -> int:
+        """Number of steps in one epoch (with packing it differs a little from epoch to epoch)."""
+        return len(self._plan(epoch))
+
+    def shapes(self) -> list[tuple[int, int, int]]:
+        """All shapes (A, B, S) that can come, longest first: the largest one decides whether the run fits."""
+        used = self._buckets if self._packed else {
+            smallest_bucket(len(row.tokens), self._buckets) for row in self._rows.rows}
+        return [(*self._shape, length) for length in sorted(used, reverse=True)]
+
+    def padding_share(self, epoch: int = 0) -> float:
+        """Share of an epoch's positions that are padding, from 0 to 1."""
+        positions = sum(planned.length * len(planned.sequences) for planned in self._plan(epoch))
+        return 1 - self._rows.total_tokens / positions
+
+    @staticmethod
+    def digest(batch: Batch) -> str:
+        """SHA-256, as hex, of a batch: its shape, then tokens, targets, weights, positions, segment ids.
+
+        The shape is written as `A,B,S` and a line break; arrays as little-endian int32, weights as float32.
+        """
+        found = hashlib.sha256((",".join(str(size) for size in batch.tokens.shape) + "\n").encode())
+        for array, kind in ((batch.tokens, "<i4"), (batch.targets, "<i4"), (batch.weights, "<f4"),
+                            (batch.positions, "<i4"), (batch.segment_ids, "<i4")):
+            found.update(np.ascontiguousarray(array, kind).tobytes())
+        return found.hexdigest()
+
+    def _plan(self, epoch: int) -> list[_Planned]:
+        if epoch not in self._plans:
+            self._plans = {epoch: self._planned(epoch)}  # one epoch at a time: a million rows are 100 MB of plan
+        return self._plans[epoch]
+
+    def _planned(self, epoch: int) -> list[_Planned]:
+        order = [self._by_id[row_id] for row_id in epoch_order(self._by_id, self._seed, epoch)]
+        lengths = [len(self._rows.rows[number].tokens) for number in order]
+        if self._packed:
+            sequences = [tuple(order[at] for at in sequence) for sequence in first_fit(lengths, self._buckets[0])]
+            return self._filled([(self._buckets[0], sequence) for sequence in sequences])
+        return self._filled([(smallest_bucket(length, self._buckets), (number,))
+                             for number, length in zip(order, lengths, strict=True)])
+
+    def _filled(self, sequences: Sequence[tuple[int, tuple[int, ...]]]) -> list[_Planned]:
+        """Group sequences of one bucket into batches, in order; what is left over shares the last batches.
+
+        A batch is emitted when its bucket has collected enough. Leftovers of all buckets follow in the epoch's order,
+        each batch as long as its longest sequence needs, the last one filled up with empty sequences.
+        """
+        size = self._shape[0] * self._shape[1]
+        waiting: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
+        plan: list[_Planned] = []
+        for at, (length, sequence) in enumerate(sequences):
+            queue = waiting.setdefault(length, [])
+            queue.append((at, sequence))
+            if len(queue) == size:
+                plan.append(_Planned(length, tuple(rows for _, rows in queue)))
+                queue.clear()
+        left = sorted((at, length, sequence) for length, queue in waiting.items() for at, sequence in queue)
+        for start in range(0, len(left), size):
+            group = left[start:start + size]
+            empty = ((),) * (size - len(group))
+            plan.append(_Planned(max(length for _, length, _ in group), (*(rows for *_, rows in group), *empty)))
+        return plan
+
+    def _batch(self, planned: _Planned) -> Batch:
+        sequences = [[self._rows.rows[number] for number in sequence] for sequence in planned.sequences]
+        return make_batch(sequences, self._shape, planned.length, self._rows.pad_id)
+
+
+def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], length: int, pad_id: int) -> Batch:
+    """Arrays ``[A, B, S]`` from rows; targets and weights are shifted here, never across the border of a row.
+
+    Args:
+        sequences: A x B sequences of rows, in order; an empty one is all padding.
+        shape: (A, B).
+        length: S; every sequence's rows fit in it.
+        pad_id: fills the rest.
+    """
+    flat = (len(sequences), length)
+    tokens = np.full(flat, pad_id, np.int32)
+    targets, positions, segments = (np.zeros(flat, np.int32) for _ in range(3))
+    weights = np.zeros(flat, np.float32)
+    for number, rows in enumerate(sequences):
+        start = 0
+        for segment, row in enumerate(rows, start=1):
+            end = start + len(row.tokens)
+            tokens[number, start:end] = row.tokens
+            # a position is supervised when the token that it predicts is; the last one predicts nothing
+            weights[number, start:end - 1] = row.loss_mask[1:]
+            targets[number, start:end - 1] = row.tokens[1:] * row.loss_mask[1:]
+            positions[number, start:end] = np.arange(len(row.tokens))
+            segments[number, start:end] = segment
+            start = end
+    full = (*shape, length)
+    return Batch(tokens=tokens.reshape(full), targets=targets.reshape(full), weights=weights.reshape(full),
+                 positions=positions.reshape(full), segment_ids=segments.reshape(full))
+
+
+def fixed_batches(rows: RowSet, rows_per_batch: int, data_config: DataConfig) -> list[Batch]:
+    """Batches for an evaluation loss: the rows as they stand, A = 1, one row a sequence, the last batch filled up."""
+    buckets = bucket_lengths(data_config, rows.max_length)
+    batches = []
+    for start in range(0, len(rows.rows), rows_per_batch):
+        group = rows.rows[start:start + rows_per_batch]
+        length = smallest_bucket(max(len(row.tokens) for row in group), buckets)
+        sequences: list[list[Row]] = [[row] for row in group] + [[]] * (rows_per_batch - len(group))
+        batches.append(make_batch(sequences, (1, rows_per_batch), length, rows.pad_id))
+    return batches
+
+
+def bucket_lengths(data_config: DataConfig, max_length: int) -> tuple[int, ...]:
+    """The lengths that batches may have, ascending, ending with ``max_length``."""
+    buckets = data_config.buckets
+    return buckets if buckets and buckets[-1] == max_length else (*buckets, max_length)
+
+
+def smallest_bucket(length: int, buckets: Sequence[int]) -> int:
+    """The shortest bucket that holds ``length`` tokens; ``buckets`` ascend and the last one holds every row."""
+    return next(bucket for bucket in buckets if length <= bucket)

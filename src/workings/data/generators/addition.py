@@ -1,0 +1,95 @@
+"""Additions of two 2-digit numbers with the carry written out.
+
+There are 8,100 such problems. Problems are split by their unordered pair, so 25+47 never trains a model that is asked
+47+25. Items take one order of their pair, so that every item is a problem of its own.
+"""
+
+from workings.data.draw import rank
+from workings.data.items import ItemRecord
+from workings.data.traces import Trace
+from workings.errors import RequestError
+
+VERSION = 1
+"""Raised whenever the same seed would give other problems or other texts."""
+
+_OPERANDS = range(10, 100)
+_CATEGORY = {(0, 0): "no_carry", (1, 0): "carry_from_ones", (0, 1): "carry_from_tens", (1, 1): "two_carries"}
+_DIFFICULTY = ("easy", "medium", "hard")
+
+
+def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
+    """Training traces and held-out items, disjoint by unordered pair.
+
+    Args:
+        n_train: number of traces; with ``n_items`` = 500 there are about 7,100 to choose from.
+        n_items: number of held-out problems, each with its own unordered pair.
+        seed: equal seeds give equal data on every machine.
+
+    Raises:
+        RequestError: when there are fewer problems than asked for.
+    """
+    pairs = sorted(((a, b) for a in _OPERANDS for b in _OPERANDS if a <= b),
+                   key=lambda pair: rank(seed, "addition", VERSION, "pair", *pair))
+    held_out, trained = pairs[:n_items], pairs[n_items:]
+    problems = sorted({order for a, b in trained for order in ((a, b), (b, a))},
+                      key=lambda pair: rank(seed, "addition", VERSION, "order", *pair))
+    if n_train < 1 or n_items < 1 or len(held_out) < n_items or len(problems) < n_train:
+        raise RequestError(
+            f"{n_train} traces and {n_items} items of addition",
+            f"at least one of each, at most {len(pairs)} items, and at most {len(problems)} traces beside {n_items} "
+            "items: there are 8,100 additions of two 2-digit numbers", "ask for fewer")
+    turned = [pair if rank(seed, "addition", VERSION, "turn", *pair)[0] % 2 else pair[::-1] for pair in held_out]
+    return ([_trace(a, b, seed) for a, b in problems[:n_train]], [_item(a, b) for a, b in turned])
+
+
+def held_out_traces(items: list[ItemRecord], seed: int) -> list[Trace]:
+    """The items with their steps, for an evaluation loss on problems that training never sees."""
+    operands = (item.id.split("-")[1:] for item in items)
+    return [_trace(int(a), int(b), seed) for a, b in operands]
+
+
+def worked_steps(a: int, b: int) -> tuple[str, str]:
+    """The two columns, ones first, with the carry written out."""
+    ones = a % 10 + b % 10
+    carry = ones // 10
+    tens = a // 10 + b // 10 + carry
+    return (f"{a % 10}+{b % 10}={ones}, write {ones % 10} carry {carry}",
+            f"{a // 10}+{b // 10}+{carry}={tens}")
+
+
+def carries(a: int, b: int) -> tuple[int, int]:
+    """1 where the ones carry, and 1 where the tens carry into a third digit."""
+    from_ones = int(a % 10 + b % 10 >= 10)
+    return from_ones, int(a // 10 + b // 10 + from_ones >= 10)
+
+
+def labels(a: int, b: int) -> dict[str, str]:
+    """Section, category and difficulty of a problem.
+
+    `trace_sensitive`: both columns carry. `edge_case`: a zero among the ones, or a third digit without a carry from
+    the ones. `core`: the rest. Difficulty counts the carries.
+    """
+    from_ones, from_tens = carries(a, b)
+    if from_ones and from_tens:
+        section = "trace_sensitive"
+    elif a % 10 == 0 or b % 10 == 0 or from_tens:
+        section = "edge_case"
+    else:
+        section = "core"
+    return {"section": section, "category": _CATEGORY[from_ones, from_tens],
+            "difficulty": _DIFFICULTY[from_ones + from_tens]}
+
+
+def _prompt(a: int, b: int) -> str:
+    return f"What is {a}+{b}?"
+
+
+def _trace(a: int, b: int, seed: int) -> Trace:
+    found = labels(a, b)
+    return Trace(id=f"add-{a}-{b}", prompt=_prompt(a, b), steps=worked_steps(a, b), answer=str(a + b),
+                 section=found["section"], category=found["category"], difficulty=found["difficulty"],
+                 source=f"workings:addition version {VERSION} seed {seed}", licence="CC0-1.0")
+
+
+def _item(a: int, b: int) -> ItemRecord:
+    return ItemRecord(id=f"add-{a}-{b}", prompt=_prompt(a, b), expected_answer=str(a + b), **labels(a, b))

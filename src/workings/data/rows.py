@@ -1,0 +1,186 @@
+"""Rows: traces as tokens with a loss mask, and the proof that each one teaches what it should.
+
+Every row is proved before the first step: exactly one BOS, the stop token trained, the prompt masked, reasoning *and*
+answer inside the window, and at least one supervised token. A row that fails is an error that names it; a row that is
+only too long is dropped and listed where the recipe says `over_length: drop`.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from workings.config.data import DataConfig
+from workings.data.render import completion_text
+from workings.data.traces import Trace
+from workings.errors import RequestError
+from workings.models.chat import ChatTemplate
+from workings.models.tokenizer import Tokenizer
+
+_CHUNK = 1024
+"""Traces that are encoded at a time: enough for all cores, little enough for memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One trace as the model sees it."""
+
+    id: str
+    """The trace's id."""
+    tokens: np.ndarray
+    """int32 ``[S]``: prompt, completion and stop token."""
+    loss_mask: np.ndarray
+    """uint8 ``[S]``: 1 where the token is learned, 0 on the prompt."""
+
+    @property
+    def supervised_tokens(self) -> int:
+        """Number of tokens that are learned."""
+        return int(self.loss_mask.sum())
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, as hex, of the tokens (int32, little-endian) followed by the mask (one byte each)."""
+        return hashlib.sha256(self.tokens.astype("<i4").tobytes() + self.loss_mask.tobytes()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A trace that gives no row, and why."""
+
+    id: str
+    tokens: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class RowSet:
+    """All rows of a data set, proved."""
+
+    rows: tuple[Row, ...]
+    dropped: tuple[Dropped, ...]
+    pad_id: int
+    """Fills what a batch does not use."""
+    max_length: int
+    """Longest row allowed, in tokens."""
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens of all rows, without padding."""
+        return sum(len(row.tokens) for row in self.rows)
+
+    @property
+    def supervised_tokens(self) -> int:
+        """Tokens that are learned in one epoch."""
+        return sum(row.supervised_tokens for row in self.rows)
+
+    @property
+    def index(self) -> list[dict[str, Any]]:
+        """The run's row index: one record a trace, kept or dropped."""
+        kept = [{"id": row.id, "status": "kept", "digest": row.digest, "tokens": len(row.tokens),
+                 "supervised_tokens": row.supervised_tokens} for row in self.rows]
+        return kept + [{"id": row.id, "status": "dropped", "reason": row.reason, "tokens": row.tokens}
+                       for row in self.dropped]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, as hex, over ids and digests of the rows, sorted by id: the same for any order of the file."""
+        lines = sorted(f"{row.id} {row.digest}\n" for row in self.rows)
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemplate,
+               data_config: DataConfig) -> RowSet:
+    """Turn traces into proved rows, in the traces' order.
+
+    Raises:
+        RequestError: naming the trace, when something that must hold does not; when ids repeat; when no row is left.
+    """
+    rows: list[Row] = []
+    dropped: list[Dropped] = []
+    limit, over_length = data_config.max_length, data_config.over_length
+    for row in _encoded(traces, tokenizer, template, data_config.reasoning):
+        if len(row.tokens) <= limit:
+            rows.append(row)
+            continue
+        reason = f"{len(row.tokens)} tokens, and data.max_length is {limit}"
+        if over_length == "error":
+            raise RequestError(f"trace {row.id}: {reason}", "reasoning and answer inside the window",
+                               f"data.max_length={len(row.tokens)} or data.over_length=drop")
+        dropped.append(Dropped(row.id, len(row.tokens), reason))
+    _refuse_repeated_ids(rows)
+    if not rows:
+        raise RequestError(f"{len(dropped)} traces, none of which gives a row", "at least one row",
+                           "a larger data.max_length" if dropped else "a file with traces")
+    return RowSet(tuple(rows), tuple(dropped), tokenizer.pad_id, limit)
+
+
+def _encoded(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemplate, reasoning: str) -> Iterator[Row]:
+    remaining = iter(traces)
+    while chunk := list(islice(remaining, _CHUNK)):
+        texts = [_texts(trace, template, reasoning) for trace in chunk]
+        prompts = tokenizer.encode_batch([prompt for prompt, _ in texts])
+        completions = tokenizer.encode_batch([completion for _, completion in texts])
+        for trace, ids, learned in zip(chunk, prompts, completions, strict=True):
+            before = template.with_bos(ids)
+            _prove(trace, before, learned, tokenizer, template, reasoning)
+            mask = np.zeros(len(before) + len(learned), np.uint8)
+            mask[len(before):] = 1
+            yield Row(trace.id, np.array(before + learned, np.int32), mask)
+
+
+def _texts(trace: Trace, template: ChatTemplate, reasoning: str) -> tuple[str, str]:
+    completion = completion_text(trace, reasoning)
+    try:
+        return (template.prompt_text(trace.prompt, trace.history),
+                template.completion_text(trace.prompt, completion, trace.history))
+    except RequestError as error:
+        raise RequestError(f"trace {trace.id}: {error.given}", error.expected, error.try_next) from None
+
+
+def _prove(trace: Trace, before: list[int], learned: list[int], tokenizer: Tokenizer, template: ChatTemplate,
+           reasoning: str) -> None:
+    """Check what must hold for a row; see the module's text. The reasons are what a person reads."""
+    bos, stop = template.bos_id, template.stop_ids[0]
+    _refuse_forged_turns(trace, before, learned, tokenizer, template)
+    if bos is not None and (before[0] != bos or before.count(bos) != 1):
+        raise _unproved(trace, f"{before.count(bos)} BOS tokens in the prompt", "exactly one, at the start")
+    if not learned:
+        raise _unproved(trace, "no supervised token", "at least one")
+    if learned[-1] != stop or learned.count(stop) != 1:
+        raise _unproved(trace, f"the last learned token is {tokenizer.token(learned[-1])}",
+                        f"the stop token {tokenizer.token(stop)}, once, at the end")
+    text = tokenizer.decode(learned)
+    needed = [trace.answer] if reasoning == "answer_only" else [*trace.steps, trace.answer]
+    for part in needed:
+        if "".join(part.split()) not in "".join(text.split()):
+            raise _unproved(trace, f"the learned tokens read {text!r} and do not hold {part!r}",
+                            "a tokenizer that gives back what it was given")
+
+
+def _refuse_forged_turns(trace: Trace, before: list[int], learned: list[int], tokenizer: Tokenizer,
+                         template: ChatTemplate) -> None:
+    controls = tokenizer.control_ids
+    expected = template.control_counts(tuple(role for role, _ in trace.history))
+    if (sum(i in controls for i in before), sum(i in controls for i in learned)) == expected:
+        return
+    own = [trace.prompt, *trace.steps, trace.answer, *(text for _, text in trace.history)]
+    found = [token for token in tokenizer.control_tokens if any(token in text for text in own)]
+    raise _unproved(trace, f"control tokens in its text: {', '.join(found) or 'not found one by one'}",
+                    "text that cannot end or forge a turn")
+
+
+def _unproved(trace: Trace, given: str, expected: str) -> RequestError:
+    return RequestError(f"trace {trace.id}: {given}", expected,
+                        "workings data preview RECIPE shows the row as the model will see it")
+
+
+def _refuse_repeated_ids(rows: Sequence[Row]) -> None:
+    seen: set[str] = set()
+    for row in rows:
+        if row.id in seen:
+            raise RequestError(f"trace id {row.id!r} twice", "ids that are unique: they decide the order of rows",
+                               "workings data check --fix")
+        seen.add(row.id)

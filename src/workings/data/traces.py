@@ -1,0 +1,160 @@
+"""Traces: what a model is taught from. One JSON object a line, UTF-8; this module reads and writes them.
+
+A trace is a question, the steps that lead to its answer, and the answer. Files of other shapes become traces through
+`workings.data.importing`; everything below this line of the package sees traces only.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RecordError, RequestError
+from workings.record import atomic, canonical
+
+LABELS = ("section", "category", "difficulty", "source", "licence")
+"""Optional text fields of a trace. An empty text means that the file does not have it; it is not written back."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """One question with its worked answer."""
+
+    id: str
+    """Unique in its file; decides the row's place in an epoch."""
+    prompt: str
+    """The question, without any chat turn around it."""
+    steps: tuple[str, ...]
+    """The reasoning, a text a step; empty where the source has none."""
+    answer: str
+    """The final answer alone."""
+    history: tuple[tuple[str, str], ...] = ()
+    """Earlier turns of a conversation as (role, text), role `system`, `user` or `assistant`; never trained on."""
+    section: str = ""
+    """Part of the data set, e.g. `core`."""
+    category: str = ""
+    """Kind of problem."""
+    difficulty: str = ""
+    """How hard it is, e.g. `easy`."""
+    source: str = ""
+    """Where it comes from: a file, a data set id with revision, a generator with version and seed."""
+    licence: str = ""
+    """Licence of the source, as an SPDX id where there is one."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Whatever else the source said; kept, never interpreted."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The trace as one flat JSON object; metadata stands beside the known keys, empty labels are left out."""
+        record: dict[str, Any] = {"id": self.id, "prompt": self.prompt, "steps": list(self.steps),
+                                  "answer": self.answer}
+        if self.history:
+            record["history"] = [{"role": role, "content": text} for role, text in self.history]
+        record |= {name: getattr(self, name) for name in LABELS if getattr(self, name)}
+        return record | {key: value for key, value in self.metadata.items() if key not in record}
+
+
+def trace_from_json(record: object) -> Trace:
+    """The trace that a parsed line holds.
+
+    Raises:
+        ValueError: with a reason that fits behind `file:line:`, when a field is missing or has the wrong type.
+    """
+    if not isinstance(record, dict):
+        raise ValueError(f"a JSON object was expected, not {_kind(record)}")
+    steps = record.get("steps", [])
+    if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
+        raise ValueError("`steps` must be a list of texts")
+    try:
+        json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("half a surrogate pair, which is not text") from None
+    known = {"id", "prompt", "steps", "answer", "history", *LABELS}
+    return Trace(
+        id=_text(record, "id"),
+        prompt=_text(record, "prompt"),
+        steps=tuple(steps),
+        answer=_text(record, "answer"),
+        history=_history(record.get("history", [])),
+        **{name: _text(record, name) if name in record else "" for name in LABELS},
+        metadata={key: value for key, value in record.items() if key not in known},
+    )
+
+
+def iterate_traces(path: Path) -> Iterator[Trace]:
+    """The traces of a file, one after the other, in constant memory but for the set of ids.
+
+    Raises:
+        RequestError: naming file and line, when the file is absent or a line is not a trace or repeats an id.
+    """
+    if not path.is_file():
+        raise RequestError(f"traces: {path}", "a file of traces, one JSON object a line",
+                           "workings data make addition --out traces.jsonl")
+    seen: set[str] = set()
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                trace = trace_from_json(canonical.loads(line))
+            except (ValueError, RecordError) as error:
+                raise _bad_line(path, number, str(error)) from None
+            if trace.id in seen:
+                raise _bad_line(path, number, f"id {trace.id!r} stands in an earlier line already")
+            seen.add(trace.id)
+            yield trace
+
+
+def read_traces(path: Path) -> list[Trace]:
+    """All traces of a file; see `iterate_traces`. An empty file is an error.
+
+    Raises:
+        RequestError: as `iterate_traces`, or when there is no trace at all.
+    """
+    traces = list(iterate_traces(path))
+    if not traces:
+        raise RequestError(f"traces: {path} is empty", "at least one trace",
+                           "workings data make addition --out traces.jsonl")
+    return traces
+
+
+def traces_bytes(traces: Iterable[Trace]) -> bytes:
+    """The traces as JSON lines, keys in a fixed order, so that equal traces give equal bytes."""
+    return b"".join(json.dumps(trace.to_json(), ensure_ascii=False).encode() + b"\n" for trace in traces)
+
+
+def write_traces(path: Path, traces: Iterable[Trace]) -> None:
+    """Write traces as JSON lines, atomically."""
+    atomic.write_bytes(path, traces_bytes(traces))
+
+
+def _bad_line(path: Path, number: int, reason: str) -> RequestError:
+    return RequestError(f"{path}:{number}: {reason}",
+                        "one trace a line: id, prompt, steps, answer",
+                        f"workings data import --format traces {path} --out traces.jsonl --on-error skip")
+
+
+def _text(record: Mapping[str, Any], key: str) -> str:
+    if key not in record:
+        raise ValueError(f"`{key}` is missing")
+    value = record[key]
+    if not isinstance(value, str):
+        raise ValueError(f"`{key}` must be a text, not {_kind(value)}")
+    if key in ("id", "prompt", "answer") and not value.strip():
+        raise ValueError(f"`{key}` is empty")
+    return value
+
+
+def _history(turns: object) -> tuple[tuple[str, str], ...]:
+    if not isinstance(turns, list):
+        raise ValueError("`history` must be a list of turns")
+    found = []
+    for turn in turns:
+        if not isinstance(turn, dict) or turn.get("role") not in ("system", "user", "assistant"):
+            raise ValueError("a turn of `history` must have a role (system, user or assistant) and content")
+        found.append((turn["role"], _text(turn, "content")))
+    return tuple(found)
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number",
+             float: "a number", type(None): "null"}
+    return names.get(type(value), type(value).__name__)

@@ -1,0 +1,166 @@
+"""A tokenizer as the rest of the package sees it: text to ids and back, special tokens, chat template, digest.
+
+Reads what Hugging Face's libraries write (`tokenizer.json`, `tokenizer_config.json`, `chat_template.jinja`) by the
+`tokenizers` library alone; transformers is not needed. Special tokens are never added by `encode`: chat templates
+write them, once (`workings.models.chat`).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from workings.errors import RequestError
+
+_USUAL_NAMES = {
+    "bos_token": ("<bos>", "<s>", "<|begin_of_text|>", "<|endoftext|>"),
+    "eos_token": ("<eos>", "</s>", "<|end_of_text|>", "<|endoftext|>"),
+    "pad_token": ("<pad>", "<|finetune_right_pad_id|>"),
+}
+"""Asked only where a `tokenizer.json` stands alone, without the file that names its special tokens."""
+
+
+class Tokenizer:
+    """Text to token ids and back."""
+
+    def __init__(self, backend: tokenizers.Tokenizer, settings: Mapping[str, Any]) -> None:
+        """Take a backend and the settings of its `tokenizer_config.json`; use `load` for files."""
+        self._backend = backend
+        self.settings = dict(settings)
+        backend.no_truncation()  # a length stored in the file would silently cut reasoning off
+        backend.no_padding()
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """Read a directory with `tokenizer.json`, or such a file itself.
+
+        Raises:
+            RequestError: when there is none, or when it cannot be read.
+        """
+        file = path / "tokenizer.json" if path.is_dir() else path
+        if not file.is_file():
+            raise RequestError(f"tokenizer: {path}", "a directory with tokenizer.json, or such a file",
+                               "tokenizer=DIRECTORY")
+        try:
+            backend = tokenizers.Tokenizer.from_str(file.read_text(encoding="utf-8"))
+        except Exception as error:  # the library raises bare Exception for every unreadable file
+            raise RequestError(f"tokenizer: {file}: {error}", "a tokenizer.json of the tokenizers library") from error
+        return cls(backend, _settings(file.parent, backend))
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text. Special tokens written in the text are taken as such; none are added."""
+        return list(self._backend.encode(text, add_special_tokens=False).ids)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The same for many texts, on all cores."""
+        return [encoding.ids for encoding in self._backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def decode(self, ids: Sequence[int], skip_special: bool = False) -> str:
+        """Text of token ids; with ``skip_special`` the control tokens are left out (reasoning tags are not control)."""
+        return str(self._backend.decode(list(ids), skip_special_tokens=skip_special))
+
+    def token_id(self, token: str) -> int | None:
+        """Id of one whole token, or None when the vocabulary does not have it."""
+        found: int | None = self._backend.token_to_id(token)
+        return found
+
+    def token(self, token_id: int) -> str:
+        """The vocabulary's own spelling of an id."""
+        return str(self._backend.id_to_token(token_id))
+
+    @cached_property
+    def control_tokens(self) -> dict[str, int]:
+        """Tokens that structure a conversation and never belong to a person's text, with their ids."""
+        added = self._backend.get_added_tokens_decoder()
+        return {token.content: token_id for token_id, token in added.items() if token.special}
+
+    @cached_property
+    def control_ids(self) -> frozenset[int]:
+        """Ids of `control_tokens`."""
+        return frozenset(self.control_tokens.values())
+
+    @cached_property
+    def bos_id(self) -> int | None:
+        """Id of the token that begins a sequence, or None where the tokenizer has none (Qwen)."""
+        return self._special("bos_token")
+
+    @cached_property
+    def eos_id(self) -> int | None:
+        """Id of the token that ends a text, or None."""
+        return self._special("eos_token")
+
+    @cached_property
+    def pad_id(self) -> int:
+        """Id that fills the end of rows; 0 where the tokenizer names none (padding is never attended or trained)."""
+        found = self._special("pad_token")
+        return 0 if found is None else found
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """Highest id plus one: the number of embeddings that a model for this tokenizer needs."""
+        return max(self._backend.get_vocab(with_added_tokens=True).values()) + 1
+
+    @property
+    def chat_template(self) -> str | None:
+        """Source of the tokenizer's own chat template, or None. Never rendered outside the sandbox."""
+        template = self.settings.get("chat_template")
+        if isinstance(template, list):  # several named templates: `default` is the one for plain conversations
+            named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
+            template = named.get("default")
+        return template if isinstance(template, str) else None
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, as hex, over the tokenizer's JSON, its special tokens and its chat template."""
+        parts = {
+            "tokenizer": json.loads(self._backend.to_str()),
+            "special": {name: self.special_text(name) for name in _USUAL_NAMES if self.special_text(name)},
+            "chat_template": self.chat_template or "",
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+    def special_text(self, name: str) -> str:
+        """Text of `bos_token`, `eos_token` or `pad_token`; empty where the tokenizer has none."""
+        value = self.settings.get(name)
+        if isinstance(value, dict):  # older files store the token with its matching rules
+            value = value.get("content")
+        return value if isinstance(value, str) else ""
+
+    def save(self, directory: Path) -> None:
+        """Write `tokenizer.json` and `tokenizer_config.json`, chat template included, as transformers reads them."""
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "tokenizer.json").write_text(self._backend.to_str(pretty=True), encoding="utf-8")
+        settings = {"tokenizer_class": "PreTrainedTokenizerFast"} | self.settings
+        text = json.dumps(settings, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+        (directory / "tokenizer_config.json").write_text(text, encoding="utf-8")
+
+    def _special(self, name: str) -> int | None:
+        text = self.special_text(name)
+        if not text:
+            return None
+        token_id = self.token_id(text)
+        if token_id is None:
+            raise RequestError(f"tokenizer: {name} is {text!r}, which its vocabulary does not have",
+                               "a tokenizer whose files agree with each other")
+        return token_id
+
+
+def _settings(directory: Path, backend: tokenizers.Tokenizer) -> dict[str, Any]:
+    config = directory / "tokenizer_config.json"
+    if config.is_file():
+        try:
+            settings = json.loads(config.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise RequestError(f"tokenizer: {config}: {error}", "a JSON object") from None
+        settings.pop("added_tokens_decoder", None)  # says what tokenizer.json says
+    else:
+        settings = {name: text for name, usual in _USUAL_NAMES.items()
+                    if (text := next((text for text in usual if backend.token_to_id(text) is not None), ""))}
+    own_file = directory / "chat_template.jinja"
+    if own_file.is_file():
+        settings["chat_template"] = own_file.read_text(encoding="utf-8")
+    return dict(settings)

@@ -1,0 +1,75 @@
+"""Train a small tokenizer in the manner of Gemma's: digits one by one, no word for a number, nothing lost.
+
+A tokenizer that merges digits hides the columns of an addition from the model, which then cannot learn to carry.
+"""
+
+import json
+from collections.abc import Iterable
+from importlib.resources import files
+
+import tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, trainers
+
+from workings.errors import RequestError
+from workings.models.tokenizer import Tokenizer
+
+CONTROL_TOKENS = ("<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>")
+"""Gemma's names; the first four have Gemma's ids, 0 to 3."""
+TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>", "<think>", "</think>")
+"""One token each, but ordinary text: `decode` keeps them for the extraction of answers."""
+_BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+SMALLEST = len(CONTROL_TOKENS) + len(TAGS) + len(_BYTES) + 10
+"""Tokens that are always there: 278, digits included. Letters and merges come on top."""
+
+
+def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
+    """Train byte-pair encoding on texts; equal texts give equal tokenizers.
+
+    Args:
+        texts: what the model will read and write, without control tokens.
+        vocab_size: upper bound; fewer tokens come out when the texts hold no more pairs.
+
+    Raises:
+        RequestError: when ``vocab_size`` does not hold what is always there and the characters of the texts.
+    """
+    backend = tokenizers.Tokenizer(models.BPE(byte_fallback=True))
+    backend.normalizer = normalizers.Replace(" ", "▁")
+    backend.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(tokenizers.Regex(r"\d"), "isolated"),
+        pre_tokenizers.Split("\n", "isolated"),
+        pre_tokenizers.Split("▁", "merged_with_previous"),
+    ])
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    trainer = trainers.BpeTrainer(
+        vocab_size=max(vocab_size - len(TAGS), 0), special_tokens=[*CONTROL_TOKENS, *_BYTES], show_progress=False,
+        # every digit is in the alphabet, whether or not the texts show it
+        initial_alphabet=list("0123456789"))
+    backend.train_from_iterator(_with_roles(texts), trainer)
+    tokenizer = Tokenizer(_bytes_are_ordinary(backend), {
+        "bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>",
+        "chat_template": files("workings.models").joinpath("templates/gemma.jinja").read_text(encoding="utf-8"),
+    })
+    if tokenizer.vocab_size > vocab_size:
+        raise RequestError(f"vocabulary of {vocab_size} tokens",
+                           f"at least {tokenizer.vocab_size}: control tokens, tags, bytes and the texts' characters",
+                           f"a vocabulary of {tokenizer.vocab_size + 60}")
+    return tokenizer
+
+
+def _with_roles(texts: Iterable[str]) -> Iterable[str]:
+    """Gemma's turns say `user` and `model`; both become single tokens because every text comes with them."""
+    for text in texts:
+        yield "user\nmodel\n"
+        yield text
+
+
+def _bytes_are_ordinary(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """The trainer only takes byte tokens as special ones; move them into the plain vocabulary and add the tags.
+
+    Left special they would be matched in text, and skipped in decoding: a byte would come back as nothing.
+    """
+    content = json.loads(backend.to_str())
+    content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] in CONTROL_TOKENS]
+    plain = tokenizers.Tokenizer.from_str(json.dumps(content))
+    plain.add_tokens([AddedToken(tag, normalized=False, special=False) for tag in TAGS])
+    return plain

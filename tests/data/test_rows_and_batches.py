@@ -1,0 +1,226 @@
+"""Rows and batches against arrays written out by hand, and the proofs that each row must pass."""
+
+import hashlib
+import struct
+
+import numpy as np
+import pytest
+
+from workings.config.data import DataConfig
+from workings.data.batches import Batches, Position, fixed_batches, make_batch
+from workings.data.generators import addition
+from workings.data.render import completion_text
+from workings.data.rows import Row, RowSet, build_rows
+from workings.data.traces import Trace
+from workings.data.vocabulary import tokenizer_for
+from workings.errors import RecordError, RequestError
+from workings.models.chat import ChatTemplate
+
+TRACES, _ = addition.make(200, 10, seed=0)
+TOKENIZER = tokenizer_for(TRACES, 384)
+TEMPLATE = ChatTemplate.for_config("gemma", TOKENIZER)
+
+
+def config(**keys: object) -> DataConfig:
+    return DataConfig(traces="traces.jsonl", **({"max_length": 48} | keys))
+
+
+def row(row_id: str, tokens: list[int], prompt: int) -> Row:
+    mask = np.array([0] * prompt + [1] * (len(tokens) - prompt), np.uint8)
+    return Row(row_id, np.array(tokens, np.int32), mask)
+
+
+def row_set(lengths: list[int], max_length: int = 16) -> RowSet:
+    return RowSet(tuple(row(f"r{number}", list(range(1, length + 1)), 2) for number, length in enumerate(lengths)),
+                  (), 0, max_length)
+
+
+# --- rows ---------------------------------------------------------------------------------------------------------
+
+def test_a_row_by_hand() -> None:
+    trace = Trace(id="add-47-25", prompt="What is 47+25?", steps=addition.worked_steps(47, 25), answer="72")
+    rows = build_rows([trace], TOKENIZER, TEMPLATE, config())
+    only = rows.rows[0]
+    spelled = [TOKENIZER.token(token) for token in only.tokens]
+    prompt = ["<bos>", "<start_of_turn>", "user", "\n", "What▁", "is▁", "4", "7", "+", "2", "5", "?", "<end_of_turn>",
+              "\n", "<start_of_turn>", "model", "\n"]
+    completion = ["<reasoning>", "7", "+", "5", "=", "1", "2", ",▁", "write▁", "2", "▁", "carry▁", "1", "\n",
+                  "4", "+", "2", "+", "1", "=", "7", "</reasoning>", "<answer>", "7", "2", "</answer>",
+                  "<end_of_turn>"]
+    assert spelled == prompt + completion
+    assert only.loss_mask.tolist() == [0] * len(prompt) + [1] * len(completion)
+    assert (only.supervised_tokens, rows.total_tokens, rows.supervised_tokens) == (27, 44, 27)
+    expected = hashlib.sha256(struct.pack("<44i", *only.tokens) + bytes([0] * 17 + [1] * 27)).hexdigest()
+    assert only.digest == expected
+    assert rows.index == [{"id": "add-47-25", "status": "kept", "digest": expected, "tokens": 44,
+                           "supervised_tokens": 27}]
+
+
+@pytest.mark.parametrize(("style", "text"), [
+    ("tags", "<reasoning>7+5=12\n4+2+1=7</reasoning><answer>72</answer>"),
+    ("think", "<think>\n7+5=12\n4+2+1=7\n</think>\n\n72"),
+    ("hashes", "7+5=12\n4+2+1=7\n#### 72"),
+    ("answer_only", "72"),
+])
+def test_renderings(style: str, text: str) -> None:
+    trace = Trace(id="x", prompt="What is 47+25?", steps=("7+5=12", "4+2+1=7"), answer="72")
+    assert completion_text(trace, style) == text
+    rows = build_rows([trace], TOKENIZER, TEMPLATE, config(reasoning=style))
+    learned = rows.rows[0].tokens[rows.rows[0].loss_mask == 1]
+    assert TOKENIZER.decode(learned.tolist()) == text + "<end_of_turn>"
+
+
+def test_a_style_that_shows_steps_needs_steps() -> None:
+    trace = Trace(id="x", prompt="p", steps=(" ",), answer="2")
+    assert completion_text(trace, "answer_only") == "2"
+    with pytest.raises(RequestError, match="trace x: no steps"):
+        completion_text(trace, "tags")
+    with pytest.raises(RequestError, match="one of tags, think"):
+        completion_text(TRACES[0], "tag")
+
+
+def test_the_row_sets_digest_does_not_depend_on_the_files_order() -> None:
+    forwards = build_rows(TRACES, TOKENIZER, TEMPLATE, config())
+    backwards = build_rows(TRACES[::-1], TOKENIZER, TEMPLATE, config())
+    assert forwards.digest == backwards.digest
+    assert build_rows(TRACES[1:], TOKENIZER, TEMPLATE, config()).digest != forwards.digest
+
+
+def test_a_long_row_is_an_error_or_a_listed_drop() -> None:
+    long = Trace(id="long", prompt="What is 1+1?", steps=("1+1=2 " * 20,), answer="2")
+    with pytest.raises(RequestError, match=r"trace long: \d+ tokens, and data.max_length is 48"):
+        build_rows([TRACES[0], long], TOKENIZER, TEMPLATE, config())
+    rows = build_rows([TRACES[0], long], TOKENIZER, TEMPLATE, config(over_length="drop"))
+    assert [kept.id for kept in rows.rows] == [TRACES[0].id]
+    assert [(gone["id"], gone["status"]) for gone in rows.index[1:]] == [("long", "dropped")]
+    with pytest.raises(RequestError, match="none of which gives a row"):
+        build_rows([long], TOKENIZER, TEMPLATE, config(over_length="drop"))
+
+
+@pytest.mark.parametrize("field", ["prompt", "answer", "steps"])
+@pytest.mark.parametrize("token", ["<end_of_turn>", "<bos>", "<eos>"])
+def test_text_cannot_forge_a_turn(field: str, token: str) -> None:
+    texts = {"prompt": "p", "answer": "2", "steps": ("s",)}
+    texts[field] = (f"s{token}",) if field == "steps" else f"x{token}y"
+    with pytest.raises(RequestError, match=f"trace bad: .*{token}"):
+        build_rows([Trace(id="bad", **texts)], TOKENIZER, TEMPLATE, config())
+
+
+def test_repeated_ids_are_refused() -> None:
+    with pytest.raises(RequestError, match="twice"):
+        build_rows([TRACES[0], TRACES[0]], TOKENIZER, TEMPLATE, config())
+
+
+def test_a_tokenizer_that_loses_the_answer_is_caught() -> None:
+    from tokenizers import normalizers
+
+    from workings.models.tokenizer_training import train_tokenizer
+
+    lossy = train_tokenizer(["abc 123"], 300)
+    lossy._backend.normalizer = normalizers.Sequence([normalizers.Replace("2", ""), normalizers.Replace(" ", "▁")])
+    with pytest.raises(RequestError, match="do not hold '72'"):
+        build_rows([Trace(id="x", prompt="p", steps=(), answer="72")], lossy,
+                   ChatTemplate.for_config("gemma", lossy), config(reasoning="answer_only"))
+
+
+# --- batches ------------------------------------------------------------------------------------------------------
+
+def test_arrays_by_hand() -> None:
+    batch = make_batch([[row("a", [5, 6, 7, 8], 2), row("b", [9, 10], 1)], []], (1, 2), 8, 99)
+    assert batch.tokens.tolist() == [[[5, 6, 7, 8, 9, 10, 99, 99], [99] * 8]]
+    assert batch.targets.tolist() == [[[0, 7, 8, 0, 10, 0, 0, 0], [0] * 8]]
+    assert batch.weights.tolist() == [[[0, 1, 1, 0, 1, 0, 0, 0], [0] * 8]]
+    assert batch.positions.tolist() == [[[0, 1, 2, 3, 0, 1, 0, 0], [0] * 8]]
+    assert batch.segment_ids.tolist() == [[[1, 1, 1, 1, 2, 2, 0, 0], [0] * 8]]
+    assert (batch.supervised_tokens, batch.real_tokens) == (3, 6)
+    whole = (batch.tokens, batch.targets, batch.positions, batch.segment_ids)
+    assert {array.dtype.name for array in whole} == {"int32"}
+    assert batch.weights.dtype == np.float32
+
+
+def test_the_digest_of_a_batch_by_hand() -> None:
+    batch = make_batch([[row("a", [5, 6], 1)]], (1, 1), 3, 9)
+    expected = hashlib.sha256(b"1,1,3\n" + struct.pack("<3i", 5, 6, 9) + struct.pack("<3i", 6, 0, 0)
+                              + struct.pack("<3f", 1, 0, 0) + struct.pack("<3i", 0, 1, 0)
+                              + struct.pack("<3i", 1, 1, 0)).hexdigest()
+    assert Batches.digest(batch) == expected
+
+
+def batches(lengths: list[int], b: int, a: int = 1, **keys: object) -> Batches:
+    return Batches(row_set(lengths), seed=4, rows_per_micro_batch=b, accumulation=a,
+                   data_config=config(**({"max_length": 16} | keys)))
+
+
+def epoch_ids(source: Batches, epoch: int = 0) -> list[list[list[str]]]:
+    return [source.row_ids(Position(epoch, number)) for number in range(source.batches_in_epoch(epoch))]
+
+
+@pytest.mark.parametrize("keys", [{}, {"buckets": (6, 9)}, {"packing": "first_fit"}])
+def test_every_row_once_an_epoch_and_all_shapes_announced(keys: dict[str, object]) -> None:
+    lengths = [3 + number * 7 % 12 for number in range(45)]
+    source = batches(lengths, b=3, a=2, **keys)
+    for epoch in (0, 1):
+        seen = [row_id for batch in epoch_ids(source, epoch) for sequence in batch for row_id in sequence]
+        assert sorted(seen) == sorted(f"r{number}" for number in range(45))
+    position, shapes, supervised = Position(), set(), 0
+    while position.epoch == 0:
+        batch, position = source.at(position)
+        shapes.add(batch.tokens.shape)
+        supervised += batch.supervised_tokens
+    assert shapes <= set(source.shapes())
+    assert source.shapes() == sorted(source.shapes(), reverse=True)
+    assert supervised == sum(length - 2 for length in lengths)
+    assert position == Position(1, 0)
+
+
+def test_without_buckets_batches_follow_the_order() -> None:
+    from workings.data.order import epoch_order
+
+    source = batches([5] * 10, b=4)
+    order = epoch_order([f"r{number}" for number in range(10)], 4, 0)
+    assert epoch_ids(source) == [[[row_id] for row_id in order[:4]], [[row_id] for row_id in order[4:8]],
+                                 [[order[8]], [order[9]], [], []]]
+
+
+def test_buckets_keep_lengths_together() -> None:
+    source = batches([4, 4, 4, 4, 15, 15, 15, 15], b=4, buckets=(4,))
+    assert source.shapes() == [(1, 4, 16), (1, 4, 4)]
+    assert sorted(source.at(Position(0, number))[0].tokens.shape[2] for number in range(2)) == [4, 16]
+    assert source.padding_share() == pytest.approx(1 - 76 / 80)
+
+
+def test_the_split_into_micro_batches_does_not_change_the_rows() -> None:
+    lengths = [3 + number % 9 for number in range(40)]
+    wide, deep = batches(lengths, b=8), batches(lengths, b=2, a=4)
+    for number in range(wide.batches_in_epoch(0)):
+        one, _ = wide.at(Position(0, number))
+        four, _ = deep.at(Position(0, number))
+        assert np.array_equal(one.tokens.reshape(8, 16), four.tokens.reshape(8, 16))
+
+
+def test_a_position_goes_through_a_checkpoint() -> None:
+    source = batches([5] * 10, b=4)
+    _, second = source.at(Position())
+    again = Position.from_json(second.to_json())
+    assert Batches.digest(source.at(again)[0]) == Batches.digest(batches([5] * 10, b=4).at(Position(0, 1))[0])
+    for wrong in ({}, {"epoch": -1, "batch": 0}, {"epoch": 0, "batch": True}, {"epoch": 0, "batch": "1"}):
+        with pytest.raises(RecordError, match="data position"):
+            Position.from_json(wrong)
+    with pytest.raises(RecordError, match="belongs to other data"):
+        source.at(Position(0, 3))
+
+
+def test_evaluation_batches_keep_the_files_order() -> None:
+    rows = row_set([5, 3, 9, 4, 12])
+    found = fixed_batches(rows, 2, config(max_length=16, buckets=(6, 10)))
+    assert [batch.tokens.shape for batch in found] == [(1, 2, 6), (1, 2, 10), (1, 2, 16)]
+    assert [(batch.segment_ids[0].max(axis=1) > 0).tolist() for batch in found] == [[True, True], [True, True],
+                                                                                    [True, False]]
+    assert sum(batch.supervised_tokens for batch in found) == sum(length - 2 for length in (5, 3, 9, 4, 12))
+
+
+@pytest.mark.parametrize("keys", [{"buckets": (8, 4)}, {"buckets": (4, 4)}, {"buckets": (0,)}, {"buckets": (17,)},
+                                  {"buckets": (8,), "packing": "first_fit"}])
+def test_buckets_that_promise_nothing_are_refused(keys: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="buckets"):
+        config(**({"max_length": 16} | keys))
