@@ -54,11 +54,16 @@ def load_average() -> float:
     return os.getloadavg()[0]
 
 
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 def machine(load_before: float | None = None) -> dict[str, Any]:
     """What ran: processor model, usable cores, memory in GiB, load averages."""
     facts: dict[str, Any] = {
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": usable_cores(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": f"{platform.system()} {platform.machine()}",
         "load_after": round(load_average(), 2),
