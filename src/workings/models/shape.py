@@ -45,3 +45,9 @@ class ModelShape:
     """Norms on queries and keys per head (Gemma 3, Qwen 3)."""
     qkv_bias: bool = False
     """Biases on query, key and value projections (Qwen 2)."""
+    rope_llama3: tuple[float, ...] = ()
+    """Llama 3.1's frequency scaling as (factor, low_freq_factor, high_freq_factor, original context); empty: none."""
+
+    def slides(self, layer: int) -> bool:
+        """Whether this layer (from 0) sees only the last ``sliding_window`` positions."""
+        return self.sliding_pattern > 0 and (layer + 1) % self.sliding_pattern != 0

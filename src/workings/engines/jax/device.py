@@ -1,0 +1,117 @@
+"""Which devices a request gets. Nothing is ever replaced by something else in silence."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import jax
+import jax.extend
+import numpy as np
+
+from workings.engines.presence import accelerators, cpu_memory, cpu_name
+from workings.errors import DeviceError
+
+PLUGINS = {"gpu": "pip install 'workings[cuda]'", "tpu": "pip install 'workings[tpu]'"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Devices:
+    """Devices of one platform, and why these."""
+
+    platform: str
+    devices: tuple[jax.Device, ...]
+    reason: str
+
+
+def find_devices(asked: str, present: Mapping[str, str] | None = None) -> Devices:
+    """Devices for ``auto|cpu|gpu|cuda|tpu``.
+
+    ``auto`` takes the accelerator that is there and settles for the CPU only where the machine shows no accelerator.
+    Raises `DeviceError` where the device asked for is absent, or hardware is present that JAX cannot use.
+    """
+    asked = "gpu" if asked == "cuda" else asked
+    present = accelerators() if present is None else present
+    if asked == "cpu":
+        return Devices(platform="cpu", devices=_open("cpu"), reason="asked for")
+    if asked in ("gpu", "tpu"):
+        try:
+            return Devices(platform=asked, devices=_open(asked), reason="asked for")
+        except RuntimeError as error:
+            raise _absent(asked, present, error) from error
+    for platform in ("tpu", "gpu"):
+        if platform in present:
+            try:
+                return Devices(platform=platform, devices=_open(platform),
+                               reason=f"auto: {present[platform]} is there")
+            except RuntimeError as error:
+                raise DeviceError(
+                    f"device: auto on a machine with {present[platform]}, which JAX cannot use ({_first_line(error)})",
+                    f"a JAX that drives this {platform.upper()}",
+                    f"{PLUGINS[platform]}, or ask for the CPU in so many words: device=cpu") from error
+    return Devices(platform="cpu", devices=_open("cpu"), reason="auto: this machine shows no accelerator")
+
+
+def _open(platform: str) -> tuple[jax.Device, ...]:
+    """All devices of a platform. Raises RuntimeError where JAX has none."""
+    if platform == "cpu":
+        # An installed libtpu would otherwise be started on every CPU host, which asks a metadata server for minutes.
+        # Without effect once JAX has opened its backends.
+        jax.config.update("jax_platforms", "cpu")
+    return tuple(jax.devices(platform))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+
+
+def _absent(asked: str, present: Mapping[str, str], error: Exception) -> DeviceError:
+    seen = f"{present[asked]} is there, but JAX cannot use it" if asked in present else "this machine shows none"
+    others = [name for name in present if name != asked]
+    return DeviceError(f"device: {asked}; {seen} ({_first_line(error)})", f"a machine with a {asked.upper()} that JAX can use",
+                       PLUGINS[asked] if asked in present else f"device={others[0] if others else 'cpu'}")
+
+
+def memory_limit(device: jax.Device) -> tuple[int, str]:
+    """Bytes one device offers, and who says so."""
+    stats: dict[str, Any] = device.memory_stats() or {}
+    if "bytes_limit" in stats:
+        return int(stats["bytes_limit"]), "device (memory_stats)"
+    return cpu_memory()
+
+
+def device_name(device: jax.Device) -> str:
+    """The device's own name; for the CPU the kernel's name of it."""
+    return cpu_name() if device.platform == "cpu" else str(device.device_kind)
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of what computes."""
+    found = {name: version(name) for name in ("jax", "jaxlib", "numpy")}
+    backend = jax.extend.backend.get_backend()
+    return found | {"backend": " ".join(str(backend.platform_version).split())}
+
+
+def check_kernels(devices: tuple[jax.Device, ...]) -> dict[str, Any]:
+    """Multiply two matrices on every device and compare with NumPy.
+
+    Raises `DeviceError` where a device fails or returns wrong numbers (wheels for the wrong architecture import well
+    and die at the first kernel).
+    """
+    left = np.linspace(-1.0, 1.0, 128 * 64, dtype=np.float32).reshape(128, 64)
+    right = np.linspace(1.0, -0.5, 64 * 32, dtype=np.float32).reshape(64, 32)
+    expected = left.astype(np.float64) @ right.astype(np.float64)
+    multiply = jax.jit(lambda a, b: jax.numpy.matmul(a, b, precision="highest"))
+    worst = 0.0
+    for device in devices:
+        try:
+            got = np.asarray(multiply(jax.device_put(left, device), jax.device_put(right, device)))
+        except RuntimeError as error:
+            raise DeviceError(f"a 128 x 64 x 32 matrix product on {device} failed: {_first_line(error)}",
+                              "a device that runs kernels", "workings doctor") from error
+        worst = max(worst, float(np.max(np.abs(got - expected))))
+        if not worst < 1e-3:
+            raise DeviceError(f"a matrix product on {device} is off by {worst:g}", "an error below 1e-3",
+                              "workings doctor")
+    return {"kernel": "matmul 128x64x32 fp32", "devices": [str(device) for device in devices],
+            "max_difference_to_numpy": worst}

@@ -1,0 +1,162 @@
+"""The JAX engine: a thin class around pure functions. It opens devices, compiles, moves arrays and counts."""
+
+import resource
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, StepResult
+from workings.engines.jax import checkpoint
+from workings.engines.jax.device import Devices, check_kernels, device_name, find_devices, library_versions, memory_limit
+from workings.engines.jax.generate import cut, make_generate, bucket, prompt_batches
+from workings.engines.jax.init import init_params
+from workings.engines.jax.inspect import inspection
+from workings.engines.jax.sharding import make_layout
+from workings.engines.jax.spec import abstract_state, batch_shapes, build_spec, state_shardings
+from workings.engines.jax.step import make_evaluation, make_step
+from workings.errors import RequestError
+from workings.hardware.device import DeviceFacts
+from workings.models.batch import Batch
+
+State = dict[str, Any]
+FIELDS = ("tokens", "targets", "weights", "positions", "segment_ids")
+
+
+class JaxEngine:
+    """`workings.engines.base.Engine` on JAX. Open it with `JaxEngine.open`."""
+
+    name = "jax"
+
+    def __init__(self, request: EngineRequest, devices: Devices) -> None:
+        self.request = request
+        self.devices = devices
+        self.layout = make_layout(devices.devices, request.mesh.fsdp, request.mesh.tp)
+        self.spec = build_spec(request, self.layout, devices.platform)
+        self._abstract = abstract_state(self.spec, request)
+        self._shardings = state_shardings(self.spec, self._abstract)
+        self._steps: dict[tuple[int, ...], Any] = {}
+        self._evaluations: dict[tuple[int, ...], Any] = {}
+        self._generators: dict[int, Any] = {}
+        self.compilations = 0
+        """Number of step programs compiled so far (tests assert that it stays at the number of batch shapes)."""
+
+    @classmethod
+    def open(cls, request: EngineRequest) -> "JaxEngine":
+        """Find the devices. Raises `DeviceError` if what was asked for is absent or unusable."""
+        return cls(request, find_devices(request.device))
+
+    def describe(self) -> DeviceFacts:
+        """What it runs on."""
+        limit, source = memory_limit(self.devices.devices[0])
+        return DeviceFacts(
+            platform=self.devices.platform, kind=device_name(self.devices.devices[0]), count=self.layout.size,
+            memory_limit_bytes=limit, memory_limit_source=source, mesh=dict(self.layout.mesh.shape),
+            versions=library_versions(), reason=self.devices.reason)
+
+    def init(self, seed: int) -> State:
+        """A fresh state with random weights; the same numbers on every mesh."""
+        make = jax.jit(lambda s: init_params(s, self.spec.shape, self.spec.parameter_dtype),
+                       out_shardings=self._shardings["params"])
+        return self._fresh(make(np.uint32(seed)))
+
+    def load(self, weights: Path) -> State:
+        """A fresh optimizer on weights from a directory in Hugging Face's format."""
+        return self._fresh(checkpoint.load_params(weights, self.spec.shape, self._abstract["params"],
+                                                  self._shardings["params"]))
+
+    def _fresh(self, params: Any) -> State:
+        moments = jax.jit(self.spec.fresh_moments, out_shardings=self._shardings["moments"])(params)
+        return {"params": params, "moments": moments,
+                "step": jax.device_put(np.int32(0), self._shardings["step"])}
+
+    def _arrays(self, batch: Batch) -> dict[str, np.ndarray]:
+        return {name: getattr(batch, name) for name in FIELDS}
+
+    def _compiled_step(self, shape: tuple[int, ...]) -> Any:
+        """The step for one batch shape; compiled once, whoever asks first (`inspect` or `step`)."""
+        if shape not in self._steps:
+            if shape[1] % self.layout.fsdp:
+                raise RequestError(f"{shape[1]} rows per micro batch on fsdp={self.layout.fsdp}",
+                                   "rows divisible by fsdp", f"batch of {self.layout.fsdp} rows, or mesh.fsdp=1")
+            places = dict.fromkeys(FIELDS, self.layout.batch())
+            jitted = jax.jit(make_step(self.spec), donate_argnums=0,
+                             in_shardings=(self._shardings, places, self.layout.everywhere()),
+                             out_shardings=(self._shardings, self.layout.everywhere()))
+            rate = jax.ShapeDtypeStruct((), jnp.float32)
+            self._steps[shape] = jitted.lower(self._abstract, batch_shapes(shape), rate).compile()
+            self.compilations += 1
+        return self._steps[shape]
+
+    def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
+        """One update on one batch; ``state`` is consumed."""
+        run = self._compiled_step(batch.tokens.shape)
+        state, numbers = run(state, self._arrays(batch), np.float32(learning_rate))
+        loss, norm, changed = np.asarray(numbers).tolist()
+        return state, StepResult(loss=loss, grad_norm=norm, share_of_weights_changed=changed)
+
+    def evaluate(self, state: State, batch: Batch) -> LossSum:
+        """Loss of a batch, no update."""
+        shape = batch.tokens.shape
+        if shape not in self._evaluations:
+            places = dict.fromkeys(FIELDS, self.layout.batch())
+            self._evaluations[shape] = jax.jit(make_evaluation(self.spec),
+                                               in_shardings=(self._shardings["params"], places),
+                                               out_shardings=self.layout.everywhere())
+        total = self._evaluations[shape](state["params"], self._arrays(batch))
+        return LossSum(loss_sum=float(total), supervised_tokens=batch.supervised_tokens)
+
+    def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
+                 stop_ids: Sequence[int]) -> list[Completion]:
+        """Greedy continuations in the order given; sorted by length inside, so that little is padding."""
+        if any(len(prompt) == 0 for prompt in prompts):
+            raise RequestError("an empty prompt", "prompts of at least one token")
+        room = bucket(max_new_tokens)
+        if room not in self._generators:
+            self._generators[room] = jax.jit(make_generate(self.spec, room), out_shardings=self.layout.everywhere())
+        answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
+        stops = np.array([*stop_ids] or [-1], np.int32)
+        for rows in prompt_batches(prompts, self.layout.fsdp):
+            out = self._generators[room](state["params"], rows.tokens, rows.lengths, np.int32(max_new_tokens), stops,
+                                         rows.real)
+            for i, tokens in zip(rows.indices, np.asarray(out).tolist(), strict=False):
+                answers[i] = cut(tokens, max_new_tokens, stop_ids)
+        return answers
+
+    def save(self, state: State, directory: Path) -> None:
+        """Write ``model.safetensors`` and ``optimizer.safetensors``."""
+        checkpoint.save(state, directory)
+
+    def restore(self, directory: Path) -> State:
+        """The state that `save` wrote, bit for bit, on this engine's mesh."""
+        return checkpoint.restore(directory, self._abstract, self._shardings)
+
+    def export(self, state: State, directory: Path) -> None:
+        """Weights and ``config.json`` in Hugging Face's format."""
+        checkpoint.export(state, self.spec.shape, directory)
+
+    def memory(self) -> Memory:
+        """Peak memory so far: the device's own count, or the process's peak resident set on a CPU."""
+        peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use", 0) for device in self.layout.mesh.devices.flat
+                 if device.process_index == jax.process_index()]
+        if max(peaks) > 0:
+            return Memory(peak_bytes=int(max(peaks)), source="device (memory_stats)")
+        scale = 1 if sys.platform == "darwin" else 1024
+        return Memory(peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale,
+                      source="process (peak resident set)")
+
+    def inspect(self, batch: Batch) -> Inspection:
+        """What the compiler says about the very executable that `step` runs for this shape."""
+        compiled = self._compiled_step(batch.tokens.shape)
+        return inspection(compiled, {"batch": list(batch.tokens.shape), "platform": self.devices.platform,
+                                     "device_kind": device_name(self.devices.devices[0]),
+                                     "mesh": dict(self.layout.mesh.shape), "jax": version("jax")})
+
+    def check_device(self) -> Mapping[str, Any]:
+        """Run a matrix product on every device and compare it with NumPy."""
+        return check_kernels(tuple(self.layout.mesh.devices.flat))

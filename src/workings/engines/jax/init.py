@@ -1,0 +1,46 @@
+"""Random weights, the same on every mesh: each tensor has its own key, made from the seed and its name."""
+
+from hashlib import sha256
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from workings.engines.jax.model import Params
+from workings.engines.jax.optimizer import nested
+from workings.models.shape import ModelShape
+from workings.models.weights import layer_shapes, outer_shapes
+
+
+def tensor_key(seed: jax.Array, name: str) -> jax.Array:
+    """A random key for one tensor; ``seed`` may be traced, so a new seed compiles nothing."""
+    return jax.random.fold_in(jax.random.key(seed), int.from_bytes(sha256(name.encode()).digest()[:4], "big"))
+
+
+def parameter_shapes(shape: ModelShape, dtype: Any) -> dict[str, jax.ShapeDtypeStruct]:
+    """Flat tree of shapes: layers stacked on the first axis."""
+    stacked = {f"layers.{name}": (shape.layers, *size) for name, size in layer_shapes(shape).items()}
+    return {name: jax.ShapeDtypeStruct(size, dtype) for name, size in (outer_shapes(shape) | stacked).items()}
+
+
+def init_params(seed: jax.Array, shape: ModelShape, dtype: Any) -> Params:
+    """Normal weights of variance 1 / fan-in, so that every matrix keeps the scale of what it is given.
+
+    Matrices that write into the residual stream are smaller by ``(2 * layers) ** 0.5``: the sum of all layers then has
+    the scale of one. Norms start as the identity, biases at zero. An embedding has deviation ``width ** -0.5``; Gemma's
+    factor brings it to one, and tied logits start with deviation one.
+    """
+    params = {}
+    for name, spec in parameter_shapes(shape, dtype).items():
+        rank = len(spec.shape) - name.startswith("layers.")
+        if name.endswith(".bias"):
+            params[name] = jnp.zeros(spec.shape, dtype)
+        elif rank == 1:
+            params[name] = (jnp.zeros if shape.norm_plus_one else jnp.ones)(spec.shape, dtype)
+        else:
+            deviation = spec.shape[-1] ** -0.5
+            if name.endswith(("o_proj.weight", "down_proj.weight")):
+                deviation *= (2 * shape.layers) ** -0.5
+            noise = jax.random.normal(tensor_key(seed, name), spec.shape, jnp.float32)
+            params[name] = (noise * deviation).astype(dtype)
+    return nested(params)

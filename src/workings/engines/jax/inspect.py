@@ -1,0 +1,25 @@
+"""What the compiler says about a compiled program's memory."""
+
+from importlib.metadata import version
+from typing import Any
+
+from workings.engines.base import Inspection
+
+
+def inspection(compiled: Any, details: dict[str, Any]) -> Inspection:
+    """Bytes per device of a compiled step.
+
+    The peak is the larger of the compiler's own peak and arguments + outputs + temporaries - aliased: either can be
+    above the other, so both stand in the breakdown.
+    """
+    stats = compiled.memory_analysis()
+    breakdown = {
+        "arguments": int(stats.argument_size_in_bytes), "outputs": int(stats.output_size_in_bytes),
+        "temporaries": int(stats.temp_size_in_bytes), "aliased": int(stats.alias_size_in_bytes),
+        "code": int(stats.generated_code_size_in_bytes),
+        "compiler_peak": int(getattr(stats, "peak_memory_in_bytes", 0)),
+    }
+    total = breakdown["arguments"] + breakdown["outputs"] + breakdown["temporaries"] - breakdown["aliased"]
+    breakdown["sum"] = total
+    return Inspection(peak_bytes=max(total, breakdown["compiler_peak"]), source="compiled", breakdown=breakdown,
+                      versions={name: version(name) for name in ("jax", "jaxlib")}, details=details)

@@ -1,0 +1,160 @@
+"""The decoder as pure functions over a tree of arrays in Hugging Face's shapes and names.
+
+Tree: ``{"model.embed_tokens.weight": [V, D], "model.norm.weight": [D], "layers": {name: [L, ...]}}`` and, where
+embeddings are not tied, ``"lm_head.weight": [V, D]``. Layers are stacked, so that one layer is compiled and scanned.
+
+Shape suffixes: L layers, B rows, S positions, D width, F feed-forward width, N query heads, K key/value heads, H head
+size, V vocabulary.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from workings.engines.jax.attention import Attention
+from workings.engines.jax.remat import Remat
+from workings.engines.jax.sharding import Layout
+from workings.models.shape import ModelShape
+from workings.models.weights import EMBEDDING, FINAL_NORM, HEAD
+
+Params = dict[str, Any]
+Attend = Callable[[jax.Array, jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
+"""``(q, k, v, layer_inputs) -> (out_BSNH, extra)``; ``extra`` is what a scan over layers collects (a cache)."""
+
+
+def linear(x: jax.Array, w: Params, name: str) -> jax.Array:
+    """``x @ W.T + b`` with the layer's tensors ``<name>.weight`` ``[out, in]`` and, if present, ``<name>.bias``."""
+    y = jnp.einsum("...i,oi->...o", x, w[f"{name}.weight"].astype(x.dtype))
+    bias = w.get(f"{name}.bias")
+    return y if bias is None else y + bias.astype(x.dtype)
+
+
+def rms_norm(x: jax.Array, weight: jax.Array, shape: ModelShape) -> jax.Array:
+    """Root-mean-square norm over the last axis, computed in float32, returned in x's dtype."""
+    wide = x.astype(jnp.float32)
+    normed = wide * jax.lax.rsqrt(jnp.mean(jnp.square(wide), -1, keepdims=True) + shape.rms_norm_eps)
+    if shape.norm_plus_one:
+        return (normed * (1.0 + weight.astype(jnp.float32))).astype(x.dtype)
+    return normed.astype(x.dtype) * weight.astype(x.dtype)
+
+
+def frequencies(shape: ModelShape) -> np.ndarray:
+    """``[L, H/2]`` float32: angle per position of each layer (sliding layers have their own base)."""
+    powers = np.arange(0, shape.head_dim, 2, dtype=np.float32) / np.float32(shape.head_dim)
+    plain = 1.0 / (np.float32(shape.rope_theta) ** powers) / np.float32(shape.rope_scaling)
+    if shape.rope_llama3:
+        plain = _llama3(plain, *shape.rope_llama3)
+    local_theta = shape.local_rope_theta if shape.family == "gemma3" else shape.rope_theta
+    local = 1.0 / (np.float32(local_theta) ** powers)
+    return np.stack([local if shape.slides(i) else plain for i in range(shape.layers)]).astype(np.float32)
+
+
+def _llama3(plain: np.ndarray, factor: float, low: float, high: float, original: float) -> np.ndarray:
+    """Llama 3.1's scaling: long waves are slowed by ``factor``, short ones kept, those between are mixed."""
+    length = 2 * np.pi / plain
+    mix = np.clip((original / length - low) / (high - low), 0.0, 1.0)
+    return (1 - mix) * plain / factor + mix * plain
+
+
+def windows(shape: ModelShape) -> np.ndarray:
+    """``[L]`` int32: how many positions each layer sees back, itself included."""
+    everything = np.iinfo(np.int32).max
+    return np.array([shape.sliding_window if shape.slides(i) else everything for i in range(shape.layers)], np.int32)
+
+
+def rotate(x: jax.Array, angles: jax.Array) -> jax.Array:
+    """Rotary embedding of ``[B, S, heads, H]`` by ``angles`` ``[B, S, H/2]``; halves are paired, not neighbors."""
+    cos, sin = jnp.cos(angles)[:, :, None], jnp.sin(angles)[:, :, None]
+    first, second = jnp.split(x.astype(jnp.float32), 2, -1)
+    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], -1).astype(x.dtype)
+
+
+def layer_constants(shape: ModelShape) -> Params:
+    """What differs between layers and is not a weight; scanned beside the weights."""
+    return {"frequencies": jnp.asarray(frequencies(shape)), "window": jnp.asarray(windows(shape)),
+            "slides": jnp.asarray([shape.slides(i) for i in range(shape.layers)])}
+
+
+def query_scale(shape: ModelShape) -> float:
+    """Factor on attention scores."""
+    return shape.query_scale or shape.head_dim ** -0.5
+
+
+def _attention_block(x: jax.Array, w: Params, angles: jax.Array, shape: ModelShape, attend: Attend,
+                     inputs: Any) -> tuple[jax.Array, Any]:
+    split = (*x.shape[:2], -1, shape.head_dim)
+    q, k, v = (linear(x, w, f"self_attn.{name}_proj").reshape(split) for name in "qkv")
+    if shape.qk_norm:
+        q = rms_norm(q, w["self_attn.q_norm.weight"], shape)
+        k = rms_norm(k, w["self_attn.k_norm.weight"], shape)
+    mixed, extra = attend(rotate(q, angles), rotate(k, angles), v, inputs)
+    return linear(mixed.reshape(*x.shape[:2], -1), w, "self_attn.o_proj"), extra
+
+
+def _feed_forward(x: jax.Array, w: Params, shape: ModelShape) -> jax.Array:
+    gate = linear(x, w, "mlp.gate_proj")
+    active = jax.nn.silu(gate) if shape.activation == "silu" else jax.nn.gelu(gate, approximate=True)
+    return linear(active * linear(x, w, "mlp.up_proj"), w, "mlp.down_proj")
+
+
+def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, attend: Attend,
+          inputs: Any) -> tuple[jax.Array, Any]:
+    """One decoder layer on ``[B, S, D]``. ``inputs`` holds this layer's `layer_constants` and goes to ``attend``."""
+    angles = positions[..., None].astype(jnp.float32) * inputs["frequencies"]
+    mixed, extra = _attention_block(rms_norm(x, w["input_layernorm.weight"], shape), w, angles, shape, attend, inputs)
+    if shape.post_norms:
+        x = x + rms_norm(mixed, w["post_attention_layernorm.weight"], shape)
+        inner = _feed_forward(rms_norm(x, w["pre_feedforward_layernorm.weight"], shape), w, shape)
+        return x + rms_norm(inner, w["post_feedforward_layernorm.weight"], shape), extra
+    x = x + mixed
+    return x + _feed_forward(rms_norm(x, w["post_attention_layernorm.weight"], shape), w, shape), extra
+
+
+def embed(table: jax.Array, tokens: jax.Array, shape: ModelShape, dtype: Any) -> jax.Array:
+    """``[B, S, D]`` embeddings of tokens; Gemma's are multiplied by the root of the width, rounded to ``dtype``."""
+    x = jnp.take(table, tokens, axis=0, mode="clip").astype(dtype)
+    return x * jnp.asarray(shape.width ** 0.5, dtype) if shape.scaled_embeddings else x
+
+
+def unembedding(params: Params) -> jax.Array:
+    """The ``[V, D]`` matrix that turns hidden states into logits."""
+    return params[HEAD] if HEAD in params else params[EMBEDDING]
+
+
+def final_logits(hidden: jax.Array, head: jax.Array, shape: ModelShape) -> jax.Array:
+    """``[..., V]`` float32 logits of normed hidden states."""
+    raw = jnp.einsum("...d,vd->...v", hidden, head.astype(hidden.dtype), preferred_element_type=jnp.float32)
+    return shape.final_softcap * jnp.tanh(raw / shape.final_softcap) if shape.final_softcap else raw
+
+
+def final_norm(x: jax.Array, params: Params, shape: ModelShape) -> jax.Array:
+    """The norm before the logits."""
+    return rms_norm(x, params[FINAL_NORM], shape)
+
+
+def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array,
+                  *, attention: Attention, remat: Remat, dtype: Any, layout: Layout) -> jax.Array:
+    """``[B, S, D]`` normed hidden states of rows of tokens.
+
+    Args:
+        params: the tree described above.
+        shape: sizes and switches.
+        tokens, positions, segment_ids: ``[B, S]`` int32, as in `workings.models.batch.Batch`.
+        attention: one of `workings.engines.jax.attention`.
+        remat: one of `workings.engines.jax.remat`; wraps the function of one layer.
+        dtype: of activations and matrix products.
+        layout: where rows and weights lie; constrains activations to stay split by row.
+    """
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
+        return attention(q, k, v, segment_ids=segment_ids, window=inputs["window"], slides=inputs["slides"],
+                         scale=query_scale(shape), softcap=shape.attention_softcap), None
+
+    def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, None]:
+        return layout.rows(block(x, xs[0], positions, shape, attend, xs[1])[0]), None
+
+    x = layout.rows(embed(params[EMBEDDING], tokens, shape, dtype))
+    x, _ = jax.lax.scan(remat(layer), x, (params["layers"], layer_constants(shape)))
+    return final_norm(x, params, shape)

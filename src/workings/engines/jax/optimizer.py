@@ -1,0 +1,79 @@
+"""Update rules as pure functions over trees of parameters. State leaves have a first axis L where layers are stacked.
+
+A rule is three functions: ``init(params) -> moments``, ``update(param, grad, moments of it, step, learning_rate)``
+for one tensor, and the places of its moments on a mesh.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding
+
+from workings.config.training import AdamWConfig
+from workings.engines.jax.model import Params
+
+Moments = dict[str, Any]
+
+
+def flat(tree: Params) -> dict[str, jax.Array]:
+    """One dictionary: ``layers.<name>`` for stacked tensors, the plain name for the others."""
+    return {name: x for name, x in tree.items() if name != "layers"} | {
+        f"layers.{name}": x for name, x in tree.get("layers", {}).items()}
+
+
+def nested(flat_tree: dict[str, Any]) -> Params:
+    """The inverse of `flat`."""
+    outer = {name: x for name, x in flat_tree.items() if not name.startswith("layers.")}
+    return outer | {"layers": {name.removeprefix("layers."): x for name, x in flat_tree.items()
+                               if name.startswith("layers.")}}
+
+
+def is_matrix(name: str, x: jax.Array) -> bool:
+    """Whether weight decay applies: matrices, not norms or biases. Stacked tensors have one axis more."""
+    return x.ndim - name.startswith("layers.") >= 2
+
+
+def global_norm(grads: dict[str, jax.Array]) -> jax.Array:
+    """L2 norm over all tensors, in float32."""
+    return jnp.sqrt(sum(jnp.sum(jnp.square(g.astype(jnp.float32))) for g in grads.values()))
+
+
+def clip_factor(norm: jax.Array, limit: float) -> jax.Array:
+    """What gradients are multiplied by so that their global norm is at most ``limit``; 1 where it already is."""
+    return jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-30))
+
+
+class AdamW:
+    """AdamW with bias correction and decoupled decay (Loshchilov and Hutter, 2019, algorithm 2).
+
+    Moments ``exp_avg`` and ``exp_avg_sq`` have the parameter's shape.
+    """
+
+    slots = ("exp_avg", "exp_avg_sq")
+
+    def __init__(self, config: AdamWConfig, moment_dtype: Any) -> None:
+        self.config = config
+        self.moment_dtype = moment_dtype
+
+    def init(self, params: dict[str, jax.Array]) -> Moments:
+        """Zero moments: slot -> name -> array."""
+        return {slot: {name: jnp.zeros(x.shape, self.moment_dtype) for name, x in params.items()} for slot in self.slots}
+
+    def place(self, slot: str, name: str, parameter: NamedSharding) -> NamedSharding:
+        """A moment lies where its parameter lies."""
+        return parameter
+
+    def update(self, name: str, param: jax.Array, grad: jax.Array, moments: dict[str, jax.Array], step: jax.Array,
+               learning_rate: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """New float32 value of one tensor and its new moments. ``step`` counts from 1."""
+        c = self.config
+        mean = c.beta1 * moments["exp_avg"].astype(jnp.float32) + (1 - c.beta1) * grad
+        square = c.beta2 * moments["exp_avg_sq"].astype(jnp.float32) + (1 - c.beta2) * jnp.square(grad)
+        count = step.astype(jnp.float32)
+        direction = (mean / (1 - c.beta1 ** count)) / (jnp.sqrt(square / (1 - c.beta2 ** count)) + c.epsilon)
+        wide = param.astype(jnp.float32)
+        if c.weight_decay and is_matrix(name, param):
+            direction = direction + c.weight_decay * wide
+        kept = {"exp_avg": mean.astype(self.moment_dtype), "exp_avg_sq": square.astype(self.moment_dtype)}
+        return wide - learning_rate * direction, kept

@@ -1,0 +1,120 @@
+"""One optimizer step as a pure function, and the evaluation of one batch.
+
+State: ``{"params": tree, "moments": slot -> flat name -> array, "step": int32}``. The step donates it: inputs and
+outputs share memory, so that parameters and moments exist once.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from workings.engines.jax.attention import Attention
+from workings.engines.jax.loss import loss_sum
+from workings.engines.jax.model import Params, hidden_states, unembedding
+from workings.engines.jax.optimizer import AdamW, clip_factor, flat, global_norm, nested
+from workings.engines.jax.remat import Remat
+from workings.engines.jax.sharding import Layout
+from workings.models.shape import ModelShape
+
+Arrays = dict[str, jax.Array]
+"""A batch on the device: the fields of `workings.models.batch.Batch` by name, ``[A, B, S]``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSpec:
+    """Everything the step is made of; two equal specs compile to the same program."""
+
+    shape: ModelShape
+    layout: Layout
+    attention: Attention
+    remat: Remat
+    loss_chunk: int
+    parameter_dtype: Any
+    compute_dtype: Any
+    rounding: str
+    seed: int
+    optimizer: AdamW
+
+    def fresh_moments(self, params: Params) -> dict[str, Any]:
+        """Optimizer state at step 0: slot -> flat name -> array."""
+        return self.optimizer.init(flat(params))
+
+
+def micro_batch_loss(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
+    """Sum of the supervised losses of one micro batch ``[B, S]``."""
+    hidden = hidden_states(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
+                           attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
+    return loss_sum(hidden, unembedding(params), rows["targets"], rows["weights"], spec.shape)
+
+
+def gradients(spec: StepSpec, params: Params, batch: Arrays) -> tuple[jax.Array, Params]:
+    """Mean loss over all supervised tokens of the step, and its gradient.
+
+    Micro batches are weighted by their supervised tokens, so the split into micro batches does not change the result.
+    """
+    total = jnp.sum(batch["weights"])
+
+    def share(p: Params, rows: Arrays) -> jax.Array:
+        return micro_batch_loss(spec, p, rows) / total
+
+    grad = jax.value_and_grad(share)
+    if batch["tokens"].shape[0] == 1:
+        return grad(params, {name: x[0] for name, x in batch.items()})
+
+    def add(carry: tuple[jax.Array, Params], rows: Arrays) -> tuple[tuple[jax.Array, Params], None]:
+        return jax.tree.map(jnp.add, carry, grad(params, rows)), None
+
+    zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
+    return jax.lax.scan(add, zero, batch)[0]
+
+
+def changed_share(old: dict[str, jax.Array], new: dict[str, jax.Array]) -> jax.Array:
+    """Share of stored parameters whose value changed. Rows are counted as integers first: a float32 count of single
+    elements would stop at 2 ** 24."""
+    total = sum(x.size for x in old.values())
+    rows = [jnp.sum(old[name] != new[name], axis=-1, dtype=jnp.int32).astype(jnp.float32) for name in old]
+    return sum((jnp.sum(count) for count in rows), jnp.zeros(())) / total
+
+
+def apply_updates(spec: StepSpec, state: dict[str, Any], grads: dict[str, jax.Array],
+                  learning_rate: jax.Array) -> dict[str, Any]:
+    """The state after one update with these gradients."""
+    step = state["step"] + 1
+    old, moments = flat(state["params"]), state["moments"]
+    new: dict[str, jax.Array] = {}
+    kept: dict[str, dict[str, jax.Array]] = {slot: {} for slot in moments}
+    for name, param in old.items():
+        mine = {slot: moments[slot][name] for slot in moments if name in moments[slot]}
+        value, mine = spec.optimizer.update(name, param, grads[name], mine, step, learning_rate)
+        new[name] = value.astype(param.dtype)
+        for slot, x in mine.items():
+            kept[slot][name] = x
+    return {"params": nested(new), "moments": kept, "step": step}
+
+
+def make_step(spec: StepSpec) -> Callable[[dict[str, Any], Arrays, jax.Array], tuple[dict[str, Any], jax.Array]]:
+    """The step: ``(state, batch, learning_rate) -> (state, [loss, grad_norm, share_of_weights_changed])``."""
+    clip_norm = spec.optimizer.config.clip_norm
+
+    def step(state: dict[str, Any], batch: Arrays, learning_rate: jax.Array) -> tuple[dict[str, Any], jax.Array]:
+        loss, grad_tree = gradients(spec, state["params"], batch)
+        grads = {name: g.astype(jnp.float32) for name, g in flat(grad_tree).items()}
+        norm = global_norm(grads)
+        if clip_norm:
+            factor = clip_factor(norm, clip_norm)
+            grads = {name: g * factor for name, g in grads.items()}
+        new = apply_updates(spec, state, grads, learning_rate)
+        return new, jnp.stack([loss, norm, changed_share(flat(state["params"]), flat(new["params"]))])
+
+    return step
+
+
+def make_evaluation(spec: StepSpec) -> Callable[[Params, Arrays], jax.Array]:
+    """Sum of the losses of a batch, without update."""
+    def evaluate(params: Params, batch: Arrays) -> jax.Array:
+        return jnp.sum(jax.lax.map(lambda rows: micro_batch_loss(spec, params, rows), batch))
+
+    return evaluate

@@ -1,0 +1,74 @@
+"""Which accelerator hardware or driver this machine shows, found without loading any framework.
+
+`device: auto` may only settle for the CPU where there is nothing else, so this looks at device nodes and at the PCI
+bus instead of asking a framework that might have been installed without support for the card that is there.
+"""
+
+from pathlib import Path
+
+NVIDIA, GOOGLE = "0x10de", "0x1ae0"
+DISPLAY_CLASSES = ("0x0300", "0x0302")
+
+
+def _pci(vendor: str, root: Path) -> list[Path]:
+    """PCI devices of a vendor."""
+    found = []
+    for device in sorted((root / "sys/bus/pci/devices").glob("*")):
+        file = device / "vendor"
+        if file.is_file() and file.read_text().strip() == vendor:
+            found.append(device)
+    return found
+
+
+def _is_display(device: Path) -> bool:
+    file = device / "class"
+    return file.is_file() and file.read_text().strip()[:6] in DISPLAY_CLASSES
+
+
+def accelerators(root: Path = Path("/")) -> dict[str, str]:
+    """What is there: ``{"gpu": "/dev/nvidia0", "tpu": "/dev/accel0"}``; empty where there is no accelerator.
+
+    Args:
+        root: where ``dev``, ``proc`` and ``sys`` hang (tests give a folder).
+    """
+    found: dict[str, str] = {}
+    nodes = [*sorted((root / "dev").glob("nvidia[0-9]*")), *(root / "dev").glob("dxg"), *(root / "dev").glob("kfd")]
+    drivers = [path for path in (root / "proc/driver/nvidia/version",) if path.exists()]
+    cards = [device for device in _pci(NVIDIA, root) if _is_display(device)]
+    for signs in (nodes, drivers, cards):
+        if signs:
+            found["gpu"] = "/" + str(signs[0].relative_to(root))
+            break
+    chips = sorted((root / "dev").glob("accel[0-9]*"))
+    if not chips and _pci(GOOGLE, root):
+        chips = sorted((root / "dev/vfio").glob("[0-9]*"))
+    if chips:
+        found["tpu"] = "/" + str(chips[0].relative_to(root))
+    return found
+
+
+def cpu_name(root: Path = Path("/")) -> str:
+    """The CPU's own name, as the kernel gives it."""
+    file = root / "proc/cpuinfo"
+    if file.is_file():
+        for line in file.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    import platform
+
+    return platform.processor() or platform.machine()
+
+
+def cpu_memory(root: Path = Path("/")) -> tuple[int, str]:
+    """Bytes that processes may use here, and who says so: the control group if it has a limit, else the machine."""
+    limit = root / "sys/fs/cgroup/memory.max"
+    if limit.is_file() and (text := limit.read_text().strip()).isdigit():
+        return int(text), "control group (memory.max)"
+    file = root / "proc/meminfo"
+    if file.is_file():
+        for line in file.read_text().splitlines():
+            if line.startswith("MemTotal:"):
+                return int(line.split()[1]) * 1024, "machine (/proc/meminfo)"
+    import os
+
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "machine (sysconf)"

@@ -1,0 +1,104 @@
+"""Reading and writing safetensors one tensor at a time, so that a checkpoint never exists twice in memory.
+
+The format (https://huggingface.co/docs/safetensors): eight bytes little-endian length of the header, the header as
+JSON (name -> dtype, shape, data_offsets), then the bytes of the tensors in the order of their offsets. The library's
+own writer wants all tensors at once, and its NumPy reader knows no bfloat16.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from workings.errors import RecordError
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "F64": np.dtype(np.float64), "F32": np.dtype(np.float32), "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16), "I64": np.dtype(np.int64), "I32": np.dtype(np.int32),
+    "U32": np.dtype(np.uint32), "U8": np.dtype(np.uint8), "I8": np.dtype(np.int8),
+}
+CODES = {dtype: code for code, dtype in DTYPES.items()}
+
+
+def write_tensors(path: Path, tensors: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]],
+                  fetch: Callable[[str], np.ndarray], metadata: Mapping[str, str]) -> None:
+    """Write a file whose tensors are fetched one by one, in the order given.
+
+    Args:
+        path: file to write; the caller makes it atomic.
+        tensors: name -> (dtype, shape).
+        fetch: gives the tensor of a name as an array of that dtype and shape.
+        metadata: text that goes into the header.
+    """
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    end = 0
+    for name, (dtype, shape) in tensors.items():
+        start, end = end, end + prod(shape) * dtype.itemsize
+        header[name] = {"dtype": CODES[dtype], "shape": list(shape), "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name, (dtype, shape) in tensors.items():
+            array = fetch(name)
+            if array.dtype != dtype or array.shape != shape:
+                raise RecordError(f"{name} is {array.dtype} {array.shape}, announced as {dtype} {shape}")
+            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+class TensorFile:
+    """An open safetensors file: what is in it is checked at once, tensors are read when asked for.
+
+    Raises:
+        RecordError: the file is no safetensors file, is cut short, or its header contradicts itself.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if size < 8 or length > size - 8:
+                raise RecordError(f"{path.name} is cut short or is no safetensors file ({size} bytes)")
+            try:
+                header = json.loads(file.read(length))
+            except ValueError as error:
+                raise RecordError(f"{path.name} has a damaged header") from error
+        self.metadata: dict[str, str] = header.pop("__metadata__", {})
+        self._entries: dict[str, dict[str, Any]] = header
+        self._start = 8 + length
+        for name, entry in header.items():
+            self._check(name, entry, size)
+
+    def _check(self, name: str, entry: dict[str, Any], size: int) -> None:
+        if entry["dtype"] not in DTYPES:
+            raise RecordError(f"{self.path.name}: {name} has number format {entry['dtype']}, which is not supported")
+        start, end = entry["data_offsets"]
+        if end - start != prod(entry["shape"]) * DTYPES[entry["dtype"]].itemsize:
+            raise RecordError(f"{self.path.name}: {name} has {end - start} bytes for shape {entry['shape']}")
+        if self._start + end > size:
+            raise RecordError(f"{self.path.name} is cut short: {name} ends at byte {self._start + end} of {size}")
+
+    def names(self) -> list[str]:
+        """Names of all tensors, in the file's order."""
+        return list(self._entries)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of a tensor, from the header."""
+        return tuple(self._entries[name]["shape"])
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """Number format of a tensor, from the header."""
+        return DTYPES[self._entries[name]["dtype"]]
+
+    def read(self, name: str) -> np.ndarray:
+        """One tensor, mapped from the file (pages come in when they are used)."""
+        start, end = self._entries[name]["data_offsets"]
+        if start == end:
+            return np.zeros(self.shape(name), self.dtype(name))
+        raw = np.memmap(self.path, np.uint8, "r", self._start + start, (end - start,))
+        return np.frombuffer(raw, self.dtype(name)).reshape(self.shape(name))

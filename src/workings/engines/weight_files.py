@@ -1,0 +1,65 @@
+"""Finding and checking a model's weight files before anything is allocated."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from workings.engines.safetensors_file import TensorFile
+from workings.errors import RequestError
+
+PREFIXES = ("", "language_model.", "model.language_model.")
+"""What stands before Hugging Face's text names: nothing, or (multimodal Gemma 3) an outer model's name."""
+
+
+class WeightFiles:
+    """The safetensors of a directory in Hugging Face's format, read by the names of `models.weights`.
+
+    Args:
+        directory: has ``model.safetensors``, or ``model.safetensors.index.json`` and its shards.
+        expected: every tensor the model needs -> its shape.
+
+    Raises:
+        RequestError: a shard or tensor is missing, or a tensor has another shape than the model needs.
+    """
+
+    def __init__(self, directory: Path, expected: Mapping[str, tuple[int, ...]]) -> None:
+        self.directory = directory
+        self._where = self._find()
+        self._names = {name: self._stored_name(name) for name in expected}
+        wrong = [f"{name}: {self._file(name).shape(self._names[name])}, expected {size}"
+                 for name, size in expected.items() if self._file(name).shape(self._names[name]) != size]
+        if wrong:
+            raise RequestError(f"{directory}: {len(wrong)} tensors of another shape, e.g. {wrong[0]}",
+                               "weights of the model that config.json describes", "")
+
+    def _find(self) -> dict[str, TensorFile]:
+        index = self.directory / "model.safetensors.index.json"
+        if index.is_file():
+            parts = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        else:
+            parts = ["model.safetensors"]
+        missing = [part for part in parts if not (self.directory / part).is_file()]
+        if missing:
+            raise RequestError(f"{self.directory} without {', '.join(missing)}",
+                               "model.safetensors, or every shard that model.safetensors.index.json names",
+                               "download the directory again, whole")
+        files = [TensorFile(self.directory / part) for part in parts]
+        return {name: file for file in files for name in file.names()}
+
+    def _stored_name(self, name: str) -> str:
+        for prefix in PREFIXES:
+            # "model.language_model." replaces the leading "model." of a text name.
+            stored = prefix + name if prefix != PREFIXES[2] else prefix + name.removeprefix("model.")
+            if stored in self._where:
+                return stored
+        raise RequestError(f"{self.directory} without tensor {name}",
+                           "all tensors of the architecture that config.json names", "")
+
+    def _file(self, name: str) -> TensorFile:
+        return self._where[self._names[name]]
+
+    def read(self, name: str) -> np.ndarray:
+        """One tensor, mapped from its file."""
+        return self._file(name).read(self._names[name])
