@@ -1,0 +1,42 @@
+"""From the samples of one item to the item's score."""
+
+from math import comb
+from typing import Any
+
+from workings.evaluation.numbers import parse_number
+from workings.evaluation.scorers import normalise_text
+
+
+def aggregate_score(samples: list[dict[str, Any]], how: str) -> float:
+    """``mean``: pass@1; ``majority``: score of the most frequent answer; ``pass``: any sample right (pass@n)."""
+    scores = [float(sample["score"]) for sample in samples]
+    if how == "mean":
+        return sum(scores) / len(scores)
+    if how == "pass":
+        return max(scores)
+    return scores[majority_index([sample["extracted"] for sample in samples])]
+
+
+def majority_index(answers: list[Any]) -> int:
+    """Index of the first sample with the most frequent answer.
+
+    Answers are equal by value (numbers) or normalised text; samples without an answer have no vote unless all are
+    without. A tie goes to the answer that came first.
+    """
+    votes: dict[tuple[object, ...], list[int]] = {}
+    for index, answer in enumerate(answers):
+        if isinstance(answer, str):
+            votes.setdefault(_same(answer), []).append(index)
+    return max(votes.values(), key=len)[0] if votes else 0
+
+
+def pass_at_k(n: int, correct: int, k: int) -> float:
+    """Unbiased estimate of pass@k from n samples of which some are correct (Chen et al., 2021)."""
+    if k > n:
+        raise ValueError(f"pass@{k} cannot be estimated from {n} samples")
+    return 1.0 - comb(n - correct, k) / comb(n, k)
+
+
+def _same(answer: str) -> tuple[object, ...]:
+    number = parse_number(answer)
+    return ("text", normalise_text(answer)) if number is None else ("number", number.value, number.percent)

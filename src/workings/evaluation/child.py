@@ -1,0 +1,53 @@
+"""The process that scores: reads chunks of completions, answers one line each. It may be killed at any moment.
+
+Scoring runs here so that no completion and no scorer can hang, exhaust or crash the evaluation. One request line
+holds a whole chunk: the parent has written all of it before the first answer comes, so that neither side blocks.
+"""
+
+import contextlib
+import json
+import os
+import resource
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from workings.evaluation.items import item_from_json
+from workings.evaluation.judge import Judgement, judge
+from workings.evaluation.own_scorer import load_scorer
+from workings.evaluation.settings import EvaluationSettings
+
+
+def main() -> None:
+    """Serve requests until standard input ends. The first line is the settings."""
+    # A scorer that prints must not break the protocol: its standard output becomes standard error.
+    answers = os.fdopen(os.dup(1), "w", encoding="ascii", buffering=1)
+    os.dup2(2, 1)
+    first = json.loads(sys.stdin.readline())
+    first["rules"] = tuple(first["rules"])
+    settings = EvaluationSettings(**first)
+    _limit_memory(settings.child_bytes)
+    scorer = load_scorer(settings.scorer)
+    answers.write(json.dumps({"ready": scorer.version}) + "\n")
+    for line in sys.stdin:
+        for request in json.loads(line):
+            answers.write(json.dumps(_answer(request, scorer.score, settings)) + "\n")
+
+
+def _answer(request: dict[str, Any], score: Any, settings: EvaluationSettings) -> dict[str, Any]:
+    try:
+        item = item_from_json(request["item"])
+        return asdict(judge(item, request["text"], score, settings))
+    except Exception as error:  # noqa: BLE001 - scorers are other people's code; what they raise is the answer
+        return asdict(Judgement(error=f"scorer raised {type(error).__name__}: {error}"[:500]))
+
+
+def _limit_memory(limit_bytes: int) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
+    with contextlib.suppress(ValueError, OSError):  # some systems (macOS) do not limit address space
+        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Finding the answer in a completion: ordered named rules, and the name of the rule that hit is kept.
+
+Every rule is linear in the length of the text. The last match counts, because a model that corrects itself does so
+later. Rules look at the kind of the expected answer (number or text), never at the answer itself.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from workings.errors import RequestError
+from workings.evaluation.numbers import parse_number
+
+EXTRACTION_VERSION = 1
+"""Raised whenever a rule changes what it finds; scorecards of different versions are not comparable."""
+
+Kind = Literal["number", "text"]
+Rule = Callable[[str, Kind], str | None]
+
+MAX_AFTER_THINK = 200
+MAX_WHOLE = 100
+NO_RULE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """The answer found in a completion (empty where none was) and the rule that found it."""
+
+    text: str
+    rule: str
+
+
+def answer_tag(text: str, kind: Kind) -> str | None:
+    """Text of the last closed ``<answer>…</answer>``."""
+    return _between(text, "<answer>", "</answer>")
+
+
+def hashes(text: str, kind: Kind) -> str | None:
+    """Rest of the line after the last ``####`` (GSM8K)."""
+    at = text.rfind("####")
+    return text[at + 4:].split("\n", 1)[0] if at >= 0 else None
+
+
+def boxed(text: str, kind: Kind) -> str | None:
+    """Content of the last ``\\boxed{…}``, braces matched."""
+    at = text.rfind("\\boxed")
+    if at < 0:
+        return None
+    rest = text[at + len("\\boxed"):].lstrip()
+    if not rest.startswith("{"):
+        return rest.split(maxsplit=1)[0].rstrip("$.") if rest else None
+    depth = 0
+    for index, character in enumerate(rest):
+        depth += (character == "{") - (character == "}")
+        if depth == 0:
+            return rest[1:index]
+    return None
+
+
+_PHRASE = re.compile(r"\banswer\b(?:\s+is)?\s*[:=]?\s*\**\s*", re.IGNORECASE)
+_PHRASE_MARK = re.compile(r"\bis\b|[:=]", re.IGNORECASE)
+
+
+def answer_phrase(text: str, kind: Kind) -> str | None:
+    """What follows the last "Answer:" or "the answer is", to the end of its line or sentence."""
+    found = None
+    for match in _PHRASE.finditer(text):
+        if _PHRASE_MARK.search(match.group()):
+            found = match
+    if found is None:
+        return None
+    line = text[found.end():].split("\n", 1)[0]
+    # A sentence ends at a period before a space; a period inside 3.14 is not one.
+    return re.split(r"[.!?]\s", line, maxsplit=1)[0].rstrip(" .!?")
+
+
+def after_think(text: str, kind: Kind) -> str | None:
+    """A short text after the last ``</think>`` or ``</reasoning>``; for numbers, only if it is one."""
+    at = max(text.rfind(tag) + len(tag) if tag in text else -1 for tag in ("</think>", "</reasoning>"))
+    rest = text[at:].strip() if at >= 0 else ""
+    if not rest or len(rest) > MAX_AFTER_THINK or (kind == "number" and parse_number(rest) is None):
+        return None
+    return rest
+
+
+_NUMBER = re.compile(
+    r"(?:(?<![\w).])[-−])?(?:[$€£¥₹]\s?)?(?:(?<![\w).])[-−])?"
+    r"(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)(?:\s?/\s?\d+(?![\d.]))?(?:\s?%)?")
+
+
+def last_number(text: str, kind: Kind) -> str | None:
+    """The last number anywhere."""
+    found = None
+    for match in _NUMBER.finditer(text):
+        found = match
+    return found.group() if found else None
+
+
+def whole(text: str, kind: Kind) -> str | None:
+    """The completion itself where it is one short line."""
+    stripped = text.strip()
+    return stripped if stripped and len(stripped) <= MAX_WHOLE and "\n" not in stripped else None
+
+
+RULES: dict[str, Rule] = {rule.__name__: rule for rule in (
+    answer_tag, hashes, boxed, answer_phrase, after_think, last_number, whole)}
+DEFAULT_RULES: dict[Kind, tuple[str, ...]] = {
+    "number": ("answer_tag", "hashes", "boxed", "answer_phrase", "after_think", "last_number"),
+    "text": ("answer_tag", "hashes", "boxed", "answer_phrase", "after_think", "whole"),
+}
+
+
+def check_rules(names: Sequence[str]) -> None:
+    """Raise `RequestError` for a rule that does not exist."""
+    unknown = [name for name in names if name not in RULES]
+    if unknown:
+        raise RequestError(f"extraction rules: {', '.join(unknown)}", f"some of {', '.join(RULES)}")
+
+
+def extract(text: str, kind: Kind, rules: Sequence[str] = ()) -> Extraction:
+    """The first rule (in the order given; empty: the default order for this kind) that finds a non-empty answer."""
+    for name in rules or DEFAULT_RULES[kind]:
+        found = RULES[name](text, kind)
+        if found is not None and found.strip():
+            return Extraction(found.strip(), name)
+    return Extraction("", NO_RULE)
+
+
+def _between(text: str, opening: str, closing: str) -> str | None:
+    end = text.rfind(closing)
+    start = text.rfind(opening, 0, end) if end >= 0 else -1
+    return text[start + len(opening):end] if start >= 0 else None

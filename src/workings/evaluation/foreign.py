@@ -1,0 +1,127 @@
+"""Completions from elsewhere: JSON lines with ``id`` and ``completion``, found by offset so that memory stays small."""
+
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeGuard
+
+from workings.errors import RequestError
+from workings.evaluation.items import Item
+from workings.evaluation.lines import MAX_LINE_BYTES, parse_object, read_lines_at
+from workings.evaluation.predictions import Answered
+
+SHOWN = 20
+"""Ids and lines of each kind of problem that are named; all are counted."""
+
+MAX_SAMPLES = 10_000
+
+
+class Problems:
+    """What was wrong with a file of predictions: every kind counted, the first few named."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[str]] = {}
+        self._counts: dict[str, int] = {}
+
+    def add(self, kind: str, what: str) -> None:
+        """Count one problem and name it if it is among the first."""
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        if self._counts[kind] <= SHOWN:
+            self._found.setdefault(kind, []).append(what[:200])
+
+    def to_json(self) -> dict[str, Any]:
+        """Count and names by kind."""
+        return {kind: {"count": count, "first": self._found[kind]} for kind, count in sorted(self._counts.items())}
+
+
+class ForeignPredictions:
+    """A file of predictions, indexed by item. Only ids and offsets are kept in memory."""
+
+    def __init__(self, path: Path, items: Sequence[Item]) -> None:
+        """Index the file.
+
+        Raises:
+            RequestError: the file is missing, or holds no line for any of the items.
+        """
+        if not path.is_file():
+            raise RequestError(f"predictions: {path}", "a file of JSON lines with id and completion")
+        self.path = path
+        self.problems = Problems()
+        self._items = items
+        self._offsets: dict[str, array[int]] = {item.id: array("q") for item in items}
+        self.samples = 1
+        self._index()
+        if not any(self._offsets.values()):
+            raise RequestError(f"predictions: {path}: no line has the id of an item",
+                               "lines with id and completion, ids as in the items")
+        self._file = path.open("rb")
+
+    def __enter__(self) -> "ForeignPredictions":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._file.close()
+
+    def of(self, item: Item) -> list[Answered]:
+        """An item's completions; what is missing, double or no text becomes a problem of that sample.
+
+        Lines of one id are samples only if each has its own ``sample`` number; otherwise nobody knows which one
+        counts, so none does.
+        """
+        records = [self._record(offset) for offset in self._offsets[item.id]]
+        if len(records) > 1 and not _are_samples(records):
+            return [Answered(item=item, problem=f"double: {len(records)} lines with this id")]
+        by_sample = {record["sample"] if len(records) > 1 else 0: record for record in records}
+        missing = "missing: no line with this id" if not records else "missing: no line for this sample"
+        return [_answered(item, sample, by_sample[sample]) if sample in by_sample
+                else Answered(item=item, sample=sample, problem=missing)
+                for sample in range(self.samples)]
+
+    def _index(self) -> None:
+        for number, offset, record in read_lines_at(self.path):
+            if isinstance(record, str):
+                self.problems.add("unreadable lines", f"line {number}: {record}")
+                continue
+            name = record.get("id")
+            name = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
+            if not isinstance(name, str):
+                self.problems.add("lines without an id", f"line {number}")
+            elif name not in self._offsets:
+                self.problems.add("unknown ids", name)
+            else:
+                self._offsets[name].append(offset)
+                sample = record.get("sample", 0)
+                if _is_index(sample) and sample < MAX_SAMPLES:
+                    self.samples = max(self.samples, sample + 1)
+
+    def _record(self, offset: int) -> dict[str, Any]:
+        self._file.seek(offset)
+        record = parse_object(self._file.readline(MAX_LINE_BYTES))
+        if isinstance(record, str):
+            raise RequestError(f"{self.path} changed while it was read", "a file that nobody writes to")
+        return record
+
+
+def _answered(item: Item, sample: int, record: dict[str, Any]) -> Answered:
+    text, reason, tokens = record.get("completion"), record.get("finish_reason"), record.get("completion_tokens")
+    problem = "" if isinstance(text, str) else _no_text(record)
+    return Answered(item=item, sample=sample, text=text if isinstance(text, str) else "", problem=problem,
+                    finish_reason=reason if reason in ("stop", "length") else "",
+                    tokens=tokens if _is_index(tokens) else -1)
+
+
+def _no_text(record: dict[str, Any]) -> str:
+    if "completion" not in record:
+        return "no text: the line has no completion"
+    return f"no text: completion is {str(record['completion'])[:40]} ({type(record['completion']).__name__})"
+
+
+def _are_samples(records: Sequence[dict[str, Any]]) -> bool:
+    numbers = [record.get("sample") for record in records]
+    return all(_is_index(number) and number < MAX_SAMPLES for number in numbers) and len(set(numbers)) == len(numbers)
+
+
+def _is_index(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+

@@ -1,0 +1,42 @@
+"""Did the completion keep to the form that it was trained to write, and how long is its reasoning?"""
+
+import re
+
+from workings.errors import RequestError
+
+_FORMS = {
+    "tags": re.compile(r"\s*<reasoning>(?P<reasoning>.*?)</reasoning>\s*<answer>(?P<answer>.*?)</answer>\s*", re.DOTALL),
+    "think": re.compile(r"\s*<think>(?P<reasoning>.*?)</think>(?P<answer>.*)", re.DOTALL),
+    "hashes": re.compile(r"(?P<reasoning>.*)\n?####(?P<answer>[^\n]*)\s*", re.DOTALL),
+    "answer_only": re.compile(r"(?P<reasoning>)(?P<answer>[^\n]*)\s*"),
+}
+FORMS = ("any", *_FORMS)
+"""Expected forms; ``any``: none was asked for, so nothing is checked."""
+
+
+def check_form(name: str) -> None:
+    """Raise `RequestError` for a form that does not exist."""
+    if name not in FORMS:
+        raise RequestError(f"expected form: {name}", f"one of {', '.join(FORMS)}")
+
+
+def keeps_form(text: str, form: str) -> bool:
+    """Whether a completion has exactly this form: each part once, in order, nothing around it, an answer in it."""
+    if form == "any":
+        return True
+    found = _FORMS[form].fullmatch(text)
+    if found is None or not found["answer"].strip():
+        return False
+    tags = re.findall(r"</?(?:reasoning|answer|think)>|####", text)
+    return len(tags) == len(set(tags))
+
+
+def reasoning_text(text: str) -> str:
+    """What stands before the answer: inside the reasoning tags, before ``####`` or ``<answer>``; else all of it."""
+    for opening, closing in (("<reasoning>", "</reasoning>"), ("<think>", "</think>")):
+        if opening in text:
+            return text.split(opening, 1)[1].split(closing, 1)[0]
+    for mark in ("<answer>", "####"):
+        if mark in text:
+            return text.split(mark, 1)[0]
+    return text

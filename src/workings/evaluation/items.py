@@ -1,0 +1,151 @@
+"""Evaluation questions: read, checked and frozen by a digest."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RequestError
+from workings.evaluation.lines import read_lines
+from workings.record.digest import json_digest
+
+UNSPECIFIED = "unspecified"
+"""Section, category or difficulty of an item that names none."""
+
+_TEXT_FIELDS = ("section", "category", "difficulty", "cluster")
+_KNOWN = frozenset({"id", "prompt", "expected_answer", "aliases", "tolerance", *_TEXT_FIELDS})
+_SHOWN_PROBLEMS = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Item:
+    """One evaluation question with its expected answer."""
+
+    id: str
+    prompt: str
+    expected_answer: str
+    section: str = UNSPECIFIED
+    category: str = UNSPECIFIED
+    difficulty: str = UNSPECIFIED
+    cluster: str = ""
+    """Items of one cluster are not independent (a template, a passage); empty: the item stands alone."""
+    aliases: tuple[str, ...] = ()
+    """Other answers that count as right."""
+    tolerance: float = 0.0
+    """A number this far from the expected one still counts as right (absolute)."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Keys that mean nothing here; they belong to the digest."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The item as one JSON object; keys that say nothing are left out."""
+        record: dict[str, Any] = {**self.extra, "id": self.id, "prompt": self.prompt,
+                                  "expected_answer": self.expected_answer}
+        record.update({name: getattr(self, name) for name in _TEXT_FIELDS[:3]})
+        if self.cluster:
+            record["cluster"] = self.cluster
+        if self.aliases:
+            record["aliases"] = list(self.aliases)
+        if self.tolerance:
+            record["tolerance"] = self.tolerance
+        return record
+
+
+def read_items(path: Path) -> list[Item]:
+    """Items of a JSON lines file, in its order.
+
+    A line is our own form (``id``, ``prompt``, ``expected_answer``, optional ``section``, ``category``,
+    ``difficulty``, ``cluster``, ``aliases``, ``tolerance``) or GSM8K's (``question``, ``answer`` ending in
+    ``#### n``; its id is then the file's name and the line's number).
+
+    Raises:
+        RequestError: the file is missing or empty, or names every line (first ten) that is not an item, and every
+            id that comes twice.
+    """
+    if not path.is_file():
+        raise RequestError(f"items: {path}", "a file of JSON lines with id, prompt and expected_answer",
+                           "workings eval RUN --items ITEMS.jsonl --out DIR")
+    items: list[Item] = []
+    problems: list[str] = []
+    for number, record in read_lines(path):
+        try:
+            if isinstance(record, str):
+                raise ValueError(record)
+            items.append(item_from_json(record, fallback_id=f"{path.stem}-{number:05d}"))
+        except ValueError as error:
+            problems.append(f"line {number}: {error}")
+    problems += [f"id {name!r} comes {count} times" for name, count in _doubles(items)]
+    if problems:
+        shown = "; ".join(problems[:_SHOWN_PROBLEMS])
+        more = f"; and {len(problems) - _SHOWN_PROBLEMS} more" if len(problems) > _SHOWN_PROBLEMS else ""
+        raise RequestError(f"{path}: {shown}{more}",
+                           "one JSON object a line with a unique id, a prompt and an expected_answer",
+                           "correct the lines named above")
+    if not items:
+        raise RequestError(f"{path}: no items", "at least one item")
+    return items
+
+
+def items_digest(items: Sequence[Item]) -> str:
+    """SHA-256 (hex) over the items in their order; two scorecards are comparable only where it is equal."""
+    return json_digest([item.to_json() for item in items])
+
+
+def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
+    """One item from one JSON object. Raises ``ValueError`` that says what is wrong with it."""
+    if "question" in record and "answer" in record and "prompt" not in record:
+        record = _from_gsm8k(record, fallback_id)
+    for name in ("id", "prompt", "expected_answer"):
+        if name not in record:
+            raise ValueError(f"has no {name!r}")
+    answer = record["expected_answer"]
+    if isinstance(answer, bool) or not isinstance(answer, str | int | float):
+        raise ValueError(f"expected_answer is {type(answer).__name__}, not text or a number")
+    if answer != answer or str(answer).strip() == "" or answer in (float("inf"), float("-inf")):
+        raise ValueError(f"expected_answer is {answer!r}")
+    texts = {name: _text(record, name) for name in ("id", "prompt", *_TEXT_FIELDS) if name in record}
+    if not texts["id"] or not texts["prompt"]:
+        raise ValueError("id or prompt is empty")
+    return Item(expected_answer=str(answer), aliases=_aliases(record), tolerance=_tolerance(record),
+                extra={key: value for key, value in record.items() if key not in _KNOWN}, **texts)
+
+
+def _from_gsm8k(record: Mapping[str, Any], fallback_id: str) -> dict[str, Any]:
+    solution = record["answer"]
+    if not isinstance(solution, str) or "####" not in solution:
+        raise ValueError("answer has no '#### n' at its end (GSM8K's form)")
+    answer = solution.rsplit("####", 1)[1].strip()
+    steps = len(re.findall(r"<<[^<>]*>>", solution))
+    return {"id": record.get("id", fallback_id), "prompt": record["question"], "expected_answer": answer,
+            "difficulty": f"{steps} steps" if steps != 1 else "1 step"}
+
+
+def _text(record: Mapping[str, Any], name: str) -> str:
+    value = record[name]
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is {type(value).__name__}, not text")
+    return value
+
+
+def _aliases(record: Mapping[str, Any]) -> tuple[str, ...]:
+    aliases = record.get("aliases", [])
+    if not isinstance(aliases, list) or not all(isinstance(alias, str) and alias.strip() for alias in aliases):
+        raise ValueError("aliases is not a list of texts")
+    return tuple(aliases)
+
+
+def _tolerance(record: Mapping[str, Any]) -> float:
+    tolerance = record.get("tolerance", 0)
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < float("inf"):
+        raise ValueError(f"tolerance is {tolerance!r}, not a number of at least 0")
+    return float(Fraction(str(tolerance)))
+
+
+def _doubles(items: Iterable[Item]) -> list[tuple[str, int]]:
+    counts: dict[str, int] = {}
+    for item in items:
+        counts[item.id] = counts.get(item.id, 0) + 1
+    return [(name, count) for name, count in counts.items() if count > 1]

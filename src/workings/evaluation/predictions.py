@@ -1,0 +1,129 @@
+"""The lines of ``predictions.jsonl``: written one completion at a time, read back one item at a time."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RecordError
+from workings.evaluation.aggregate import aggregate_score
+from workings.evaluation.items import Item
+from workings.evaluation.judge import Judgement
+from workings.evaluation.lines import read_lines
+from workings.evaluation.scorecard import ItemResult
+from workings.evaluation.settings import EvaluationSettings
+from workings.record.digest import bytes_digest
+
+PREDICTIONS = "predictions.jsonl"
+KEPT_CHARS = 4_000
+"""Of a completion that is too long to be scored this many characters are kept, with its length and digest."""
+MEASURES = ("format_ok", "truncated", "completion_tokens", "reasoning_chars", "step_validity", "empty")
+"""What is measured beside the score; `step_validity` is the share of valid equations of an item that has some."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answered:
+    """One completion of one item before it is scored."""
+
+    item: Item
+    sample: int = 0
+    text: str = ""
+    finish_reason: str = ""
+    """`stop` or `length`; empty where nobody recorded it."""
+    tokens: int = -1
+    """Length in tokens; -1 where nobody counted."""
+    problem: str = ""
+    """Why there is no text to score (`missing`, `double`, …)."""
+
+
+def sanitised(answered: Answered, settings: EvaluationSettings) -> Answered:
+    """The completion as it can be recorded: valid Unicode, and a problem instead of a text that is too long."""
+    text = answered.text.encode("utf-8", "replace").decode("utf-8")
+    problem = answered.problem
+    if not problem and len(text) > settings.max_completion_chars:
+        problem = f"too long: {len(text)} characters, the limit is {settings.max_completion_chars}"
+    return Answered(item=answered.item, sample=answered.sample, text=text, finish_reason=answered.finish_reason,
+                    tokens=answered.tokens, problem=problem)
+
+
+def prediction_line(answered: Answered, judgement: Judgement, form: str) -> dict[str, Any]:
+    """One record of ``predictions.jsonl``; a judgement of a completion with a problem is not used."""
+    item, error = answered.item, answered.problem or judgement.error
+    record: dict[str, Any] = {
+        "id": item.id, "sample": answered.sample, "section": item.section, "category": item.category,
+        "difficulty": item.difficulty, "prompt": item.prompt, "gold": item.expected_answer,
+        **_text(answered),
+        "extracted": judgement.extracted if judgement.extracted else {"absent": "no rule found an answer"},
+        "rule": judgement.rule, "score": judgement.score,
+        "format_ok": {"absent": "no form was asked for"} if form == "any" else judgement.format_ok,
+        "truncated": answered.finish_reason == "length", "empty": not answered.problem and not answered.text.strip(),
+        "reasoning_chars": judgement.reasoning_chars, "steps_checked": judgement.steps_checked,
+        "steps_valid": judgement.steps_valid,
+        "finish_reason": answered.finish_reason or {"absent": "not recorded where the completion comes from"},
+        "completion_tokens": answered.tokens if answered.tokens >= 0 else {"absent": "not counted"},
+    }
+    if item.cluster:
+        record["cluster"] = item.cluster
+    if judgement.wrong_steps:
+        record["wrong_steps"] = list(judgement.wrong_steps)
+    if judgement.second_opinion:
+        record["second_opinion"] = judgement.second_opinion
+    if error:
+        record["error"] = error
+    return record
+
+
+def _text(answered: Answered) -> dict[str, Any]:
+    if answered.problem.startswith("too long"):
+        return {"completion": answered.text[:KEPT_CHARS], "completion_chars": len(answered.text),
+                "completion_sha256": bytes_digest(answered.text.encode())}
+    if answered.problem:
+        return {"completion": {"absent": answered.problem}}
+    return {"completion": answered.text}
+
+
+def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
+    """The records of one item after the other: its samples stand together.
+
+    Raises:
+        RecordError: the file is missing, or a line is none of ours.
+    """
+    if not path.is_file():
+        raise RecordError(f"{path}: no predictions")
+    group: list[dict[str, Any]] = []
+    for number, record in read_lines(path):
+        if isinstance(record, str) or not isinstance(record.get("id"), str) or not _is_score(record.get("score")):
+            raise RecordError(f"{path}, line {number}: not a scored prediction")
+        if group and group[0]["id"] != record["id"]:
+            yield group
+            group = []
+        group.append(record)
+    if group:
+        yield group
+
+
+def read_results(path: Path, aggregate: str) -> Iterator[ItemResult]:
+    """What counts of every item, in the file's order."""
+    for samples in read_predictions(path):
+        yield item_result(samples, aggregate)
+
+
+def item_result(samples: list[dict[str, Any]], aggregate: str) -> ItemResult:
+    """One item's samples as one result; an item with an unscorable sample is an error."""
+    first = samples[0]
+    errors = [str(sample["error"]) for sample in samples if "error" in sample]
+    measures = {name: sum(values) / len(values) for name in MEASURES if (values := _measured(samples, name))}
+    return ItemResult(id=first["id"], score=aggregate_score(samples, aggregate), error=errors[0] if errors else "",
+                      section=str(first["section"]), category=str(first["category"]),
+                      difficulty=str(first["difficulty"]), cluster=str(first.get("cluster", "")), measures=measures)
+
+
+def _measured(samples: list[dict[str, Any]], name: str) -> list[float]:
+    if name == "step_validity":
+        return [sample["steps_valid"] / sample["steps_checked"] for sample in samples if sample.get("steps_checked")]
+    values = [sample.get(name) for sample in samples]
+    return [float(value) for value in values if isinstance(value, bool | int | float)]
+
+
+def _is_score(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value

@@ -1,0 +1,140 @@
+"""An evaluation from start to seal: ask, extract, score, count, seal."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workings.errors import RequestError
+from workings.evaluation.foreign import ForeignPredictions
+from workings.evaluation.generate import generate_batch
+from workings.evaluation.items import Item, items_digest
+from workings.evaluation.own_scorer import scorer_version
+from workings.evaluation.predictions import Answered, prediction_line, sanitised
+from workings.evaluation.judge import Judgement
+from workings.evaluation.scorecard import Scorecard
+from workings.evaluation.scoring import ScoringProcess
+from workings.evaluation.settings import EvaluationSettings
+from workings.evaluation.summary import Summary
+from workings.evaluation.unit import EvaluationUnit
+from workings.record.digest import bytes_digest, file_digest
+
+if TYPE_CHECKING:
+    from workings.engines.base import Engine, State
+    from workings.models.chat import ChatTemplate
+    from workings.models.tokenizer import Tokenizer
+
+FOREIGN_CHUNK = 256
+"""Items that are scored between two writes to the disk."""
+
+Progress = Callable[[int, int], None]
+"""Called with the items that are done and the items in all."""
+
+
+def evaluate(engine: "Engine", state: "State", tokenizer: "Tokenizer", template: "ChatTemplate", items: Sequence[Item],
+             out: Path, *, settings: EvaluationSettings, made_from: str | None,
+             facts: Mapping[str, Any] | None = None, progress: Progress | None = None) -> Scorecard:
+    """Ask a model all items and seal the answers as an evaluation unit at ``out``.
+
+    An evaluation that was killed is continued by the same call and ends the same.
+
+    Args:
+        engine: an open engine, with the ``state`` to ask.
+        out: where the unit will stand; must not exist.
+        settings: decoding, extraction, scoring.
+        made_from: root digest of the run whose checkpoint ``state`` is; None where there is no such run.
+        facts: what else is known of the model (id, revision, checkpoint); recorded under ``model``.
+
+    Raises:
+        RequestError: ``out`` exists, the items are none, a setting or scorer is wrong.
+    """
+    config = _config(items, settings, source={"kind": "generated"}, made_from=made_from)
+    device = engine.describe()
+    config |= {
+        "decoding": settings.decoding(),
+        "template": {"name": template.name, "digest": bytes_digest(template.source.encode())},
+        "tokenizer": {"digest": tokenizer.digest},
+        "engine": {"name": engine.name, "platform": device.platform, "device": device.kind, "devices": device.count,
+                   "versions": dict(device.versions)},
+        "model": dict(facts) if facts else {"absent": "not described by the caller"},
+    }
+    size = settings.batch_size
+    batches = [items[start:start + size] for start in range(0, len(items), size)]
+
+    def answer(index: int) -> list[Answered]:
+        return generate_batch(engine, state, tokenizer, template, batches[index], settings)
+
+    return _score_and_seal(out, config, [len(batch) for batch in batches], answer, settings, made_from, dict, progress)
+
+
+def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
+                         settings: EvaluationSettings | None = None, progress: Progress | None = None) -> Scorecard:
+    """Score completions from elsewhere (JSON lines with ``id`` and ``completion``), without any engine.
+
+    Missing, double, unknown and unreadable lines are named in the summary; items without one clear text count as
+    errors with a score of 0.
+
+    Raises:
+        RequestError: the file is missing or answers none of the items, or as `evaluate`.
+    """
+    settings = settings or EvaluationSettings()
+    _need_items(items)
+    with ForeignPredictions(predictions, items) as foreign:
+        source = {"kind": "predictions", "file": predictions.name, "digest": file_digest(predictions),
+                  "samples": foreign.samples}
+        unknown = {"absent": "not recorded in predictions from elsewhere"}
+        config = _config(items, settings, source=source, made_from=None)
+        config |= {name: unknown for name in ("decoding", "template", "tokenizer", "engine", "model")}
+        chunks = [items[start:start + FOREIGN_CHUNK] for start in range(0, len(items), FOREIGN_CHUNK)]
+
+        def answer(index: int) -> list[Answered]:
+            return [answered for item in chunks[index] for answered in foreign.of(item)]
+
+        return _score_and_seal(out, config, [len(chunk) for chunk in chunks], answer, settings, None,
+                               foreign.problems.to_json, progress)
+
+
+def _score_and_seal(out: Path, config: dict[str, Any], sizes: Sequence[int], answer: Callable[[int], list[Answered]],
+                    settings: EvaluationSettings, made_from: str | None, problems: Callable[[], dict[str, Any]],
+                    progress: Progress | None) -> Scorecard:
+    with EvaluationUnit(out, config) as unit, ScoringProcess(settings) as scoring:
+        done = unit.finished_chunks(sizes)
+        for index in range(done, len(sizes)):
+            unit.append(list(_scored(answer(index), scoring, settings)))
+            if progress:
+                progress(sum(sizes[:index + 1]), sum(sizes))
+        summary = Summary(unit.predictions, settings.aggregate)
+        unit.seal(summary.to_json(problems()), summary.samples_text(), made_from)
+    return summary.scorecard
+
+
+def _scored(answers: Sequence[Answered], scoring: ScoringProcess,
+            settings: EvaluationSettings) -> Iterator[dict[str, Any]]:
+    answers = [sanitised(answered, settings) for answered in answers]
+    judgements = iter(scoring.judge([(a.item, a.text) for a in answers if not a.problem]))
+    for answered in answers:
+        yield prediction_line(answered, Judgement() if answered.problem else next(judgements), settings.form)
+
+
+def _config(items: Sequence[Item], settings: EvaluationSettings, *, source: dict[str, Any],
+            made_from: str | None) -> dict[str, Any]:
+    _need_items(items)
+    name, scorer = scorer_version(settings.scorer)
+    return {
+        "schema": "eval_config/1",
+        "items": {"count": len(items), "digest": items_digest(items)},
+        "scorer": {"name": name, "version": scorer},
+        "extraction": settings.extraction(),
+        "form": settings.form,
+        "aggregate": settings.aggregate,
+        "second_opinion": settings.second_opinion,
+        "limits": settings.limits(),
+        "source": source,
+        "made_from": made_from if made_from is not None else {"absent": "not made from a sealed run"},
+        "software": {"workings": version("workings")},
+    }
+
+
+def _need_items(items: Sequence[Item]) -> None:
+    if not items:
+        raise RequestError("no items", "at least one item")

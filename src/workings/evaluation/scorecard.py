@@ -1,0 +1,123 @@
+"""The result over items: overall and per section, category and difficulty, never a mean without its interval."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workings.evaluation.statistics import CONFIDENCE
+from workings.evaluation.statistics.interval import Interval
+from workings.evaluation.statistics.mean import MIN_CLUSTERS, clustered_t_mean, t_mean
+from workings.evaluation.statistics.power import (
+    ASSUMED_DISCORDANT,
+    POWER,
+    minimum_detectable_effect,
+    paired_error,
+)
+from workings.evaluation.statistics.proportion import wilson
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ItemResult:
+    """What counts of one item once its completions are scored; small, so that 100,000 fit into memory."""
+
+    id: str
+    score: float
+    error: str = ""
+    section: str
+    category: str
+    difficulty: str
+    cluster: str = ""
+    measures: dict[str, float] = field(default_factory=dict)
+    """`format_ok`, `truncated`, `completion_tokens`, … ; a measure that does not exist for this item is left out."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cell:
+    """One mean with its interval."""
+
+    n: int
+    correct: int
+    """Items with a score of exactly 1."""
+    errors: int
+    """Items that could not be scored; they count as 0."""
+    mean: float
+    interval: Interval | str
+    """The 95 % interval, or why there is none."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The cell as it stands in a scorecard."""
+        record: dict[str, Any] = {"n": self.n, "correct": self.correct, "errors": self.errors, "mean": self.mean,
+                                  "confidence": CONFIDENCE}
+        if isinstance(self.interval, Interval):
+            return {**record, "ci_low": self.interval.low, "ci_high": self.interval.high,
+                    "method": self.interval.method}
+        missing = {"absent": self.interval}
+        return {**record, "ci_low": missing, "ci_high": missing, "method": missing}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scorecard:
+    """Overall, per section, per category, per difficulty."""
+
+    overall: Cell
+    per_section: dict[str, Cell]
+    per_category: dict[str, Cell]
+    per_difficulty: dict[str, Cell]
+
+    @property
+    def accuracy(self) -> float:
+        """Mean score over all items."""
+        return self.overall.mean
+
+    def to_json(self) -> dict[str, Any]:
+        """The scorecard as it stands in ``eval_summary.json``."""
+        overall = self.overall.to_json()
+        overall["minimum_detectable_effect"] = {
+            "value": minimum_detectable_effect(paired_error(self.overall.n, ASSUMED_DISCORDANT)),
+            "power": POWER, "assumed_discordant_share": ASSUMED_DISCORDANT}
+        return {"overall": overall, **{
+            name: {key: cell.to_json() for key, cell in getattr(self, name).items()}
+            for name in ("per_section", "per_category", "per_difficulty")}}
+
+
+def build_scorecard(results: Sequence[ItemResult]) -> Scorecard:
+    """The scorecard of scored items (at least one)."""
+    return Scorecard(overall=cell(results), **{
+        f"per_{name}": {key: cell(group) for key, group in _groups(results, lambda r, n=name: getattr(r, n)).items()}
+        for name in ("section", "category", "difficulty")})
+
+
+def cell(results: Sequence[ItemResult]) -> Cell:
+    """Count, mean and interval of some items.
+
+    Wilson for right or wrong on independent items; a clustered t interval where items share clusters; Student's t
+    for scores in between. The method is named in the cell.
+    """
+    scores = [result.score for result in results]
+    return Cell(n=len(scores), correct=sum(score == 1.0 for score in scores), errors=sum(bool(r.error) for r in results),
+                mean=sum(scores) / len(scores), interval=mean_interval(scores, [r.cluster for r in results]))
+
+
+def mean_interval(values: Sequence[float], clusters: Sequence[str]) -> Interval | str:
+    """The interval that suits these values, or why there is none."""
+    names = cluster_names(clusters)
+    if len(set(names)) < len(names):
+        count = len(set(names))
+        if count < MIN_CLUSTERS:
+            return f"only {count} clusters; an interval needs {MIN_CLUSTERS}"
+        return clustered_t_mean(values, names).interval
+    if all(value in (0.0, 1.0) for value in values):
+        return wilson(int(sum(values)), len(values))
+    return t_mean(values).interval if len(values) > 1 else "one item"
+
+
+def cluster_names(clusters: Iterable[str]) -> list[str]:
+    """A cluster's name per item; an item without one is a cluster of its own."""
+    return [f"c:{name}" if name else f"i:{index}" for index, name in enumerate(clusters)]
+
+
+def _groups(results: Sequence[ItemResult], key: Callable[[ItemResult], str]) -> dict[str, list[ItemResult]]:
+    groups: dict[str, list[ItemResult]] = {}
+    for result in results:
+        groups.setdefault(key(result), []).append(result)
+    return dict(sorted(groups.items()))

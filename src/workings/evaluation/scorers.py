@@ -1,0 +1,80 @@
+"""Small scoring functions under a name and a version; scorecards of different versions are not comparable."""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from workings.errors import RequestError
+from workings.evaluation.extract import Kind
+from workings.evaluation.items import Item
+from workings.evaluation.numbers import equal_numbers, parse_number
+
+ScoreFunction = Callable[[str, Item], float]
+"""Extracted answer and item to a score: 1.0 right, 0.0 wrong, or any finite number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """A registered scoring function."""
+
+    name: str
+    version: str
+    score: ScoreFunction
+
+
+SCORERS: dict[str, Scorer] = {}
+
+
+def register(name: str, version: str) -> Callable[[ScoreFunction], ScoreFunction]:
+    """Register a scoring function; a second one under the same name is refused."""
+    def add(function: ScoreFunction) -> ScoreFunction:
+        if name in SCORERS:
+            raise RequestError(f"scorer {name!r}", "a name that is not registered yet")
+        SCORERS[name] = Scorer(name, version, function)
+        return function
+    return add
+
+
+def get_scorer(name: str) -> Scorer:
+    """The registered scorer of this name. Raises `RequestError` with the names that exist."""
+    if name not in SCORERS:
+        raise RequestError(f"scorer: {name}", f"one of {', '.join(sorted(SCORERS))}, or FILE.py:FUNCTION")
+    return SCORERS[name]
+
+
+def answer_kind(item: Item) -> Kind:
+    """Whether the expected answer is a number or a text."""
+    return "number" if parse_number(item.expected_answer) is not None else "text"
+
+
+@register("answer", "1")
+def answer(given: str, item: Item) -> float:
+    """Numbers by value (within the item's tolerance), texts by normalised match; aliases count as well."""
+    number = parse_number(given)
+    for expected in (item.expected_answer, *item.aliases):
+        target = parse_number(expected)
+        if target is not None and number is not None:
+            if equal_numbers(number, target, item.tolerance):
+                return 1.0
+        elif normalise_text(given) == normalise_text(expected):
+            return 1.0
+    return 0.0
+
+
+@register("exact", "1")
+def exact(given: str, item: Item) -> float:
+    """The very same characters, outer white space aside; aliases count as well."""
+    return float(given.strip() in {expected.strip() for expected in (item.expected_answer, *item.aliases)})
+
+
+def normalise_text(text: str) -> str:
+    """Lower case, one space between words, no outer punctuation, no leading article.
+
+    >>> normalise_text("**The  Eiffel Tower.**")
+    'eiffel tower'
+    """
+    text = unicodedata.normalize("NFKC", text).casefold()
+    text = re.sub(r"\\(?:text|mathrm|mbox)\s*\{([^{}]*)\}", r"\1", text)
+    text = " ".join(text.split()).strip(" \"'`*_.,;:!?()[]{}$")
+    return re.sub(r"^(?:the|an|a) (?=.)", "", text)

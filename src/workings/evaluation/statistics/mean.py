@@ -1,0 +1,73 @@
+"""Intervals of a mean: of single scores, and of scores in clusters that are not independent."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from workings.errors import RequestError
+from workings.evaluation.statistics import CONFIDENCE
+from workings.evaluation.statistics.interval import Interval
+
+MIN_CLUSTERS = 8
+"""Below this no interval is claimed: a t interval on so few clusters covers too little."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeanResult:
+    """A mean with its 95 % interval and the two-sided p value of "the mean is zero" that belongs to it."""
+
+    mean: float
+    interval: Interval
+    p_value: float
+    standard_error: float
+
+
+def t_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> MeanResult:
+    """Student's t interval of a mean over independent values."""
+    data = np.asarray(values, dtype=np.float64)
+    n = len(data)
+    if n < 2:
+        raise RequestError(f"{n} value", "at least 2 values for an interval")
+    return _t_result(float(data.mean()), float(data.std(ddof=1)) / math.sqrt(n), n - 1, "t", confidence)
+
+
+def clustered_t_mean(values: Sequence[float], clusters: Sequence[str], confidence: float = CONFIDENCE) -> MeanResult:
+    """Cluster-robust t interval of the mean over items, with one degree of freedom less than there are clusters.
+
+    The mean weighs items, not clusters. Its variance is that of the clusters' summed deviations,
+    ``G / (G - 1) * sum_g (sum_i (x_i - mean)) ** 2 / n ** 2``: with clusters of equal size this is the t interval of
+    the cluster means, and it is what statsmodels calls ``cov_type="cluster"`` for a constant.
+
+    Raises:
+        RequestError: fewer than 8 clusters.
+    """
+    data = np.asarray(values, dtype=np.float64)
+    groups, totals, sizes = cluster_sums(data, clusters)
+    if groups < MIN_CLUSTERS:
+        raise RequestError(f"{groups} clusters", f"at least {MIN_CLUSTERS} clusters for an interval",
+                           "more clusters: items of one cluster count as one observation")
+    n = len(data)
+    mean = float(data.mean())
+    deviations = totals - mean * sizes
+    error = math.sqrt(groups / (groups - 1) * float((deviations ** 2).sum())) / n
+    return _t_result(mean, error, groups - 1, "clustered t", confidence)
+
+
+def cluster_sums(data: np.ndarray, clusters: Sequence[str]) -> tuple[int, np.ndarray, np.ndarray]:
+    """Number of clusters, and per cluster the sum of its values and its size, in order of first appearance."""
+    numbers: dict[str, int] = {}
+    index = np.fromiter((numbers.setdefault(name, len(numbers)) for name in clusters), dtype=np.int64, count=len(data))
+    return len(numbers), np.bincount(index, weights=data), np.bincount(index).astype(np.float64)
+
+
+def _t_result(mean: float, error: float, degrees: int, method: str, confidence: float) -> MeanResult:
+    from scipy import stats  # not at import: the verbs that need no statistics start without it
+
+    half = float(stats.t.ppf((1 + confidence) / 2, degrees)) * error
+    if error == 0:
+        p = 1.0 if mean == 0 else 0.0
+    else:
+        p = float(2 * stats.t.sf(abs(mean) / error, degrees))
+    return MeanResult(mean, Interval(mean - half, mean + half, method), p, error)

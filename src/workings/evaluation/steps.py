@@ -1,0 +1,196 @@
+"""Step validity: is the arithmetic that a completion writes down right, whatever its answer?
+
+Every ``left = right`` whose left side is an expression with at least one operation is worked out exactly, with
+fractions, by a small parser; nothing is evaluated as code and powers are not worked out at all.
+"""
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+MAX_CHARACTERS = 100_000
+"""Only this much of a completion is looked at."""
+MAX_SIDE = 200
+"""Longest side of an equation, in characters."""
+MAX_SHOWN = 5
+
+_TOKEN = re.compile(r"(?P<number>(?:\d{1,3}(?:,\d{3})+|\d{1,40})(?:\.\d{1,40})?|\.\d{1,40})(?P<percent>\s?%)?"
+                    r"|(?P<sign>[-+*/()])|(?P<space>[\s$€£]+)|(?P<other>.)")
+_SYMBOLS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "∗": "*"})
+_TIMES_X = re.compile(r"(?<=[\d)])(\s*)[xX](\s*)(?=[\d($])")
+
+
+@dataclass(frozen=True, slots=True)
+class StepCheck:
+    """How many equations were found and how many hold; the first few that do not, as written."""
+
+    checked: int
+    valid: int
+    wrong: tuple[str, ...]
+
+
+class _NotArithmetic(ValueError):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    tokens: list[str]
+    text: str
+
+
+def check_steps(text: str) -> StepCheck:
+    """Work out every equation of a text.
+
+    >>> check_steps("7+5=12, carry 1; 4+2+1=8")
+    StepCheck(checked=2, valid=1, wrong=('4+2+1=8',))
+    """
+    text = _TIMES_X.sub(r"\1*\2", text[:MAX_CHARACTERS].translate(_SYMBOLS))
+    checked = valid = 0
+    wrong: list[str] = []
+    pieces = text.split("=")
+    for left_text, right_text in zip(pieces, pieces[1:], strict=False):
+        left, right = _left_side(left_text), _right_side(right_text)
+        if left is None or right is None:
+            continue
+        try:
+            expected, given = _work_out(left.tokens), _work_out(right.tokens)
+        except _NotArithmetic:
+            continue
+        checked += 1
+        if abs(expected - given) <= _rounding(right.tokens):
+            valid += 1
+        elif len(wrong) < MAX_SHOWN:
+            wrong.append(f"{left.text}={right.text}")
+    return StepCheck(checked, valid, tuple(wrong))
+
+
+def _left_side(text: str) -> _Side | None:
+    """The last expression before an equals sign; None if there is none or it has no operation."""
+    runs = _runs(text[-MAX_SIDE:])
+    side = runs[-1] if runs else None
+    operation = side is not None and any(token in "+-*/" for token in side.tokens[1:])
+    return side if operation else None
+
+
+def _right_side(text: str) -> _Side | None:
+    """The first expression after an equals sign."""
+    runs = _runs(text[:MAX_SIDE], first_only=True)
+    return runs[0] if runs else None
+
+
+def _runs(text: str, *, first_only: bool = False) -> list[_Side]:
+    """Runs of tokens that could be one expression: cut at other characters and between two adjacent operands.
+
+    With ``first_only`` the text has to begin with an expression; otherwise it has to end with one.
+    """
+    runs: list[_Side] = []
+    tokens: list[str] = []
+    start = 0
+
+    def close(end: int) -> None:
+        if tokens:
+            runs.append(_Side(tokens.copy(), text[start:end].strip()))
+            tokens.clear()
+
+    ended_by_other = False
+    for found in _TOKEN.finditer(text):
+        if found["space"] is not None:
+            continue
+        if found["other"] is not None:
+            close(found.start())
+            ended_by_other = True
+            if first_only:
+                break
+            continue
+        token = found["sign"] or found["number"] + ("%" if found["percent"] else "")
+        operand_follows = tokens and _ends_operand(tokens[-1]) and (token == "(" or token[0] in ".0123456789")
+        if operand_follows:
+            close(found.start())
+            if first_only:
+                break
+        if not tokens:
+            start = found.start()
+        tokens.append(token)
+        ended_by_other = False
+    close(len(text))
+    if first_only:
+        return [_trimmed(run) for run in runs[:1] if _begins_at_once(text, run)]
+    return [] if ended_by_other else [_trimmed(run, left=True) for run in runs]
+
+
+def _begins_at_once(text: str, run: _Side) -> bool:
+    first = _TOKEN.match(text.lstrip(" $€£\t"))
+    return first is not None and first["other"] is None and bool(run.tokens)
+
+
+def _trimmed(run: _Side, *, left: bool = False) -> _Side:
+    """Without operators or brackets that dangle at the far end ("= 12 - carry")."""
+    tokens, text = run.tokens, run.text
+    if left:
+        while tokens and tokens[0] in "*/)+":
+            tokens, text = tokens[1:], text[1:].lstrip()
+    else:
+        while tokens and tokens[-1] in "+-*/(":
+            tokens, text = tokens[:-1], text[:-1].rstrip()
+        while tokens.count(")") > tokens.count("(") and tokens[-1] == ")":
+            tokens, text = tokens[:-1], text[:-1].rstrip()
+    if left and tokens.count("(") > tokens.count(")") and tokens[0] == "(":
+        tokens, text = tokens[1:], text[1:].lstrip()
+    return _Side(tokens, text)
+
+
+def _ends_operand(token: str) -> bool:
+    return token == ")" or token[-1] in "0123456789%"
+
+
+def _rounding(right: list[str]) -> Fraction:
+    """Half a unit of the last decimal place that the right side shows; an integer is meant exactly."""
+    if len(right) == 1 and "." in right[0]:
+        places = len(right[0].rstrip("%").split(".")[1])
+        return Fraction(1, 2) * Fraction(1, 10) ** places
+    return Fraction(0)
+
+
+def _work_out(tokens: list[str]) -> Fraction:
+    value, rest = _sum(tokens)
+    if rest:
+        raise _NotArithmetic
+    return value
+
+
+def _sum(tokens: list[str]) -> tuple[Fraction, list[str]]:
+    value, tokens = _product(tokens)
+    while tokens and tokens[0] in "+-":
+        term, rest = _product(tokens[1:])
+        value, tokens = (value + term if tokens[0] == "+" else value - term), rest
+    return value, tokens
+
+
+def _product(tokens: list[str]) -> tuple[Fraction, list[str]]:
+    value, tokens = _operand(tokens)
+    while tokens and tokens[0] in "*/":
+        operation, tokens = tokens[0], tokens[1:]
+        factor, tokens = _operand(tokens)
+        if operation == "/" and factor == 0:
+            raise _NotArithmetic
+        value = value * factor if operation == "*" else value / factor
+    return value, tokens
+
+
+def _operand(tokens: list[str]) -> tuple[Fraction, list[str]]:
+    if not tokens:
+        raise _NotArithmetic
+    head, rest = tokens[0], tokens[1:]
+    if head == "-":
+        value, rest = _operand(rest)
+        return -value, rest
+    if head == "(":
+        value, rest = _sum(rest)
+        if not rest or rest[0] != ")":
+            raise _NotArithmetic
+        return value, rest[1:]
+    if head in "+*/)":
+        raise _NotArithmetic
+    value = Fraction(head.rstrip("%").replace(",", ""))
+    return (value / 100 if head.endswith("%") else value), rest

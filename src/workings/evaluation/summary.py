@@ -1,0 +1,106 @@
+"""``eval_summary.json`` and ``samples.md``, from the predictions as they were written."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from workings.evaluation.predictions import item_result, read_predictions
+from workings.evaluation.scorecard import ItemResult, Scorecard, build_scorecard, cluster_names, mean_interval
+from workings.evaluation.statistics.interval import Interval
+
+SHOWN_SAMPLES = 12
+_RATES = ("format_ok", "truncated", "empty", "step_validity")
+_LENGTHS = ("completion_tokens", "reasoning_chars")
+_SHOWN_IDS = 20
+
+
+class Summary:
+    """One pass over predictions: the scorecard, what else was measured, and the samples to show."""
+
+    def __init__(self, predictions: Path, aggregate: str) -> None:
+        """Read the file once; memory grows with the number of items, not with the length of their texts."""
+        self.results: list[ItemResult] = []
+        self._rules: Counter[str] = Counter()
+        self._errors: dict[str, list[str]] = {}
+        self._opinions: list[str] = []
+        self._opinion_count = 0
+        self._samples: dict[str, list[dict[str, Any]]] = {"right": [], "wrong": []}
+        for samples in read_predictions(predictions):
+            self._add(samples, aggregate)
+        self.scorecard: Scorecard = build_scorecard(self.results)
+
+    def _add(self, samples: list[dict[str, Any]], aggregate: str) -> None:
+        result = item_result(samples, aggregate)
+        self.results.append(result)
+        for sample in samples:
+            self._rules[str(sample["rule"])] += 1
+            if "error" in sample:
+                self._errors.setdefault(str(sample["error"]).split(":", 1)[0], []).append(result.id)
+            if "second_opinion" in sample:
+                self._opinion_count += 1
+                if (sample["second_opinion"] == "right") != (sample["score"] == 1.0):
+                    self._opinions.append(result.id)
+        shown = self._samples["right" if result.score == 1.0 else "wrong"]
+        if len(shown) < SHOWN_SAMPLES // 2:
+            shown.append(samples[0])
+
+    def to_json(self, problems: dict[str, Any]) -> dict[str, Any]:
+        """The record; ``problems`` are those of the file the completions came from."""
+        return {
+            "schema": "eval_summary/1",
+            "scorecard": self.scorecard.to_json(),
+            "behaviour": self._behaviour(),
+            "rules": dict(sorted(self._rules.items())),
+            "errors": {kind: {"count": len(ids), "first": ids[:_SHOWN_IDS]} for kind, ids in sorted(self._errors.items())},
+            "problems": problems,
+            "second_opinion": self._second_opinion(),
+        }
+
+    def samples_text(self) -> str:
+        """``samples.md``: the first right and the first wrong completions."""
+        parts = ["# Samples\n", "The first items that were answered right and wrong, as the model wrote them.\n"]
+        for verdict, samples in self._samples.items():
+            parts += [_sample_text(verdict, sample) for sample in samples]
+        return "\n".join(parts)
+
+    def _behaviour(self) -> dict[str, Any]:
+        """Rates and lengths beside the score, each with its own number of items."""
+        behaviour: dict[str, Any] = {}
+        for name in (*_RATES, *_LENGTHS):
+            having = [result for result in self.results if name in result.measures]
+            if not having:
+                behaviour[name] = {"absent": "not measured on any item"}
+                continue
+            values = [result.measures[name] for result in having]
+            interval = mean_interval(values, [result.cluster for result in having])
+            behaviour[name] = {"n": len(values), "mean": sum(values) / len(values), **_ends(interval)}
+        return behaviour
+
+    def _second_opinion(self) -> dict[str, Any]:
+        if not self._opinion_count:
+            return {"absent": "not asked for"}
+        return {"by": "math-verify", "judged": self._opinion_count, "disagreements": len(self._opinions),
+                "first": self._opinions[:_SHOWN_IDS]}
+
+
+def _ends(interval: Interval | str) -> dict[str, Any]:
+    if isinstance(interval, Interval):
+        return {"ci_low": interval.low, "ci_high": interval.high, "method": interval.method}
+    return {"ci_low": {"absent": interval}, "ci_high": {"absent": interval}, "method": {"absent": interval}}
+
+
+def _sample_text(verdict: str, sample: dict[str, Any]) -> str:
+    text = sample["completion"] if isinstance(sample["completion"], str) else f"(none: {sample['completion']['absent']})"
+    extracted = sample["extracted"] if isinstance(sample["extracted"], str) else "nothing"
+    facts = (f"expected `{sample['gold']}`, extracted `{extracted}` by `{sample['rule']}`, score {sample['score']:g}")
+    return f"## {sample['id']}: {verdict}\n\n{facts}\n\n{_fenced(sample['prompt'])}\n\n{_fenced(text[:4000])}\n"
+
+
+def _fenced(text: str) -> str:
+    """A code fence that the text cannot close: markup in a prompt stays text."""
+    fence = "`" * max(3, max((len(run) for run in _runs_of(text, "`")), default=0) + 1)
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def _runs_of(text: str, character: str) -> list[str]:
+    return "".join(c if c == character else " " for c in text).split()

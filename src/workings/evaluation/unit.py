@@ -1,0 +1,127 @@
+"""The evaluation unit while it is written: ``<out>.partial`` until it is sealed, continued where a run was killed."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from workings.errors import RecordError, RequestError
+from workings.evaluation.predictions import PREDICTIONS
+from workings.record import atomic
+from workings.record.canonical import loads
+from workings.record.digest import json_digest
+from workings.record.jsonl import Appender, cut_torn_line
+from workings.record.layout import SEAL, partial_path
+from workings.record.lock import DirectoryLock
+from workings.record.seal import seal_unit
+
+CONFIG = "eval_config.json"
+SUMMARY = "eval_summary.json"
+SAMPLES = "samples.md"
+
+
+class EvaluationUnit:
+    """One unit being written. Use as a context manager: leaving it keeps what was written, for the next attempt."""
+
+    def __init__(self, out: Path, config: dict[str, Any]) -> None:
+        """Start the unit, or continue one that was interrupted.
+
+        Raises:
+            RequestError: ``out`` exists, or an interrupted evaluation there was asked for something else.
+        """
+        if out.exists():
+            raise RequestError(f"--out {out}, which exists", "a new directory; evaluations are never overwritten",
+                               f"--out {out}-2")
+        self.out, self.partial, self._config = out, partial_path(out), config
+        out.parent.mkdir(parents=True, exist_ok=True)
+        self.partial.mkdir(exist_ok=True)
+        self._lock = DirectoryLock(self.partial)
+        self._check_config()
+        cut_torn_line(self.predictions)
+        self._appender = Appender(self.predictions)
+
+    @property
+    def predictions(self) -> Path:
+        """Where the predictions stand."""
+        return self.partial / PREDICTIONS
+
+    def __enter__(self) -> "EvaluationUnit":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._appender.close()
+        self._lock.release()
+
+    def finished_chunks(self, chunks: Sequence[int]) -> int:
+        """How many chunks (of these numbers of items) stand in the file completely; the rest of it is cut off.
+
+        A chunk is what is generated together. It is never continued in its middle, because the numbers of a batch
+        may depend on its rows, and a continued evaluation has to end the same.
+        """
+        ends = _item_ends(self.predictions)
+        done = kept_items = 0
+        for size in chunks:
+            if kept_items + size > len(ends):
+                break
+            done, kept_items = done + 1, kept_items + size
+        os.truncate(self.predictions, ends[kept_items - 1] if kept_items else 0)
+        return done
+
+    def append(self, lines: Sequence[dict[str, Any]]) -> None:
+        """Add lines of one chunk and wait until they are on the disk."""
+        for line in lines:
+            self._appender.append(line)
+        self._appender.sync()
+
+    def seal(self, summary: dict[str, Any], samples: str, made_from: str | None) -> str:
+        """Write the summary and the samples, seal, and move the unit to its place. Returns the root digest."""
+        atomic.write_json(self.partial / SUMMARY, summary)
+        atomic.write_text(self.partial / SAMPLES, samples)
+        if (self.partial / SEAL).exists():  # killed between sealing and renaming
+            (self.partial / SEAL).unlink()
+        root = seal_unit(self.partial, "eval", "complete", made_from)
+        self.partial.rename(self.out)
+        atomic.sync_directory(self.out.parent)
+        return root
+
+    def _check_config(self) -> None:
+        path = self.partial / CONFIG
+        if not path.exists():
+            atomic.write_json(path, self._config)
+            return
+        before = loads(path.read_bytes())
+        if json_digest(before) != json_digest(self._config):
+            self._lock.release()
+            raise RequestError(f"--out {self.out}, where an interrupted evaluation was asked for something else: "
+                               f"{', '.join(_differences(before, self._config))}",
+                               "the same request, to continue it, or another --out", f"--out {self.out}-2")
+
+
+def _item_ends(path: Path) -> list[int]:
+    """Byte offset behind the last line of every item; the last item counts, its chunk decides whether it is whole."""
+    ends: list[int] = []
+    name, offset = "", 0
+    for line_id, end in _ids(path):
+        if line_id == name and ends:
+            ends[-1] = end
+        else:
+            ends.append(end)
+        name, offset = line_id, end
+    return ends if offset else []
+
+
+def _ids(path: Path) -> Iterator[tuple[str, int]]:
+    offset = 0
+    with path.open("rb") as file:
+        for line in file:
+            offset += len(line)
+            record = loads(line)
+            if not isinstance(record, dict) or "id" not in record:
+                raise RecordError(f"{path}: a line is none of ours; remove {path.parent} and start again")
+            yield str(record["id"]), offset
+
+
+def _differences(before: Any, now: dict[str, Any]) -> list[str]:
+    old = before if isinstance(before, dict) else {}
+    return sorted(key for key in {*old, *now} if old.get(key) != now.get(key))
