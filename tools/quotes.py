@@ -41,9 +41,13 @@ class Quote:
 
 
 def quotes(text: str) -> list[Quote]:
-    """All quoted numbers of a page. Raises `ValueError` for a comment without a number before it."""
+    """All quoted numbers of a page, fences left out. Raises `ValueError` for a comment without a number before it."""
     found = []
+    fenced = False  # a comment inside a fence is an example of one
     for number, line in enumerate(text.splitlines(), start=1):
+        fenced ^= line.lstrip().startswith("```")
+        if fenced:
+            continue
         for match in _QUOTE.finditer(line):
             before = re.sub(r"<!--.*?-->", "", line[:match.start()])
             written = _NUMBER.findall(before)
