@@ -12,8 +12,8 @@ class DataConfig(Section):
 
     traces: str
     """Path of the traces (JSON lines), relative to the recipe's file."""
-    template: Literal["gemma", "tokenizer", "plain"] = "gemma"
-    """Chat turns around prompt and answer: Gemma's, the tokenizer's own chat template, or none."""
+    template: Literal["gemma", "gemma4", "tokenizer", "plain"] = "gemma"
+    """Chat turns around prompt and answer: those of Gemma 1 to 3, of Gemma 4, the tokenizer's own, or none."""
     reasoning: Literal["tags", "think", "hashes", "answer_only"] = "tags"
     """How steps and answer are written: `<reasoning>…</reasoning><answer>…</answer>`, `<think>…</think>`, `#### answer`, or the answer alone."""
     max_length: int = Field(ge=8)

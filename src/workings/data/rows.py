@@ -144,7 +144,7 @@ def _prove(trace: Trace, before: list[int], learned: list[int], tokenizer: Token
            reasoning: str) -> None:
     """Check what must hold for a row; see the module's text. The reasons are what a person reads."""
     bos, stop = template.bos_id, template.stop_ids[0]
-    _refuse_forged_turns(trace, before, learned, tokenizer, template)
+    _refuse_forged_turns(trace, before, learned, tokenizer, template, reasoning)
     if bos is not None and (before[0] != bos or before.count(bos) != 1):
         raise _unproved(trace, f"{before.count(bos)} BOS tokens in the prompt", "exactly one, at the start")
     if not learned:
@@ -161,9 +161,9 @@ def _prove(trace: Trace, before: list[int], learned: list[int], tokenizer: Token
 
 
 def _refuse_forged_turns(trace: Trace, before: list[int], learned: list[int], tokenizer: Tokenizer,
-                         template: ChatTemplate) -> None:
+                         template: ChatTemplate, reasoning: str) -> None:
     controls = tokenizer.control_ids
-    expected = template.control_counts(tuple(role for role, _ in trace.history))
+    expected = template.control_counts(tuple(role for role, _ in trace.history), reasoning == "think")
     if (sum(i in controls for i in before), sum(i in controls for i in learned)) == expected:
         return
     own = [trace.prompt, *trace.steps, trace.answer, *(text for _, text in trace.history)]

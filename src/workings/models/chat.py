@@ -7,17 +7,27 @@ nothing else: the prompt is what the template writes when it is asked for an ans
 Templates come with models from other people, so they render in jinja2's immutable sandbox and see nothing but text.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
-from typing import Any
+from typing import Any, cast
 
 import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from workings.errors import RequestError
 from workings.models.tokenizer import Tokenizer
+
+_TURN_MARKS = {"gemma": ("<start_of_turn>", "<end_of_turn>"), "gemma4": ("<|turn>", "<turn|>"), "plain": ()}
+"""Templates that come with this package, and the tokens that they need. `gemma` is that of Gemma 1, 2 and 3; the
+turns of Gemma 4 are those of its published prompt format, without thinking and tools."""
+
+_THINK = "<think>\n"
 
 Turns = Sequence[tuple[str, str]]
 """Earlier turns as (role, text)."""
@@ -28,7 +38,7 @@ class ChatTemplate:
     """One way of writing turns, bound to one tokenizer."""
 
     name: str
-    """`gemma`, `tokenizer` or `plain`."""
+    """`gemma`, `gemma4`, `tokenizer` or `plain`."""
     source: str
     """The template's text in jinja."""
     tokenizer: Tokenizer
@@ -45,11 +55,10 @@ class ChatTemplate:
                 raise RequestError("data.template: tokenizer, and this tokenizer has no chat template",
                                    "a tokenizer that has one", "data.template=plain")
             return cls(template, tokenizer.chat_template, tokenizer)
-        if template not in ("gemma", "plain"):
-            raise RequestError(f"data.template: {template}", "gemma, tokenizer or plain")
-        needed = ("<start_of_turn>", "<end_of_turn>") if template == "gemma" else ()
-        missing = [token for token in needed if tokenizer.token_id(token) is None]
-        if missing or (template == "gemma" and tokenizer.bos_id is None):
+        if template not in _TURN_MARKS:
+            raise RequestError(f"data.template: {template}", f"tokenizer, {' or '.join(_TURN_MARKS)}")
+        missing = [token for token in _TURN_MARKS[template] if tokenizer.token_id(token) is None]
+        if missing or (_TURN_MARKS[template] and tokenizer.bos_id is None):
             unknown = ", ".join(missing) or "BOS"
             raise RequestError(f"data.template: {template}, and the tokenizer does not know {unknown}",
                                "a tokenizer of the Gemma family", "data.template=tokenizer or data.template=plain")
@@ -77,15 +86,13 @@ class ChatTemplate:
             RequestError: when the template does not continue its own prompt, rewrites the completion or never stops.
         """
         before = self.prompt_text(prompt, history)
-        whole = self.full_text(prompt, completion, history)
-        if not whole.startswith(before):
-            raise self._wrong("the prompt with its answer does not begin with the prompt alone")
-        rest = whole[len(before):]
+        rest, opened = self._rest(before, self.full_text(prompt, completion, history))
+        if opened and completion.startswith(_THINK):
+            return completion.removeprefix(_THINK) + self._stop_text
         start = rest.find(completion)
-        if start < 0:
-            raise self._wrong("the template rewrites the answer, so the reasoning would not be trained as written")
-        end = start + len(completion)
-        stop = rest.find(self._stop_text, end)
+        if opened or start < 0:
+            raise self._wrong("it opens or rewrites the answer, so the reasoning would not be trained as written")
+        stop = rest.find(self._stop_text, start + len(completion))
         if stop < 0:
             raise self._wrong("the stop token does not follow the answer")
         return rest[:stop + len(self._stop_text)]
@@ -95,19 +102,23 @@ class ChatTemplate:
         return self.with_bos(self.tokenizer.encode(self.prompt_text(prompt, history)))
 
     def with_bos(self, ids: list[int]) -> list[int]:
-        """Put BOS in front when the template did not write it."""
+        """Put BOS in front where the tokenizer is told to add it and the template does not write it."""
         if self.bos_id is None or self.bos_id in ids[:1]:
             return ids
         return [self.bos_id, *ids]
 
     @cached_property
     def bos_id(self) -> int | None:
-        """The id that must stand first and only once, or None.
+        """The id that must stand first and only once; None for a model that is prompted without one.
 
-        A template that writes the BOS token out by name uses it to open every turn (SmolLM2): then it is a turn mark.
+        The model's own template is the authority: what it does not write, the model has not seen (ChatML). A template
+        that spells the BOS token out uses it to open every turn (SmolLM2): there it is a turn mark.
         """
         bos = self.tokenizer.special_text("bos_token")
-        return None if not bos or bos in self.source else self.tokenizer.bos_id
+        if not bos or bos in self.source:
+            return None
+        written = self.prompt_text("1+1?").startswith(bos)
+        return self.tokenizer.bos_id if written or self.tokenizer.settings.get("add_bos_token") is True else None
 
     @cached_property
     def stop_ids(self) -> list[int]:
@@ -116,41 +127,55 @@ class ChatTemplate:
         eos = self.tokenizer.eos_id
         return [trained] if eos is None or eos == trained else [trained, eos]
 
-    def control_counts(self, roles: tuple[str, ...] = ()) -> tuple[int, int]:
+    def control_counts(self, roles: tuple[str, ...] = (), thinks: bool = False) -> tuple[int, int]:
         """Control tokens that the template itself writes: in the prompt, and in the completion.
 
         A row with more of them has some in a person's text, where they would forge or end a turn.
 
         Args:
             roles: roles of the earlier turns.
+            thinks: whether the completion begins with a `<think>` block.
         """
-        if roles not in self._counts:
+        if (roles, thinks) not in self._counts:
             history = [(role, "a") for role in roles]
+            completion = f"{_THINK}a\n</think>\n\na" if thinks else "a"
             prompt = self.with_bos(self.tokenizer.encode(self.prompt_text("a", history)))
-            completion = self.tokenizer.encode(self.completion_text("a", "a", history))
+            learned = self.tokenizer.encode(self.completion_text("a", completion, history))
             controls = self.tokenizer.control_ids
-            self._counts[roles] = (sum(i in controls for i in prompt), sum(i in controls for i in completion))
-        return self._counts[roles]
+            self._counts[roles, thinks] = (sum(i in controls for i in prompt), sum(i in controls for i in learned))
+        return self._counts[roles, thinks]
 
     @cached_property
-    def _counts(self) -> dict[tuple[str, ...], tuple[int, int]]:
+    def _counts(self) -> dict[tuple[tuple[str, ...], bool], tuple[int, int]]:
         return {}
 
     @cached_property
     def _stop_text(self) -> str:
         """The first control token after an answer. Looked up once: a vocabulary can hold thousands of them."""
-        before, whole = self.prompt_text("1+1?"), self.full_text("1+1?", "2")
-        tail = whole[len(before):].partition("2")[2]
+        rest, _ = self._rest(self.prompt_text("1+1?"), self.full_text("1+1?", "2"))
+        tail = rest.partition("2")[2]
         found = [(at, -len(token), token) for token in self.tokenizer.control_tokens if (at := tail.find(token)) >= 0]
         if not found:
             raise self._wrong("no control token follows the answer, so the model would never learn to stop")
         return min(found)[2]
 
+    def _rest(self, before: str, whole: str) -> tuple[str, bool]:
+        """What follows the prompt in the whole text, and whether the prompt has opened a `<think>` block itself.
+
+        Templates of thinking models end the prompt with the opening tag, and drop the thoughts of a finished turn.
+        """
+        if whole.startswith(before):
+            return whole[len(before):], False
+        if before.endswith(_THINK) and whole.startswith(before.removesuffix(_THINK)):
+            return whole[len(before) - len(_THINK):], True
+        raise self._wrong("the prompt with its answer does not begin with the prompt alone")
+
     @cached_property
     def _template(self) -> jinja2.Template:
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
-                                                    extensions=["jinja2.ext.loopcontrols"])
+                                                    extensions=["jinja2.ext.loopcontrols", _GenerationMarks])
         environment.globals["raise_exception"] = _raise
+        environment.filters["tojson"] = _to_json
         try:
             return environment.from_string(self.source)
         except jinja2.TemplateError as error:
@@ -168,6 +193,25 @@ class ChatTemplate:
         return RequestError(f"chat template `{self.name}`: {reason}",
                             "a template whose answer follows its prompt and ends with a control token",
                             "data.template=gemma or data.template=plain")
+
+
+class _GenerationMarks(Extension):
+    """`{% generation %}`, with which some templates mark the assistant's text: here it marks nothing.
+
+    The border between prompt and completion comes from the prompt itself, for templates with marks and without.
+    """
+
+    tags = {"generation"}  # noqa: RUF012 - declared so by jinja2
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        """The text between the marks, as it stands."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _to_json(value: object, **options: object) -> str:
+    """JSON as transformers writes it in templates: no HTML escapes, and characters as they are."""
+    return json.dumps(value, ensure_ascii=False, indent=cast(int | None, options.get("indent")))
 
 
 def _raise(message: str) -> None:

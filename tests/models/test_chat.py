@@ -1,0 +1,212 @@
+"""Chat templates against texts written by hand, masks by prefix, and templates that must be refused.
+
+The Llama and Qwen templates here are short ones of our own that write the turns which those models publish.
+"""
+
+import pytest
+from tokenizers import AddedToken
+
+from workings.config.data import DataConfig
+from workings.data.rows import build_rows
+from workings.data.traces import Trace
+from workings.errors import RequestError
+from workings.models.chat import ChatTemplate
+from workings.models.tokenizer import Tokenizer
+from workings.models.tokenizer_training import train_tokenizer
+
+LLAMA = """{% for message in messages %}{% set text = '<|start_header_id|>' + message.role + '<|end_header_id|>\\n\\n'
++ message.content | trim + '<|eot_id|>' %}{{ (bos_token if loop.first else '') + text }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"""
+QWEN = """{% if messages[0].role != 'system' %}{{ '<|im_start|>system\\nYou are helpful.<|im_end|>\\n' }}{% endif %}
+{%- for message in messages %}{{ '<|im_start|>' + message.role + '\\n' }}
+{%- if message.role == 'assistant' %}{% generation %}{{ message.content + '<|im_end|>' }}{% endgeneration %}
+{%- else %}{{ message.content + '<|im_end|>' }}{% endif %}{{ '\\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+QWEN3 = """{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' }}
+{%- if message.role == 'assistant' and loop.last and '<think>' not in message.content %}{{ '<think>\\n\\n</think>\\n\\n' }}
+{%- endif %}{{ message.content + '<|im_end|>\\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+R1 = """{{ bos_token }}{% for message in messages %}{% if message.role == 'assistant' %}
+{{- '<|Assistant|>' + message.content.split('</think>')[-1] + eos_token }}{% else %}{{ '<|User|>' + message.content }}
+{%- endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|Assistant|><think>\\n' }}{% endif %}"""
+
+
+def tokenizer(controls: tuple[str, ...] = (), **settings: object) -> Tokenizer:
+    """A small tokenizer with more control tokens and other settings."""
+    base = train_tokenizer(["What is 1+1?", "1+1=2"], 400)
+    base._backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in controls])
+    return Tokenizer(base._backend, settings or base.settings)
+
+
+def llama(**settings: object) -> ChatTemplate:
+    marks = ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|end_of_text|>")
+    return ChatTemplate.for_config("tokenizer", tokenizer(marks, **({
+        "bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>", "chat_template": LLAMA} | settings)))
+
+
+def qwen(template: str = QWEN) -> ChatTemplate:
+    return ChatTemplate.for_config("tokenizer", tokenizer(("<|im_start|>", "<|im_end|>", "<|endoftext|>"),
+                                                          eos_token="<|im_end|>", chat_template=template))
+
+
+def gpt2() -> ChatTemplate:
+    return ChatTemplate.for_config("plain", tokenizer(("<|endoftext|>",), bos_token="<|endoftext|>",
+                                                      eos_token="<|endoftext|>"))
+
+
+def gemma() -> ChatTemplate:
+    return ChatTemplate.for_config("gemma", tokenizer())
+
+
+def gemma4() -> ChatTemplate:
+    return ChatTemplate.for_config("gemma4", tokenizer(("<|turn>", "<turn|>"), bos_token="<bos>", eos_token="<eos>"))
+
+
+CASES = {
+    "gemma": (gemma, "<bos><start_of_turn>user\nWhat is 1+1?<end_of_turn>\n<start_of_turn>model\n", "<end_of_turn>",
+              ["<end_of_turn>", "<eos>"]),
+    "gemma4": (gemma4, "<bos><|turn>user\nWhat is 1+1?<turn|>\n<|turn>model\n", "<turn|>", ["<turn|>", "<eos>"]),
+    "gpt2": (gpt2, "<|endoftext|>What is 1+1?\n", "<|endoftext|>", ["<|endoftext|>"]),
+    "llama": (llama, "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nWhat is 1+1?<|eot_id|>"
+                     "<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>", ["<|eot_id|>", "<|end_of_text|>"]),
+    "qwen": (qwen, "<|im_start|>system\nYou are helpful.<|im_end|>\n<|im_start|>user\nWhat is 1+1?<|im_end|>\n"
+                   "<|im_start|>assistant\n", "<|im_end|>", ["<|im_end|>"]),
+}
+STYLES = {
+    "tags": "<reasoning>1+1=2</reasoning><answer>2</answer>",
+    "think": "<think>\n1+1=2\n</think>\n\n2",
+    "hashes": "1+1=2\n#### 2",
+    "answer_only": "2",
+}
+TRACE = Trace(id="one", prompt="What is 1+1?", steps=("1+1=2",), answer="2")
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("case", CASES)
+def test_rows_are_what_the_model_publishes_and_only_the_answer_is_learned(case: str, style: str) -> None:
+    make, prompt, stop, stops = CASES[case]
+    template = make()
+    row = build_rows([TRACE], template.tokenizer, template,
+                     DataConfig(traces="x", max_length=200, reasoning=style)).rows[0]
+    masked = template.tokenizer.decode(row.tokens[row.loss_mask == 0].tolist())
+    learned = template.tokenizer.decode(row.tokens[row.loss_mask == 1].tolist())
+    assert (masked, learned) == (prompt, STYLES[style] + stop)
+    assert row.loss_mask.tolist() == sorted(row.loss_mask.tolist())
+    assert [template.tokenizer.token(token) for token in template.stop_ids] == stops
+    assert row.tokens[row.loss_mask == 0].tolist() == template.prompt_ids("What is 1+1?")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_bos_or_none_where_the_model_knows_none(case: str) -> None:
+    template = CASES[case][0]()
+    ids = template.prompt_ids("What is 1+1?")
+    if case == "qwen":
+        assert template.bos_id is None
+    else:
+        assert ids[0] == template.bos_id == template.tokenizer.bos_id
+        assert ids.count(template.bos_id) == 1
+
+
+def test_earlier_turns_and_a_system_turn_are_written_and_masked() -> None:
+    template = gemma()
+    history = (("system", "Be short."), ("user", "1+1?"), ("assistant", "2"))
+    assert template.prompt_text("And 2+2?", history) == (
+        "<bos><start_of_turn>user\nBe short.\n\n1+1?<end_of_turn>\n<start_of_turn>model\n2<end_of_turn>\n"
+        "<start_of_turn>user\nAnd 2+2?<end_of_turn>\n<start_of_turn>model\n")
+    trace = Trace(id="t", prompt="And 2+2?", steps=(), answer="4", history=history)
+    row = build_rows([trace], template.tokenizer, template,
+                     DataConfig(traces="x", max_length=200, reasoning="answer_only")).rows[0]
+    assert template.tokenizer.decode(row.tokens[row.loss_mask == 1].tolist()) == "4<end_of_turn>"
+
+
+def test_gemma_refuses_turns_that_do_not_alternate() -> None:
+    with pytest.raises(RequestError, match="roles must alternate"):
+        gemma().prompt_text("2?", (("user", "1?"),))
+
+
+def test_text_that_the_template_writes_before_the_answer_is_learned() -> None:
+    template = qwen(QWEN3)
+    assert template.completion_text("1+1?", "2") == "<think>\n\n</think>\n\n2<|im_end|>"
+    assert template.completion_text("1+1?", STYLES["think"]) == STYLES["think"] + "<|im_end|>"
+
+
+def test_a_prompt_that_opens_the_thinking_itself() -> None:
+    template = ChatTemplate.for_config("tokenizer", tokenizer(
+        ("<|User|>", "<|Assistant|>"), bos_token="<bos>", eos_token="<eos>", chat_template=R1))
+    assert template.prompt_text("1+1?") == "<bos><|User|>1+1?<|Assistant|><think>\n"
+    assert template.completion_text("1+1?", STYLES["think"]) == "1+1=2\n</think>\n\n2<eos>"
+    row = build_rows([TRACE], template.tokenizer, template,
+                     DataConfig(traces="x", max_length=200, reasoning="think")).rows[0]
+    assert template.tokenizer.decode(row.tokens[row.loss_mask == 1].tolist()) == "1+1=2\n</think>\n\n2<eos>"
+    with pytest.raises(RequestError, match="opens or rewrites the answer"):
+        template.completion_text("1+1?", STYLES["tags"])
+
+
+def test_a_bos_that_the_tokenizer_is_told_to_add() -> None:
+    without = LLAMA.replace("(bos_token if loop.first else '') + ", "")
+    assert llama(chat_template=without).bos_id is None
+    told = llama(chat_template=without, add_bos_token=True)
+    assert told.prompt_ids("1?")[0] == told.bos_id == told.tokenizer.token_id("<|begin_of_text|>")
+
+
+def test_a_bos_that_opens_every_turn_is_a_turn_mark() -> None:
+    template = ChatTemplate.for_config("tokenizer", tokenizer(
+        ("<|im_start|>", "<|im_end|>"), bos_token="<|im_start|>", eos_token="<|im_end|>", chat_template=QWEN))
+    rows = build_rows([TRACE], template.tokenizer, template, DataConfig(traces="x", max_length=200))
+    assert template.bos_id is None
+    assert len(rows.rows) == 1
+
+
+def test_a_second_bos_is_an_error() -> None:
+    template = llama(chat_template="{{ bos_token }}" + LLAMA)
+    with pytest.raises(RequestError, match="trace one: 2 BOS tokens"):
+        build_rows([TRACE], template.tokenizer, template, DataConfig(traces="x", max_length=200))
+
+
+@pytest.mark.parametrize(("source", "reason"), [
+    ("{{ bos_token }}{% for", "cannot be read"),
+    ("{{ raise_exception('not today') }}", "not today"),
+    ("{{ messages[0].content.missing.deeper }}", "it fails"),
+    ("{% for m in messages %}{{ m.content }}{% endfor %}", "no control token follows the answer"),
+    ("{% for m in messages %}{{ m.content | upper }}<eos>{% endfor %}", "rewrites"),
+    ("{% for m in messages %}{{ m.content }}<eos>{% endfor %}{% if add_generation_prompt %}A:{% endif %}",
+     "does not begin with the prompt alone"),
+])
+def test_templates_that_cannot_be_trained_are_refused(source: str, reason: str) -> None:
+    template = ChatTemplate.for_config("tokenizer", tokenizer(bos_token="<bos>", eos_token="<eos>",
+                                                              chat_template=source))
+    with pytest.raises(RequestError, match=reason):
+        template.completion_text("x?", "the answer")
+
+
+@pytest.mark.parametrize("source", [
+    "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "{{ messages.__init__.__globals__ }}",
+    "{{ messages.append(1) }}",
+    "{{ cycler.__init__.__globals__.os.popen('true').read() }}",
+    "{% for a in range(99999999) %}{% endfor %}",
+])
+def test_templates_run_in_a_sandbox(source: str) -> None:
+    template = ChatTemplate.for_config("tokenizer", tokenizer(eos_token="<eos>", chat_template=source))
+    with pytest.raises(RequestError, match="it fails"):
+        template.prompt_text("x")
+
+
+def test_a_template_cannot_see_the_clock() -> None:
+    template = ChatTemplate.for_config("tokenizer", tokenizer(
+        eos_token="<eos>", chat_template="{{ 'today' if strftime_now is defined else 'fixed' }}{{ [1] | tojson }}"))
+    assert template.prompt_text("x") == "fixed[1]"
+
+
+def test_what_a_template_needs_is_asked_for() -> None:
+    bare = tokenizer(("x",), eos_token="<eos>")
+    with pytest.raises(RequestError, match="no chat template"):
+        ChatTemplate.for_config("tokenizer", bare)
+    with pytest.raises(RequestError, match="gemma4, and the tokenizer does not know"):
+        ChatTemplate.for_config("gemma4", bare)
+    with pytest.raises(RequestError, match="does not know BOS"):
+        ChatTemplate.for_config("gemma", bare)
+    with pytest.raises(RequestError, match="no end-of-text token"):
+        ChatTemplate.for_config("plain", tokenizer(("x",), bos_token="<bos>"))
+    with pytest.raises(RequestError, match="gemma or gemma4 or plain"):
+        ChatTemplate.for_config("chatml", bare)
