@@ -2,6 +2,7 @@
 
 import hashlib
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -139,11 +140,23 @@ def test_arrays_by_hand() -> None:
 
 
 def test_the_digest_of_a_batch_by_hand() -> None:
-    batch = make_batch([[row("a", [5, 6], 1)]], (1, 1), 3, 9)
-    expected = hashlib.sha256(b"1,1,3\n" + struct.pack("<3i", 5, 6, 9) + struct.pack("<3i", 6, 0, 0)
-                              + struct.pack("<3f", 1, 0, 0) + struct.pack("<3i", 0, 1, 0)
-                              + struct.pack("<3i", 1, 1, 0)).hexdigest()
-    assert Batches.digest(batch) == expected
+    batch = make_batch([[row("a", [5, 6], 1), row("b", [7, 8, 9], 2)], []], (1, 2), 6, 0)
+    one = hashlib.sha256(struct.pack("<2i", 5, 6) + bytes([0, 1])).hexdigest()
+    other = hashlib.sha256(struct.pack("<3i", 7, 8, 9) + bytes([0, 0, 1])).hexdigest()
+    assert Batches.digest(batch) == hashlib.sha256(f"1,2,6\n{one} {other}\n\n".encode()).hexdigest()
+    tampered = replace(batch, tokens=np.where(batch.tokens == 8, 4, batch.tokens))
+    assert Batches.digest(tampered) != Batches.digest(batch)
+
+
+@pytest.mark.parametrize("keys", [{}, {"buckets": (4, 8)}, {"packing": "first_fit"}], ids=str)
+def test_the_digest_of_every_batch_follows_from_the_row_index(keys: dict[str, object]) -> None:
+    rows = row_set([3, 5, 4, 8, 2, 6, 3], 8)
+    source = Batches(rows, seed=4, rows_per_micro_batch=2, accumulation=2, data_config=config(max_length=8, **keys))
+    by_id, position = {one.id: one.digest for one in rows.rows}, Position()
+    for _ in range(2 * source.batches_in_epoch(0)):
+        batch, after = source.at(position)
+        assert Batches.digest(batch) == source.digest_at(position, by_id)
+        position = after
 
 
 def batches(lengths: list[int], b: int, a: int = 1, **keys: object) -> Batches:

@@ -110,15 +110,29 @@ class Batches:
 
     @staticmethod
     def digest(batch: Batch) -> str:
-        """SHA-256, as hex, of a batch: its shape, then tokens, targets, weights, positions, segment ids.
+        """SHA-256, as hex, of a batch: its shape, then the digests of the rows that its arrays hold.
 
-        The shape is written as `A,B,S` and a line break; arrays as little-endian int32, weights as float32.
+        The rows are read back from tokens, weights and segment ids, that is from what the engine is given; so the same
+        digest follows from a run's row index without any tokens (`digest_at`), and a verifier can compare the two.
         """
-        found = hashlib.sha256((",".join(str(size) for size in batch.tokens.shape) + "\n").encode())
-        for array, kind in ((batch.tokens, "<i4"), (batch.targets, "<i4"), (batch.weights, "<f4"),
-                            (batch.positions, "<i4"), (batch.segment_ids, "<i4")):
-            found.update(np.ascontiguousarray(array, kind).tobytes())
-        return found.hexdigest()
+        length = batch.tokens.shape[-1]
+        tokens, weights, segments = (array.reshape(-1, length) for array in
+                                     (batch.tokens, batch.weights, batch.segment_ids))
+        return _sequences_digest(batch.tokens.shape, [
+            [_row_digest(tokens[number], weights[number], segments[number] == segment)
+             for segment in range(1, int(segments[number].max(initial=0)) + 1)] for number in range(len(tokens))])
+
+    def digest_at(self, position: Position, row_digests: Mapping[str, str]) -> str:
+        """The digest that the batch at a position must have, from the digest of each row by its id.
+
+        Raises:
+            RecordError: when the epoch has no such batch.
+        """
+        plan = self._plan(position.epoch)
+        if position.batch >= len(plan):
+            raise RecordError(f"data position {position}: epoch {position.epoch} has {len(plan)} batches only")
+        return _sequences_digest((*self._shape, plan[position.batch].length),
+                                 [[row_digests[row_id] for row_id in ids] for ids in self.row_ids(position)])
 
     def _plan(self, epoch: int) -> list[_Planned]:
         if epoch not in self._plans:
@@ -159,6 +173,19 @@ class Batches:
     def _batch(self, planned: _Planned) -> Batch:
         sequences = [[self._rows.rows[number] for number in sequence] for sequence in planned.sequences]
         return make_batch(sequences, self._shape, planned.length, self._rows.pad_id)
+
+
+def _row_digest(tokens: np.ndarray, weights: np.ndarray, own: np.ndarray) -> str:
+    """`Row.digest` of one segment; ``weights`` are those of predictions, one position before the token they learn."""
+    mask = np.zeros(int(own.sum()), np.uint8)
+    mask[1:] = weights[own][:-1]
+    return hashlib.sha256(tokens[own].astype("<i4").tobytes() + mask.tobytes()).hexdigest()
+
+
+def _sequences_digest(shape: tuple[int, ...], sequences: Sequence[Sequence[str]]) -> str:
+    """SHA-256 over `A,B,S`, then a line for each sequence: the digests of its rows with a space between them."""
+    lines = [",".join(str(size) for size in shape), *(" ".join(digests) for digests in sequences)]
+    return hashlib.sha256("".join(text + "\n" for text in lines).encode()).hexdigest()
 
 
 def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], length: int, pad_id: int) -> Batch:
