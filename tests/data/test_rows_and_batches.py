@@ -11,7 +11,7 @@ from workings.config.data import DataConfig
 from workings.data.batches import Batches, Position, fixed_batches, make_batch
 from workings.data.generators import addition
 from workings.data.render import completion_text
-from workings.data.rows import Row, RowSet, build_rows
+from workings.data.rows import Row, RowSet, build_rows, prompt_digest
 from workings.data.traces import Trace
 from workings.data.vocabulary import tokenizer_for
 from workings.errors import RecordError, RequestError
@@ -28,7 +28,7 @@ def config(**keys: object) -> DataConfig:
 
 def row(row_id: str, tokens: list[int], prompt: int) -> Row:
     mask = np.array([0] * prompt + [1] * (len(tokens) - prompt), np.uint8)
-    return Row(row_id, np.array(tokens, np.int32), mask)
+    return Row(row_id, np.array(tokens, np.int32), mask, prompt_digest(row_id))
 
 
 def row_set(lengths: list[int], max_length: int = 16) -> RowSet:
@@ -54,7 +54,8 @@ def test_a_row_by_hand() -> None:
     expected = hashlib.sha256(struct.pack("<44i", *only.tokens) + bytes([0] * 17 + [1] * 27)).hexdigest()
     assert only.digest == expected
     assert rows.index == [{"id": "add-47-25", "status": "kept", "digest": expected, "tokens": 44,
-                           "supervised_tokens": 27}]
+                           "supervised_tokens": 27,
+                           "prompt_digest": hashlib.sha256(b"what is 47+25?").hexdigest()}]
 
 
 @pytest.mark.parametrize(("style", "text"), [

@@ -34,6 +34,8 @@ class Row:
     """int32 ``[S]``: prompt, completion and stop token."""
     loss_mask: np.ndarray
     """uint8 ``[S]``: 1 where the token is learned, 0 on the prompt."""
+    prompt_digest: str
+    """`prompt_digest` of the trace's question, by which a verifier finds questions that were also trained on."""
 
     @property
     def supervised_tokens(self) -> int:
@@ -80,7 +82,7 @@ class RowSet:
     def index(self) -> list[dict[str, Any]]:
         """The run's row index: one record a trace, kept or dropped."""
         kept = [{"id": row.id, "status": "kept", "digest": row.digest, "tokens": len(row.tokens),
-                 "supervised_tokens": row.supervised_tokens} for row in self.rows]
+                 "supervised_tokens": row.supervised_tokens, "prompt_digest": row.prompt_digest} for row in self.rows]
         return kept + [{"id": row.id, "status": "dropped", "reason": row.reason, "tokens": row.tokens}
                        for row in self.dropped]
 
@@ -89,6 +91,11 @@ class RowSet:
         """SHA-256, as hex, over ids and digests of the rows, sorted by id: the same for any order of the file."""
         lines = sorted(f"{row.id} {row.digest}\n" for row in self.rows)
         return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def prompt_digest(prompt: str) -> str:
+    """SHA-256, as hex, of a question in lower case with single spaces: equal for questions that only look different."""
+    return hashlib.sha256(" ".join(prompt.split()).casefold().encode()).hexdigest()
 
 
 def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemplate,
@@ -128,7 +135,7 @@ def _encoded(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTempla
             _prove(trace, before, learned, tokenizer, template, reasoning)
             mask = np.zeros(len(before) + len(learned), np.uint8)
             mask[len(before):] = 1
-            yield Row(trace.id, np.array(before + learned, np.int32), mask)
+            yield Row(trace.id, np.array(before + learned, np.int32), mask, prompt_digest(trace.prompt))
 
 
 def _texts(trace: Trace, template: ChatTemplate, reasoning: str) -> tuple[str, str]:
