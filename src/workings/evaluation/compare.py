@@ -96,20 +96,22 @@ def compare(a: Path, b: Path) -> Comparison:
 
 def compare_records(a: EvaluationRecord, b: EvaluationRecord) -> Comparison:
     """As `compare`, for units that were found already."""
+    name_a, name_b = (a.name, b.name) if a.name != b.name else (f"{a.name} (A)", f"{b.name} (B)")
     different, unknown, equal = compare_configs(a.config, b.config)
     if different:
-        return Comparison(verdict="not comparable", sentence=not_comparable_sentence(a.name, b.name, different),
-                          name_a=a.name, name_b=b.name, reasons=different, notes=unknown)
+        return Comparison(verdict="not comparable", sentence=not_comparable_sentence(name_a, name_b, different),
+                          name_a=name_a, name_b=name_b, reasons=different, notes=unknown)
     pairs = pair_results(a, b)
     results_a, results_b = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     difference = paired_difference(pairs)
-    side_a = Side(name=a.name, path=str(a.path), cell=cell(results_a))
-    side_b = Side(name=b.name, path=str(b.path), cell=cell(results_b))
+    side_a = Side(name=name_a, path=str(a.path), cell=cell(results_a))
+    side_b = Side(name=name_b, path=str(b.path), cell=cell(results_b))
     return Comparison(
-        verdict=difference.verdict, sentence=comparison_sentence(side_a.name, side_a.cell, side_b.name, side_b.cell, difference),
-        name_a=a.name, name_b=b.name, notes=unknown + _notes(side_a, side_b, difference), equal=equal, a=side_a, b=side_b,
-        difference=difference, sections=_sections(pairs),
-        newly_right=[x.id for x, y in pairs if x.score < y.score], newly_wrong=[x.id for x, y in pairs if x.score > y.score])
+        verdict=difference.verdict, sentence=comparison_sentence(name_a, side_a.cell, name_b, side_b.cell, difference),
+        name_a=name_a, name_b=name_b, notes=unknown + _notes(side_a, side_b, difference), equal=equal,
+        a=side_a, b=side_b, difference=difference, sections=_sections(pairs),
+        newly_right=[x.id for x, y in pairs if x.score < y.score],
+        newly_wrong=[x.id for x, y in pairs if x.score > y.score])
 
 
 def pair_results(a: EvaluationRecord, b: EvaluationRecord) -> list[tuple[ItemResult, ItemResult]]:

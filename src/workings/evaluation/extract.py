@@ -43,7 +43,7 @@ def hashes(text: str, kind: Kind) -> str | None:
 
 
 def boxed(text: str, kind: Kind) -> str | None:
-    """Content of the last ``\\boxed{…}``, braces matched."""
+    r"""Content of the last ``\boxed{…}``, braces matched."""
     at = text.rfind("\\boxed")
     if at < 0:
         return None

@@ -60,7 +60,8 @@ class ForeignPredictions:
     def __enter__(self) -> "ForeignPredictions":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self._file.close()
 
     def of(self, item: Item) -> list[Answered]:

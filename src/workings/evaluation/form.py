@@ -5,7 +5,8 @@ import re
 from workings.errors import RequestError
 
 _FORMS = {
-    "tags": re.compile(r"\s*<reasoning>(?P<reasoning>.*?)</reasoning>\s*<answer>(?P<answer>.*?)</answer>\s*", re.DOTALL),
+    "tags": re.compile(r"\s*<reasoning>(?P<reasoning>.*?)</reasoning>\s*<answer>(?P<answer>.*?)</answer>\s*",
+                       re.DOTALL),
     "think": re.compile(r"\s*<think>(?P<reasoning>.*?)</think>(?P<answer>.*)", re.DOTALL),
     "hashes": re.compile(r"(?P<reasoning>.*)\n?####(?P<answer>[^\n]*)\s*", re.DOTALL),
     "answer_only": re.compile(r"(?P<reasoning>)(?P<answer>[^\n]*)\s*"),

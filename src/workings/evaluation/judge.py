@@ -34,9 +34,7 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: EvaluationSetti
     """Extract, score and describe one completion. Raises whatever the scorer raises."""
     found = extract(text, answer_kind(item), settings.rules)
     value = score(found.text, item) if found.text else 0.0
-    if isinstance(value, bool):
-        value = float(value)
-    if not isinstance(value, int | float) or value != value or abs(value) == float("inf"):
+    if not _is_finite(value):
         return Judgement(extracted=found.text, rule=found.rule, error=f"scorer returned {value!r}, not a finite number")
     reasoning = reasoning_text(text)
     steps = check_steps(reasoning)
@@ -44,6 +42,11 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: EvaluationSetti
         extracted=found.text, rule=found.rule, score=float(value), format_ok=keeps_form(text, settings.form),
         reasoning_chars=len(reasoning), steps_checked=steps.checked, steps_valid=steps.valid, wrong_steps=steps.wrong,
         second_opinion=_second_opinion(found.text, item) if settings.second_opinion == "math_verify" else "")
+
+
+def _is_finite(value: object) -> bool:
+    """Scorers from files return whatever they like."""
+    return isinstance(value, bool | int | float) and value == value and abs(value) != float("inf")
 
 
 def _second_opinion(given: str, item: Item) -> str:

@@ -1,4 +1,4 @@
-"""Numbers as people and models write them, read exactly: ``$1,234.50``, ``50%``, ``1 1/2``, ``\\frac{3}{4}``, ``5 km``.
+r"""Numbers as people and models write them, read exactly: ``$1,234.50``, ``50%``, ``1 1/2``, ``\frac{3}{4}``, ``5 km``.
 
 Values are fractions, so ``0.1 + 0.2`` and ``0.3`` are equal and nothing overflows. Nothing is ever evaluated:
 ``10**10**10`` is not a number, and every text is bounded before it is looked at.

@@ -9,9 +9,9 @@ from workings.errors import RequestError
 from workings.evaluation.foreign import ForeignPredictions
 from workings.evaluation.generate import generate_batch
 from workings.evaluation.items import Item, items_digest
+from workings.evaluation.judge import Judgement
 from workings.evaluation.own_scorer import scorer_version
 from workings.evaluation.predictions import Answered, prediction_line, sanitised
-from workings.evaluation.judge import Judgement
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.scoring import ScoringProcess
 from workings.evaluation.settings import EvaluationSettings
@@ -84,7 +84,7 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
                   "samples": foreign.samples}
         unknown = {"absent": "not recorded in predictions from elsewhere"}
         config = _config(items, settings, source=source, made_from=None)
-        config |= {name: unknown for name in ("decoding", "template", "tokenizer", "engine", "model")}
+        config |= dict.fromkeys(("decoding", "template", "tokenizer", "engine", "model"), unknown)
         chunks = [items[start:start + FOREIGN_CHUNK] for start in range(0, len(items), FOREIGN_CHUNK)]
 
         def answer(index: int) -> list[Answered]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from workings.evaluation.statistics import CONFIDENCE
@@ -83,7 +84,7 @@ class Scorecard:
 def build_scorecard(results: Sequence[ItemResult]) -> Scorecard:
     """The scorecard of scored items (at least one)."""
     return Scorecard(overall=cell(results), **{
-        f"per_{name}": {key: cell(group) for key, group in _groups(results, lambda r, n=name: getattr(r, n)).items()}
+        f"per_{name}": {key: cell(group) for key, group in _groups(results, attrgetter(name)).items()}
         for name in ("section", "category", "difficulty")})
 
 
@@ -94,8 +95,9 @@ def cell(results: Sequence[ItemResult]) -> Cell:
     for scores in between. The method is named in the cell.
     """
     scores = [result.score for result in results]
-    return Cell(n=len(scores), correct=sum(score == 1.0 for score in scores), errors=sum(bool(r.error) for r in results),
-                mean=sum(scores) / len(scores), interval=mean_interval(scores, [r.cluster for r in results]))
+    return Cell(n=len(scores), correct=sum(score == 1.0 for score in scores),
+                errors=sum(bool(result.error) for result in results), mean=sum(scores) / len(scores),
+                interval=mean_interval(scores, [result.cluster for result in results]))
 
 
 def mean_interval(values: Sequence[float], clusters: Sequence[str]) -> Interval | str:

@@ -31,7 +31,8 @@ class ScoringProcess:
     def __enter__(self) -> "ScoringProcess":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self._stop()
 
     def judge(self, completions: Sequence[tuple[Item, str]]) -> list[Judgement]:
@@ -73,7 +74,8 @@ class ScoringProcess:
             self._next(START_SECONDS)
         except (EOFError, TimeoutError):
             self._stop()
-            raise RequestError(f"scorer: {self._settings.scorer}", "a scorer that can be loaded (its error stands above)",
+            raise RequestError(f"scorer: {self._settings.scorer}",
+                               "a scorer that can be loaded (its error stands above)",
                                f"python {self._settings.scorer.split(':')[0]}") from None
         return child
 

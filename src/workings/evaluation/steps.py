@@ -7,6 +7,7 @@ fractions, by a small parser; nothing is evaluated as code and powers are not wo
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 MAX_CHARACTERS = 100_000
 """Only this much of a completion is looked at."""
@@ -49,7 +50,7 @@ def check_steps(text: str) -> StepCheck:
     checked = valid = 0
     wrong: list[str] = []
     pieces = text.split("=")
-    for left_text, right_text in zip(pieces, pieces[1:], strict=False):
+    for left_text, right_text in pairwise(pieces):
         left, right = _left_side(left_text), _right_side(right_text)
         if left is None or right is None:
             continue

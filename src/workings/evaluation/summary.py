@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.evaluation.predictions import item_result, read_predictions
-from workings.evaluation.scorecard import ItemResult, Scorecard, build_scorecard, cluster_names, mean_interval
+from workings.evaluation.scorecard import ItemResult, Scorecard, build_scorecard, mean_interval
 from workings.evaluation.statistics.interval import Interval
 
 SHOWN_SAMPLES = 12
@@ -51,7 +51,8 @@ class Summary:
             "scorecard": self.scorecard.to_json(),
             "behaviour": self._behaviour(),
             "rules": dict(sorted(self._rules.items())),
-            "errors": {kind: {"count": len(ids), "first": ids[:_SHOWN_IDS]} for kind, ids in sorted(self._errors.items())},
+            "errors": {kind: {"count": len(ids), "first": ids[:_SHOWN_IDS]}
+                       for kind, ids in sorted(self._errors.items())},
             "problems": problems,
             "second_opinion": self._second_opinion(),
         }
@@ -90,7 +91,8 @@ def _ends(interval: Interval | str) -> dict[str, Any]:
 
 
 def _sample_text(verdict: str, sample: dict[str, Any]) -> str:
-    text = sample["completion"] if isinstance(sample["completion"], str) else f"(none: {sample['completion']['absent']})"
+    completion = sample["completion"]
+    text = completion if isinstance(completion, str) else f"(none: {completion['absent']})"
     extracted = sample["extracted"] if isinstance(sample["extracted"], str) else "nothing"
     facts = (f"expected `{sample['gold']}`, extracted `{extracted}` by `{sample['rule']}`, score {sample['score']:g}")
     return f"## {sample['id']}: {verdict}\n\n{facts}\n\n{_fenced(sample['prompt'])}\n\n{_fenced(text[:4000])}\n"

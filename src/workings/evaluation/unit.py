@@ -49,7 +49,8 @@ class EvaluationUnit:
     def __enter__(self) -> "EvaluationUnit":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self._appender.close()
         self._lock.release()
 

@@ -1,4 +1,4 @@
-"""Finding and reading evaluation units: a run directory's ``eval/<name>``, a unit itself, or the place of ``eval --out``."""
+"""Finding and reading evaluation units: a run directory's ``eval/<name>``, or the place of ``eval --out``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from workings.record.digest import file_digest
 from workings.record.layout import MANIFEST, SUMS
 from workings.record.seal import parse_sums, root_digest
 
-DEFAULT_NAME = "test"
+DEFAULT_NAME = "items"
 """The unit that a run's own evaluation is written to, and that is meant when a run directory has several."""
 
 
@@ -92,10 +92,10 @@ def find_units(path: Path) -> list[EvaluationRecord]:
 
 
 def find_unit(path: Path) -> EvaluationRecord:
-    """The one unit that a path means: its only one, or the one named `test`.
+    """The one unit that a path means: its only one, or the one named `items`.
 
     Raises:
-        RequestError: there is none, or several and none of them is named `test`.
+        RequestError: there is none, or several and none of them is named `items`.
     """
     return _only(path, find_units(path))
 

@@ -1,0 +1,62 @@
+"""`workings eval`: ask a model the items, or score completions from elsewhere."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workings.cli.output import JsonFlag, answer, say
+
+
+def eval_command(
+    items: Annotated[Path, typer.Option("--items", help="Items: JSON lines with id, prompt, expected_answer.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory to make for the sealed evaluation.")],
+    model: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="A sealed run directory.")] = None,
+    predictions: Annotated[Path | None, typer.Option(
+        "--predictions", help="Completions from elsewhere: JSON lines with id and completion.")] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, gpu or tpu.")] = "as recorded",
+    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", help="Longest completion, in tokens.")] = 256,
+    batch_size: Annotated[int, typer.Option("--batch-size", help="Prompts that are answered at a time.")] = 64,
+    temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; above: sampled.")] = 0.0,
+    samples: Annotated[int, typer.Option("--samples", help="Completions per item (asks for a temperature).")] = 1,
+    aggregate: Annotated[str, typer.Option("--aggregate", help="An item's samples: mean, majority or pass.")] = "mean",
+    seed: Annotated[int, typer.Option("--seed", help="Decides what is sampled.")] = 0,
+    scorer: Annotated[str, typer.Option("--scorer", help="A registered scorer, or FILE.py:FUNCTION.")] = "answer",
+    rules: Annotated[str, typer.Option("--rules", help="Extraction rules in order, with commas; empty: all.")] = "",
+    form: Annotated[str, typer.Option("--form", help="Form to check: tags, think, hashes, answer_only, any.")] = "any",
+    second_opinion: Annotated[bool, typer.Option("--second-opinion", help="Let math-verify judge as well.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Score a model on items: generate, extract, score, seal. With --predictions no model is needed."""
+    from workings.errors import RequestError
+    from workings.evaluation.items import read_items
+    from workings.evaluation.run import evaluate, evaluate_predictions
+    from workings.evaluation.settings import EvaluationSettings
+    from workings.evaluation.words import scorecard_text
+
+    if (model is None) == (predictions is None):
+        raise RequestError("both RUN and --predictions" if model else "neither RUN nor --predictions", "one of them",
+                           "workings eval RUN --items ITEMS.jsonl --out DIR")
+    settings = EvaluationSettings(
+        max_new_tokens=max_new_tokens, batch_size=batch_size, temperature=temperature, samples=samples,
+        aggregate=aggregate, seed=seed, scorer=scorer, form=form, rules=tuple(rule for rule in rules.split(",") if rule),
+        second_opinion="math_verify" if second_opinion else "none")
+    questions = read_items(items)
+
+    def progress(done: int, total: int) -> None:
+        say(f"{done} of {total} items")
+
+    if predictions is not None:
+        scorecard = evaluate_predictions(predictions, questions, out, settings=settings, progress=progress)
+    else:
+        from workings.runs.load import open_run
+
+        loaded = open_run(model, device) if model else None
+        assert loaded is not None
+        scorecard = evaluate(loaded.engine, loaded.state, loaded.tokenizer, loaded.template, questions, out,
+                             settings=settings, made_from=loaded.root, facts={"run": loaded.run.path.name,
+                             "step": loaded.checkpoint.step}, progress=progress)
+    overall = scorecard.overall.to_json()
+    values = {"items": overall["n"], "accuracy": overall["mean"], "errors": overall["errors"], "out": str(out)}
+    values |= {name: overall[name] for name in ("ci_low", "ci_high") if isinstance(overall[name], float | int)}
+    answer(values, as_json=as_json, text=scorecard_text(scorecard, out))

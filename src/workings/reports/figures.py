@@ -1,0 +1,185 @@
+"""The figures of a page: each drawn wide and narrow, with its key and the same numbers as a table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from markupsafe import Markup
+
+from workings.evaluation.compare import Comparison
+from workings.evaluation.paired import PairedDifference
+from workings.evaluation.statistics.interval import Interval
+from workings.evaluation.words import p_text, percent, points
+from workings.reports.gather import RunView
+from workings.reports.interval_chart import IntervalChart, Mark, Row, draw_interval_chart
+from workings.reports.line_chart import Curve, LineChart, Points, draw_line_chart, smoothed
+
+WIDE, NARROW = 880, 360
+SMOOTHING_SHARE = 50
+"""The smoothed training loss is a moving mean over this part (1/50) of the steps."""
+_DELTA_COLOR = 4
+_LOG_RATIO = 8
+_TABLE_ROWS = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """The numbers of a figure."""
+
+    caption: str
+    heads: list[str]
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """A figure in both widths."""
+
+    wide: Markup
+    narrow: Markup
+    table: Table
+    key: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossFigure:
+    """A figure of losses with its heading."""
+
+    heading: str
+    caption: str
+    drawn: Drawn
+
+
+def accuracy_figure(views: Sequence[RunView]) -> Drawn | None:
+    """Accuracy of every evaluated run, overall and by section; None if no run was evaluated."""
+    scored = [view for view in views if view.evaluation]
+    if not scored:
+        return None
+    names = ["overall", *sorted({name for view in scored for name in view.scorecard["per_section"]})]
+    if len(names) == 2:
+        names = names[:1]
+    rows, table = [], []
+    for name in names:
+        marks = []
+        for view in scored:
+            cell = view.scorecard["overall"] if name == "overall" else view.scorecard["per_section"].get(name)
+            if cell is not None:
+                marks.append(_accuracy_mark(cell, view.color))
+                table.append([name, view.name, str(cell["n"]), str(cell["correct"]), percent(cell["mean"]),
+                              _bounds(cell), str(cell["errors"])])
+        size = next(row[2] for row in table if row[0] == name)
+        rows.append(Row(name=f"{name} ({size})", marks=marks))
+    description = "; ".join(f"{row[1]}, {row[0]}: {row[4]}, interval {row[5]}" for row in table)
+    chart = IntervalChart(title="Accuracy with 95 % intervals", description=description, rows=rows,
+                          x_label="right answers, %", low=0.0, high=100.0)
+    return Drawn(wide=draw_interval_chart(chart, WIDE), narrow=draw_interval_chart(chart, NARROW),
+                 key=[_key(view, "mark") for view in scored],
+                 table=Table(caption="Accuracy", rows=table,
+                             heads=["Section", "Run", "Items", "Right", "Accuracy", "95 % interval", "Errors"]))
+
+
+def delta_figure(comparison: Comparison) -> Drawn | None:
+    """The paired difference, overall and by section."""
+    if comparison.difference is None:
+        return None
+    entries = [("overall", comparison.difference, comparison.difference.p_value)]
+    if len(comparison.sections) > 1:
+        entries += [(section.name, section.difference, section.p_adjusted) for section in comparison.sections]
+    rows = [Row(name=f"{name} ({found.n})", marks=[_delta_mark(found)]) for name, found, _ in entries]
+    table = [[name, str(found.n), points(found.delta), _delta_bounds(found), p_text(p) if p is not None else "none",
+              str(found.newly_right), str(found.newly_wrong)] for name, found, p in entries]
+    description = "; ".join(f"{row[0]}: {row[2]} points, interval {row[3]}" for row in table)
+    chart = IntervalChart(title=f"Difference {comparison.name_b} minus {comparison.name_a}", description=description,
+                          rows=rows, x_label="percentage points", zero_line=True)
+    return Drawn(wide=draw_interval_chart(chart, WIDE), narrow=draw_interval_chart(chart, NARROW),
+                 table=Table(caption="Difference on the same items", rows=table,
+                             heads=["Section", "Items", "Difference", "95 % interval", "p", "Newly right",
+                                    "Newly wrong"]))
+
+
+def loss_figures(views: Sequence[RunView]) -> list[LossFigure]:
+    """Training loss and evaluation loss, as far as the runs have them."""
+    figures = []
+    trained = [view for view in views if len(view.train_loss) > 1]
+    if trained:
+        span = max(1, max(len(view.train_loss) for view in trained) // SMOOTHING_SHARE)
+        curves = [Curve(name=view.name, points=view.train_loss, color=view.color, style="faint")
+                  for view in trained if span > 1]
+        curves += [Curve(name=view.name, points=smoothed(view.train_loss, span), color=view.color, label=view.name)
+                   for view in trained]
+        caption = "Mean negative log likelihood of the supervised tokens, in nats, before each update."
+        if span > 1:
+            caption += f" Bold: moving mean over {span} steps; faint: every step."
+        figures.append(LossFigure(heading="Training loss", caption=caption, drawn=_loss(
+            "Training loss", curves, trained, [view.train_loss for view in trained])))
+    held_out = [view for view in views if view.evaluation_loss]
+    if held_out:
+        curves = [Curve(name=view.name, points=view.evaluation_loss, color=view.color, style="dots", label=view.name)
+                  for view in held_out]
+        figures.append(LossFigure(
+            heading="Evaluation loss", drawn=_loss("Evaluation loss", curves, held_out,
+                                                   [view.evaluation_loss for view in held_out]),
+            caption="The same on traces that were held out. Runs that supervise different tokens (steps and answer, or "
+                    "the answer alone) have losses of different things: compare accuracies, not these."))
+    return figures
+
+
+def _loss(title: str, curves: Sequence[Curve], views: Sequence[RunView], series: Sequence[Points]) -> Drawn:
+    values = [value for points_ in series for _, value in points_]
+    log = min(values) > 0 and max(values) > _LOG_RATIO * min(values)
+    description = "; ".join(
+        f"{view.name}: {points_[0][1]:.3f} at step {points_[0][0]:g}, {points_[-1][1]:.3f} at step {points_[-1][0]:g}"
+        for view, points_ in zip(views, series, strict=True))
+    chart = LineChart(title=title, description=description, curves=curves, x_label="step", log=log,
+                      y_label="nats per token (log scale)" if log else "nats per token")
+    bare = LineChart(title=title, description=description, x_label="step", y_label=chart.y_label, log=log,
+                     curves=[Curve(name=c.name, points=c.points, color=c.color, style=c.style) for c in curves])
+    return Drawn(wide=draw_line_chart(chart, WIDE, 340), narrow=draw_line_chart(bare, NARROW, 280),
+                 key=[_key(view, "line") for view in views], table=_loss_table(title, views, series))
+
+
+def _loss_table(title: str, views: Sequence[RunView], series: Sequence[Points]) -> Table:
+    """About a dozen steps, the first and the last among them."""
+    steps = sorted({step for points_ in series for step, _ in points_})
+    stride = max(1, (len(steps) - 1) // (_TABLE_ROWS - 1))
+    shown = sorted({*steps[::stride], steps[-1]})
+    lookup = [dict(points_) for points_ in series]
+    rows = [[f"{step:g}", *(f"{values[step]:.4f}" if step in values else "—" for values in lookup)] for step in shown]
+    return Table(caption=title, heads=["Step", *(view.name for view in views)], rows=rows)
+
+
+def _accuracy_mark(cell: dict[str, Any], color: int) -> Mark:
+    low, high = (None if isinstance(cell[name], dict) else 100 * cell[name] for name in ("ci_low", "ci_high"))
+    return Mark(value=100 * cell["mean"], low=low, high=high, color=color,
+                label=f"{100 * cell['mean']:.1f}" + (f" ({low:.1f}–{high:.1f})" if low is not None and high is not None
+                                                     else " (no interval)"))
+
+
+def _delta_mark(found: PairedDifference) -> Mark:
+    if isinstance(found.interval, Interval):
+        low, high = 100 * found.interval.low, 100 * found.interval.high
+        return Mark(value=100 * found.delta, low=low, high=high, color=_DELTA_COLOR,
+                    label=f"{100 * found.delta:+.1f} ({low:+.1f} to {high:+.1f})")
+    return Mark(value=100 * found.delta, low=None, high=None, color=_DELTA_COLOR, label=f"{100 * found.delta:+.1f}")
+
+
+def _bounds(cell: dict[str, Any]) -> str:
+    if isinstance(cell["ci_low"], dict):
+        return f"none: {cell['ci_low']['absent']}"
+    return f"{100 * cell['ci_low']:.1f} to {100 * cell['ci_high']:.1f}"
+
+
+def _delta_bounds(found: PairedDifference) -> str:
+    if isinstance(found.interval, Interval):
+        return f"{points(found.interval.low)} to {points(found.interval.high)}"
+    return f"none: {found.interval}"
+
+
+def _key(view: RunView, kind: str) -> dict[str, Any]:
+    if kind == "line":
+        mark = Markup('<path class="line c{c}" d="M0 5H28"/>').format(c=view.color)
+    else:
+        shape = (Markup('<circle cx="14" cy="5" r="4.5"/>') if view.color == 0 else
+                 Markup('<rect x="10" y="1" width="8" height="8"/>'))
+        mark = Markup('<g class="mark c{c}">{shape}</g>').format(c=view.color, shape=shape)
+    return {"mark": mark, "text": view.name}

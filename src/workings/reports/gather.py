@@ -1,0 +1,117 @@
+"""What a page shows, read from run directories and evaluation units."""
+
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workings.evaluation.predictions import PREDICTIONS, read_predictions
+from workings.evaluation.units import EvaluationRecord, find_units
+from workings.record.layout import MANIFEST
+from workings.record.manifest import RunManifest
+from workings.record.reader import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunView:
+    """One run (or one evaluation without a run) as the page shows it."""
+
+    name: str
+    path: Path
+    color: int
+    manifest: RunManifest | None
+    root: str
+    train_loss: list[tuple[float, float]] = field(default_factory=list)
+    evaluation_loss: list[tuple[float, float]] = field(default_factory=list)
+    evaluation: EvaluationRecord | None = None
+
+    @property
+    def scorecard(self) -> dict[str, Any]:
+        """Its scorecard; empty where it was not evaluated."""
+        return dict(self.evaluation.summary["scorecard"]) if self.evaluation else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplePair:
+    """One item answered by two runs."""
+
+    id: str
+    section: str
+    prompt: str
+    gold: str
+    answers: list[dict[str, Any]]
+
+
+def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> RunView:
+    """Read one run directory, or one evaluation that stands alone."""
+    if not (path / MANIFEST).is_file():
+        record = unit or find_units(path)[0]
+        return RunView(name=record.name, path=path, color=color, manifest=None, root=record.root, evaluation=record)
+    run = Run.open(path)
+    metrics = run.metrics()
+    has_evaluation = any(path.glob("eval/*/eval_summary.json"))
+    return RunView(
+        name=path.resolve().name, path=path, color=color, manifest=run.manifest, root=run.root,
+        train_loss=[(line["step"], line["loss"]) for line in metrics if isinstance(line.get("loss"), int | float)],
+        evaluation_loss=[(line["step"], line["evaluation_loss"]) for line in metrics
+                         if isinstance(line.get("evaluation_loss"), int | float)],
+        evaluation=unit or (find_units(path)[0] if has_evaluation else None))
+
+
+def sample_pairs(a: EvaluationRecord, b: EvaluationRecord, wanted: list[str]) -> list[SamplePair]:
+    """The wanted items with the completions of both sides, in the order wanted."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for record in (a, b):
+        for samples in read_predictions(record.path / PREDICTIONS):
+            if samples[0]["id"] in wanted:
+                found.setdefault(samples[0]["id"], []).append(samples[0])
+    return [SamplePair(id=name, section=str(found[name][0]["section"]), prompt=str(found[name][0]["prompt"]),
+                       gold=str(found[name][0]["gold"]), answers=[_answer(sample) for sample in found[name]])
+            for name in wanted if len(found.get(name, [])) == 2]
+
+
+def configuration_rows(runs: list[RunView]) -> tuple[list[tuple[str, str]], list[tuple[str, list[str]]]]:
+    """Recipe keys that are the same in all runs, and those that differ with each run's value."""
+    flat = [_flat(run.manifest.config_snapshot) for run in runs if run.manifest is not None]
+    if len(flat) < 2:
+        return [], []
+    same, different = [], []
+    for key in sorted(set().union(*flat)):
+        values = [config.get(key, "—") for config in flat]
+        if len(set(values)) == 1:
+            same.append((key, values[0]))
+        elif key != "name":
+            different.append((key, values))
+    return same, different
+
+
+def commands(runs: list[RunView]) -> list[tuple[str, str]]:
+    """What reproduces and checks this, as (purpose, command)."""
+    found = []
+    for run in runs:
+        place = shlex.quote(str(run.path))
+        if run.manifest is not None:
+            again = shlex.quote(f"{run.path}-again")
+            recipe = shlex.quote(f"{run.path}/config/recipe.yaml")
+            found.append((f"Train {run.name} again", f"workings train {recipe} --out {again}"))
+        found.append((f"Verify {run.name}", f"workings verify {place} --expect-root {run.root}"))
+    if len(runs) > 1:
+        found.append(("Compare", f"workings compare {shlex.quote(str(runs[0].path))} {shlex.quote(str(runs[1].path))}"))
+    return found
+
+
+def _answer(sample: dict[str, Any]) -> dict[str, Any]:
+    completion, extracted = sample["completion"], sample["extracted"]
+    return {"text": completion if isinstance(completion, str) else "", "right": sample["score"] == 1.0,
+            "missing": completion["absent"] if isinstance(completion, dict) else "",
+            "extracted": extracted if isinstance(extracted, str) else "nothing", "rule": sample["rule"]}
+
+
+def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return flat

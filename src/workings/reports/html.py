@@ -1,0 +1,139 @@
+"""Runs and their comparison as one HTML file that opens from disk: no network, no script, figures drawn as SVG."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from workings.errors import RequestError
+from workings.evaluation.compare import Comparison
+from workings.evaluation.units import EvaluationRecord
+from workings.evaluation.words import p_text, percent, points
+from workings.record import atomic
+from workings.reports.figures import accuracy_figure, delta_figure, loss_figures
+from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
+from workings.reports.run_table import run_rows
+
+VERDICTS = {"better": "{b} is better", "worse": "{b} is worse", "inconclusive": "inconclusive",
+            "not comparable": "not comparable"}
+SHOWN_SAMPLES = 3
+MAX_RUNS = 4
+"""More curves than this cannot be told apart."""
+METHOD = (
+    "Accuracies carry Wilson's 95 % score interval, differences over the same independent items Tango's; where items "
+    "share a cluster both are cluster-robust t intervals. The verdict is the interval of the difference: above zero "
+    "better, below zero worse, otherwise inconclusive.")
+
+
+def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None = None) -> Path:
+    """Write one page about up to four runs and, where there is one, the comparison of two of them.
+
+    Args:
+        out: the HTML file; replaced if it exists.
+        runs: run directories, or evaluations without a run; those that were compared keep their order A, B.
+        comparison: result of `workings.evaluation.compare.compare`.
+
+    Raises:
+        RequestError: no run, or more than can be told apart.
+        RecordError: a run cannot be read.
+    """
+    if not 1 <= len(runs) <= MAX_RUNS:
+        raise RequestError(f"{len(runs)} runs", f"1 to {MAX_RUNS} runs on one page")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write_text(out, render_report(_views(runs, comparison), comparison))
+    return out
+
+
+def render_report(views: Sequence[RunView], comparison: Comparison | None) -> str:
+    """The page's HTML."""
+    package = files("workings.reports") / "templates"
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    template = environment.from_string((package / "report.html.jinja").read_text(encoding="utf-8"))
+    style = (package / "style.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    configured = [view for view in views if view.manifest is not None]
+    same, different = configuration_rows(configured)
+    compared = comparison if comparison and comparison.difference else None
+    samples = _samples(views, comparison) if compared else []
+    return template.render(
+        style=style, style_hash=f"sha256-{digest}", title=_title(views, comparison), kicker=_kicker(views),
+        comparison=comparison, verdict_text=_verdict(comparison), numbers=_numbers(comparison), runs=views,
+        accuracy=accuracy_figure(views), delta=delta_figure(compared) if compared else None,
+        delta_caption=_delta_caption(comparison), losses=loss_figures(views), samples=samples,
+        samples_text="Items on which the two differ, in full.", names=_names(comparison), run_rows=run_rows(views),
+        configured=configured, same=same, different=different, equal=comparison.equal if comparison else [],
+        notes=comparison.notes if comparison else [], commands=commands(list(views)), method=METHOD)
+
+
+def _views(runs: Sequence[Path], comparison: Comparison | None) -> list[RunView]:
+    """Runs with the very evaluations that were compared; colors follow the order A, B, then the others."""
+    units: dict[Path, EvaluationRecord] = {}
+    for side in (comparison.a, comparison.b) if comparison else ():
+        if side is not None:
+            record = EvaluationRecord(Path(side.path))
+            units[(record.run or record.path).resolve()] = record
+    compared = list(units)
+    ordered = sorted(runs, key=lambda path: [*compared, path.resolve()].index(path.resolve()))
+    return [view_run(path, color, units.get(path.resolve())) for color, path in enumerate(ordered)]
+
+
+def _title(views: Sequence[RunView], comparison: Comparison | None) -> str:
+    if comparison is not None:
+        return f"{comparison.name_b} against {comparison.name_a}"
+    return ", ".join(view.name for view in views)
+
+
+def _kicker(views: Sequence[RunView]) -> str:
+    finished = sorted(view.manifest.finished_at for view in views if view.manifest is not None)
+    made = f", trained {finished[-1][:10]}" if finished else ""
+    return f"workings report on {len(views)} run{'s' if len(views) > 1 else ''}{made}"
+
+
+def _verdict(comparison: Comparison | None) -> str:
+    return VERDICTS[comparison.verdict].format(b=comparison.name_b) if comparison else ""
+
+
+def _names(comparison: Comparison | None) -> list[str]:
+    return [comparison.name_a, comparison.name_b] if comparison else []
+
+
+def _numbers(comparison: Comparison | None) -> list[dict[str, str]]:
+    """The comparison's figures as tiles."""
+    if comparison is None or comparison.a is None or comparison.b is None or comparison.difference is None:
+        return []
+    tiles = []
+    for side in (comparison.a, comparison.b):
+        record = side.to_json()
+        interval = (f"95 % interval {100 * record['ci_low']:.1f} to {100 * record['ci_high']:.1f}"
+                    if "ci_low" in record else "no interval")
+        tiles.append({"name": side.name, "value": percent(side.cell.mean), "more": interval})
+    found: dict[str, Any] = comparison.difference.to_json()
+    interval = (f"95 % interval {points(found['delta_ci_low'])} to {points(found['delta_ci_high'])}"
+                if "delta_ci_low" in found else "no interval")
+    tiles.append({"name": "difference", "value": f"{points(found['delta'])} points", "more": interval})
+    tiles.append({"name": "items", "value": f"{comparison.a.cell.n:,}".replace(",", "\u202f"),
+                  "more": f"{found['newly_right']} newly right, {found['newly_wrong']} newly wrong"
+                  + (f"; {p_text(found['p_value'])}" if "p_value" in found else "")})
+    return tiles
+
+
+def _delta_caption(comparison: Comparison | None) -> str:
+    if comparison is None:
+        return ""
+    sections = len(comparison.sections)
+    text = f"{comparison.name_b} minus {comparison.name_a}, item by item, in percentage points, with 95 % intervals."
+    if sections > 1:
+        text += f" {sections} sections were looked at: the p values of sections are Holm's."
+    return text
+
+
+def _samples(views: Sequence[RunView], comparison: Comparison | None) -> list[Any]:
+    if comparison is None or len(views) < 2 or views[0].evaluation is None or views[1].evaluation is None:
+        return []
+    wrong = comparison.newly_wrong[:1]
+    wanted = comparison.newly_right[:SHOWN_SAMPLES - len(wrong)] + wrong
+    return sample_pairs(views[0].evaluation, views[1].evaluation, wanted)

@@ -1,0 +1,120 @@
+"""Means with their intervals as SVG, a row each: an accuracy is never drawn without what it could have been."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from workings.reports.line_chart import svg
+from workings.reports.scales import Scale, linear_ticks
+
+_ROW, _TOP, _BOTTOM = 21, 8, 40
+_GAP = 12
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mark:
+    """One value with its interval (or only the value), in percent or percentage points."""
+
+    value: float
+    low: float | None
+    high: float | None
+    color: int
+    label: str
+    """The numbers as text, at the right."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """Marks under one name: the runs of one section."""
+
+    name: str
+    marks: Sequence[Mark]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IntervalChart:
+    """Rows that share an axis."""
+
+    title: str
+    description: str
+    rows: Sequence[Row]
+    x_label: str
+    zero_line: bool = False
+    low: float | None = None
+    high: float | None = None
+
+
+def draw_interval_chart(chart: IntervalChart, width: int) -> Markup:
+    """The figure as one SVG element; its height follows from its rows."""
+    names = max(len(row.name) for row in chart.rows)
+    narrow = width < 500
+    left = 12 if narrow else min(180, 18 + 7 * names)
+    right = width - (14 if narrow else 122)
+    heights = [_row_height(row, narrow) for row in chart.rows]
+    height = _TOP + sum(heights) + _BOTTOM
+    x = Scale(*_domain(chart), left, right)
+    parts = [_axis(chart, x, height, width)]
+    top = float(_TOP)
+    for row, row_height in zip(chart.rows, heights, strict=True):
+        parts.append(_row(row, x, top, narrow=narrow, label_x=right + 12))
+        top += row_height
+    return svg(width, height, chart.title, chart.description, Markup("").join(parts))
+
+
+def _row_height(row: Row, narrow: bool) -> int:
+    return (_ROW + 15 if narrow else _ROW) * len(row.marks) + _GAP + (18 if narrow else 0)
+
+
+def _domain(chart: IntervalChart) -> tuple[float, float]:
+    values = [value for row in chart.rows for mark in row.marks
+              for value in (mark.value, mark.low, mark.high) if value is not None]
+    values += [0.0] if chart.zero_line else []
+    low, high = min(values), max(values)
+    pad = (high - low) * 0.06 or 1.0
+    return (chart.low if chart.low is not None else low - pad, chart.high if chart.high is not None else high + pad)
+
+
+def _axis(chart: IntervalChart, x: Scale, height: int, width: int) -> Markup:
+    parts = []
+    bottom = height - _BOTTOM
+    for tick in linear_ticks(x.low, x.high, max(2, int((x.end - x.start) // 80))):
+        style = "zero" if chart.zero_line and tick == 0 else "grid"
+        parts.append(Markup('<line class="{s}" x1="{x}" x2="{x}" y1="{a}" y2="{b}"/>'
+                            '<text class="tick" x="{x}" y="{t}" text-anchor="middle">{label}</text>').format(
+            s=style, x=x(tick), a=_TOP, b=bottom, t=bottom + 16, label=f"{tick:+g}" if chart.zero_line and tick else
+            f"{tick:g}"))
+    parts.append(Markup('<text class="label" x="{x}" y="{y}" text-anchor="middle">{text}</text>').format(
+        x=(x.start + x.end) / 2, y=height - 6, text=chart.x_label))
+    return Markup("").join(parts)
+
+
+def _row(row: Row, x: Scale, top: float, *, narrow: bool, label_x: float) -> Markup:
+    parts = []
+    if narrow:
+        parts.append(Markup('<text class="row" x="12" y="{y}">{name}</text>').format(y=top + 12, name=row.name))
+        top += 18
+    else:
+        middle = top + _ROW * len(row.marks) / 2 + 4
+        parts.append(Markup('<text class="row" x="{x}" y="{y}" text-anchor="end">{name}</text>').format(
+            x=x.start - 12, y=middle, name=row.name))
+    for mark in row.marks:
+        y = top + _ROW / 2
+        parts.append(_mark(mark, x, y))
+        place = (x.start, y + 19) if narrow else (label_x, y + 4)
+        parts.append(Markup('<text class="value t{c}" x="{x}" y="{y}">{text}</text>').format(
+            c=mark.color, x=place[0], y=place[1], text=mark.label))
+        top += _ROW + 15 if narrow else _ROW
+    return Markup("").join(parts)
+
+
+def _mark(mark: Mark, x: Scale, y: float) -> Markup:
+    parts = []
+    if mark.low is not None and mark.high is not None:
+        a, b = x(mark.low), x(mark.high)
+        parts.append(Markup('<path class="whisker" d="M{a} {y}H{b}M{a} {t}V{u}M{b} {t}V{u}"/>').format(
+            a=a, b=b, y=y, t=y - 5, u=y + 5))
+    shape = (Markup('<circle cx="{x}" cy="{y}" r="4.5"/>') if mark.color == 0 else
+             Markup('<rect x="{l}" y="{t}" width="8" height="8"/>'))
+    parts.append(shape.format(x=x(mark.value), y=y, l=x(mark.value) - 4, t=y - 4))
+    return Markup('<g class="mark c{c}">{parts}</g>').format(c=mark.color, parts=Markup("").join(parts))

@@ -1,0 +1,139 @@
+"""Curves over steps as SVG: drawn from data on the server, styled by classes, readable without any script."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from workings.reports.scales import Scale, linear_ticks, log_ticks, tick_label
+
+Points = Sequence[tuple[float, float]]
+_LEFT, _TOP, _BOTTOM = 52, 14, 44
+_MAX_POINTS = 400
+"""Points that a curve keeps: of each stretch of steps its lowest and its highest, so that no spike is lost."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curve:
+    """One curve. ``color`` is the number of its run; ``style`` is `faint`, `line` or `dots`."""
+
+    name: str
+    points: Points
+    color: int
+    style: str = "line"
+    label: str = ""
+    """Text at its end; empty: none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LineChart:
+    """Curves that share their axes."""
+
+    title: str
+    description: str
+    """What a person who does not see the figure should know."""
+    curves: Sequence[Curve]
+    x_label: str
+    y_label: str
+    log: bool = False
+
+
+def draw_line_chart(chart: LineChart, width: int, height: int) -> Markup:
+    """The figure as one SVG element of this size; it scales with its container."""
+    right = 14 + max((7 * len(curve.label) for curve in chart.curves), default=0)
+    xs = [x for curve in chart.curves for x, _ in curve.points]
+    ys = [y for curve in chart.curves for _, y in curve.points if y > 0 or not chart.log]
+    low, high = _domain(ys, chart.log)
+    x = Scale(min(xs), max(xs), _LEFT, width - right)
+    y = Scale(low, high, height - _BOTTOM, _TOP, chart.log)
+    parts = [_grid(x, y, chart, width - right, height)]
+    parts += [_curve(curve, x, y) for curve in chart.curves]
+    parts.append(_labels(chart.curves, x, y))
+    return svg(width, height, chart.title, chart.description, Markup("").join(parts))
+
+
+def svg(width: int, height: int, title: str, description: str, content: Markup) -> Markup:
+    """An SVG element with its text alternative."""
+    return Markup('<svg viewBox="0 0 {w} {h}" role="img" aria-label="{label}" class="chart">{content}</svg>').format(
+        w=width, h=height, label=f"{title}. {description}", content=content)
+
+
+def smoothed(points: Points, span: int) -> list[tuple[float, float]]:
+    """Centered moving mean over ``span`` points (fewer at both ends)."""
+    half, result = span // 2, []
+    sums = [0.0]
+    for _, value in points:
+        sums.append(sums[-1] + value)
+    for index, (x, _) in enumerate(points):
+        first, last = max(0, index - half), min(len(points), index + half + 1)
+        result.append((x, (sums[last] - sums[first]) / (last - first)))
+    return result
+
+
+def thinned(points: Points, limit: int = _MAX_POINTS) -> Points:
+    """At most about ``limit`` points: of each bin the lowest and the highest, in their order."""
+    if len(points) <= limit:
+        return points
+    size = -(-2 * len(points) // limit)
+    kept: list[tuple[float, float]] = [points[0]]
+    for start in range(1, len(points) - 1, size):
+        group = points[start:min(start + size, len(points) - 1)]
+        ends = {min(group, key=lambda p: p[1]), max(group, key=lambda p: p[1])}
+        kept += sorted(ends)
+    return [*kept, points[-1]]
+
+
+def _domain(values: Sequence[float], log: bool) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    if log:
+        return low / 1.15, high * 1.15
+    pad = (high - low) * 0.05 or 0.5
+    return (0.0 if 0 <= low < high / 3 else low - pad), high + pad
+
+
+def _grid(x: Scale, y: Scale, chart: LineChart, right: float, height: int) -> Markup:
+    parts = []
+    ticks = log_ticks(y.low, y.high) if chart.log else linear_ticks(y.low, y.high, 5)
+    for tick in ticks:
+        parts.append(Markup('<line class="grid" x1="{l}" x2="{r}" y1="{y}" y2="{y}"/>'
+                            '<text class="tick" x="{t}" y="{ty}" text-anchor="end">{label}</text>').format(
+            l=_LEFT, r=right, y=y(tick), t=_LEFT - 6, ty=y(tick) + 4, label=tick_label(tick)))
+    for tick in linear_ticks(x.low, x.high, max(2, int((right - _LEFT) // 90))):
+        parts.append(Markup('<line class="axis" x1="{x}" x2="{x}" y1="{a}" y2="{b}"/>'
+                            '<text class="tick" x="{x}" y="{ty}" text-anchor="middle">{label}</text>').format(
+            x=x(tick), a=height - _BOTTOM, b=height - _BOTTOM + 5, ty=height - _BOTTOM + 19, label=tick_label(tick)))
+    parts.append(Markup('<line class="axis" x1="{l}" x2="{r}" y1="{y}" y2="{y}"/>').format(
+        l=_LEFT, r=right, y=height - _BOTTOM))
+    parts.append(Markup('<text class="label" x="{x}" y="{y}" text-anchor="middle">{text}</text>').format(
+        x=(_LEFT + right) / 2, y=height - 6, text=chart.x_label))
+    parts.append(Markup('<text class="label" transform="translate(13 {y}) rotate(-90)" text-anchor="middle">{text}'
+                        "</text>").format(y=(_TOP + height - _BOTTOM) / 2, text=chart.y_label))
+    return Markup("").join(parts)
+
+
+def _curve(curve: Curve, x: Scale, y: Scale) -> Markup:
+    points = [(x(a), y(b)) for a, b in thinned(curve.points) if b > 0 or not y.log]
+    if not points:
+        return Markup("")
+    if curve.style == "dots":
+        dots = Markup("").join(Markup('<circle cx="{x}" cy="{y}" r="3.5"/>').format(x=a, y=b) for a, b in points)
+        path = _path(points)
+        return Markup('<g class="dots c{c}"><path class="dashed" d="{d}"/>{dots}</g>').format(
+            c=curve.color, d=path, dots=dots)
+    return Markup('<path class="{style} c{c}" d="{d}"/>').format(style=curve.style, c=curve.color, d=_path(points))
+
+
+def _path(points: Points) -> str:
+    return "M" + "L".join(f"{a:g} {b:g}" for a, b in points)
+
+
+def _labels(curves: Sequence[Curve], x: Scale, y: Scale) -> Markup:
+    """Names at the ends of curves, moved apart where they would overlap."""
+    ends = sorted((y(curve.points[-1][1]) + 4, index) for index, curve in enumerate(curves) if curve.label)
+    parts, previous = [], -100.0
+    for place, index in ends:
+        previous = max(place, previous + 14)
+        curve = curves[index]
+        parts.append(Markup('<text class="end t{c}" x="{x}" y="{y}">{text}</text>').format(
+            c=curve.color, x=x(curve.points[-1][0]) + 8, y=previous, text=escape(curve.label)))
+    return Markup("").join(parts)

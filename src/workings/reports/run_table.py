@@ -1,0 +1,72 @@
+"""The runs side by side: what they are, what they cost, how to recognise them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from workings.record.absent import Absent
+from workings.record.manifest import RunManifest
+from workings.reports.gather import RunView
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRow:
+    """One fact about every run."""
+
+    name: str
+    cells: list[str]
+    digest: bool = False
+
+
+def run_rows(views: Sequence[RunView]) -> list[RunRow]:
+    """Facts from the manifests; an evaluation without a run has only its digest."""
+    rows = []
+    if any(view.manifest is not None for view in views):
+        rows = [RunRow(name=name, cells=[fact(view.manifest) if view.manifest else "not a run" for view in views])
+                for name, fact in _FACTS]
+    return [*rows, RunRow(name="Root digest", cells=[view.root for view in views], digest=True)]
+
+
+def count(value: int) -> str:
+    """Digits in groups of three."""
+    return f"{value:,}".replace(",", "\u202f")
+
+
+def byte_text(value: int | Absent) -> str:
+    """Bytes in binary units."""
+    if isinstance(value, Absent):
+        return value.absent
+    size, unit = float(value), 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.1f} {_UNITS[unit]}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _number(value: float | Absent) -> str:
+    return value.absent if isinstance(value, Absent) else f"{value:.4f}"
+
+
+_FACTS: tuple[tuple[str, Callable[[RunManifest], str]], ...] = (
+    ("Status", lambda m: m.status),
+    ("Model", lambda m: f"{m.model_id} ({m.architecture}), {count(m.parameters)} parameters"),
+    ("Engine and device", lambda m: f"{m.engine} on {m.actual_device.count} x {m.actual_device.kind}"),
+    ("Steps", lambda m: f"{count(m.completed_steps)} of {count(m.planned_steps)}"),
+    ("Rows a step", lambda m: count(m.global_batch)),
+    ("Supervised tokens", lambda m: count(m.supervised_tokens)),
+    ("Tokens", lambda m: count(m.tokens)),
+    ("Final training loss", lambda m: _number(m.final_loss)),
+    ("Seconds in steps", lambda m: duration(m.training_seconds)),
+    ("Peak memory per device", lambda m: byte_text(m.measured_peak_bytes)),
+    ("Seed", lambda m: str(m.seed)),
+    ("Code", lambda m: m.commit_sha.absent if isinstance(m.commit_sha, Absent) else m.commit_sha),
+)
