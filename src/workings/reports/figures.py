@@ -20,6 +20,7 @@ SMOOTHING_SHARE = 50
 _DELTA_COLOR = 4
 _LOG_RATIO = 8
 _TABLE_ROWS = 12
+_LABEL_CHARS = 22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +106,8 @@ def loss_figures(views: Sequence[RunView]) -> list[LossFigure]:
         span = max(1, max(len(view.train_loss) for view in trained) // SMOOTHING_SHARE)
         curves = [Curve(name=view.name, points=view.train_loss, color=view.color, style="faint")
                   for view in trained if span > 1]
-        curves += [Curve(name=view.name, points=smoothed(view.train_loss, span), color=view.color, label=view.name)
-                   for view in trained]
+        curves += [Curve(name=view.name, points=smoothed(view.train_loss, span), color=view.color,
+                         label=short(view.name)) for view in trained]
         caption = "Mean negative log likelihood of the supervised tokens, in nats, before each update."
         if span > 1:
             caption += f" Bold: moving mean over {span} steps; faint: every step."
@@ -114,7 +115,8 @@ def loss_figures(views: Sequence[RunView]) -> list[LossFigure]:
             "Training loss", curves, trained, [view.train_loss for view in trained])))
     held_out = [view for view in views if view.evaluation_loss]
     if held_out:
-        curves = [Curve(name=view.name, points=view.evaluation_loss, color=view.color, style="dots", label=view.name)
+        curves = [Curve(name=view.name, points=view.evaluation_loss, color=view.color, style="dots",
+                        label=short(view.name))
                   for view in held_out]
         figures.append(LossFigure(
             heading="Evaluation loss", drawn=_loss("Evaluation loss", curves, held_out,
@@ -122,6 +124,11 @@ def loss_figures(views: Sequence[RunView]) -> list[LossFigure]:
             caption="The same on traces that were held out. Runs that supervise different tokens (steps and answer, or "
                     "the answer alone) have losses of different things: compare accuracies, not these."))
     return figures
+
+
+def short(name: str) -> str:
+    """A run's name as it fits beside a curve."""
+    return name if len(name) <= _LABEL_CHARS else f"{name[:_LABEL_CHARS - 1]}…"
 
 
 def _loss(title: str, curves: Sequence[Curve], views: Sequence[RunView], series: Sequence[Points]) -> Drawn:

@@ -61,7 +61,8 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
     samples = _samples(views, comparison) if compared else []
     return template.render(
         style=style, style_hash=f"sha256-{digest}", title=_title(views, comparison), kicker=_kicker(views),
-        comparison=comparison, verdict_text=_verdict(comparison), numbers=_numbers(comparison), runs=views,
+        comparison=comparison, sentence=_unbroken(comparison.sentence) if comparison else "",
+        verdict_text=_verdict(comparison), numbers=_numbers(comparison), runs=views,
         accuracy=accuracy_figure(views), delta=delta_figure(compared) if compared else None,
         delta_caption=_delta_caption(comparison), losses=loss_figures(views), samples=samples,
         samples_text="Items on which the two differ, in full.", names=_names(comparison), run_rows=run_rows(views),
@@ -95,6 +96,11 @@ def _kicker(views: Sequence[RunView]) -> str:
 
 def _verdict(comparison: Comparison | None) -> str:
     return VERDICTS[comparison.verdict].format(b=comparison.name_b) if comparison else ""
+
+
+def _unbroken(text: str) -> str:
+    """Percent signs stay on the line of their number."""
+    return text.replace(" %", "\u00a0%")
 
 
 def _names(comparison: Comparison | None) -> list[str]:

@@ -50,20 +50,21 @@ def draw_interval_chart(chart: IntervalChart, width: int) -> Markup:
     names = max(len(row.name) for row in chart.rows)
     narrow = width < 500
     left = 12 if narrow else min(180, 18 + 7 * names)
-    right = width - (14 if narrow else 122)
+    labels = max(len(mark.label) for row in chart.rows for mark in row.marks)
+    right = width - (14 if narrow else 14 + 6.7 * labels)
     heights = [_row_height(row, narrow) for row in chart.rows]
     height = _TOP + sum(heights) + _BOTTOM
     x = Scale(*_domain(chart), left, right)
     parts = [_axis(chart, x, height, width)]
     top = float(_TOP)
     for row, row_height in zip(chart.rows, heights, strict=True):
-        parts.append(_row(row, x, top, narrow=narrow, label_x=right + 12))
+        parts.append(_narrow_row(row, x, top) if narrow else _wide_row(row, x, top))
         top += row_height
     return svg(width, height, chart.title, chart.description, Markup("").join(parts))
 
 
 def _row_height(row: Row, narrow: bool) -> int:
-    return (_ROW + 15 if narrow else _ROW) * len(row.marks) + _GAP + (18 if narrow else 0)
+    return (_ROW + 16 if narrow else _ROW) * len(row.marks) + _GAP
 
 
 def _domain(chart: IntervalChart) -> tuple[float, float]:
@@ -89,22 +90,26 @@ def _axis(chart: IntervalChart, x: Scale, height: int, width: int) -> Markup:
     return Markup("").join(parts)
 
 
-def _row(row: Row, x: Scale, top: float, *, narrow: bool, label_x: float) -> Markup:
-    parts = []
-    if narrow:
-        parts.append(Markup('<text class="row" x="12" y="{y}">{name}</text>').format(y=top + 12, name=row.name))
-        top += 18
-    else:
-        middle = top + _ROW * len(row.marks) / 2 + 4
-        parts.append(Markup('<text class="row" x="{x}" y="{y}" text-anchor="end">{name}</text>').format(
-            x=x.start - 12, y=middle, name=row.name))
+def _wide_row(row: Row, x: Scale, top: float) -> Markup:
+    """Name at the left, numbers at the right."""
+    parts = [Markup('<text class="row" x="{x}" y="{y}" text-anchor="end">{name}</text>').format(
+        x=x.start - 12, y=top + _ROW * len(row.marks) / 2 + 4, name=row.name)]
     for mark in row.marks:
         y = top + _ROW / 2
-        parts.append(_mark(mark, x, y))
-        place = (x.start, y + 19) if narrow else (label_x, y + 4)
-        parts.append(Markup('<text class="value t{c}" x="{x}" y="{y}">{text}</text>').format(
-            c=mark.color, x=place[0], y=place[1], text=mark.label))
-        top += _ROW + 15 if narrow else _ROW
+        parts += [_mark(mark, x, y), Markup('<text class="value t{c}" x="{x}" y="{y}">{text}</text>').format(
+            c=mark.color, x=round(x.end + 12, 1), y=y + 4, text=mark.label)]
+        top += _ROW
+    return Markup("").join(parts)
+
+
+def _narrow_row(row: Row, x: Scale, top: float) -> Markup:
+    """Name and numbers above the marks."""
+    parts = [Markup('<text class="row" x="{x}" y="{y}">{name}</text>').format(x=x.start, y=top + 12, name=row.name)]
+    for mark in row.marks:
+        parts += [_mark(mark, x, top + 16 + _ROW / 2), Markup(
+            '<text class="value t{c}" x="{x}" y="{y}" text-anchor="end">{text}</text>').format(
+            c=mark.color, x=x.end, y=top + 12, text=mark.label)]
+        top += _ROW + 16
     return Markup("").join(parts)
 
 
