@@ -1,22 +1,49 @@
-"""A small sealed run with realistic contents, written through the recorder itself, for tests that need one."""
+"""A small sealed run with realistic contents, written through the recorder itself, for tests that need one.
+
+Rows, order and batch digests are real (made by the project's own data pipeline), losses are invented. Nothing here
+needs an engine: what writes a checkpoint's files is a few lines of `struct`.
+"""
 
 import hashlib
 import json
 import struct
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from workings.config.data import DataConfig
+from workings.data.batches import Batches, Position
+from workings.data.generators import addition
+from workings.data.rows import RowSet, build_rows
+from workings.data.vocabulary import tokenizer_for
+from workings.engines.base import Completion
+from workings.evaluation.items import item_from_json
+from workings.evaluation.run import evaluate
+from workings.evaluation.settings import EvaluationSettings
+from workings.hardware.device import DeviceFacts
+from workings.models.chat import ChatTemplate
+from workings.models.tokenizer import Tokenizer
+from workings.record import attempts
 from workings.record.absent import absent
 from workings.record.digest import json_digest
 from workings.record.manifest import DeviceRecord, Distribution, RunManifest
+from workings.record.seal import root_digest
+from workings.record.views import text_view
 from workings.record.writer import RunWriter
 
+STEPS = 6
+ROWS = 10
+ITEMS = 12
+DATA = {"traces": "train.jsonl", "template": "gemma", "reasoning": "tags", "max_length": 96, "over_length": "error",
+        "buckets": [], "packing": "none"}
 CONFIG: dict[str, Any] = {
     "name": "tiny", "seed": 7, "engine": "jax", "device": "cpu",
     "model": {"source": "scratch", "shape": {"family": "gemma", "layers": 1, "width": 8}},
-    "data": {"traces": "train.jsonl", "max_length": 16},
-    "training": {"steps": 6, "learning_rate": 0.01, "schedule": "constant"},
+    "data": DATA, "batch": {"micro_batch": 2, "accumulation": 2},
+    "training": {"steps": STEPS, "learning_rate": 0.01, "schedule": "constant"},
 }
+ENVIRONMENT = {"python": {"version": "3.11.7"}, "packages": {"numpy": "2.0.0", "workings": "0.1.0"}}
 
 
 def digest_of(text: str) -> str:
@@ -24,66 +51,99 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def safetensors_bytes(values: list[float]) -> bytes:
+@cache
+def tokenizer() -> Tokenizer:
+    """Trained on a few additions."""
+    return tokenizer_for(addition.make(200, ITEMS, 7)[0], 300)
+
+
+@cache
+def template() -> ChatTemplate:
+    """Gemma's turns."""
+    return ChatTemplate.for_config("gemma", tokenizer())
+
+
+@cache
+def row_set() -> RowSet:
+    """Real rows."""
+    return build_rows(addition.make(ROWS, ITEMS, 7)[0], tokenizer(), template(), DataConfig.model_validate(DATA))
+
+
+@cache
+def batches() -> Batches:
+    """Real batches: 4 rows a step, so that six steps reach the third epoch."""
+    return Batches(row_set(), seed=7, rows_per_micro_batch=2, accumulation=2, data_config=DataConfig.model_validate(DATA))
+
+
+@cache
+def steps() -> tuple[dict[str, Any], ...]:
+    """Lines of the steps; the loss falls."""
+    lines, position = [], Position()
+    for step in range(1, STEPS + 1):
+        batch, position = batches().at(position)
+        lines.append({
+            "step": step, "loss": 3.0 / step, "learning_rate": 0.01, "grad_norm": 1.5 / step,
+            "tokens": batch.real_tokens, "supervised_tokens": batch.supervised_tokens,
+            "share_of_weights_changed": 1.0, "seconds": 0.011, "memory_bytes": 123_456_789,
+            "memory_source": "growth of the peak resident set", "batch_digest": Batches.digest(batch)})
+    return tuple(lines)
+
+
+def safetensors_bytes(values: Sequence[float]) -> bytes:
     """A valid safetensors file with one float32 tensor."""
     body = struct.pack(f"<{len(values)}f", *values)
     header = json.dumps({"weight": {"dtype": "F32", "shape": [len(values)], "data_offsets": [0, len(body)]}}).encode()
     return struct.pack("<Q", len(header)) + header + body
 
 
-def metrics_line(step: int) -> dict[str, Any]:
-    """The line of one step; the loss falls."""
-    return {
-        "step": step, "loss": 3.0 / step, "learning_rate": 0.01, "grad_norm": 1.5 / step, "tokens": 40,
-        "supervised_tokens": 25, "share_of_weights_changed": 1.0, "seconds": 0.011, "memory_bytes": 123_456_789,
-        "memory_source": "growth of the peak resident set", "batch_digest": digest_of(f"batch {step}"),
-    }
-
-
-def manifest(status: str = "complete", steps: int = 6, planned: int = 6, **changes: Any) -> RunManifest:
-    """A manifest that agrees with `metrics_line`."""
+def manifest(status: str = "complete", done: int = STEPS, **changes: Any) -> RunManifest:
+    """A manifest that agrees with `steps`."""
+    lines = steps()[:done]
     values: dict[str, Any] = {
         "name": "tiny", "recipe": "tiny", "status": status, "status_reason": "all planned steps are done",
         "workings_version": "0.1.0", "engine": "jax",
         "engine_distribution": Distribution(name="workings", version="0.1.0"),
-        "commit_sha": "a" * 40, "dirty_diff_digest": absent("nothing differed from the commit"),
+        "commit_sha": digest_of("commit")[:40], "dirty_diff_digest": absent("nothing differed from the commit"),
         "seed": 7, "config_digest": json_digest(CONFIG), "config_snapshot": CONFIG,
-        "data_digests": {"traces": digest_of("traces"), "rows": digest_of("rows"), "tokenizer": digest_of("tokenizer")},
-        "model_id": "scratch", "model_revision": absent("random weights"),
+        "data_digests": data_digests(), "model_id": "scratch", "model_revision": absent("random weights"),
         "weight_digests": absent("random weights"), "architecture": "gemma", "parameters": 1234,
         "requested_device": "cpu",
         "actual_device": DeviceRecord(platform="cpu", kind="Test CPU", count=1, reason="asked for"),
         "requested_dtypes": {"parameters": "fp32", "compute": "fp32", "moments": "fp32"},
         "actual_dtypes": {"parameters": "fp32", "compute": "fp32", "moments": "fp32", "gradients": "fp32",
-                          "accumulator": "none"},
-        "mesh": {"fsdp": 1, "tp": 1}, "global_batch": 2, "memory_limit_bytes": 8_000_000_000,
+                          "accumulator": "fp32"},
+        "mesh": {"fsdp": 1, "tp": 1}, "global_batch": 4, "memory_limit_bytes": 8_000_000_000,
         "memory_limit_source": "physical memory", "measured_peak_bytes": 123_456_789,
-        "measured_peak_source": "growth of the peak resident set", "hardware": "Test CPU, 2 cores",
-        "vram": absent("no accelerator"), "planned_steps": planned, "completed_steps": steps, "training_steps": steps,
-        "first_loss": 3.0 if steps else absent("no step"), "final_loss": 3.0 / steps if steps else absent("no step"),
-        "supervised_tokens": 25 * steps, "tokens": 40 * steps,
+        "measured_peak_source": "growth of the peak resident set", "hardware": "1 x Test CPU",
+        "vram": absent("no accelerator"), "planned_steps": STEPS, "completed_steps": done, "training_steps": done,
+        "first_loss": lines[0]["loss"] if lines else absent("no step"),
+        "final_loss": lines[-1]["loss"] if lines else absent("no step"),
+        "supervised_tokens": sum(line["supervised_tokens"] for line in lines),
+        "tokens": sum(line["tokens"] for line in lines),
         "started_at": "2026-11-20T10:00:00.000Z", "finished_at": "2026-11-20T10:00:09.000Z",
-        "training_seconds": 0.011 * steps,
+        "training_seconds": 0.011 * done,
     }
     return RunManifest(**{**values, **changes})
 
 
-def fill(writer: RunWriter, steps: int = 6, save_every: int = 2) -> None:
-    """Everything of a run but its end."""
-    begin(writer)
-    for step in range(1, steps + 1):
-        take_step(writer, step, save_every)
+def data_digests() -> dict[str, str]:
+    """Digests of the data."""
+    return {"traces": digest_of("traces"), "rows": row_set().digest, "tokenizer": tokenizer().digest}
 
 
 def begin(writer: RunWriter) -> None:
     """What a run writes before its first step."""
+    attempts.append(writer.final.parent, {"run": "tiny", "recipe": "tiny", "config_digest": json_digest(CONFIG),
+                                          "resume": False})
     writer.write_text("config/recipe.yaml", "name: tiny\nseed: 7\n")
-    writer.write_json("config/overrides.json", [])
+    writer.write_json("config/overrides.json", {"origin": "tiny.yaml", "overrides": []})
     writer.write_json("config/resolved.json", CONFIG)
-    writer.write_json("env/env_info.json", {"python": {"version": "3.11.7"}})
-    writer.write_json("env/device_checks.json", {"platform": "cpu", "passed": True, "kind": "Test CPU"})
-    writer.write_jsonl("data/rows.jsonl", (
-        {"id": f"row-{n}", "digest": digest_of(f"row {n}"), "tokens": 20, "supervised_tokens": 12} for n in range(4)))
+    tokenizer().save(writer.path("config/tokenizer"))
+    writer.write_json("env/env_info.json", ENVIRONMENT)
+    writer.write_text("env/env_info.txt", text_view(ENVIRONMENT))
+    writer.write_json("env/device_checks.json", {"kernel": "matmul", "devices": ["TFRT_CPU_0"]})
+    writer.write_json("data/digests.json", data_digests())
+    writer.write_jsonl("data/rows.jsonl", row_set().index)
     writer.event("started")
     writer.log("training starts")
 
@@ -93,28 +153,54 @@ def save(writer: RunWriter, step: int) -> None:
     def write(directory: Path) -> None:
         (directory / "model.safetensors").write_bytes(safetensors_bytes([float(step)] * 64))
         (directory / "optimizer.safetensors").write_bytes(safetensors_bytes([step / 2.0] * 64))
-    writer.checkpoints.save(step, write, {"position": {"epoch": 0, "offset": step * 2}, "seconds": 0.011 * step})
+    writer.checkpoints.save(step, write, {"position": {"epoch": 0, "batch": step}, "seconds": 0.011 * step})
 
 
 def take_step(writer: RunWriter, step: int, save_every: int = 2) -> None:
     """One step's line, and its checkpoint where one is due."""
-    writer.metric(metrics_line(step))
+    writer.metric(steps()[step - 1])
     writer.log(f"step {step}: loss {3.0 / step:.4f}")
     if step % save_every == 0:
         save(writer, step)
         writer.event("checkpoint", step=step)
 
 
-def sealed_run(final: Path, status: str = "complete", steps: int = 6) -> Path:
-    """A sealed run."""
+def finish(writer: RunWriter, status: str = "complete", done: int = STEPS, **changes: Any) -> None:
+    """README and seal."""
+    writer.write_text("README.md", f"# tiny\n\nStatus: **{status}**.\n\nA synthetic run.\n")
+    writer.seal(status, manifest(status, done, **changes))
+
+
+def sealed_run(final: Path, status: str = "complete", done: int = STEPS, **changes: Any) -> Path:
+    """A sealed run without evaluation."""
     writer = RunWriter.create(final)
-    fill(writer, steps)
-    finish(writer, status, steps)
+    begin(writer)
+    for step in range(1, done + 1):
+        take_step(writer, step, save_every=1 if done % 2 else 2)
+    finish(writer, status, done, **changes)
     return final
 
 
-def finish(writer: RunWriter, status: str = "complete", steps: int = 6, **changes: Any) -> None:
-    """README, end event, seal."""
-    writer.write_text("README.md", "# tiny\n\nA synthetic run.\n")
-    writer.event("finished", status=status)
-    writer.seal(status, manifest(status, steps, **changes))
+class CannedEngine:
+    """Answers every third question wrongly, with the right form."""
+
+    name = "canned"
+
+    def describe(self) -> DeviceFacts:
+        return DeviceFacts(platform="cpu", kind="Test CPU", count=1, memory_limit_bytes=8_000_000_000,
+                           memory_limit_source="physical memory", mesh={"fsdp": 1, "tp": 1}, versions={"canned": "1"},
+                           reason="asked for")
+
+    def generate(self, state: Iterator[str], prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
+                 stop_ids: Sequence[int]) -> list[Completion]:
+        return [Completion(tokens=tokenizer().encode(next(state)), finish_reason="stop") for _ in prompts]
+
+
+def add_evaluation(run: Path, name: str = "test") -> Path:
+    """An evaluation of a sealed run, in it."""
+    items = [item_from_json(vars(item)) for item in addition.make(ROWS, ITEMS, 7)[1]]
+    answers = iter([f"<reasoning>{index}</reasoning><answer>"
+                    f"{item.expected_answer if index % 3 else '7'}</answer>" for index, item in enumerate(items)])
+    evaluate(CannedEngine(), answers, tokenizer(), template(), items, run / "eval" / name,  # type: ignore[arg-type]
+             settings=EvaluationSettings(form="tags"), made_from=root_digest(run))
+    return run / "eval" / name

@@ -1,0 +1,1 @@
+"""Evidence: what lets somebody else check a run."""

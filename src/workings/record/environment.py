@@ -46,17 +46,6 @@ def collect() -> dict[str, Any]:
     }
 
 
-def environment_text(environment: dict[str, Any]) -> str:
-    """The facts of `collect` as lines for people: `machine.cpu_model: …`, sorted as they stand."""
-    return "".join(f"{name}: {value}\n" for name, value in _flat(environment, ""))
-
-
-def _flat(value: Any, prefix: str) -> list[tuple[str, Any]]:
-    if isinstance(value, dict):
-        return [row for key, inner in value.items() for row in _flat(inner, f"{prefix}.{key}" if prefix else key)]
-    return [(prefix, value)]
-
-
 def packages(names: Iterable[str]) -> dict[str, str]:
     """Versions of those packages that are installed, by name."""
     found = {}

@@ -1,0 +1,175 @@
+"""Level 1: what was asked for, what ran and what is said about it agree."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from workings.errors import RecordError
+from workings.evidence.verify.findings import each, each_run, failed, judged, not_checked, passed
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import check
+from workings.evidence.verify.result import Finding
+from workings.record.absent import Absent, is_absent
+from workings.record.digest import json_digest
+from workings.record.layout import CONFIG, DEVICE_CHECKS
+
+PLATFORMS = {"cpu": ("cpu",), "gpu": ("gpu",), "cuda": ("gpu",), "tpu": ("tpu",), "auto": ("cpu", "gpu", "tpu")}
+"""What a requested device may turn out to be."""
+OURS = "workings"
+
+
+@check("consistency.config", level=1, title="the recipe's digest is the same everywhere")
+def config(record: Record) -> Iterator[Finding]:
+    """Digest in the manifest, snapshot in the manifest, resolved recipe in its file."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        said = unit.manifest.config_digest
+        found = {f"run_manifest.json (config_snapshot) has {json_digest(unit.manifest.config_snapshot)[:16]}…":
+                 json_digest(unit.manifest.config_snapshot),
+                 f"{CONFIG} has {json_digest(unit.json(CONFIG))[:16]}…": json_digest(unit.json(CONFIG))}
+        problems = [f"{place}, config_digest is {said[:16]}…" for place, digest in found.items() if digest != said]
+        snapshot = unit.manifest.config_snapshot
+        for name, mine in (("seed", unit.manifest.seed), ("engine", unit.manifest.engine),
+                           ("name", unit.manifest.recipe), ("device", unit.manifest.requested_device)):
+            if name in snapshot and snapshot[name] != mine:
+                problems.append(f"the recipe's {name} is {str(snapshot[name])[:40]!r}, the manifest's {mine!r}")
+        steps = snapshot.get("training", {}).get("steps") if isinstance(snapshot.get("training"), dict) else None
+        if steps is not None and steps != unit.manifest.planned_steps:
+            problems.append(f"the recipe asks for {steps} steps, the manifest plans {unit.manifest.planned_steps}")
+        yield judged(problems, f"config digest {said[:16]}… everywhere", unit)
+    return each_run(record, find)
+
+
+@check("consistency.status", level=1, title="manifest, seal and number of steps say the same about how it ended")
+def status(record: Record) -> Iterator[Finding]:
+    """A run is complete only if every planned step was done."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        manifest, problems = unit.manifest, []
+        if unit.seal["status"] != manifest.status:
+            problems.append(f"the seal says {unit.seal['status']}, the manifest {manifest.status}")
+        if manifest.status == "complete" and manifest.completed_steps != manifest.planned_steps:
+            problems.append(f"complete, with {manifest.completed_steps} of {manifest.planned_steps} steps")
+        if manifest.completed_steps > manifest.planned_steps:
+            problems.append(f"{manifest.completed_steps} steps done, {manifest.planned_steps} planned")
+        if manifest.training_steps != manifest.completed_steps:
+            problems.append(f"training_steps {manifest.training_steps}, completed_steps {manifest.completed_steps}")
+        yield judged(problems, f"{manifest.status}, {manifest.completed_steps} of {manifest.planned_steps} steps", unit)
+    return each_run(record, find)
+
+
+@check("consistency.device", level=1, title="device asked for = used = checked")
+def device(record: Record) -> Iterator[Finding]:
+    """What the recipe asked for, what the engine opened, and where a kernel really ran."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        manifest = unit.manifest
+        asked, used = manifest.requested_device, manifest.actual_device
+        problems = []
+        if used.platform not in PLATFORMS.get(asked, ()):
+            problems.append(f"{asked} was asked for, {used.platform} was used")
+        checks = unit.json(DEVICE_CHECKS)
+        if not isinstance(checks, dict):
+            raise RecordError(f"{DEVICE_CHECKS}: not a JSON object")
+        for key, mine in (("platform", used.platform), ("kind", used.kind), ("count", used.count)):
+            if key in checks and checks[key] != mine:
+                problems.append(f"{DEVICE_CHECKS} has {key} {str(checks[key])[:40]!r}, the manifest {mine!r}")
+        if checks.get("passed") is False:
+            problems.append("the device check failed")
+        problems += _checked_devices(checks, used.platform, used.count)
+        if (used.platform == "cpu") != isinstance(manifest.vram, Absent):
+            problems.append(f"platform {used.platform}, and vram is {manifest.vram}")
+        yield judged(problems, f"{asked} asked for, {used.count} x {used.kind} ({used.platform}) used, checked", unit)
+    return each_run(record, find)
+
+
+@check("consistency.engine", level=1, title="the engine is one of this project's")
+def engine(record: Record) -> Iterator[Finding]:
+    """An engine from elsewhere may be right; this project cannot say so, and names it."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        manifest = unit.manifest
+        source = manifest.engine_distribution
+        if source.name != OURS:
+            yield not_checked(f"engine {manifest.engine!r} comes from {source.name} {source.version}, not from this "
+                              "project: what its steps compute is that package's word", unit, blocking=False)
+        elif source.version != manifest.workings_version:
+            yield failed(f"engine from {OURS} {source.version}, run by {OURS} {manifest.workings_version}", unit)
+        else:
+            yield passed(f"engine {manifest.engine!r} of {OURS} {source.version}", unit)
+    return each_run(record, find)
+
+
+@check("consistency.time_and_memory", level=1, title="times are in order, memory is plausible")
+def time_and_memory(record: Record) -> Iterator[Finding]:
+    """Clocks in order, steps not longer than the run, peak not above the limit and equal to the log's."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        manifest, rows = unit.manifest, unit.metrics
+        start, end = _moment(manifest.started_at), _moment(manifest.finished_at)
+        problems = []
+        if end < start:
+            problems.append("finished before it started")
+        seconds = sum(float(row.get("seconds", 0)) for row in rows)
+        # A second of slack: the clock of the steps and the clock of the day are two clocks.
+        if seconds > (end - start).total_seconds() + 1:
+            problems.append(f"{seconds:.1f} s of steps in {(end - start).total_seconds():.1f} s")
+        if abs(seconds - manifest.training_seconds) > 1 + 0.01 * seconds:
+            problems.append(f"training_seconds {manifest.training_seconds:.1f}, the log adds up to {seconds:.1f}")
+        moments = [_moment(str(row["time"])) for row in unit.events]
+        problems += [f"event {number + 1} is earlier than event {number}"
+                     for number, (one, other) in enumerate(pairwise(moments), start=1) if other < one]
+        problems += _memory_problems(unit)
+        yield judged(problems, f"{seconds:.1f} s of steps, {manifest.started_at} to {manifest.finished_at}", unit)
+    return each_run(record, find)
+
+
+@check("consistency.made_from", level=1, title="every evaluation and report names the root of the run it stands in")
+def made_from(record: Record) -> Iterator[Finding]:
+    """The seal's origin is the root digest of the run around it; settings that repeat it agree."""
+    roots = {unit.root for unit in record.units if unit.has("SHA256SUMS")}
+
+    def find(unit: Unit) -> Iterator[Finding]:
+        origin = unit.seal["made_from"]
+        problems = []
+        if unit.parent is not None and unit.kind in ("eval", "replay", "report") and origin != unit.parent.root:
+            problems.append(f"made from {_short(origin)}, it stands in a run with root {unit.parent.root[:16]}…")
+        if unit.kind == "eval" and _short(unit.json("eval_config.json").get("made_from", origin)) != _short(origin):
+            problems.append("eval_config.json names another origin than the seal")
+        if unit.parent is None and not is_absent(origin) and origin not in roots:
+            yield not_checked(f"made from {_short(origin)}, which is not here", unit, blocking=False)
+        yield judged(problems, f"made from {_short(origin)}", unit)
+    return each([unit for unit in record.units if not unit.is_run], find)
+
+
+def _checked_devices(checks: dict[str, Any], platform: str, count: int) -> list[str]:
+    """Devices listed by their names (`TFRT_CPU_0`, `cuda:0`): as many as were used, and of their platform."""
+    listed = checks.get("devices")
+    if not isinstance(listed, list):
+        return []
+    problems = [] if len(listed) == count else [f"{count} devices were used, {len(listed)} were checked"]
+    marks = {"cpu": ("cpu",), "gpu": ("cuda", "gpu", "rocm"), "tpu": ("tpu",)}.get(platform, (platform,))
+    return problems + [f"checked device {str(name)[:40]!r} is no {platform}" for name in listed
+                       if not any(mark in str(name).lower() for mark in marks)]
+
+
+def _memory_problems(unit: Unit) -> list[str]:
+    manifest = unit.manifest
+    peak = manifest.measured_peak_bytes
+    problems = []
+    if isinstance(peak, int) and manifest.memory_limit_bytes and peak > manifest.memory_limit_bytes:
+        problems.append(f"peak of {peak:,} bytes on a device with {manifest.memory_limit_bytes:,}")
+    logged = [row["memory_bytes"] for row in unit.metrics if isinstance(row.get("memory_bytes"), int)]
+    if isinstance(peak, int) and logged and peak < max(logged) and not manifest.resumes:
+        problems.append(f"peak of {peak:,} bytes in the manifest, {max(logged):,} in the log")
+    return problems
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise RecordError(f"not a moment in time: {text[:40]!r}") from None
+    if moment.tzinfo is None:
+        raise RecordError(f"a moment without a time zone: {text[:40]!r}")
+    return moment
+
+
+def _short(origin: Any) -> str:
+    return "no other unit" if is_absent(origin) else str(origin)[:16] + "…"

@@ -1,0 +1,42 @@
+"""What a record says about itself, in sentences, so that the verdicts have something to stand beside."""
+
+from typing import Any
+
+from workings.errors import RecordError
+from workings.evidence.verify.record import Record, Unit
+from workings.record.absent import Absent
+
+NOT_PROVED = (
+    "Verification does not prove that these steps ran on that device at that time, that no other run was left out of "
+    "the list of attempts, or that the data are what they are called; a replay or an independent run can.",)
+
+
+def claims(record: Record) -> tuple[str, ...]:
+    """A sentence for each run and evaluation that can be read, and one about what is not proved."""
+    said = []
+    for unit in record.units:
+        try:
+            if unit.is_run:
+                said.append(_run(unit))
+            elif unit.kind == "eval":
+                said.append(_evaluation(unit))
+        except (RecordError, KeyError, TypeError, ValueError, AttributeError):
+            said.append(f"{unit.title}: cannot be read.")
+    return (*said, *NOT_PROVED)
+
+
+def _run(unit: Unit) -> str:
+    manifest = unit.manifest
+    loss = manifest.final_loss
+    end = "no step" if isinstance(loss, Absent) else f"final loss {loss:.4f}"
+    return (f"{unit.title}: run {manifest.name} ({manifest.status}) took {manifest.completed_steps} of "
+            f"{manifest.planned_steps} steps of {manifest.model_id} ({manifest.parameters:,} parameters) on "
+            f"{manifest.hardware} with engine {manifest.engine} of {manifest.engine_distribution.name} "
+            f"{manifest.engine_distribution.version}; {end}.")
+
+
+def _evaluation(unit: Unit) -> str:
+    overall: dict[str, Any] = unit.json("eval_summary.json")["scorecard"]["overall"]
+    interval = (f", 95 % interval {overall['ci_low']:.1%} to {overall['ci_high']:.1%}"
+                if isinstance(overall["ci_low"], int | float) else "")
+    return f"{unit.title}: {overall['correct']} of {overall['n']} items right ({overall['mean']:.1%}{interval})."

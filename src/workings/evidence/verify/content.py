@@ -1,0 +1,143 @@
+"""Level 0: nothing in a record can run, and nothing in it is private."""
+
+import codecs
+import re
+import struct
+from collections.abc import Iterator
+
+from workings.errors import RecordError
+from workings.evidence.verify import tree as trees
+from workings.evidence.verify.findings import each, judged
+from workings.evidence.verify.forms import FOREIGN_FORMATS
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import check
+from workings.evidence.verify.result import Finding
+from workings.evidence.verify.tree import shown
+from workings.record.canonical import loads
+from workings.record.redact import find_secrets
+
+TEXT_SUFFIXES = frozenset({"json", "jsonl", "txt", "md", "yaml", "yml", "csv", "jinja"})
+REPORT_SUFFIXES = frozenset({"html", "svg", "png"})
+"""Only in a report."""
+PLAIN_NAMES = frozenset({"LICENSE", "NOTICE", "SHA256SUMS"})
+"""Files without a suffix."""
+MAX_TENSOR_HEADER_BYTES = 16 << 20
+
+_RUNS = {b"#!": "a script", b"\x7fELF": "a program", b"PK\x03\x04": "an archive", b"\x1f\x8b": "an archive",
+         b"\x80": "a pickle"}
+_HOME = re.compile(r"(?<![\w.])(?:/home/|/Users/)[A-Za-z0-9][\w.-]{0,63}|(?<![\w./])/root/[\w.-]{1,64}"
+                   r"|\b[A-Za-z]:\\Users\\[\w.-]{1,64}")
+_CHUNK_BYTES = 1 << 20
+_OVERLAP_BYTES = 4096
+
+
+@check("content.plain", level=0, title="no code, no pickles, no archives: text, JSON, tensors and pictures only")
+def plain(record: Record) -> Iterator[Finding]:
+    """By an allow-list of kinds, each looked at: text is UTF-8, tensors are what their header says."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        problems = []
+        for entry in unit.entries:
+            if entry.kind == "file":
+                try:
+                    _look_at(unit, entry.name)
+                except RecordError as error:
+                    problems.append(str(error))
+        yield judged(problems, "text, JSON, tensors and pictures only", unit)
+    return each(list(record.units), find)
+
+
+@check("content.secrets", level=0, title="no tokens or keys")
+def secrets(record: Record) -> Iterator[Finding]:
+    """Tokens and keys whose form is known. What has no form cannot be found: look before publishing."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        found = [f"{name}: {secret}" for name, text in _own_texts(unit) for secret in find_secrets(text)]
+        yield judged(sorted(set(found)), "none of a known form", unit)
+    return each(list(record.units), find)
+
+
+@check("content.paths", level=0, title="no home folders of the person who ran it")
+def home_paths(record: Record) -> Iterator[Finding]:
+    """`/home/name`, `/Users/name`, `/root/…` and the like."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        found = [f"{name}: {match.group(0)}" for name, text in _own_texts(unit) for match in _HOME.finditer(text)]
+        yield judged(sorted(set(found)), "no home folders", unit)
+    return each(list(record.units), find)
+
+
+def _look_at(unit: Unit, name: str) -> None:
+    """Raise `RecordError` unless a file is of an allowed kind and really is of that kind."""
+    last = name.rpartition("/")[2]
+    suffix = last.rpartition(".")[2].lower() if "." in last else ""
+    if suffix == "safetensors":
+        _check_safetensors(unit, name)
+    elif suffix == "png" and unit.kind == "report":
+        _check_png(unit, name)
+    elif suffix in TEXT_SUFFIXES or last in PLAIN_NAMES or (suffix in REPORT_SUFFIXES and unit.kind == "report"):
+        _check_text(unit, name)
+    else:
+        raise RecordError(f"{shown(name)}: a kind of file that a record does not hold here")
+
+
+def _check_text(unit: Unit, name: str) -> None:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with unit.tree.open(unit.full(name)) as stream, trees.reading(unit.full(name)):
+        first = True
+        while True:
+            data = stream.read(_CHUNK_BYTES)
+            if first and (kind := next((kind for magic, kind in _RUNS.items() if data.startswith(magic)), "")):
+                raise RecordError(f"{shown(name)}: begins like {kind}")
+            if b"\0" in data:
+                raise RecordError(f"{shown(name)}: holds zero bytes, so it is not text")
+            try:
+                decoder.decode(data, final=not data)
+            except UnicodeDecodeError:
+                raise RecordError(f"{shown(name)}: not UTF-8 text") from None
+            if not data:
+                return
+            first = False
+
+
+def _check_safetensors(unit: Unit, name: str) -> None:
+    """The header is JSON and its tensors fill the rest of the file exactly, without gaps: nothing else fits in."""
+    size = unit.files[name].size if name in unit.files else 0
+    with unit.tree.open(unit.full(name)) as stream, trees.reading(unit.full(name)):
+        prefix = stream.read(8)
+        length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else -1
+        if not 2 <= length <= min(MAX_TENSOR_HEADER_BYTES, size - 8):
+            raise RecordError(f"{shown(name)}: not a safetensors file (header of {length} bytes)")
+        header = stream.read(length)
+    try:
+        tensors = loads(header)
+        spans = sorted(tuple(tensor["data_offsets"]) for key, tensor in tensors.items() if key != "__metadata__")
+        at = 0
+        for begin, end in spans:
+            if begin != at or end < begin:
+                raise ValueError("tensors overlap or leave gaps")
+            at = end
+        if at != size - 8 - length:
+            raise ValueError(f"tensors end at {at}, the file at {size - 8 - length}")
+    except (RecordError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RecordError(f"{shown(name)}: not a safetensors file ({str(error)[:80]})") from None
+
+
+def _check_png(unit: Unit, name: str) -> None:
+    with unit.tree.open(unit.full(name)) as stream, trees.reading(unit.full(name)):
+        if stream.read(8) != b"\x89PNG\r\n\x1a\n":
+            raise RecordError(f"{shown(name)}: not a PNG picture")
+
+
+def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
+    """Pieces of every text file of ours, overlapping so that nothing is lost on a border."""
+    for entry in unit.entries:
+        last = entry.name.rpartition("/")[2]
+        is_text = last.rpartition(".")[2].lower() in TEXT_SUFFIXES | {"html"}
+        if entry.kind != "file" or last in FOREIGN_FORMATS or not is_text:
+            continue
+        try:
+            with unit.tree.open(unit.full(entry.name)) as stream, trees.reading(unit.full(entry.name)):
+                before = b""
+                while data := stream.read(_CHUNK_BYTES):
+                    yield entry.name, (before + data).decode("utf-8", errors="replace")
+                    before = data[-_OVERLAP_BYTES:]
+        except RecordError:
+            continue  # integrity.sums and content.plain say so

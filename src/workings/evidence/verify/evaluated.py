@@ -1,0 +1,229 @@
+"""Levels 1 and 2: a scorecard is what its predictions say, and the predictions score as they claim to."""
+
+import math
+import tempfile
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workings.errors import RecordError, RequestError
+from workings.evidence.verify.findings import each, failed, judged, not_checked
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import check
+from workings.evidence.verify.result import Finding
+from workings.record.absent import is_absent
+from workings.record.canonical import line
+
+if TYPE_CHECKING:
+    from workings.evaluation.items import Item
+    from workings.evaluation.judge import Judgement
+    from workings.evaluation.settings import EvaluationSettings
+
+CONFIG, SUMMARY, PREDICTIONS, SAMPLES = "eval_config.json", "eval_summary.json", "predictions.jsonl", "samples.md"
+CHUNK = 256
+"""Completions that are scored between two looks at the result."""
+OUR_SCORERS = ("answer", "exact")
+"""Scorers that come with this project. A person's own scorer is code, and code of a record is never run."""
+_LIMITS = ("time limit", "the scoring process died")
+"""Errors that depend on the machine: there, only the score of 0 is compared."""
+_COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "steps_valid")
+
+
+@check("consistency.scorecard", level=1, title="a scorecard's counts and means are those of its predictions")
+def scorecard(record: Record) -> Iterator[Finding]:
+    """Items, correct ones and means, overall and by section, category and difficulty, from the recorded scores."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        config, summary, rows = _object(unit, CONFIG), _object(unit, SUMMARY), unit.lines(PREDICTIONS)
+        card = summary.get("scorecard")
+        if not isinstance(card, dict) or not isinstance(card.get("overall"), dict):
+            raise RecordError(f"{unit.full(SUMMARY)}: no scorecard.overall")
+        names = {str(row.get("id")) for row in rows}
+        items = config.get("items", {})
+        problems = []
+        if not isinstance(items, dict) or items.get("count") != len(names):
+            problems.append(f"{len(names)} items answered, {CONFIG} names {str(items)[:60]}")
+        if len(rows) == len(names):  # one sample an item; with more, level 2 aggregates them
+            problems += _cell_problems("overall", card["overall"], rows)
+            for part in ("section", "category", "difficulty"):
+                problems += _part_problems(part, card.get(f"per_{part}"), rows)
+        overall = card["overall"]
+        yield judged(problems, f"{overall.get('correct')} of {overall.get('n')} right", unit)
+    return each(record.evaluations, find)
+
+
+@check("recompute.items", level=2, title="the predictions answer exactly the items that the evaluation names")
+def items(record: Record) -> Iterator[Finding]:
+    """The digest over the items, made again from what each prediction says about its item."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        from workings.evaluation.items import items_digest
+        asked, named = _items(unit), _object(unit, CONFIG).get("items")
+        said = named.get("digest") if isinstance(named, dict) else None
+        found = items_digest(asked)
+        problems = [] if found == said else [f"items have digest {found[:16]}…, {CONFIG} names {str(said)[:16]}…"]
+        yield judged(problems, f"{len(asked)} items", unit)
+    return each(record.evaluations, find)
+
+
+@check("recompute.scores", level=2, title="every completion, extracted and scored again, gets the recorded verdict")
+def scores(record: Record) -> Iterator[Finding]:
+    """By this project's own scorer, in a process of its own with limits on time and memory."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        settings = _settings(unit)
+        if isinstance(settings, str):
+            yield not_checked(settings, unit)
+            return
+        try:
+            problems, count = _scored_again(unit, settings)
+        except RequestError as error:
+            yield failed(f"cannot be scored again: {error.given}; expected {error.expected}", unit)
+            return
+        yield judged(problems, f"{count} completions scored again", unit)
+    return each(record.evaluations, find)
+
+
+@check("recompute.scorecard", level=2, title="the scorecard, computed again from the predictions, is the recorded one")
+def summary(record: Record) -> Iterator[Finding]:
+    """Every cell, interval, rate and count; the samples for people, too."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        from workings.evaluation.summary import Summary
+        recorded, aggregate = _object(unit, SUMMARY), str(_object(unit, CONFIG).get("aggregate"))
+        with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder:
+            path = Path(folder, PREDICTIONS)
+            path.write_bytes(unit.read(PREDICTIONS, 256 << 20))
+            try:
+                again = Summary(path, aggregate)
+                value = again.to_json(recorded.get("problems", {}))
+                samples = again.samples_text()
+            except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError, RequestError) as error:
+                raise RecordError(f"{PREDICTIONS} cannot be summarized ({str(error)[:80]})") from None
+        problems = [f"{SUMMARY}: {place}" for place in differences(recorded, value)]
+        if unit.has(SAMPLES) and unit.read(SAMPLES) != samples.encode("utf-8"):
+            problems.append(f"{SAMPLES} does not show these predictions")
+        yield judged(problems, "every cell equal", unit)
+    return each(record.evaluations, find)
+
+
+def differences(recorded: Any, again: Any, place: str = "$") -> list[str]:
+    """Places where two JSON values differ; floats may differ in the last bits (another machine's library)."""
+    if isinstance(recorded, dict) and isinstance(again, dict):
+        one_sided = [f"{place}.{key[:60]} is on one side only" for key in sorted(recorded.keys() ^ again.keys())]
+        return one_sided + [found for key in sorted(recorded.keys() & again.keys())
+                            for found in differences(recorded[key], again[key], f"{place}.{key[:60]}")]
+    if isinstance(recorded, list) and isinstance(again, list) and len(recorded) == len(again):
+        return [found for index, (one, other) in enumerate(zip(recorded, again, strict=True))
+                for found in differences(one, other, f"{place}[{index}]")]
+    numbers = isinstance(recorded, int | float) and isinstance(again, int | float)
+    if numbers and not isinstance(recorded, bool) and not isinstance(again, bool):
+        return [] if math.isclose(recorded, again, rel_tol=1e-12, abs_tol=1e-12) else [
+            f"{place} is {recorded!r}, computed again {again!r}"]
+    return [] if recorded == again else [f"{place} is {str(recorded)[:40]!r}, computed again {str(again)[:40]!r}"]
+
+
+def _object(unit: Unit, name: str) -> dict[str, Any]:
+    value = unit.json(name)
+    if not isinstance(value, dict):
+        raise RecordError(f"{unit.full(name)}: not a JSON object")
+    return value
+
+
+def _part_problems(part: str, cells: Any, rows: list[dict[str, Any]]) -> list[str]:
+    if not isinstance(cells, dict):
+        return [f"no per_{part}"]
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(str(row.get(part)), []).append(row)
+    if set(groups) != set(cells):
+        return [f"per_{part} has {sorted(cells)[:5]}, the predictions have {sorted(groups)[:5]}"]
+    return [problem for name, group in groups.items()
+            for problem in _cell_problems(f"per_{part}.{name[:40]}", cells[name], group)]
+
+
+def _cell_problems(place: str, cell: Any, rows: list[dict[str, Any]]) -> list[str]:
+    values = [float(row["score"]) for row in rows if isinstance(row.get("score"), int | float)]
+    if not isinstance(cell, dict) or not values or len(values) != len(rows):
+        return [f"{place}: no cell, or predictions without scores"]
+    correct = sum(value == 1.0 for value in values)
+    found = {"n": len(values), "correct": correct, "mean": math.fsum(values) / len(values)}
+    return [f"{place}.{key} is {str(cell.get(key))[:30]}, the predictions give {value}" for key, value in found.items()
+            if not isinstance(cell.get(key), int | float) or not math.isclose(cell[key], value, rel_tol=1e-9)]
+
+
+def _items(unit: Unit) -> "list[Item]":
+    """The items in their order, from `items.jsonl` where the unit has it, else from the predictions."""
+    from workings.evaluation.items import Item, item_from_json
+    asked: dict[str, Item] = {}
+    name = "items.jsonl" if unit.has("items.jsonl") else PREDICTIONS
+    for number, row in enumerate(unit.lines(name), start=1):
+        facts = dict(row) if name != PREDICTIONS else {
+            **(row["item_extra"] if isinstance(row.get("item_extra"), dict) else {}),
+            **{key: row[key] for key in ("id", "prompt", "section", "category", "difficulty", "cluster", "aliases",
+                                         "tolerance") if key in row},
+            **({"expected_answer": row["gold"]} if "gold" in row else {})}
+        try:
+            item = item_from_json(facts)
+        except (ValueError, TypeError, KeyError) as error:
+            raise RecordError(f"{unit.full(name)}, line {number}: {str(error)[:100]}") from None
+        if asked.setdefault(item.id, item) != item:
+            raise RecordError(f"{unit.full(name)}, line {number}: item {item.id[:60]!r} stands there twice and differs")
+    return list(asked.values())
+
+
+def _settings(unit: Unit) -> "EvaluationSettings | str":
+    """The recorded settings of extraction and scoring, or why nothing can be scored again with them."""
+    from workings.evaluation.scorers import SCORERS
+    from workings.evaluation.settings import EvaluationSettings
+    config = _object(unit, CONFIG)
+    scorer, extraction, limits = config.get("scorer"), config.get("extraction"), config.get("limits")
+    if not isinstance(scorer, dict) or not isinstance(extraction, dict) or not isinstance(limits, dict):
+        raise RecordError(f"{unit.full(CONFIG)}: no scorer, extraction or limits")
+    name = str(scorer.get("name"))
+    if name not in OUR_SCORERS or name not in SCORERS:
+        return f"scorer {name[:80]!r} is not one of this project's; its code is not run"
+    if scorer.get("version") != SCORERS[name].version:
+        return f"scorer {name!r}: version {str(scorer.get('version'))[:20]!r} there, {SCORERS[name].version!r} here"
+    rules = extraction.get("rules")
+    try:
+        settings = EvaluationSettings(
+            scorer=name, rules=tuple(rules) if isinstance(rules, list) else (), form=str(config.get("form")),
+            max_completion_chars=int(limits["max_completion_chars"]))
+    except (RequestError, KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"{unit.full(CONFIG)}: {str(error)[:120]}") from None
+    there, here = extraction.get("version"), settings.extraction()["version"]
+    if there != here:
+        return f"answers were extracted by version {str(there)[:20]!r}, this is {here!r}"
+    return settings
+
+
+def _scored_again(unit: Unit, settings: "EvaluationSettings") -> tuple[list[str], int]:
+    from workings.evaluation.scoring import ScoringProcess
+    by_id = {item.id: item for item in _items(unit)}
+    rows, problems = [], []
+    for row in unit.lines(PREDICTIONS):
+        if isinstance(row.get("completion"), str) and "completion_sha256" not in row:
+            rows.append(row)
+        elif row.get("score") != 0:
+            problems.append(f"{str(row.get('id'))[:60]}: no completion, and a score of {row.get('score')}")
+    with ScoringProcess(settings) as process:
+        for start in range(0, len(rows), CHUNK):
+            chunk = rows[start:start + CHUNK]
+            found = process.judge([(by_id[str(row["id"])], row["completion"]) for row in chunk])
+            problems += [problem for row, judgement in zip(chunk, found, strict=True)
+                         for problem in _verdict_problems(row, judgement)]
+    return problems, len(rows)
+
+
+def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> list[str]:
+    name = str(row.get("id"))[:60]
+    error = str(row.get("error", ""))
+    if error.startswith(_LIMITS):
+        return [f"{name}: {error}, and a score of {row.get('score')}"] if row.get("score") != 0 else []
+    if error and not judgement.error:
+        return [] if row.get("score") == 0 else [f"{name}: recorded error {error[:40]!r}, score {row.get('score')}"]
+    names = {field.name for field in fields(judgement)}
+    pairs = [(key, row[key], getattr(judgement, key)) for key in _COMPARED if key in names and key in row]
+    extracted = row.get("extracted")
+    pairs.append(("extracted", "" if is_absent(extracted) else extracted, judgement.extracted))
+    # Both sides through canonical JSON, in which 1.0 and 1 are the same number.
+    return [f"{name}: {key} is {str(there)[:30]!r}, scored again {str(here)[:30]!r}" for key, there, here in pairs
+            if line(there) != line(here)]

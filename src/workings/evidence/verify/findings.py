@@ -1,0 +1,50 @@
+"""Short ways to say what a check found."""
+
+from collections.abc import Callable, Iterator
+
+from workings.errors import RecordError
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.result import Finding, Verdict
+
+SHOWN = 5
+"""Names that a text lists before it only counts."""
+
+
+def passed(text: str, unit: Unit | None = None) -> Finding:
+    """It holds."""
+    return Finding(verdict=Verdict.PASSED, text=text, unit=unit.title if unit else "")
+
+
+def failed(text: str, unit: Unit | None = None) -> Finding:
+    """It does not hold."""
+    return Finding(verdict=Verdict.FAILED, text=text, unit=unit.title if unit else "")
+
+
+def not_checked(text: str, unit: Unit | None = None, *, blocking: bool = True) -> Finding:
+    """It could not be looked at."""
+    return Finding(verdict=Verdict.NOT_CHECKED, text=text, unit=unit.title if unit else "", blocking=blocking)
+
+
+def judged(problems: list[str], good: str, unit: Unit | None = None) -> Finding:
+    """Passed with ``good``, or failed with the problems."""
+    return failed(several(problems), unit) if problems else passed(good, unit)
+
+
+def several(texts: list[str]) -> str:
+    """A few of many texts, and how many more there are."""
+    more = f"; and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
+    return "; ".join(texts[:SHOWN]) + more
+
+
+def each(units: list[Unit], find: Callable[[Unit], Iterator[Finding]]) -> Iterator[Finding]:
+    """A check made for one unit after the other; a unit that cannot be read fails and the next one is looked at."""
+    for unit in units:
+        try:
+            yield from find(unit)
+        except RecordError as error:
+            yield failed(str(error), unit)
+
+
+def each_run(record: Record, find: Callable[[Unit], Iterator[Finding]]) -> Iterator[Finding]:
+    """`each` over the training runs."""
+    return each(record.runs, find)

@@ -1,0 +1,141 @@
+"""Level 0: every file has its form: strict JSON, known keys, no nulls, no placeholders."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from workings.errors import RecordError
+from workings.evidence.verify.findings import each, judged
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import check
+from workings.evidence.verify.result import Finding
+from workings.record.canonical import find_nulls, line
+from workings.record.checkpoints import COMMIT
+from workings.record.layout import MANIFEST, README, SEAL
+from workings.record.metrics import check_line
+
+FOREIGN_FORMATS = frozenset({
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json",
+    "generation_config.json", "model.safetensors.index.json", "vocab.json", "adapter_config.json"})
+"""Files whose form others have defined: strict JSON, but their nulls and texts are their own."""
+CANONICAL = (MANIFEST, SEAL, COMMIT)
+"""Files that have one form to the byte."""
+EVAL_FILES = {"eval_config.json": "eval_config/1", "eval_summary.json": "eval_summary/1"}
+
+_PLACEHOLDER = re.compile(
+    r"\b(?:TODO|TBD|FIXME|XXX+|CHANGE_?ME|REPLACE_?ME|PLACEHOLDER)\b|\blorem ipsum\b|\b(?:fill|insert) (?:in|here|me)\b"
+    r"|<(?:your|insert|enter|add)[ _-][^<>\n]{1,60}>|\{\{[^{}\n]{1,60}\}\}|^\s*\.\.\.\s*$|^(?:N/?A|null|unknown|\?+)$",
+    re.IGNORECASE | re.MULTILINE)
+_ONE_CHARACTER_DIGEST = re.compile(r"\b([0-9a-f])\1{39,}\b")
+
+
+def json_files(unit: Unit, *, foreign: bool) -> list[str]:
+    """Names of a unit's `.json` files, its seal included."""
+    names = [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".json")]
+    return [name for name in names if foreign or name.rpartition("/")[2] not in FOREIGN_FORMATS]
+
+
+def line_files(unit: Unit) -> list[str]:
+    """Names of a unit's `.jsonl` files."""
+    return [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".jsonl")]
+
+
+@check("form.json", level=0, title="every JSON file and line is strict JSON, and records have their one form")
+def strict_json(record: Record) -> Iterator[Finding]:
+    """No repeated keys, no NaN, no torn line; manifest, seal and commits are canonical to the byte."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        problems = []
+        names, lines = json_files(unit, foreign=True), line_files(unit)
+        for name in names:
+            try:
+                value = unit.json(name)
+                if name.rpartition("/")[2] in CANONICAL and line(value) != unit.read(name):
+                    problems.append(f"{name}: not in canonical form (RFC 8785 and a newline)")
+            except RecordError as error:
+                problems.append(str(error))
+        for name in lines:
+            try:
+                unit.lines(name)
+            except RecordError as error:
+                problems.append(str(error))
+        yield judged(problems, f"{len(names)} files and {len(lines)} files of lines", unit)
+    return each(list(record.units), find)
+
+
+@check("form.schema", level=0, title="manifest, metrics, events and evaluations have their keys")
+def schema(record: Record) -> Iterator[Finding]:
+    """Each kind of record against its schema."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        if unit.is_run:
+            version = unit.manifest.schema_version
+            for row in unit.metrics:
+                check_line(row)
+            problems = [f"event {number} has no kind or no time" for number, row in enumerate(unit.events, start=1)
+                        if not isinstance(row.get("kind"), str) or not isinstance(row.get("time"), str)]
+            yield judged(problems, f"{version}, {len(unit.metrics)} steps, {len(unit.events)} events", unit)
+        elif unit.kind == "eval":
+            problems = [f"{name}: schema {str(_key(unit.json(name), 'schema'))[:40]!r}, expected {expected!r}"
+                        for name, expected in EVAL_FILES.items() if _key(unit.json(name), "schema") != expected]
+            rows = unit.lines("predictions.jsonl")
+            problems += [f"prediction {number} has no id or no score" for number, row in enumerate(rows, start=1)
+                         if not isinstance(row.get("id"), str) or not isinstance(row.get("score"), int | float)]
+            yield judged(problems, f"{len(rows)} predictions", unit)
+    return each(list(record.units), find)
+
+
+@check("form.nulls", level=0, title="no nulls: what does not exist says why")
+def nulls(record: Record) -> Iterator[Finding]:
+    """Every null in every JSON file and line of ours."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        found = [f"{name}: {place}" for name, value in _values(unit) for place in find_nulls(value)]
+        yield judged(found, "no nulls", unit)
+    return each(list(record.units), find)
+
+
+@check("form.placeholders", level=0, title="no placeholders where a value or a text should be")
+def placeholders(record: Record) -> Iterator[Finding]:
+    """Templates that nobody filled in: in manifest, README, evaluation settings and notes, not in models' texts."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        found = []
+        for name, value in _values(unit):
+            if name in (MANIFEST, "eval_config.json", "eval_summary.json") or unit.kind == "notes":
+                found += [f"{name}: {place} is {text[:40]!r}" for place, text in _texts(value, "$")
+                          if _is_placeholder(text)]
+        if unit.has(README):
+            text = unit.read(README).decode("utf-8", errors="replace")
+            found += [f"{README}: {match.group(0)[:40]!r}" for match in _PLACEHOLDER.finditer(text)]
+        yield judged(found, "no placeholders", unit)
+    return each(list(record.units), find)
+
+
+def _values(unit: Unit) -> Iterator[tuple[str, Any]]:
+    """Every JSON value of ours in a unit; files that cannot be read are left to `form.json`."""
+    for name in json_files(unit, foreign=False):
+        try:
+            yield name, unit.json(name)
+        except RecordError:
+            continue
+    for name in line_files(unit):
+        try:
+            yield name, unit.lines(name)
+        except RecordError:
+            continue
+
+
+def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _texts(inner, f"{place}.{key[:60]}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _texts(inner, f"{place}[{index}]")
+
+
+def _is_placeholder(text: str) -> bool:
+    return not text.strip() or bool(_PLACEHOLDER.search(text) or _ONE_CHARACTER_DIGEST.search(text))
+
+
+def _key(value: Any, key: str) -> Any:
+    return value.get(key) if isinstance(value, dict) else None

@@ -1,0 +1,133 @@
+"""Level 1: the steps saw the rows that seed and row index imply, and no question of an evaluation among them."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from workings.config.data import DataConfig
+from workings.errors import RecordError
+from workings.evidence.verify.findings import each, each_run, judged, not_checked, several
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import check
+from workings.evidence.verify.result import Finding
+from workings.record.digest import bytes_digest
+from workings.record.layout import ROWS
+
+if TYPE_CHECKING:
+    from workings.data.batches import Batches
+
+MAX_SEQUENCES = 50_000_000
+"""Sequences over all steps beyond which the order is not computed again here."""
+MAX_LENGTH = 10_000_000
+"""Longest sequence that is believed, in tokens."""
+DIGESTS = "data/digests.json"
+
+
+@check("consistency.rows", level=1, title="the row index is the one that the manifest names")
+def rows(record: Record) -> Iterator[Finding]:
+    """The digest over ids and digests of the kept rows; the list of digests in its own file."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        kept = kept_rows(unit)
+        digest = bytes_digest("".join(sorted(f"{row['id']} {row['digest']}\n" for row in kept)).encode("utf-8"))
+        said = unit.manifest.data_digests.get("rows")
+        problems = [] if digest == said else [f"{ROWS} has digest {digest[:16]}…, the manifest {str(said)[:16]}…"]
+        if unit.has(DIGESTS) and unit.json(DIGESTS) != unit.manifest.data_digests:
+            problems.append(f"{DIGESTS} differs from the manifest")
+        if unlearned := [row["id"] for row in kept if row["supervised_tokens"] < 1]:
+            problems.append(f"rows without a supervised token: {several(unlearned)}")
+        yield judged(problems, f"{len(kept):,} rows", unit)
+    return each_run(record, find)
+
+
+@check("consistency.order", level=1, title="every step's batch is the one that seed and row index imply")
+def order(record: Record) -> Iterator[Finding]:
+    """Plan the epochs again from ids, lengths and seed, and compare each step's batch digest."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        if len(unit.metrics) * unit.manifest.global_batch > MAX_SEQUENCES:
+            yield not_checked(f"more than {MAX_SEQUENCES:,} sequences", unit)
+            return
+        batches = _batches(unit)
+        digests = {row["id"]: row["digest"] for row in kept_rows(unit)}
+        problems = []
+        from workings.data.batches import Position
+        epoch, number = 0, 0
+        for line in unit.metrics:
+            if number == batches.batches_in_epoch(epoch):
+                epoch, number = epoch + 1, 0
+            if batches.digest_at(Position(epoch, number), digests) != line.get("batch_digest"):
+                problems.append(f"step {line.get('step')}: another batch than seed and row index imply")
+            number += 1
+        yield judged(problems, f"{len(unit.metrics)} batches of seed {unit.manifest.seed}, to epoch {epoch}", unit)
+    return each_run(record, find)
+
+
+@check("consistency.disjoint", level=1, title="no question of an evaluation was trained on")
+def disjoint(record: Record) -> Iterator[Finding]:
+    """Questions compared in lower case with single spaces, ids as they stand."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        run = unit.parent or _origin(record, unit)
+        if run is None:
+            yield not_checked("the run that it was made from is not here", unit, blocking=False)
+            return
+        from workings.data.rows import prompt_digest
+        trained = {row.get("prompt_digest") for row in kept_rows(run)}
+        if None in trained:
+            yield not_checked(f"{ROWS} of {run.title} has no digests of questions", unit)
+            return
+        asked = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines("predictions.jsonl")}
+        both = sorted(name for name, prompt in asked.items() if prompt_digest(prompt) in trained)
+        problems = [f"{len(both)} of {len(asked)} questions were trained on: {several(both)}"] if both else []
+        yield judged(problems, f"{len(asked)} questions, none of them among {len(trained):,} trained ones", unit)
+    return each(record.evaluations, find)
+
+
+def kept_rows(unit: Unit) -> list[dict[str, Any]]:
+    """Rows of the index that were trained on. Raises `RecordError` for a line without id, digest or counts."""
+    kept = [row for row in unit.lines(ROWS) if row.get("status", "kept") == "kept"]
+    for number, row in enumerate(kept, start=1):
+        if not isinstance(row.get("id"), str) or not isinstance(row.get("digest"), str):
+            raise RecordError(f"{unit.full(ROWS)}, line {number}: no id or no digest")
+        for name in ("tokens", "supervised_tokens"):
+            if type(row.get(name)) is not int or not 0 <= row[name] <= MAX_LENGTH:
+                raise RecordError(f"{unit.full(ROWS)}, line {number}: {name} is no count")
+    if len({row["id"] for row in kept}) != len(kept):
+        raise RecordError(f"{unit.full(ROWS)}: an id stands there twice")
+    return kept
+
+
+def _batches(unit: Unit) -> "Batches":
+    """The plan of batches from lengths alone: tokens are not in the record and not needed for the order."""
+    import numpy as np
+
+    from workings.data.batches import Batches
+    from workings.data.rows import Row, RowSet
+
+    snapshot, mesh = unit.manifest.config_snapshot, unit.manifest.mesh
+    try:
+        data_config = DataConfig.model_validate(snapshot["data"])
+        micro_batch, accumulation = snapshot["batch"]["micro_batch"], snapshot["batch"]["accumulation"]
+    except (ValidationError, KeyError, TypeError) as error:
+        raise RecordError(f"config_snapshot: data and batch cannot be read ({str(error)[:80]})") from None
+    devices = mesh.get("fsdp", 1)
+    if any(type(value) is not int or value < 1 for value in (micro_batch, accumulation, devices)):
+        raise RecordError("config_snapshot: micro_batch, accumulation and fsdp are no counts")
+    if micro_batch * accumulation * devices != unit.manifest.global_batch:
+        raise RecordError(f"{micro_batch} rows x {accumulation} x {devices} devices is not the manifest's global batch "
+                          f"of {unit.manifest.global_batch}")
+    if unit.manifest.global_batch > MAX_SEQUENCES:
+        raise RecordError(f"a global batch of {unit.manifest.global_batch:,} rows")
+    zero = np.zeros(1, np.int32)
+    kept = kept_rows(unit)
+    lengths = [row["tokens"] for row in kept]
+    if not lengths or max(lengths) > data_config.max_length or min(lengths) < 1:
+        raise RecordError(f"{unit.full(ROWS)}: no rows, or rows longer than data.max_length or empty")
+    # Lengths without memory: a view of one zero, as long as the row says.
+    rows = tuple(Row(row["id"], np.broadcast_to(zero, (row["tokens"],)), zero, "") for row in kept)
+    return Batches(RowSet(rows, (), 0, data_config.max_length), seed=unit.manifest.seed,
+                   rows_per_micro_batch=micro_batch * devices, accumulation=accumulation, data_config=data_config)
+
+
+def _origin(record: Record, unit: Unit) -> Unit | None:
+    origin = unit.seal["made_from"]
+    return next((run for run in record.runs if run.has("SHA256SUMS") and run.root == origin), None)

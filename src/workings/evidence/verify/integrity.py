@@ -1,0 +1,164 @@
+"""Level 0: every unit's files are exactly those that were sealed."""
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from workings.errors import RecordError
+from workings.evidence.verify import tree as trees
+from workings.evidence.verify.findings import each, each_run, failed, judged, not_checked, passed, several
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import check
+from workings.evidence.verify.result import Finding
+from workings.evidence.verify.tree import shown
+from workings.record.checkpoints import COMMIT, parse_commit
+from workings.record.layout import CHECKPOINTS, MANIFEST, PARTIAL_SUFFIX, SEAL, SUMS, check_relative
+from workings.record.seal import refuse_same_but_for_case
+
+
+@check("integrity.names", level=0, title="no hidden, linked, special or oddly named files and no empty folders")
+def names(record: Record) -> Iterator[Finding]:
+    """Names that would hide something, lead elsewhere, or be another file on another system."""
+    filled = {parent.as_posix() for entry in record.tree.entries if entry.kind != "folder"
+              for parent in PurePosixPath(entry.name).parents}
+
+    def find(unit: Unit) -> Iterator[Finding]:
+        problems = []
+        for entry in unit.entries:
+            if entry.kind == "other":
+                problems.append(f"{shown(entry.name)}: a link or a special file")
+            elif entry.kind == "folder" and unit.full(entry.name) not in filled:
+                problems.append(f"{shown(entry.name)}: an empty folder")
+            problems += _problems_of(lambda name=entry.name: check_relative(name))
+        problems += _problems_of(lambda: refuse_same_but_for_case([entry.name for entry in unit.entries]))
+        yield judged(problems, f"{len(unit.entries)} plain names", unit)
+    return each(list(record.units), find)
+
+
+@check("integrity.sealed", level=0, title="every unit has sums and a seal that belong together")
+def sealed(record: Record) -> Iterator[Finding]:
+    """Sums and seal in their one form; the seal names these sums; the unit is what its place says."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        problems = [f"{name} is missing" for name in (SUMS, SEAL) if not unit.has(name)]
+        if not problems:
+            seal = unit.seal
+            _ = unit.sums
+            if seal["root"] != unit.root:
+                problems.append(f"{SEAL} names root {str(seal['root'])[:16]}…, {SUMS} has {unit.root[:16]}…")
+            if seal["unit"] != (expected := _kind_by_place(unit, str(seal["unit"]))):
+                problems.append(f"{SEAL} says {str(seal['unit'])[:20]!r}, its place and files say {expected!r}")
+        yield judged(problems, f"root {unit.root}" if not problems else "", unit)
+    return each(list(record.units), find)
+
+
+@check("integrity.missing", level=0, title="every file that the sums list is there")
+def missing(record: Record) -> Iterator[Finding]:
+    """Deleted and renamed files, and the old name of one whose case was changed."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        gone = [f"{name} is missing" for name in sorted(unit.sums) if not unit.has(name)]
+        yield judged(gone, f"{len(unit.sums)} files listed and there", unit)
+    return each(list(record.units), find)
+
+
+@check("integrity.extra", level=0, title="no file that the sums do not list")
+def extra(record: Record) -> Iterator[Finding]:
+    """Added and renamed files; beside the runs, only the list of attempts may lie without a seal."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        more = [f"{shown(name)} is in no sums" for name in sorted(unit.files) if name not in unit.sums]
+        yield judged(more, f"{len(unit.files)} files there and listed", unit)
+    yield from each(list(record.units), find)
+    if unfinished := sorted({entry.name.split("/")[0] for entry in record.loose if PARTIAL_SUFFIX in entry.name}):
+        yield not_checked(f"not sealed, so not verified: {several(unfinished)}", blocking=False)
+    loose = [shown(entry.name) for entry in record.loose
+             if entry.kind != "folder" and not _may_be_loose(entry.name)]
+    if loose:
+        yield not_checked(f"outside every seal: {several(loose)}", blocking=False)
+
+
+@check("integrity.sums", level=0, title="every file's bytes are those that were sealed")
+def sums(record: Record) -> Iterator[Finding]:
+    """Flipped bytes, truncation, swapped files."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        problems, hashed = [], 0
+        for name, expected in unit.sums.items():
+            if not unit.has(name):
+                continue  # integrity.missing says so
+            try:
+                digest, size = trees.digest(unit.tree, unit.full(name), record.progress)
+            except RecordError as error:
+                problems.append(str(error))
+                continue
+            hashed += size
+            if digest != expected:
+                problems.append(f"{name}: its bytes are not those that were sealed")
+        yield judged(problems, f"{hashed:,} bytes hashed", unit)
+    return each(list(record.units), find)
+
+
+@check("integrity.checkpoints", level=0, title="every checkpoint is complete and is what its commit says")
+def checkpoints(record: Record) -> Iterator[Finding]:
+    """Each checkpoint's commit against the sums: same files, same digests, same sizes."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        inside = [entry for entry in unit.files.values() if entry.name.startswith(CHECKPOINTS + "/")]
+        folders = sorted({"/".join(entry.name.split("/")[:2]) for entry in inside})
+        if not folders:
+            yield not_checked("the run holds no checkpoint", unit, blocking=False)
+            return
+        problems = [problem for folder in folders for problem in _checkpoint_problems(unit, folder)]
+        yield judged(problems, f"{len(folders)} checkpoints: {', '.join(name.split('/')[1] for name in folders)}", unit)
+    return each_run(record, find)
+
+
+@check("integrity.anchor", level=0, title="the root digest is one that was kept elsewhere")
+def anchor(record: Record) -> Iterator[Finding]:
+    """Whoever can change files can seal them again: only a digest kept elsewhere ties the record to its time."""
+    given = record.expect_root.strip().lower()
+    if not given:
+        yield not_checked(f"not anchored: no digest was given to compare with; the root digest is {record.root}",
+                          blocking=False)
+        return
+    covered = [unit for unit in record.units if unit.root == given]
+    if given == record.root:
+        yield passed(f"anchored: everything stands under the expected root {given}")
+    elif not covered:
+        yield failed(f"root digest {record.root} was found, {given[:80]} was expected")
+    else:
+        yield passed(f"anchored: {covered[0].title} has the expected root {given}", covered[0])
+        others = [unit.title for unit in record.units if unit not in covered]
+        yield not_checked(f"not anchored by that digest: {several(others)}; the digest over all is {record.root}",
+                          blocking=False)
+
+
+def _problems_of(look: object) -> list[str]:
+    try:
+        look()  # type: ignore[operator]
+    except RecordError as error:
+        return [str(error)]
+    return []
+
+
+def _kind_by_place(unit: Unit, said: str) -> str:
+    if unit.parent is not None:
+        return unit.place[len(unit.parent.place):].lstrip("/").split("/")[0]
+    return "run" if unit.has(MANIFEST) or said == "run" else said
+
+
+def _checkpoint_problems(unit: Unit, folder: str) -> list[str]:
+    name = folder.split("/")[1]
+    if not name.startswith("step_") or not name[5:].isdigit() or len(name) > 20:
+        return [f"{shown(folder)}: not a checkpoint's name"]
+    try:
+        commit = parse_commit(unit.read(f"{folder}/{COMMIT}"), int(name[5:]))
+    except RecordError as error:
+        return [f"{folder}: {error}"]
+    there = {entry[len(folder) + 1:] for entry in unit.files if entry.startswith(folder + "/")} - {COMMIT}
+    problems = [f"{folder}/{shown(file)}: in the commit or in the folder, not in both"
+                for file in sorted(there ^ set(commit))]
+    for file in there & set(commit):
+        full = f"{folder}/{file}"
+        if unit.sums.get(full) != commit[file]["sha256"] or unit.files[full].size != commit[file]["bytes"]:
+            problems.append(f"{full}: differs from its commit")
+    return problems
+
+
+def _may_be_loose(name: str) -> bool:
+    return name == "attempts.jsonl" or PARTIAL_SUFFIX in name

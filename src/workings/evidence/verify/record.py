@@ -1,0 +1,241 @@
+"""The record under verification: its files, its units, and what their files say, each read once."""
+
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import Any, TypeVar
+
+from workings.errors import RecordError, RequestError
+from workings.evidence.verify import tree as trees
+from workings.evidence.verify.tree import Entry, Tree, shown
+from workings.record import jsonl
+from workings.record.canonical import loads
+from workings.record.digest import bytes_digest
+from workings.record.layout import EVENTS, MANIFEST, METRICS, OUTSIDE_EVERY_SUM, PARTIAL_SUFFIX, SEAL, SUMS, unit_of
+from workings.record.manifest import RunManifest, parse_manifest
+from workings.record.seal import parse_seal, parse_sums
+
+MAX_JSON_BYTES = 64 << 20
+"""Largest JSON file that is parsed."""
+MAX_SEAL_BYTES = 1 << 16
+_T = TypeVar("_T")
+
+
+@dataclass(eq=False)
+class Unit:
+    """One sealed folder, or one that ought to be."""
+
+    tree: Tree
+    place: str
+    """Path below what is verified; empty: that itself."""
+    parent: "Unit | None"
+    """The run that it stands in."""
+    entries: list[Entry] = field(default_factory=list)
+    """Everything below it that belongs to no unit inside it; names relative to it."""
+    _values: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """Its place, in reports."""
+        return shown(self.place) or "."
+
+    @cached_property
+    def files(self) -> dict[str, Entry]:
+        """Its files by name, links and the like included, without sums and seal."""
+        return {entry.name: entry for entry in self.entries
+                if entry.kind != "folder" and entry.name not in (SUMS, SEAL)}
+
+    def has(self, name: str) -> bool:
+        """Whether it has a plain file of this name."""
+        return any(entry.name == name and entry.kind == "file" for entry in self.entries)
+
+    def full(self, name: str) -> str:
+        """A name's path in the tree."""
+        return f"{self.place}/{name}" if self.place else name
+
+    def read(self, name: str, limit: int = MAX_JSON_BYTES) -> bytes:
+        """Bytes of one of its files. Raises `RecordError`."""
+        if not self.has(name):
+            raise RecordError(f"{self.full(name)} is missing")
+        return trees.read(self.tree, self.full(name), limit)
+
+    def json(self, name: str) -> Any:
+        """One of its JSON files, read once. Raises `RecordError`."""
+        return self._once("json", name, lambda: loads(self.read(name)))
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """One of its JSON-lines files, read once. Raises `RecordError` for a torn or broken line."""
+        def parse() -> list[dict[str, Any]]:
+            rows, torn = jsonl.parse(self.read(name, trees.MAX_READ_BYTES), self.full(name))
+            if torn is not None:
+                raise RecordError(f"{self.full(name)}: its last line is torn")
+            return rows
+        return self._once("lines", name, parse)
+
+    @property
+    def sums(self) -> dict[str, str]:
+        """Digests that its `SHA256SUMS` lists. Raises `RecordError`."""
+        return self._once("sums", SUMS, lambda: parse_sums(self.read(SUMS)))
+
+    @property
+    def seal(self) -> dict[str, Any]:
+        """Its `SEAL.json`. Raises `RecordError`."""
+        return self._once("seal", SEAL, lambda: parse_seal(self.read(SEAL)))
+
+    @property
+    def root(self) -> str:
+        """Its root digest. Raises `RecordError`."""
+        return bytes_digest(self.read(SUMS))
+
+    @property
+    def manifest(self) -> RunManifest:
+        """Its `run_manifest.json`. Raises `RecordError`."""
+        return self._once("manifest", MANIFEST, lambda: parse_manifest(self.read(MANIFEST)))
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """Lines of `train/metrics.jsonl`."""
+        return self.lines(METRICS)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """Lines of `train/events.jsonl`."""
+        return self.lines(EVENTS)
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is, or ought to be, a training run: it has a manifest, or its seal says so."""
+        if self.has(MANIFEST):
+            return True
+        return self.kind == "run"
+
+    @property
+    def kind(self) -> str:
+        """What its seal says that it is; empty if that cannot be read."""
+        try:
+            return str(self.seal["unit"])
+        except RecordError:
+            return ""
+
+    def _once(self, form: str, name: str, make: Callable[[], _T]) -> _T:
+        # What is wrong with a file is remembered too: a hostile one is parsed once, not once a check.
+        if (form, name) not in self._values:
+            try:
+                self._values[form, name] = make()
+            except RecordError as error:
+                text, full = str(error), self.full(name)
+                self._values[form, name] = RecordError(text if full in text else f"{full}: {text}")
+        value = self._values[form, name]
+        if isinstance(value, RecordError):
+            raise RecordError(str(value))
+        return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """Everything that checks look at."""
+
+    tree: Tree
+    units: tuple[Unit, ...]
+    """Sealed folders (or such that ought to be), outer ones before those inside."""
+    loose: tuple[Entry, ...]
+    """What belongs to no unit: beside the runs, in `attest`, in unfinished runs."""
+    expect_root: str = ""
+    """Digest that the person kept elsewhere; empty: none was given."""
+    progress: Callable[[int], None] | None = None
+    """Called with the bytes hashed so far."""
+
+    @property
+    def runs(self) -> list[Unit]:
+        """Training runs."""
+        return [unit for unit in self.units if unit.is_run]
+
+    @property
+    def evaluations(self) -> list[Unit]:
+        """Evaluations, inside a run or alone."""
+        return [unit for unit in self.units if unit.kind == "eval"]
+
+    @cached_property
+    def root(self) -> str:
+        """One digest over all: the only unit's root, or that of the lines `root  place` of all units.
+
+        Raises `RecordError` if a unit has no sums.
+        """
+        if len(self.units) == 1:
+            return self.units[0].root
+        lines = "".join(f"{unit.root}  {unit.place or '.'}\n" for unit in sorted(self.units, key=lambda u: u.place))
+        return bytes_digest(lines.encode("utf-8"))
+
+
+def load(tree: Tree, expect_root: str = "", progress: Callable[[int], None] | None = None) -> Record:
+    """Find the units of a tree.
+
+    Raises:
+        RequestError: there is none.
+    """
+    tops = {place: _may_nest(tree, place) for place in _top_places(tree)}
+    units = {place: Unit(tree, place, None) for place in tops}
+    loose: list[Entry] = []
+    for entry in tree.entries:
+        top = _enclosing(entry.name, tops)
+        if top is None:
+            loose.append(entry)
+        elif entry.name != top:
+            relative = entry.name[len(top) + 1:] if top else entry.name
+            inner = unit_of(PurePosixPath(relative)) if tops[top] else ""
+            if inner in OUTSIDE_EVERY_SUM:
+                loose.append(entry)
+            else:
+                _assign(entry, relative, inner, units, top)
+    if not units:
+        raise RequestError(str(tree.path), "a run directory, a folder of runs, or a packed .zip",
+                           "the folder that `workings train` named when it ended")
+    ordered = tuple(unit for _, unit in sorted(units.items()))
+    return Record(tree=tree, units=ordered, loose=tuple(loose), expect_root=expect_root, progress=progress)
+
+
+def _top_places(tree: Tree) -> set[str]:
+    """Folders that hold a manifest, a seal or sums and that stand in no other such folder."""
+    places = {entry.name.rpartition("/")[0] for entry in tree.entries
+              if entry.name.rpartition("/")[2] in (MANIFEST, SEAL, SUMS)}
+    # An unfinished run beside sealed ones is not verified, and said so; asked for by itself, it fails.
+    places = {place for place in places if not any(part.endswith(PARTIAL_SUFFIX) for part in place.split("/"))}
+    return {place for place in places if not any(other != place and _stands_in(place, other) for other in places)}
+
+
+def _stands_in(name: str, place: str) -> bool:
+    return place == "" or name == place or name.startswith(place + "/")
+
+
+def _enclosing(name: str, places: Container[str]) -> str | None:
+    if "" in places:
+        return ""
+    while name:
+        if name in places:
+            return name
+        name = name.rpartition("/")[0]
+    return None
+
+
+def _may_nest(tree: Tree, place: str) -> bool:
+    """Whether units may stand in this one: in a run, and in what has lost the seal that would tell."""
+    name = f"{place}/{SEAL}" if place else SEAL
+    if not any(entry.name == name and entry.kind == "file" for entry in tree.entries):
+        return True
+    try:
+        return parse_seal(trees.read(tree, name, MAX_SEAL_BYTES))["unit"] not in ("eval", "replay", "report", "notes")
+    except RecordError:
+        return True
+
+
+def _assign(entry: Entry, relative: str, inner: str, units: dict[str, Unit], top: str) -> None:
+    """Give an entry to the unit that has to answer for it. ``relative``: its name within the top unit."""
+    outer = units[top]
+    if not inner or (relative == inner and entry.kind != "folder"):  # a file where only folders may stand
+        outer.entries.append(replace(entry, name=relative))
+        return
+    place = f"{top}/{inner}" if top else inner
+    unit = units.setdefault(place, Unit(outer.tree, place, outer))
+    if relative != inner:
+        unit.entries.append(replace(entry, name=relative[len(inner) + 1:]))

@@ -1,0 +1,96 @@
+"""What verification says: one verdict for each check, and the level that the record reaches."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Verdict(StrEnum):
+    """Outcome of a check."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_CHECKED = "not_checked"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a check says about one unit (or about the whole record)."""
+
+    verdict: Verdict
+    text: str
+    unit: str = ""
+    """The unit's place, e.g. `runs/a/eval/test`; empty: the whole record."""
+    blocking: bool = True
+    """Whether being not checked keeps the record from reaching the check's level. What only somebody outside can
+    provide (a digest kept elsewhere) does not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One check's verdict over all units."""
+
+    id: str
+    """Stable: `level.subject`, never used for something else."""
+    level: int
+    verdict: Verdict
+    text: str
+    blocking: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """Keys of `verify --json`."""
+        return {"id": self.id, "level": self.level, "verdict": str(self.verdict), "text": self.text}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """The result of verifying one path."""
+
+    path: str
+    checks: tuple[Check, ...]
+    asked_level: int
+    """Highest level whose checks were run."""
+    root: str
+    """Digest over all units; keep it elsewhere and give it to `--expect-root`. Empty where nothing could be read."""
+    claims: tuple[str, ...]
+    """What the record says about itself, a sentence each."""
+
+    @property
+    def failed(self) -> int:
+        """Number of failed checks."""
+        return self._count(Verdict.FAILED)
+
+    @property
+    def passed(self) -> int:
+        """Number of passed checks."""
+        return self._count(Verdict.PASSED)
+
+    @property
+    def not_checked(self) -> int:
+        """Number of checks that could not be made. They never count as passed."""
+        return self._count(Verdict.NOT_CHECKED)
+
+    @property
+    def level(self) -> int:
+        """Highest level reached: all its checks and those below passed, and there was one; -1: not even level 0."""
+        reached = -1
+        for level in range(self.asked_level + 1):
+            checks = [check for check in self.checks if check.level == level]
+            passed = [check for check in checks if check.verdict is Verdict.PASSED]
+            stopping = [check for check in checks if check.verdict is Verdict.FAILED
+                        or (check.verdict is Verdict.NOT_CHECKED and check.blocking)]
+            if stopping or not passed:
+                break
+            reached = level
+        return reached
+
+    def to_json(self) -> dict[str, Any]:
+        """Keys of `verify --json`."""
+        value: dict[str, Any] = {
+            "level": self.level, "passed": self.passed, "failed": self.failed, "not_checked": self.not_checked,
+            "checks": [check.to_json() for check in self.checks], "claims": list(self.claims),
+            "asked_level": self.asked_level}
+        return value | ({"root": self.root} if self.root else {})
+
+    def _count(self, verdict: Verdict) -> int:
+        return sum(check.verdict is verdict for check in self.checks)

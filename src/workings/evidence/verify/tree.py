@@ -1,0 +1,173 @@
+"""Files to verify, from a folder or a zip, read without following a link, unpacking or trusting a size.
+
+Both kinds answer the same few questions. Nothing is ever written, and nothing outside the path given is ever opened.
+"""
+
+import os
+import stat
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal, Protocol
+
+from workings.errors import RecordError, RequestError
+from workings.evidence.verify import bombs
+from workings.record.digest import stream_digest
+
+MAX_ENTRIES = 100_000
+"""More files and folders than this are not looked at."""
+MAX_READ_BYTES = 256 << 20
+"""Largest file that is read into memory whole; larger ones are only hashed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One name below the path."""
+
+    name: str
+    """Relative path with `/`."""
+    kind: Literal["file", "folder", "other"]
+    """`other`: a link, a device, a pipe."""
+    size: int
+    """Bytes, as the folder or archive says."""
+
+
+class Tree(Protocol):
+    """Files to verify."""
+
+    entries: tuple[Entry, ...]
+    """Everything below the path, sorted by name."""
+    path: Path
+
+    def open(self, name: str) -> IO[bytes]:
+        """A file's bytes as a stream. Raises `RecordError` if they cannot be read."""
+        ...
+
+
+class FolderTree:
+    """A folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.entries = tuple(sorted(self._walk(), key=lambda entry: entry.name))
+
+    def open(self, name: str) -> IO[bytes]:
+        """A file's bytes; a link is not followed."""
+        try:
+            descriptor = os.open(self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise RecordError(f"{shown(name)}: cannot be read ({error.strerror})") from None
+        return os.fdopen(descriptor, "rb")
+
+    def _walk(self) -> Iterator[Entry]:
+        count = 0
+        waiting = [""]
+        while waiting:
+            prefix = waiting.pop()
+            try:
+                found = sorted(os.scandir(self.path / prefix), key=lambda entry: entry.name)
+            except OSError as error:
+                raise RecordError(f"{shown(prefix) or self.path}: cannot be listed ({error.strerror})") from None
+            for item in found:
+                count += 1
+                if count > MAX_ENTRIES:
+                    raise RecordError(f"more than {MAX_ENTRIES:,} files and folders")
+                facts = item.stat(follow_symlinks=False)
+                name = prefix + item.name
+                if stat.S_ISDIR(facts.st_mode):
+                    waiting.append(name + "/")
+                    yield Entry(name=name, kind="folder", size=0)
+                elif stat.S_ISREG(facts.st_mode):
+                    yield Entry(name=name, kind="file", size=facts.st_size)
+                else:
+                    yield Entry(name=name, kind="other", size=0)
+
+
+class ZipTree:
+    """A zip archive, read entry by entry and never unpacked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        bombs.check_directory(path)
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
+            raise RecordError(f"not a zip archive that can be read: {str(error)[:200]}") from None
+        infos = self._zip.infolist()
+        if len(infos) > MAX_ENTRIES:
+            raise RecordError(f"more than {MAX_ENTRIES:,} entries")
+        bombs.check_entries(infos, path.stat().st_size)
+        self.entries = tuple(sorted(_zip_entries(infos), key=lambda entry: entry.name))
+
+    def open(self, name: str) -> IO[bytes]:
+        """An entry's bytes."""
+        try:
+            return self._zip.open(name)
+        except (KeyError, zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError) as error:
+            raise RecordError(f"{shown(name)}: cannot be read ({str(error)[:100]})") from None
+
+
+def _zip_entries(infos: list[zipfile.ZipInfo]) -> Iterator[Entry]:
+    folders: dict[str, Entry] = {}
+    for info in infos:
+        name = info.filename.rstrip("/")
+        for parent in Path(name).parents:  # folders that only appear in the paths of their files
+            if parent.as_posix() not in (".", "/"):
+                folders.setdefault(parent.as_posix(), Entry(name=parent.as_posix(), kind="folder", size=0))
+        mode = info.external_attr >> 16
+        if info.is_dir():
+            folders[name] = Entry(name=name, kind="folder", size=0)
+        elif stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+            yield Entry(name=name, kind="other", size=0)
+        else:
+            yield Entry(name=name, kind="file", size=info.file_size)
+    yield from folders.values()
+
+
+def open_tree(path: Path) -> Tree:
+    """The tree at a path.
+
+    Raises:
+        RequestError: there is nothing at the path, or something that is neither a folder nor a zip.
+        RecordError: it cannot be read safely.
+    """
+    if path.is_dir():
+        return FolderTree(path)
+    if path.is_file():
+        return ZipTree(path)
+    raise RequestError(str(path), "a run directory, a folder of runs, or a packed .zip",
+                       "the folder that `workings train` named when it ended")
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Turn what goes wrong while an entry is streamed (bad checksum, broken compression) into a `RecordError`."""
+    try:
+        yield
+    except (OSError, zipfile.BadZipFile, EOFError, ValueError, RuntimeError, NotImplementedError) as error:
+        raise RecordError(f"{shown(name)}: cannot be read ({str(error)[:100]})") from None
+    except bombs.DECOMPRESSION_ERRORS as error:
+        raise RecordError(f"{shown(name)}: broken compression ({str(error)[:100]})") from None
+
+
+def digest(tree: Tree, name: str, progress: Callable[[int], None] | None = None) -> tuple[str, int]:
+    """SHA-256 and real length of a file. Raises `RecordError`."""
+    with tree.open(name) as stream, reading(name):
+        return stream_digest(stream, progress)
+
+
+def read(tree: Tree, name: str, limit: int = MAX_READ_BYTES) -> bytes:
+    """A file's bytes. Raises `RecordError` if there are more than ``limit``."""
+    with tree.open(name) as stream, reading(name):
+        data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise RecordError(f"{shown(name)}: larger than {limit >> 20} MiB")
+    return data
+
+
+def shown(name: str) -> str:
+    """A name for a report: no control characters, not endless."""
+    text = name.encode("unicode_escape").decode("ascii")
+    return text if len(text) <= 120 else text[:117] + "…"
