@@ -1,6 +1,6 @@
 """The base of every part of a recipe: strict, frozen, and aware of which of its keys were read."""
 
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
@@ -33,6 +33,12 @@ def unread_keys(section: Section, prefix: str = "") -> list[str]:
         value = section.__dict__[name]  # not through the attribute: looking is not reading
         if isinstance(value, Section):
             names += unread_keys(value, f"{prefix}{name}.")
-        elif name not in section._read:
+        elif name not in section._read and not _names_the_variant(section, name):
             names.append(f"{prefix}{name}")
     return names
+
+
+def _names_the_variant(section: Section, name: str) -> bool:
+    """Whether a key has one possible value: it chose the section's class, so it decided something."""
+    annotation = type(section).model_fields[name].annotation
+    return get_origin(annotation) is Literal and len(get_args(annotation)) == 1

@@ -20,6 +20,7 @@ from workings.training.loop import Outcome
 
 DATA_DIGESTS = "data/digests.json"
 TOKENIZER = "config/tokenizer"
+MODEL_SHAPE = "config/model_shape.json"
 ENVIRONMENT_TEXT = "env/env_info.txt"
 PLAN = "plan/plan.json"
 
@@ -36,7 +37,7 @@ def write_request(writer: RunWriter, prepared: Prepared) -> None:
     writer.write_json(OVERRIDES, {"origin": Path(loaded.origin).name, "overrides": list(loaded.overrides)})
     writer.write_json(CONFIG, loaded.resolved())
     prepared.tokenizer.save(writer.path(TOKENIZER))
-    writer.write_json("config/model_shape.json", asdict(prepared.shape))
+    writer.write_json(MODEL_SHAPE, asdict(prepared.shape))
     writer.write_json(DATA_DIGESTS, data_digests(prepared))
     writer.write_text(ROWS, "".join(line(row).decode() for row in prepared.rows.index))
     environment = collect()

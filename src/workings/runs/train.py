@@ -1,18 +1,21 @@
 """`train`: prepare, judge, record, train, seal. The order is the product: nothing is trained that was not checked."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
+from workings.config.recipe import Recipe
 from workings.config.section import unread_keys
 from workings.engines.base import State
 from workings.errors import DoesNotFit, RequestError
+from workings.evaluation.settings import EvaluationSettings
 from workings.models.weights import parameter_count
 from workings.record import attempts, jsonl
 from workings.record.digest import json_digest
 from workings.record.layout import CONFIG, METRICS, README
+from workings.record.storage import storage
 from workings.runs.datasets import find_sources
 from workings.runs.describe import (
     DATA_DIGESTS,
@@ -40,15 +43,52 @@ class TrainResult:
     status: str
     reason: str
     steps: int
+    supervised_tokens: int
     final_loss: float | None
     run: Path
     prepared: Prepared
+    policy: "Policy"
     state: State
 
     def as_json(self) -> dict[str, Any]:
         """Keys of `train --json`; a loss that does not exist is left out."""
         values: dict[str, Any] = {"status": self.status, "steps": self.steps, "run": str(self.run)}
         return values if self.final_loss is None else values | {"final_loss": self.final_loss}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """When to save and when to look. A key that has no meaning for this run is not read, and so refused."""
+
+    name: str
+    save_every: int
+    keep_last: int
+    look_every: int = 0
+    prompts: tuple[str, ...] = ()
+    """Questions whose answers are shown each time."""
+    max_new_tokens: int = 0
+    evaluation: EvaluationSettings | None = None
+    """How the items are asked after training; None without items."""
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> "Policy":
+        """What the recipe's sections `checkpoint` and `evaluation` mean for this run."""
+        recipe, items = prepared.loaded.recipe, prepared.sources.items
+        policy = cls(name=recipe.name, save_every=recipe.checkpoint.every_steps,
+                     keep_last=recipe.checkpoint.keep_last)
+        if items or prepared.held_out:
+            policy = replace(policy, look_every=recipe.evaluation.every_steps)
+        if items:
+            settings = settings_of(recipe)
+            policy = replace(policy, prompts=tuple(item.prompt for item in items[:recipe.evaluation.samples]),
+                             max_new_tokens=settings.max_new_tokens, evaluation=settings)
+        return policy
+
+
+def settings_of(recipe: Recipe) -> EvaluationSettings:
+    """How a recipe wants its items asked and scored: greedily, in the form it trains."""
+    return EvaluationSettings(max_new_tokens=recipe.evaluation.max_new_tokens, batch_size=recipe.evaluation.batch_size,
+                              form=recipe.data.reasoning, seed=recipe.seed)
 
 
 def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
@@ -80,11 +120,13 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
 
     facts = {"padding_share_of_first_epoch": prepared.batches.padding_share(), "smoke": smoke is not None,
              "forced": not prepared.verdict.fits}
+    policy = Policy.of(prepared)
+    _refuse_unread(prepared)
     with StopRequest() as stop:
         start = _start(prepared, out, resume)
         try:
-            outcome = _take_steps(start, prepared, out, stop)
-            return _seal(start, prepared, outcome, out, facts)
+            outcome = _take_steps(start, prepared, policy, out, stop)
+            return _seal(start, prepared, policy, outcome, out, facts)
         finally:
             start.writer.close()  # harmless after sealing; after an error the folder stays and can be resumed
 
@@ -92,6 +134,8 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
 def _start(prepared: Prepared, out: Path, resume: bool) -> Start:
     """Open the run directory, list the attempt, write down what is asked for."""
     resolved = prepared.loaded.resolved()
+    with storage(out.parent, "make"):
+        out.parent.mkdir(parents=True, exist_ok=True)
     attempts.append(out.parent, {"run": out.name, "recipe": prepared.loaded.recipe.name,
                                  "config_digest": json_digest(resolved), "resume": resume})
     start = begin_again(out, {CONFIG: resolved, DATA_DIGESTS: data_digests(prepared)}) if resume else begin_new(out)
@@ -99,13 +143,12 @@ def _start(prepared: Prepared, out: Path, resume: bool) -> Start:
     return start
 
 
-def _take_steps(start: Start, prepared: Prepared, out: Path, stop: StopRequest) -> Outcome:
-    writer, recipe = start.writer, prepared.loaded.recipe
-    save_every = recipe.checkpoint.every_steps
-    writer.checkpoints.keep_last = recipe.checkpoint.keep_last
-    with Display(recipe.name, prepared.schedule.steps, start.progress, writer.log) as display:
+def _take_steps(start: Start, prepared: Prepared, policy: Policy, out: Path, stop: StopRequest) -> Outcome:
+    writer = start.writer
+    writer.checkpoints.keep_last = policy.keep_last
+    with Display(policy.name, prepared.schedule.steps, start.progress, writer.log) as display:
         for line in preflight_lines(
-                recipe=recipe, device=prepared.device, shape=prepared.shape, parameters=parameter_count(prepared.shape),
+                recipe=prepared.loaded.recipe, device=prepared.device, shape=prepared.shape, parameters=parameter_count(prepared.shape),
                 model_id=prepared.weights.id, revision=prepared.weights.revision, rows=len(prepared.rows.rows),
                 supervised_tokens=prepared.rows.supervised_tokens, data_sha256=prepared.rows.digest,
                 verdict=prepared.verdict, out=out):
@@ -114,11 +157,10 @@ def _take_steps(start: Start, prepared: Prepared, out: Path, stop: StopRequest) 
             display.say(f"resume     after step {start.progress.step}")
         course = Course(
             engine=prepared.engine, batches=prepared.batches, schedule=prepared.schedule,
-            observer=_observer(prepared, display), write_metric=writer.metric,
+            observer=_observer(prepared, policy, display), write_metric=writer.metric,
             save=lambda state, at: _save(start, prepared, state, at),
-            checkpoint_due=lambda step: step % save_every == 0, stop_requested=lambda: stop.requested,
+            checkpoint_due=lambda step: step % policy.save_every == 0, stop_requested=lambda: stop.requested,
             show=display.show)
-        _refuse_unread(prepared)
         return run_loop(course, _first_state(start, prepared), start.progress)
 
 
@@ -138,15 +180,12 @@ def _first_state(start: Start, prepared: Prepared) -> State:
     return prepared.engine.init(prepared.loaded.recipe.seed)
 
 
-def _observer(prepared: Prepared, display: Display) -> Observer:
-    evaluation = prepared.loaded.recipe.evaluation
-    if not prepared.held_out and not prepared.sources.items:
+def _observer(prepared: Prepared, policy: Policy, display: Display) -> Observer:
+    if not prepared.held_out and not policy.prompts:
         return NoObserver()
-    samples = evaluation.samples if prepared.sources.items else 0
     return HeldOutObserver(
-        engine=prepared.engine, batches=prepared.held_out,
-        prompts=[item.prompt for item in prepared.sources.items[:samples]], tokenizer=prepared.tokenizer,
-        template=prepared.template, max_new_tokens=evaluation.max_new_tokens, every_steps=evaluation.every_steps,
+        engine=prepared.engine, batches=prepared.held_out, prompts=policy.prompts, tokenizer=prepared.tokenizer,
+        template=prepared.template, max_new_tokens=policy.max_new_tokens, every_steps=policy.look_every,
         last_step=prepared.schedule.steps, say=display.say)
 
 
@@ -155,7 +194,8 @@ def _save(start: Start, prepared: Prepared, state: State, at: Progress) -> None:
                                   progress_facts(at))
 
 
-def _seal(start: Start, prepared: Prepared, outcome: Outcome, out: Path, facts: dict[str, Any]) -> TrainResult:
+def _seal(start: Start, prepared: Prepared, policy: Policy, outcome: Outcome, out: Path,
+          facts: dict[str, Any]) -> TrainResult:
     writer = start.writer
     metrics = jsonl.read(writer.path(METRICS))[0]
     manifest = build_manifest(prepared, outcome, metrics, out=out, started_at=start.first_started_at,
@@ -165,5 +205,6 @@ def _seal(start: Start, prepared: Prepared, outcome: Outcome, out: Path, facts: 
     writer.write_text(README, readme(manifest, prepared, reproduce_command(prepared)))
     run = writer.seal(outcome.status, manifest)
     return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,
-                       final_loss=metrics[-1]["loss"] if metrics else None, run=run, prepared=prepared,
+                       supervised_tokens=outcome.progress.supervised_tokens,
+                       final_loss=metrics[-1]["loss"] if metrics else None, run=run, prepared=prepared, policy=policy,
                        state=outcome.state)

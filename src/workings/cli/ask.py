@@ -1,0 +1,21 @@
+"""`workings ask`: put one question to a trained run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workings.cli.output import JsonFlag, answer
+
+
+def ask_command(
+    run: Annotated[Path, typer.Argument(help="A sealed run directory.")],
+    question: Annotated[str, typer.Argument(help="The question, as a person would write it.")],
+    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, help="Longest answer, in tokens.")] = 256,
+    as_json: JsonFlag = False,
+) -> None:
+    """Ask a trained model one question; prints its workings and its answer."""
+    from workings.runs.ask import ask
+
+    reply = ask(run, question, max_new_tokens=max_new_tokens)
+    answer(reply.as_json(), as_json=as_json, text=reply.text)

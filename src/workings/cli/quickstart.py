@@ -1,0 +1,21 @@
+"""`workings quickstart`: the main job from end to end, on a CPU, without a network."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workings.cli.output import JsonFlag, answer
+
+
+def quickstart_command(
+    out: Annotated[Path, typer.Option("--out", help="Folder to make for everything; it must not exist.")],
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides data, weights and order.")] = 17,
+    full: Annotated[bool, typer.Option("--full", help="A third run: answers only, as many supervised tokens.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Train a tiny model twice, with and without its workings; evaluate, compare, seal, verify, report."""
+    from workings.runs.quickstart import quickstart
+
+    result = quickstart(out, seed=seed, full=full)
+    answer(result.as_json(), as_json=as_json, text=result.text())

@@ -1,0 +1,63 @@
+"""A sealed run, opened to be asked: its engine, its last checkpoint, its tokenizer and chat template."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from workings.config.load import check_recipe
+from workings.config.recipe import Recipe
+from workings.engines.base import Engine, EngineRequest, State
+from workings.engines.registry import find_engine
+from workings.errors import RecordError
+from workings.models.chat import ChatTemplate
+from workings.models.shape import ModelShape
+from workings.models.tokenizer import Tokenizer
+from workings.record.canonical import loads
+from workings.record.checkpoints import Checkpoint
+from workings.record.reader import Run
+from workings.runs.describe import MODEL_SHAPE, TOKENIZER
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedRun:
+    """A trained model, ready to generate."""
+
+    run: Run
+    recipe: Recipe
+    checkpoint: Checkpoint
+    engine: Engine
+    state: State
+    tokenizer: Tokenizer
+    template: ChatTemplate
+
+    @property
+    def root(self) -> str:
+        """Root digest of the sealed run."""
+        return self.run.root
+
+
+def open_run(path: Path, device: str = "as recorded") -> LoadedRun:
+    """Open a sealed run's last checkpoint on the engine that made it.
+
+    Args:
+        path: the run directory.
+        device: `auto`, `cpu`, `gpu` or `tpu`; by default what the recipe asked for.
+
+    Raises:
+        RequestError: no sealed run there, its engine is not installed, or its device is absent.
+        RecordError: it has no intact checkpoint, or its files do not belong together.
+    """
+    run = Run.open(path)
+    recipe = check_recipe(run.manifest.config_snapshot, str(path))
+    checkpoint, skipped = run.checkpoints.latest_valid()
+    if checkpoint is None:
+        raise RecordError("\n".join([f"{path} has no intact checkpoint", *skipped]))
+    tokenizer = Tokenizer.load(path / TOKENIZER)
+    shape = ModelShape(**loads((path / MODEL_SHAPE).read_bytes()))
+    wanted = recipe.device if device == "as recorded" else device
+    engine = find_engine(recipe.engine).engine.open(EngineRequest(
+        shape=shape, device="gpu" if wanted == "cuda" else wanted,  # type: ignore[arg-type]
+        optimizer=recipe.optimizer, precision=recipe.precision, memory=recipe.memory, mesh=recipe.mesh,
+        seed=recipe.seed))
+    return LoadedRun(run=run, recipe=recipe, checkpoint=checkpoint, engine=engine,
+                     state=engine.restore(checkpoint.path), tokenizer=tokenizer,
+                     template=ChatTemplate.for_config(recipe.data.template, tokenizer))

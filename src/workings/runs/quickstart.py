@@ -1,0 +1,149 @@
+"""The main job from end to end on a CPU: does a tiny model add better when it writes the carry?"""
+
+import shlex
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workings.config.load import load_recipe, shipped_recipes
+from workings.data.generators import addition
+from workings.data.items import write_items
+from workings.data.manifest import write_manifest
+from workings.data.render import completion_text
+from workings.data.traces import write_traces
+from workings.errors import RecordError, RequestError
+from workings.evaluation.compare import Comparison, compare
+from workings.evidence.verify import verify
+from workings.models.tokenizer_training import train_tokenizer
+from workings.record import atomic
+from workings.reports.html import write_report
+from workings.runs.datasets import ADDITION_ITEMS, ADDITION_TRACES
+from workings.runs.inputs import TRAINED_VOCABULARY
+from workings.runs.whole import WholeResult, train_and_evaluate
+
+WITH_STEPS = "with-steps"
+ANSWER_ONLY = "answer-only"
+SAME_TOKENS = "answer-only-same-tokens"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuickstartResult:
+    """What the quickstart found."""
+
+    out: Path
+    runs: dict[str, WholeResult]
+    comparison: Comparison
+    seconds: float
+    more: dict[str, Comparison] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Keys of `quickstart --json`."""
+        found = self.comparison.to_json()
+        return {
+            "traces_accuracy": found["b"]["accuracy"], "answer_only_accuracy": found["a"]["accuracy"],
+            "items": found["items"], "p_value": found["p_value"], "seconds": round(self.seconds, 1),
+            "runs": [str(result.training.run) for result in self.runs.values()],
+            "delta": found["delta"], "delta_ci_low": found["delta_ci_low"], "delta_ci_high": found["delta_ci_high"],
+            "verdict": found["verdict"], "sentence": self.comparison.sentence, "report": str(self.out / "report.html"),
+            "supervised_tokens": {name: _supervised(result) for name, result in self.runs.items()}}
+
+    def text(self) -> str:
+        """The finding and what to try next, for people."""
+        run = self.runs[WITH_STEPS].training.run
+        tokens = ", ".join(f"{name} {_supervised(result):,}" for name, result in self.runs.items())
+        lines = [
+            "", self.comparison.sentence,
+            *(f"{name}: {comparison.sentence}" for name, comparison in self.more.items()),
+            "Equal in both: problems, their order, steps, rows a step, model, seed, learning rate, tokenizer.",
+            f"Not equal: supervised tokens ({tokens}).",
+            f"All runs are sealed and verified. Report: {self.out / 'report.html'}  ({self.seconds:.0f} s)", "",
+            "Try next:",
+            f"  workings ask {shlex.quote(str(run))} \"What is 47+25?\"",
+            f"  workings verify {shlex.quote(str(run))}",
+            f"  workings compare {shlex.quote(str(self.runs[ANSWER_ONLY].training.run))} {shlex.quote(str(run))}",
+        ]
+        return "\n".join(lines)
+
+
+def quickstart(out: Path, *, seed: int = 17, full: bool = False) -> QuickstartResult:
+    """Make data, train with and without steps, evaluate, compare, verify, report.
+
+    Args:
+        out: folder to make for everything.
+        seed: decides data, weights and the order of rows.
+        full: train a third model on answers only, with as many supervised tokens as the one with steps.
+
+    Raises:
+        RequestError: ``out`` exists.
+        RecordError: a run that was just sealed does not verify.
+    """
+    started = time.perf_counter()
+    if out.exists():
+        raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", "another --out")
+    _make_data(out / "data", seed)
+    runs = {WITH_STEPS: _run(out, WITH_STEPS, seed, "tags"), ANSWER_ONLY: _run(out, ANSWER_ONLY, seed, "answer_only")}
+    if full:
+        share = _supervised(runs[WITH_STEPS]) / _supervised(runs[ANSWER_ONLY])
+        steps = round(runs[ANSWER_ONLY].training.steps * share)
+        runs[SAME_TOKENS] = _run(out, SAME_TOKENS, seed, "answer_only", f"training.steps={steps}")
+
+    paths = {name: result.training.run for name, result in runs.items()}
+    comparison = compare(paths[ANSWER_ONLY], paths[WITH_STEPS])
+    more = {name: compare(paths[name], paths[WITH_STEPS]) for name in paths if name == SAME_TOKENS}
+    atomic.write_json(out / "compare.json", comparison.to_json())
+    write_report(out / "report.html", list(paths.values()), comparison)
+    _verify_all(list(paths.values()))
+    return QuickstartResult(out=out, runs=runs, comparison=comparison, more=more,
+                            seconds=time.perf_counter() - started)
+
+
+def _make_data(folder: Path, seed: int) -> None:
+    """Traces, held-out traces, items and one tokenizer for all runs: trained on both ways of answering."""
+    folder.mkdir(parents=True)
+    traces, items = addition.make(ADDITION_TRACES, ADDITION_ITEMS, seed)
+    held_out = addition.held_out_traces(items, seed)
+    write_traces(folder / "traces.jsonl", traces)
+    write_traces(folder / "held_out.jsonl", held_out)
+    write_items(folder / "items.jsonl", items)
+    texts = (text for trace in traces for text in (trace.prompt, completion_text(trace, "tags")))
+    train_tokenizer(texts, TRAINED_VOCABULARY).save(folder / "tokenizer")
+    write_manifest(folder, generator="addition", version=addition.VERSION, seed=seed)
+
+
+def _run(out: Path, name: str, seed: int, reasoning: str, *overrides: str) -> WholeResult:
+    recipe = out / "recipes" / f"{name}.yaml"
+    recipe.parent.mkdir(exist_ok=True)
+    atomic.write_text(recipe, _recipe_text(name, seed, reasoning))
+    result = train_and_evaluate(load_recipe(str(recipe), overrides), out / "runs" / name)
+    if result.training.status != "complete":
+        raise RecordError(f"{name}: {result.training.status}: {result.training.reason}")
+    return result
+
+
+def _recipe_text(name: str, seed: int, reasoning: str) -> str:
+    """The shipped recipe with the files of this quickstart in it; its comments stay."""
+    text = shipped_recipes()["quickstart"]
+    for before, after in (
+        ("name: quickstart\n", f"name: {name}\n"), ("seed: 17\n", f"seed: {seed}\n"),
+        ("tokenizer: train ", "tokenizer: ../data/tokenizer "), ("  reasoning: tags ", f"  reasoning: {reasoning} "),
+        ("data:\n  traces: addition ", "data:\n  traces: ../data/traces.jsonl "),
+        ("evaluation:\n  traces: addition\n", "evaluation:\n  traces: ../data/held_out.jsonl\n"),
+        ("  items: addition\n", "  items: ../data/items.jsonl\n"),
+    ):
+        if text.count(before) != 1:
+            raise AssertionError(f"the shipped quickstart recipe no longer holds {before!r} once")
+        text = text.replace(before, after)
+    return text
+
+
+def _supervised(result: WholeResult) -> int:
+    return int(result.training.supervised_tokens)
+
+
+def _verify_all(runs: list[Path]) -> None:
+    for run in runs:
+        found = verify(run)
+        if found.failed:
+            raise RecordError(f"{run} does not verify: " + "; ".join(
+                f"{check.id}: {check.text}" for check in found.checks if check.verdict == "failed"))
