@@ -1,13 +1,14 @@
 """Additions: right arithmetic, a split without leaks, the same data for the same seed."""
 
 import hashlib
+import json
 import re
 
 import pytest
 
 from workings.data.generators import addition
 from workings.data.items import items_bytes
-from workings.data.manifest import split_facts, write_data_set
+from workings.data.manifest import prompts_in_both, write_data_set
 from workings.data.traces import traces_bytes
 from workings.errors import RequestError
 from workings.record.digest import file_digest
@@ -46,7 +47,8 @@ def test_no_item_was_trained_in_either_order() -> None:
     asked = [frozenset(pair.search(item.prompt).groups()) for item in items]
     assert len(set(asked)) == len(asked) == 512
     assert not trained & set(asked)
-    assert split_facts(traces, items) == {"prompts_in_both": 0}
+    assert prompts_in_both([vars(trace) for trace in traces], [vars(item) for item in items]) == 0
+    assert prompts_in_both([{"prompt": "What IS  1+1?"}, {"prompt": "x"}], [{"prompt": "what is 1+1?"}]) == 1
 
 
 def test_all_sections_are_large_enough_to_report() -> None:
@@ -68,10 +70,25 @@ def test_more_than_there_is_is_refused(n_train: int, n_items: int) -> None:
         addition.make(n_train, n_items, seed=0)
 
 
+def test_held_out_traces_are_the_items_with_steps() -> None:
+    _, items = addition.make(10, 20, seed=5)
+    held_out = addition.held_out_traces(items, seed=5)
+    assert [(trace.id, trace.prompt, trace.answer) for trace in held_out] == [
+        (item.id, item.prompt, item.expected_answer) for item in items]
+    assert all(len(trace.steps) == 2 for trace in held_out)
+
+
 def test_manifest_holds_the_files_digests(tmp_path) -> None:
     traces, items = addition.make(40, 20, seed=5)
-    manifest = write_data_set(tmp_path / "new", "addition", traces, items, {"generator": "addition", "seed": 5})
+    (tmp_path / "new" / "tokenizer").mkdir(parents=True)
+    (tmp_path / "new" / "tokenizer" / "tokenizer.json").write_text("{}")
+    manifest = write_data_set(tmp_path / "new", traces, items, generator="addition", seed=5)
+    assert json.loads((tmp_path / "new" / "manifest.json").read_text()) == manifest
+    assert manifest["made_by"] == {"generator": "addition", "seed": 5}
+    assert set(manifest["files"]) == {"traces.jsonl", "items.jsonl", "tokenizer/tokenizer.json"}
     for name, facts in manifest["files"].items():
         assert facts["sha256"] == file_digest(tmp_path / "new" / name)
-        assert sum(facts["counts"]["section"].values()) == facts["records"] == {"traces.jsonl": 40,
-                                                                                 "items.jsonl": 20}[name]
+    for name, count in (("traces.jsonl", 40), ("items.jsonl", 20)):
+        assert sum(manifest["files"][name]["counts"]["section"].values()) == count
+        assert manifest["files"][name]["records"] == count
+    assert manifest["split"] == {"prompts_in_both": 0}

@@ -1,56 +1,74 @@
 """The manifest of a made data set: what made it, what is in it, and the digest of each file."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workings.data.items import ItemRecord, items_bytes
-from workings.data.traces import Trace, traces_bytes
+from workings.data.items import ItemRecord, write_items
+from workings.data.traces import Trace, write_traces
 from workings.record import atomic
-from workings.record.digest import bytes_digest
+from workings.record.digest import file_digest
 
 SCHEMA = 1
 """Version of the manifest's keys."""
+_TRACES, _ITEMS, _MANIFEST = "traces.jsonl", "items.jsonl", "manifest.json"
 
 
-def write_data_set(directory: Path, name: str, traces: Sequence[Trace], items: Sequence[ItemRecord],
-                   made_by: Mapping[str, Any]) -> dict[str, Any]:
+def write_data_set(directory: Path, traces: Sequence[Trace], items: Sequence[ItemRecord],
+                   **made_by: Any) -> dict[str, Any]:
     """Write `traces.jsonl`, `items.jsonl` and `manifest.json` into a directory, and return the manifest.
 
     Args:
         directory: made when absent; files of these names are replaced.
-        name: name of the data set.
         traces: for training.
         items: for evaluation.
         made_by: generator, version, seed and counts asked for: all that is needed to make it again.
     """
-    files: dict[str, tuple[bytes, Sequence[Trace] | Sequence[ItemRecord]]] = {
-        "traces.jsonl": (traces_bytes(traces), traces), "items.jsonl": (items_bytes(items), items)}
-    manifest = {
-        "schema": SCHEMA,
-        "name": name,
-        "made_by": dict(made_by),
-        "files": {file: {"sha256": bytes_digest(content), "bytes": len(content), "records": len(records),
-                         "counts": label_counts(records)}
-                  for file, (content, records) in files.items()},
-        "split": split_facts(traces, items),
-    }
     directory.mkdir(parents=True, exist_ok=True)
-    for file, (content, _) in files.items():
-        atomic.write_bytes(directory / file, content)
-    atomic.write_json(directory / "manifest.json", manifest)
+    write_traces(directory / _TRACES, traces)
+    write_items(directory / _ITEMS, items)
+    return write_manifest(directory, **made_by)
+
+
+def write_manifest(directory: Path, **made_by: Any) -> dict[str, Any]:
+    """Write `manifest.json` about the files that lie in a directory (and below it), and return it.
+
+    JSON lines are counted by section, category and difficulty; every file has its size and digest.
+
+    Args:
+        directory: holds `traces.jsonl` and `items.jsonl`, and whatever else was made with them.
+        made_by: generator, version, seed and counts asked for: all that is needed to make it again.
+    """
+    files = {path.relative_to(directory).as_posix(): _file_facts(path)
+             for path in sorted(directory.rglob("*")) if path.is_file() and path.name != _MANIFEST}
+    manifest = {"schema": SCHEMA, "made_by": made_by, "files": files, "split": {
+        "prompts_in_both": prompts_in_both(_records(directory / _TRACES), _records(directory / _ITEMS))}}
+    atomic.write_json(directory / _MANIFEST, manifest)
     return manifest
 
 
-def label_counts(records: Sequence[Trace] | Sequence[ItemRecord]) -> dict[str, dict[str, int]]:
+def _file_facts(path: Path) -> dict[str, Any]:
+    facts: dict[str, Any] = {"sha256": file_digest(path), "bytes": path.stat().st_size}
+    if path.suffix != ".jsonl":
+        return facts
+    records = _records(path)
+    return facts | {"records": len(records), "counts": label_counts(records)}
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()] if path.is_file() else []
+
+
+def label_counts(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     """How many records each section, category and difficulty has; records without a label count as `unlabelled`."""
-    counted = {name: Counter(getattr(record, name) or "unlabelled" for record in records)
+    counted = {name: Counter(record.get(name) or "unlabelled" for record in records)
                for name in ("section", "category", "difficulty")}
     return {name: dict(sorted(counts.items())) for name, counts in counted.items()}
 
 
-def split_facts(traces: Sequence[Trace], items: Sequence[ItemRecord]) -> dict[str, int]:
-    """Prompts that stand on both sides: counted from what is written, not promised."""
-    asked = {" ".join(item.prompt.split()).casefold() for item in items}
-    return {"prompts_in_both": sum(" ".join(trace.prompt.split()).casefold() in asked for trace in traces)}
+def prompts_in_both(traces: Sequence[Mapping[str, Any]], items: Sequence[Mapping[str, Any]]) -> int:
+    """Traces whose prompt, white space and case aside, is also asked: counted from the files, not promised."""
+    asked = {" ".join(item["prompt"].split()).casefold() for item in items}
+    return sum(" ".join(trace["prompt"].split()).casefold() in asked for trace in traces)
