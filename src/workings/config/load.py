@@ -32,8 +32,11 @@ class LoadedRecipe:
     """The ``key=value`` words of the command line."""
 
     def resolved(self) -> dict[str, Any]:
-        """Every key with its value, defaults included, as JSON values."""
-        return self.recipe.model_dump(mode="json")
+        """Every key with its value, defaults included, as JSON values; the home folder is written as `~`.
+
+        Paths keep their meaning (`path` expands `~`), and a record that is published does not name its maker's folders.
+        """
+        return _without_home(self.recipe.model_dump(mode="json"))
 
     def path(self, name: str) -> Path:
         """A path that the recipe names, seen from the recipe's directory."""
@@ -198,3 +201,14 @@ def recipe_schema() -> dict[str, Any]:
     """JSON schema of a recipe, for editors."""
     schema = Recipe.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "workings recipe", **schema}
+
+
+def _without_home(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_home(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_home(inner) for inner in value]
+    home = str(Path.home())
+    if isinstance(value, str) and len(home) > 1 and (value + "/").startswith(home + "/"):
+        return "~" + value[len(home):]
+    return value

@@ -5,11 +5,10 @@ import platform
 import sys
 from collections.abc import Iterable
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from workings.hardware import machine
-from workings.record.redact import redact
+from workings.record.redact import redact, without_home
 
 VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "JAX_DEFAULT_MATMUL_PRECISION", "JAX_ENABLE_X64", "JAX_PLATFORMS", "KAGGLE_KERNEL_RUN_TYPE",
@@ -55,9 +54,3 @@ def packages(names: Iterable[str]) -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue  # absent packages are not listed: the allow-list itself says what was looked for
     return found
-
-
-def without_home(text: str) -> str:
-    """The text with this person's home folder written as `~`."""
-    home = str(Path.home()).rstrip("/")
-    return text.replace(home, "~") if len(home) > 1 else text

@@ -1,7 +1,9 @@
-"""Tokens and keys never reach a record: they are taken out where text is written."""
+"""Tokens, keys and home folders never reach a record: they are taken out where it is written."""
 
 import logging
 import re
+from pathlib import Path
+from typing import Any
 
 REDACTED = "[redacted]"
 
@@ -35,6 +37,23 @@ def redact(text: str) -> str:
 def find_secrets(text: str) -> list[str]:
     """Tokens and keys of a known form in a text, each cut to eight characters so that a report does not leak it."""
     return [match.group(0)[:8] + "…" for pattern in _SECRETS for match in pattern.finditer(text)]
+
+
+def without_home(text: str) -> str:
+    """The text with this person's home folder written as `~`."""
+    home = str(Path.home()).rstrip("/")
+    return re.sub(re.escape(home) + r"(?=/|$|[^\w.-])", "~", text) if len(home) > 1 else text
+
+
+def cleaned(value: Any) -> Any:
+    """A JSON value whose texts are redacted and without the home folder."""
+    if isinstance(value, str):
+        return without_home(redact(value))
+    if isinstance(value, dict):
+        return {key: cleaned(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [cleaned(inner) for inner in value]
+    return value
 
 
 class RedactingFilter(logging.Filter):

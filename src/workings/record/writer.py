@@ -23,12 +23,16 @@ from workings.record.layout import (
 from workings.record.lock import DirectoryLock
 from workings.record.manifest import RunManifest
 from workings.record.metrics import check_line
-from workings.record.redact import redact
+from workings.record.redact import cleaned
 from workings.record.storage import storage
 
 
 class RunWriter:
-    """The one writer of a run that is not sealed yet. Made by `create`, `reopen` or `resume`."""
+    """The one writer of a run that is not sealed yet. Made by `create`, `reopen` or `resume`.
+
+    Everything it writes is cleaned: tokens and keys are redacted, the home folder is written as `~`. Values whose digest
+    is recorded must be clean before (`workings.record.redact.cleaned`), so that the digest is that of what is written.
+    """
 
     def __init__(self, final: Path, lock: DirectoryLock, keep_last: int) -> None:
         self.final = final
@@ -129,15 +133,15 @@ class RunWriter:
         return path
 
     def write_json(self, relative: str, obj: Any) -> Path:
-        """Write canonical JSON, atomically. Raises `RecordError` for nulls and `StorageError` for the disk."""
+        """Write canonical JSON, cleaned, atomically. Raises `RecordError` for nulls, `StorageError` for the disk."""
         path = self.path(relative)
-        atomic.write_json(path, obj)
+        atomic.write_json(path, cleaned(obj))
         return path
 
     def write_text(self, relative: str, text: str) -> Path:
-        """Write redacted UTF-8 text, atomically. Raises `StorageError`."""
+        """Write cleaned UTF-8 text, atomically. Raises `StorageError`."""
         path = self.path(relative)
-        atomic.write_text(path, redact(text))
+        atomic.write_text(path, cleaned(text))
         return path
 
     def write_jsonl(self, relative: str, rows: Iterable[dict[str, Any]]) -> Path:
@@ -160,11 +164,11 @@ class RunWriter:
 
     def event(self, kind: str, **facts: Any) -> None:
         """Add an event with the present time."""
-        self._events.append({"time": now(), "kind": kind, **facts})
+        self._events.append({"time": now(), "kind": kind, **cleaned(facts)})
 
     def log(self, text: str) -> None:
-        """Add redacted text and a newline to the training log."""
-        self._log.append_bytes((redact(text) + "\n").encode("utf-8"))
+        """Add cleaned text and a newline to the training log."""
+        self._log.append_bytes((cleaned(text) + "\n").encode("utf-8"))
 
     def sync(self) -> None:
         """Wait until all lines are on the disk."""
@@ -203,7 +207,7 @@ class RunWriter:
         self.sync()
         self.checkpoints.clean()
         atomic.sync_tree(self.directory)
-        atomic.write_json(self.directory / MANIFEST, manifest.to_json())
+        atomic.write_json(self.directory / MANIFEST, cleaned(manifest.to_json()))
         recovery.finish_sealing(self.final)
         self.close()
         return self.final
