@@ -59,6 +59,14 @@ class JaxEngine:
             memory_limit_bytes=limit, memory_limit_source=source, mesh=dict(self.layout.mesh.shape),
             versions=library_versions(), reason=self.devices.reason)
 
+    def dtypes(self) -> Mapping[str, str]:
+        """Number formats of the arrays that the step really holds, read from the state and the program."""
+        moments = {str(x.dtype) for x in jax.tree.leaves(self._abstract["moments"])}
+        parameters = {str(x.dtype) for x in jax.tree.leaves(self._abstract["params"])}
+        stored = " and ".join(sorted(parameters))
+        return {"parameters": stored, "compute": str(np.dtype(self.spec.compute_dtype)),
+                "moments": " and ".join(sorted(moments)), "gradients": stored, "accumulator": stored}
+
     def init(self, seed: int) -> State:
         """A fresh state with random weights; the same numbers on every mesh."""
         make = jax.jit(lambda s: init_params(s, self.spec.shape, self.spec.parameter_dtype),

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from workings.engines.jax.attention import Attention
+from workings.engines.jax.matmul import lookup, matmul
 from workings.engines.jax.remat import Remat
 from workings.engines.jax.sharding import Layout
 from workings.models.shape import ModelShape
@@ -27,7 +28,7 @@ Attend = Callable[[jax.Array, jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
 
 def linear(x: jax.Array, w: Params, name: str) -> jax.Array:
     """``x @ W.T + b`` with the layer's tensors ``<name>.weight`` ``[out, in]`` and, if present, ``<name>.bias``."""
-    y = jnp.einsum("...i,oi->...o", x, w[f"{name}.weight"].astype(x.dtype))
+    y = matmul(x, w[f"{name}.weight"].astype(x.dtype))
     bias = w.get(f"{name}.bias")
     return y if bias is None else y + bias.astype(x.dtype)
 
@@ -115,7 +116,7 @@ def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, atte
 
 def embed(table: jax.Array, tokens: jax.Array, shape: ModelShape, dtype: Any) -> jax.Array:
     """``[B, S, D]`` embeddings of tokens; Gemma's are multiplied by the root of the width, rounded to ``dtype``."""
-    x = jnp.take(table, tokens, axis=0, mode="clip").astype(dtype)
+    x = lookup(table, tokens).astype(dtype)
     return x * jnp.asarray(shape.width ** 0.5, dtype) if shape.scaled_embeddings else x
 
 
@@ -133,6 +134,12 @@ def final_logits(hidden: jax.Array, head: jax.Array, shape: ModelShape) -> jax.A
 def final_norm(x: jax.Array, params: Params, shape: ModelShape) -> jax.Array:
     """The norm before the logits."""
     return rms_norm(x, params[FINAL_NORM], shape)
+
+
+def unroll(shape: ModelShape) -> int:
+    """Layers per turn of the loop. A few layers are written out: a loop copies every kept activation into a stack,
+    which costs a tiny model a third of its step; for a deep one it saves minutes of compilation."""
+    return shape.layers if shape.layers <= 4 else 1
 
 
 def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array,
@@ -156,5 +163,5 @@ def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, position
         return layout.rows(block(x, xs[0], positions, shape, attend, xs[1])[0]), None
 
     x = layout.rows(embed(params[EMBEDDING], tokens, shape, dtype))
-    x, _ = jax.lax.scan(remat(layer), x, (params["layers"], layer_constants(shape)))
+    x, _ = jax.lax.scan(remat(layer), x, (params["layers"], layer_constants(shape)), unroll=unroll(shape))
     return final_norm(x, params, shape)
