@@ -23,8 +23,8 @@ QWEN = """{% if messages[0].role != 'system' %}{{ '<|im_start|>system\\nYou are 
 {%- else %}{{ message.content + '<|im_end|>' }}{% endif %}{{ '\\n' }}{% endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
 QWEN3 = """{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' }}
-{%- if message.role == 'assistant' and loop.last and '<think>' not in message.content %}{{ '<think>\\n\\n</think>\\n\\n' }}
-{%- endif %}{{ message.content + '<|im_end|>\\n' }}{% endfor %}
+{%- if message.role == 'assistant' and loop.last and '<think>' not in message.content %}
+{{- '<think>\\n\\n</think>\\n\\n' }}{% endif %}{{ message.content + '<|im_end|>\\n' }}{% endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
 R1 = """{{ bos_token }}{% for message in messages %}{% if message.role == 'assistant' %}
 {{- '<|Assistant|>' + message.content.split('</think>')[-1] + eos_token }}{% else %}{{ '<|User|>' + message.content }}
@@ -68,7 +68,8 @@ CASES = {
     "gemma4": (gemma4, "<bos><|turn>user\nWhat is 1+1?<turn|>\n<|turn>model\n", "<turn|>", ["<turn|>", "<eos>"]),
     "gpt2": (gpt2, "<|endoftext|>What is 1+1?\n", "<|endoftext|>", ["<|endoftext|>"]),
     "llama": (llama, "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nWhat is 1+1?<|eot_id|>"
-                     "<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>", ["<|eot_id|>", "<|end_of_text|>"]),
+                     "<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>",
+              ["<|eot_id|>", "<|end_of_text|>"]),
     "qwen": (qwen, "<|im_start|>system\nYou are helpful.<|im_end|>\n<|im_start|>user\nWhat is 1+1?<|im_end|>\n"
                    "<|im_start|>assistant\n", "<|im_end|>", ["<|im_end|>"]),
 }

@@ -15,7 +15,8 @@ class DataConfig(Section):
     template: Literal["gemma", "gemma4", "tokenizer", "plain"] = "gemma"
     """Chat turns around prompt and answer: those of Gemma 1 to 3, of Gemma 4, the tokenizer's own, or none."""
     reasoning: Literal["tags", "think", "hashes", "answer_only"] = "tags"
-    """How steps and answer are written: `<reasoning>…</reasoning><answer>…</answer>`, `<think>…</think>`, `#### answer`, or the answer alone."""
+    """How steps and answer are written: `<reasoning>…</reasoning><answer>…</answer>`, `<think>…</think>`,
+    `#### answer`, or the answer alone."""
     max_length: int = Field(ge=8)
     """Longest row, in tokens."""
     over_length: Literal["error", "drop"] = "error"

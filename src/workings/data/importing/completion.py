@@ -1,0 +1,83 @@
+"""Reasoning and answer out of one text, in the notations that people use."""
+
+import re
+
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_TAGS = re.compile(r"</?(?:think|reasoning|answer)>")
+_ANNOTATION = re.compile(r"<<([^<>\n]*)>>")
+
+
+def lines_of(text: str) -> tuple[str, ...]:
+    """The steps of a text: its lines without blank ones and without white space at their ends."""
+    return tuple(line.rstrip() for line in text.strip().splitlines() if line.strip())
+
+
+def split_tagged(text: str) -> tuple[tuple[str, ...], str]:
+    """Steps and answer of `<think>…</think>…`, `<reasoning>…</reasoning><answer>…</answer>` and mixtures of them.
+
+    Raises:
+        ValueError: when there is no such tag, one is open or repeated, or text stands where it would be lost.
+    """
+    found = _TAGS.findall(text)
+    for tag in ("think", "reasoning", "answer"):
+        opened, closed = found.count(f"<{tag}>"), found.count(f"</{tag}>")
+        # the opening <think> is often part of the prompt, and so missing from the text
+        if opened > 1 or closed > 1:
+            raise ValueError("two answers" if tag == "answer" else f"more than one <{tag}> block")
+        if opened != closed and not (tag == "think" and closed == 1):
+            raise ValueError(f"<{tag}> and </{tag}> do not pair")
+    if not found:
+        raise ValueError("no <think>, <reasoning> or <answer> tag")
+    if "</think>" in found and "</reasoning>" in found:
+        raise ValueError("both a <think> and a <reasoning> block")
+    before, reasoning, rest = _reasoning(text)
+    answer = _ANSWER.search(rest)
+    if before.strip() or (answer and (rest[:answer.start()] + rest[answer.end():]).strip()):
+        raise ValueError("text outside of the tags, which would be lost")
+    return lines_of(reasoning), (answer.group(1) if answer else rest).strip()
+
+
+def _reasoning(text: str) -> tuple[str, str, str]:
+    for tag in ("think", "reasoning"):
+        if f"</{tag}>" in text:
+            opened, rest = text.split(f"</{tag}>")
+            before, mark, reasoning = opened.partition(f"<{tag}>")
+            return (before, reasoning, rest) if mark else ("", opened, rest)
+    return "", "", text
+
+
+def split_hashes(text: str) -> tuple[tuple[str, ...], str]:
+    """Steps and answer of a text that ends with `#### answer` on a line of its own (GSM8K).
+
+    Raises:
+        ValueError: when there is no such line, more than one, or text after it.
+    """
+    lines = text.strip().splitlines()
+    marked = [number for number, line in enumerate(lines) if line.lstrip().startswith("####")]
+    if not marked:
+        raise ValueError("no line that begins with ####")
+    if len(marked) > 1:
+        raise ValueError("two answers: more than one line begins with ####")
+    if marked[0] != len(lines) - 1:
+        raise ValueError("text after the line that begins with ####")
+    return lines_of("\n".join(lines[:-1])), lines[-1].lstrip().removeprefix("####").strip()
+
+
+def split_any(text: str) -> tuple[tuple[str, ...], str]:
+    """Steps and answer, by whichever notation is there; a text without any is an answer without steps.
+
+    Raises:
+        ValueError: when a notation is there and broken.
+    """
+    if _TAGS.search(text):
+        return split_tagged(text)
+    lines = text.strip().splitlines()
+    # A heading of markdown begins with #### as well; only a last and only line of that kind is an answer.
+    if lines and lines[-1].startswith("#### ") and sum(line.startswith("####") for line in lines) == 1:
+        return split_hashes(text)
+    return (), text.strip()
+
+
+def take_annotations(step: str) -> tuple[str, list[str]]:
+    """A step without its calculator annotations (`48/2 = <<48/2=24>>24`), and the annotations."""
+    return _ANNOTATION.sub("", step), _ANNOTATION.findall(step)

@@ -1,0 +1,191 @@
+"""The import itself: records in, traces out, and every record accounted for."""
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from workings.data.importing.completion import take_annotations
+from workings.data.importing.formats import FORMATS, Parts, kind_of
+from workings.data.importing.records import Record, Unreadable
+from workings.data.importing.sources import Progress, Source
+from workings.data.traces import LABELS, Trace, trace_from_json
+from workings.errors import RequestError
+from workings.record import atomic
+from workings.record.digest import file_digest
+
+_REASON_LENGTH = 200
+_MOST_REASONS = 1000
+"""Different reasons that are counted one by one; a million of them would not be bounded memory."""
+_OWN_KEYS = ("prompt", "steps", "answer", "history")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportRequest:
+    """What to import, and how."""
+
+    format: str
+    """One of `workings.data.importing.formats.FORMATS`."""
+    on_error: Literal["fail", "skip"] = "fail"
+    """Stop at the first bad record and write nothing, or write bad records beside and go on."""
+    annotations: Literal["strip", "keep"] = "strip"
+    """Whether calculator annotations (`<<48/2=24>>`) leave the steps; stripped ones are kept as metadata."""
+    labels: Mapping[str, str]
+    """Section, category, difficulty, source and licence of records that do not say."""
+    force: bool = False
+    """Whether an existing file may be replaced."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportResult:
+    """What was done. ``read`` is always ``written + rejected``."""
+
+    read: int
+    written: int
+    rejected: int
+    reasons: Mapping[str, int]
+    """How often each reason was given, most frequent first; values in a reason are cut."""
+    out: Path
+    rejects: Path | None
+    """File of the rejected records; None when there is none."""
+    sha256: str
+    """Digest of the written file."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        record: dict[str, Any] = {"read": self.read, "written": self.written, "rejected": self.rejected,
+                                  "reasons": dict(self.reasons), "out": str(self.out), "sha256": self.sha256}
+        return record | ({"rejects": str(self.rejects)} if self.rejects else {})
+
+
+def rejects_path(out: Path) -> Path:
+    """Where the rejected records of an import go."""
+    return out.with_name(f"{out.name.removesuffix('.jsonl')}.rejects.jsonl")
+
+
+def import_traces(source: Source, out: Path, request: ImportRequest, progress: Progress = lambda _: None
+                  ) -> ImportResult:
+    """Convert all records of a source to traces.
+
+    Memory: one record, and 64 bits of digest for every id seen (about 70 MB for a million).
+
+    Raises:
+        RequestError: for an unknown format, an existing output, a source without records, or (with
+            ``on_error="fail"``) the first bad record, named with file, line and reason; nothing is written then.
+    """
+    if request.format not in FORMATS:
+        raise RequestError(f"--format {request.format}", f"one of {', '.join(FORMATS)}")
+    if out.exists() and not request.force:
+        raise RequestError(f"--out {out}, which exists", "a file that does not exist", "--force, or another --out")
+    if not out.parent.is_dir():
+        raise RequestError(f"--out {out}", "a file in a directory that exists", f"mkdir -p {out.parent}")
+    importer = _Importer(source, request, progress)
+    # The rejects are in place before the traces are: traces without their rejects would hide what is missing.
+    rejects = rejects_path(out)
+    atomic.write_with(out, lambda traces: atomic.write_with(rejects, lambda bad: importer.run(traces, bad)))
+    if not importer.reasons:
+        rejects.unlink()
+    rejected = importer.reasons.total()
+    return ImportResult(read=importer.written + rejected, written=importer.written, rejected=rejected,
+                        reasons=dict(importer.reasons.most_common()), out=out,
+                        rejects=rejects if rejected else None, sha256=file_digest(out))
+
+
+class _Importer:
+    """One pass over a source: counts, and the ids seen so far."""
+
+    def __init__(self, source: Source, request: ImportRequest, progress: Progress) -> None:
+        self._source, self._request, self._progress = source, request, progress
+        self._parse = FORMATS[request.format]
+        self._ids: set[int] = set()
+        self.written = 0
+        self.reasons: Counter[str] = Counter()
+
+    def run(self, traces: BinaryIO, rejects: BinaryIO) -> None:
+        for record in self._source.records(self._progress):
+            if isinstance(record, Unreadable):
+                self._reject(rejects, record)
+                continue
+            try:
+                trace = self._trace(record)
+            except ValueError as error:
+                raw = json.dumps(record.value, default=str)
+                self._reject(rejects, Unreadable(record.number, str(error), raw, len(raw)))
+                continue
+            traces.write(json.dumps(trace.to_json(), ensure_ascii=False).encode() + b"\n")
+            self.written += 1
+        if not self.written and not self.reasons:
+            raise RequestError(f"{self._source.name} holds no record", "at least one record")
+
+    def _reject(self, rejects: BinaryIO, bad: Unreadable) -> None:
+        place = f"{self._source.name}:{bad.number}"
+        if self._request.on_error == "fail":
+            raise RequestError(f"{place}: {bad.reason}", f"a record of format {self._request.format}",
+                               "--on-error skip writes such records to a file beside")
+        reason = bad.reason[:_REASON_LENGTH]
+        self.reasons[reason if reason in self.reasons or len(self.reasons) < _MOST_REASONS else "other reasons"] += 1
+        line = {"file": self._source.name, "line": bad.number, "reason": bad.reason, "bytes": bad.size,
+                "raw": bad.raw}
+        rejects.write(json.dumps(line).encode() + b"\n")  # ASCII: half a surrogate pair survives as an escape
+
+    def _trace(self, record: Record) -> Trace:
+        """The trace of a record. Raises ValueError with the reason when there is none."""
+        if not isinstance(record.value, dict):
+            raise ValueError(f"a record must be an object, not {kind_of(record.value)}")
+        parts = self._parse(record.value)
+        steps, calculations = list(parts.steps), []
+        if self._request.annotations == "strip":
+            taken = [take_annotations(step) for step in steps]
+            steps, calculations = [step for step, _ in taken], [found for _, found in taken]
+        metadata = _metadata(record.value, parts)
+        labels = {name: _label(metadata, name) or self._request.labels.get(name, "") for name in LABELS}
+        own_id = _label(metadata, "id")
+        if any(calculations):
+            metadata["calculations"] = calculations
+        record_id = own_id or f"{self._source.stem}-{record.number:07d}"
+        draft = Trace(id=record_id, prompt=parts.prompt, steps=tuple(steps), answer=parts.answer,
+                      history=tuple(parts.history), metadata=metadata)
+        # one rule for what a trace is: that of reading it back
+        trace = trace_from_json(draft.to_json() | {name: text for name, text in labels.items() if text})
+        self._remember(trace.id)
+        return trace
+
+    def _remember(self, trace_id: str) -> None:
+        short = int.from_bytes(hashlib.blake2b(trace_id.encode(), digest_size=8).digest(), "big")
+        if short in self._ids:
+            raise ValueError(f"id {trace_id[:80]!r} stands in an earlier record already")
+        self._ids.add(short)
+
+
+def _metadata(record: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
+    """Keys that the format did not use, with its own findings; a null is left out, it says nothing."""
+    others = {str(key): value for key, value in record.items() if key not in parts.used}
+    merged = {**parts.metadata, **others}
+    if "license" in merged and "licence" not in merged:
+        merged["licence"] = merged.pop("license")
+    # a key that a trace gives another meaning (an `answer` beside the tagged text, say) is kept under its own name
+    return {f"original_{key}" if key in _OWN_KEYS else key: _plain(value)
+            for key, value in merged.items() if value is not None}
+
+
+def _label(metadata: dict[str, Any], name: str) -> str:
+    """A label out of the metadata; numbers are common ids and levels, so whole ones are taken as text."""
+    value = metadata.pop(name, "")
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise ValueError(f"`{name}` must be a text, not {kind_of(value)}")
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can say it: what parquet knows beyond JSON (dates, bytes, decimals) becomes text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value if inner is not None]
+    if isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value)

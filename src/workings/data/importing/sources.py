@@ -1,0 +1,227 @@
+"""Where records come from: JSON lines, a JSON array, parquet, or a data set on the Hugging Face Hub.
+
+Everything streams: memory holds one record, or one batch of parquet rows, whatever the size of the file.
+"""
+
+import codecs
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from workings.data.importing.records import DECODER, MAX_RECORD_BYTES, Record, Records, Unreadable, check_depth, parse
+from workings.errors import RequestError
+
+_CHUNK_BYTES = 1 << 20
+_EXCERPT_BYTES = 1000
+_WRONG_ENCODINGS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_PARQUET_MAGIC = b"PAR1"
+_PARQUET_ROWS = 256
+"""Rows of parquet in memory at a time."""
+
+Progress = Callable[[int], object]
+"""Called with the bytes read since the last call."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One opened source."""
+
+    name: str
+    """For messages: the file's path, or the data set with its revision."""
+    stem: str
+    """Begins the ids of records that have none."""
+    size: int
+    """Bytes in all; 0 when unknown."""
+    records: Callable[[Progress], Records]
+    """Starts reading."""
+
+
+def open_file(path: Path) -> Source:
+    """A file of JSON lines, a JSON array or parquet; which one, its first bytes say.
+
+    Raises:
+        RequestError: when there is no such file, it is empty, or it is not UTF-8 text.
+    """
+    if not path.is_file():
+        raise RequestError(f"file: {path}", "a file of JSON lines, a JSON array or parquet",
+                           "for a data set of the Hugging Face Hub: OWNER/NAME with --revision")
+    with path.open("rb") as stream:
+        head = stream.read(4096)
+    if not head.strip():
+        raise RequestError(f"file: {path} is empty", "at least one record")
+    if head.startswith(_WRONG_ENCODINGS):
+        raise RequestError(f"file: {path} is UTF-16 or UTF-32", "UTF-8",
+                           f"iconv -f UTF-16 -t UTF-8 {path} > utf8.jsonl")
+    text = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    read = _parquet if head.startswith(_PARQUET_MAGIC) else _array if text.startswith(b"[") else _lines
+    return Source(str(path), path.name.split(".")[0], path.stat().st_size, lambda progress: read(path, progress))
+
+
+def open_hub(name: str, *, revision: str, subset: str, split: str) -> Source:
+    """A data set of the Hugging Face Hub, or a local directory in its layout, streamed by the `datasets` library.
+
+    Args:
+        name: `OWNER/NAME`, or a directory.
+        revision: branch, tag or commit; a commit is the only one that names the same rows for good.
+        subset: configuration of the data set; empty for its only one.
+        split: e.g. `train`.
+
+    Raises:
+        RequestError: when the library is not installed.
+    """
+    try:
+        import datasets
+    except ImportError:
+        raise RequestError(f"data set: {name}", "the `datasets` library", "pip install datasets") from None
+
+    def records(_: Progress) -> Records:
+        try:
+            rows = datasets.load_dataset(name, subset or None, revision=revision or None, split=split, streaming=True)
+            for number, row in enumerate(rows, start=1):
+                yield Record(number, row)
+        except (OSError, ValueError, RuntimeError) as error:  # the library's own errors derive from these
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise RequestError(f"data set: {name}, revision {revision}, split {split}: {reason}",
+                               "a data set that can be reached, with this revision and split") from error
+    return Source(f"{name}@{revision}" if revision else name, name.rstrip("/").rsplit("/", 1)[-1], 0, records)
+
+
+def _lines(path: Path, progress: Progress) -> Records:
+    """JSON lines. LF and CRLF, with or without a byte order mark; blank lines do not count."""
+    with path.open("rb") as stream:
+        for number, (line, size) in enumerate(_bounded_lines(stream, progress), start=1):
+            line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+            if size > MAX_RECORD_BYTES:
+                yield Unreadable(number, f"a line of {size:,} bytes; the longest that is read has "
+                                         f"{MAX_RECORD_BYTES:,}", _readable(line[:_EXCERPT_BYTES]), size)
+            elif line.strip():
+                try:
+                    yield Record(number, parse(line.decode("utf-8")))
+                except UnicodeDecodeError as error:
+                    yield Unreadable(number, f"not UTF-8 at byte {error.start + 1}", _readable(line), size)
+                except ValueError as error:
+                    yield Unreadable(number, str(error), _readable(line), size)
+
+
+def _bounded_lines(stream: BinaryIO, progress: Progress) -> Iterator[tuple[bytes, int]]:
+    """Each line with its size; of a line that is too long only the beginning, the rest is read and dropped."""
+    while line := stream.readline(MAX_RECORD_BYTES):
+        size = len(line)
+        while not line.endswith(b"\n") and (more := stream.readline(_CHUNK_BYTES)):
+            size += len(more)
+            if more.endswith(b"\n"):
+                break
+        progress(size)
+        yield line, size
+
+
+def _readable(line: bytes) -> str:
+    return line.rstrip(b"\r\n").decode("utf-8", "backslashreplace")
+
+
+def _array(path: Path, progress: Progress) -> Records:
+    """A JSON array, an element at a time.
+
+    A broken element ends the reading with an error, also with `--on-error skip`: nothing says where the next one
+    begins, so how many rows are lost cannot be known.
+    """
+    with path.open("rb") as binary:
+        stream = _Characters(binary, progress)
+        number = 0
+        try:
+            stream.expect("[")
+            while number or stream.peek() != "]":
+                number += 1
+                value = stream.value()
+                check_depth(value)
+                yield Record(number, value)
+                if stream.peek() != ",":
+                    break
+                stream.expect(",")
+            stream.expect("]")
+            if stream.peek():
+                raise ValueError("more text after the end of the array")
+        except (ValueError, RecursionError) as error:
+            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise RequestError(f"{path}: record {number}: {reason}",
+                               "one JSON array; after a broken element nothing says where the next one begins",
+                               f"repair it, or write one record a line: jq -c '.[]' {path} > lines.jsonl") from None
+
+
+class _Characters:
+    """A JSON text read piece by piece: holds one element and at most two pieces more."""
+
+    def __init__(self, stream: BinaryIO, progress: Progress) -> None:
+        self._stream = io.BufferedReader(stream) if isinstance(stream, io.RawIOBase) else stream
+        self._decode = codecs.getincrementaldecoder("utf-8-sig")("strict")
+        self._progress = progress
+        self._text, self._at, self._ended = "", 0, False
+
+    def peek(self) -> str:
+        """The next character that is not white space; empty at the end."""
+        while True:
+            while self._at < len(self._text) and self._text[self._at] in " \t\r\n":
+                self._at += 1
+            if self._at < len(self._text) or self._ended:
+                return self._text[self._at:self._at + 1]
+            self._more()
+
+    def expect(self, character: str) -> None:
+        """Step over a character that has to come."""
+        found = self.peek()
+        if found != character:
+            raise ValueError(f"not JSON: {character!r} expected, {found or 'the end of the file'!r} found")
+        self._at += 1
+
+    def value(self) -> object:
+        """The next whole value."""
+        self.peek()
+        while True:
+            try:
+                value, end = DECODER.raw_decode(self._text, self._at)
+            except ValueError as error:
+                # broken, or not all here yet: the same text with more behind it decides
+                if self._ended or not hasattr(error, "pos"):
+                    raise ValueError(f"not JSON: {getattr(error, 'msg', error)}") from None
+            else:
+                # the digits of a number may go on in the next piece, also behind a point
+                behind = self._text[end:end + 1]
+                if self._ended or (behind and (behind in ",] \t\r\n" or not isinstance(value, int | float))):
+                    self._at = end
+                    return value
+            if len(self._text) - self._at > MAX_RECORD_BYTES:
+                raise ValueError(f"not JSON, or longer than {MAX_RECORD_BYTES:,} bytes")
+            self._more()
+
+    def _more(self) -> None:
+        piece = self._stream.read(_CHUNK_BYTES)
+        self._progress(len(piece))
+        try:
+            text = self._decode.decode(piece, final=not piece)
+        except UnicodeDecodeError:
+            raise ValueError("not UTF-8") from None
+        self._ended = not piece
+        self._text, self._at = self._text[self._at:] + text, 0
+
+
+def _parquet(path: Path, progress: Progress) -> Records:
+    """Rows of a parquet file, a batch at a time."""
+    try:
+        import pyarrow as arrow
+        from pyarrow import parquet
+    except ImportError:
+        raise RequestError(f"file: {path}", "the `pyarrow` library, for parquet", "pip install pyarrow") from None
+    number = 0
+    try:
+        with parquet.ParquetFile(path) as file:
+            total = max(file.metadata.num_rows, 1)
+            for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
+                progress(path.stat().st_size * len(batch) // total)
+                for row in batch.to_pylist():
+                    number += 1
+                    yield Record(number, row)
+    except (arrow.ArrowException, OSError) as error:
+        raise RequestError(f"{path}: after record {number}: {str(error).splitlines()[0]}",
+                           "a whole parquet file") from error

@@ -1,0 +1,173 @@
+"""Every format with records by hand: what comes out, and which reason a bad record is given."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workings.data.importing.completion import split_any, split_hashes, split_tagged
+from workings.data.importing.formats import FORMATS
+from workings.data.importing.run import ImportRequest, ImportResult, import_traces, rejects_path
+from workings.data.importing.sources import open_file
+from workings.data.traces import Trace, read_traces
+
+
+def run(tmp_path: Path, kind: str, *records: Any, **keys: Any) -> tuple[ImportResult, list[Trace]]:
+    source, out = tmp_path / "file.jsonl", tmp_path / "traces.jsonl"
+    source.write_text("".join(json.dumps(record) + "\n" for record in records))
+    result = import_traces(open_file(source), out, ImportRequest(**(
+        {"format": kind, "labels": {}, "force": True, "on_error": "skip"} | keys)))
+    return result, (read_traces(out) if result.written else [])
+
+
+THINK = "<think>\n1+1=2\nso 2\n</think>\n\n2"
+TAGS = "<reasoning>1+1=2\nso 2</reasoning><answer>2</answer>"
+USER, BOT = {"role": "user", "content": "1+1?"}, {"role": "assistant", "content": TAGS}
+GOOD: list[tuple[str, dict[str, Any]]] = [
+    ("gsm8k", {"question": "1+1?", "answer": "1+1=2\nso 2\n#### 2"}),
+    ("messages", {"messages": [USER, BOT]}),
+    ("messages", {"messages": [USER, {"role": "assistant", "content": [{"type": "text", "text": TAGS}]}]}),
+    ("messages", {"messages": [USER, {"role": "assistant", "content": "2", "reasoning_content": "1+1=2\nso 2"}]}),
+    ("messages", {"messages": [USER, {"role": "assistant", "content": THINK}]}),
+    ("prompt-completion", {"prompt": "1+1?", "completion": TAGS}),
+    ("prompt-completion", {"prompt": [USER], "completion": [BOT]}),
+    ("prompt-completion", {"prompt": "1+1?", "completion": "1+1=2\nso 2\n#### 2"}),
+    ("alpaca", {"instruction": "1+1?", "input": "", "output": THINK}),
+    ("alpaca", {"instruction": "1+1?", "input": None, "output": THINK}),
+    ("sharegpt", {"conversations": [{"from": "human", "value": "1+1?"}, {"from": "gpt", "value": TAGS}]}),
+    ("tagged", {"question": "1+1?", "response": "1+1=2\nso 2\n</think>2"}),
+    ("tagged", {"prompt": "1+1?", "text": "<think>1+1=2\n\nso 2</think>\n<answer>2</answer>"}),
+    ("traces", {"prompt": "1+1?", "steps": ["1+1=2", "so 2"], "answer": "2"}),
+    ("traces", {"question": "1+1?", "steps": "1+1=2\nso 2\n", "final_answer": "2"}),
+    ("traces", {"prompt": "1+1?", "steps": [{"content": "1+1=2"}, "so 2"], "answer": "2", "final_answer": "2"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "record"), GOOD)
+def test_every_notation_gives_the_same_trace(tmp_path: Path, kind: str, record: dict[str, Any]) -> None:
+    result, traces = run(tmp_path, kind, record)
+    assert (result.read, result.written, result.rejected, result.rejects) == (1, 1, 0, None)
+    assert (traces[0].prompt, traces[0].steps, traces[0].answer) == ("1+1?", ("1+1=2", "so 2"), "2")
+    assert (traces[0].id, traces[0].metadata) == ("file-0000001", {})
+    assert not rejects_path(result.out).exists()
+
+
+def test_every_format_is_covered() -> None:
+    assert {kind for kind, _ in GOOD} == set(FORMATS)
+
+
+BAD: list[tuple[str, Any, str]] = [
+    ("gsm8k", {"question": "1+1?", "answer": "2"}, "no line that begins with ####"),
+    ("gsm8k", {"question": "1+1?", "answer": "#### 2\n#### 3"}, "two answers"),
+    ("gsm8k", {"question": "1+1?", "answer": "x\n#### 2\nmore"}, "text after the line"),
+    ("gsm8k", {"question": "1+1?", "answer": "x\n####"}, "`answer` is empty"),
+    ("gsm8k", {"prompts": "1+1?", "answer": "x\n#### 2"}, "`question` is missing; the record has `prompts`, `answer`"),
+    ("gsm8k", {"question": 11, "answer": "x\n#### 2"}, "`question` must be a text, not a number"),
+    ("gsm8k", {"question": " ", "answer": "x\n#### 2"}, "`prompt` is empty"),
+    ("gsm8k", ["question"], "a record must be an object, not a list"),
+    ("gsm8k", None, "a record must be an object, not null"),
+    ("messages", {"messages": [USER]}, "the last turn is not the assistant's"),
+    ("messages", {"messages": []}, "the last turn is not the assistant's"),
+    ("messages", {"messages": [BOT]}, "turns must alternate"),
+    ("messages", {"messages": [USER, USER, BOT]}, "turns must alternate user, assistant; they are user, user"),
+    ("messages", {"messages": "hi"}, "`messages` must be a list of turns, not a text"),
+    ("messages", {"messages": ["hi"]}, "a turn must be an object, not a text"),
+    ("messages", {"messages": [USER, {"role": "tool", "content": "x"}]}, "a turn of a tool"),
+    ("messages", {"messages": [USER, {"role": "assistant", "content": None}]}, "`content` is missing"),
+    ("messages", {"messages": [USER, {"role": "assistant", "content": [{"type": "image"}]}]}, "else than text"),
+    ("messages", {"messages": [USER, {**BOT, "tool_calls": [1]}]}, "a turn of a tool"),
+    ("prompt-completion", {"prompt": [USER], "completion": "2"}, "must be a list of turns"),
+    ("alpaca", {"instruction": "1+1?", "output": TAGS + TAGS}, "more than one <reasoning> block"),
+    ("alpaca", {"instruction": "1+1?", "output": "2", "history": [["a"]]}, "list of pairs"),
+    ("sharegpt", {"conversations": [{"from": "human"}]}, "`value` is missing"),
+    ("tagged", {"prompt": "1+1?", "text": "2"}, "no <think>"),
+    ("tagged", {"prompt": "1+1?", "text": "<answer>2</answer><answer>3</answer>"}, "two answers"),
+    ("tagged", {"prompt": "1+1?", "text": "<think>1+1=2"}, "do not pair"),
+    ("tagged", {"prompt": "1+1?", "text": "<answer>2"}, "do not pair"),
+    ("tagged", {"prompt": "1+1?", "text": "Sure! <think>1+1=2</think>2"}, "would be lost"),
+    ("tagged", {"prompt": "1+1?", "text": "<reasoning>a</reasoning>b<answer>2</answer>"}, "would be lost"),
+    ("tagged", {"prompt": "1+1?", "text": "<think>a</think><reasoning>b</reasoning>2"}, "both a <think>"),
+    ("tagged", {"prompt": "1?", "question": "2?", "text": THINK}, "two questions: `prompt` and `question` differ"),
+    ("traces", {"prompt": "1+1?", "steps": [], "answer": "2", "final_answer": "3"}, "two answers"),
+    ("traces", {"prompt": "1+1?", "steps": [], "answer": 2}, "`answer` must be a text, not a number"),
+    ("traces", {"prompt": "1+1?", "steps": [3], "answer": "2"}, "a step must be a text"),
+    ("traces", {"prompt": "1+1?", "steps": {"a": 1}, "answer": "2"}, "`steps` must be a list of texts, not an object"),
+    ("traces", {"prompt": "1+1?", "answer": "2"}, "`steps` is missing"),
+    ("traces", {"prompt": "1+1?", "steps": [], "answer": "2", "metadata": 3}, "`metadata` must be an object"),
+    ("traces", {"prompt": "1+1?", "steps": [], "answer": "2", "section": [1]}, "`section` must be a text, not a list"),
+    ("traces", {"prompt": "half \ud800", "steps": [], "answer": "2"}, "half a surrogate pair"),
+]
+
+
+@pytest.mark.parametrize(("kind", "record", "reason"), BAD)
+def test_a_bad_record_is_rejected_with_its_reason(tmp_path: Path, kind: str, record: Any, reason: str) -> None:
+    good = next(record for known, record in GOOD if known == kind)
+    result, _ = run(tmp_path, kind, good, record)
+    assert (result.read, result.written, result.rejected) == (2, 1, 1)
+    rejected = [json.loads(line) for line in rejects_path(result.out).read_text().splitlines()]
+    assert [(line["line"], json.loads(line["raw"])) for line in rejected] == [(2, record)]
+    assert reason in rejected[0]["reason"]
+    assert list(result.reasons.values()) == [1]
+
+
+def test_earlier_turns_become_history(tmp_path: Path) -> None:
+    turns = [{"role": "system", "content": "Be short."}, USER, BOT, {"role": "user", "content": "2+2?"},
+             {"role": "assistant", "content": "4"}]
+    _, traces = run(tmp_path, "messages", {"messages": turns})
+    assert traces[0].history == (("system", "Be short."), ("user", "1+1?"), ("assistant", TAGS))
+    assert (traces[0].prompt, traces[0].steps, traces[0].answer) == ("2+2?", (), "4")
+    _, traces = run(tmp_path, "alpaca", {"instruction": "2+2?", "input": "Now.", "output": "4", "system": "Be short.",
+                                         "history": [["1+1?", "2"]]})
+    assert traces[0].prompt == "2+2?\n\nNow."
+    assert traces[0].history == (("system", "Be short."), ("user", "1+1?"), ("assistant", "2"))
+    _, traces = run(tmp_path, "sharegpt", {"system": "Be short.", "conversations": [
+        {"from": "human", "value": "1+1?"}, {"from": "gpt", "value": "2"}]})
+    assert traces[0].history == (("system", "Be short."),)
+
+
+def test_labels_come_from_the_record_its_metadata_or_the_request(tmp_path: Path) -> None:
+    base = {"prompt": "1+1?", "steps": [], "answer": "2"}
+    _, traces = run(tmp_path, "traces",
+                    {**base, "id": 7, "difficulty": 3, "license": "MIT", "note": None, "score": 0.5},
+                    {**base, "id": "b", "section": "top",
+                     "metadata": {"section": "inner", "category": "sum", "k": [1]}},
+                    labels={"section": "core", "licence": "CC0-1.0"})
+    assert (traces[0].id, traces[0].section, traces[0].difficulty, traces[0].licence) == ("7", "core", "3", "MIT")
+    assert traces[0].metadata == {"score": 0.5}
+    assert (traces[1].section, traces[1].category, traces[1].licence) == ("top", "sum", "CC0-1.0")
+    assert traces[1].metadata == {"k": [1]}
+
+
+def test_a_key_with_another_meaning_is_kept_under_its_own_name(tmp_path: Path) -> None:
+    _, traces = run(tmp_path, "prompt-completion", {"prompt": "1+1?", "completion": "4", "answer": "2", "steps": 3})
+    assert traces[0].answer == "4"
+    assert traces[0].metadata == {"original_answer": "2", "original_steps": 3}
+
+
+def test_repeated_ids_are_rejected(tmp_path: Path) -> None:
+    base = {"prompt": "1+1?", "steps": [], "answer": "2"}
+    result, _ = run(tmp_path, "traces", {**base, "id": "a"}, {**base, "id": "a"}, {**base, "id": "file-0000004"}, base)
+    assert (result.written, result.rejected) == (2, 2)
+
+
+def test_annotations_leave_the_steps_or_stay(tmp_path: Path) -> None:
+    record = {"question": "q", "answer": "He has 2*3 = $<<2*3=6>>6.\n#### 1,006"}
+    _, traces = run(tmp_path, "gsm8k", record)
+    assert (traces[0].steps, traces[0].answer) == (("He has 2*3 = $6.",), "1006")
+    assert traces[0].metadata == {"calculations": [["2*3=6"]]}
+    _, traces = run(tmp_path, "gsm8k", record, annotations="keep")
+    assert (traces[0].steps, traces[0].metadata) == (("He has 2*3 = $<<2*3=6>>6.",), {})
+
+
+def test_a_number_with_a_decimal_comma_is_not_a_thousand() -> None:
+    assert FORMATS["gsm8k"]({"question": "q", "answer": "#### 3,5"}).answer == "3,5"
+    assert FORMATS["gsm8k"]({"question": "q", "answer": "#### $1,234,567.5"}).answer == "$1234567.5"
+
+
+def test_texts_without_a_notation_are_answers() -> None:
+    assert split_any("Hello.\n\nBye. ") == ((), "Hello.\n\nBye.")
+    assert split_any("#### Heading\ntext") == ((), "#### Heading\ntext")
+    assert split_any("#### One\ntext\n#### Two") == ((), "#### One\ntext\n#### Two")
+    assert split_hashes("a \n\n b\n ####  7 ") == (("a", " b"), "7")
+    assert split_tagged("<answer> 7 </answer>") == ((), "7")

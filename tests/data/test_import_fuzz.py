@@ -1,0 +1,79 @@
+"""Fuzzing the importers: never a traceback, never a lost row, whatever the bytes."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from workings.data.importing.formats import FORMATS
+from workings.data.importing.run import ImportRequest, import_traces, rejects_path
+from workings.data.importing.sources import open_file
+from workings.data.traces import iterate_traces
+from workings.errors import RequestError
+
+KEYS = ("id", "question", "answer", "prompt", "completion", "messages", "conversations", "role", "content", "from",
+        "value", "instruction", "input", "output", "history", "system", "text", "steps", "final_answer", "metadata",
+        "section", "license", "type", "reasoning_content")
+SCRAPS = ("", " ", "2", "user", "assistant", "system", "human", "gpt", "<think>", "</think>", "é", "text",
+          "<reasoning>a</reasoning>", "<answer>2</answer>", "</answer>", "x\n#### 2", "#### ", "<<1+1=2>>", "\ud800",
+          "\x00", "\u2028", "\r\n")
+TEXTS = st.lists(st.sampled_from(SCRAPS) | st.text(max_size=5), max_size=4).map("".join)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
+    max_leaves=12)
+RECORDS = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6) | VALUES
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def check(content: bytes, kind: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path, out = Path(folder, "file.jsonl"), Path(folder, "out.jsonl")
+        path.write_bytes(content)
+        try:
+            result = import_traces(open_file(path), out, ImportRequest(format=kind, labels={}, on_error="skip"))
+        except RequestError:
+            # the file as a whole: empty, another encoding, or an array that breaks off
+            assert not out.exists()
+            return
+        assert result.read == result.written + result.rejected
+        assert sum(1 for _ in iterate_traces(out)) == result.written
+        rejects = rejects_path(out).read_bytes().splitlines() if result.rejects else []
+        assert len([json.loads(line) for line in rejects]) == result.rejected == sum(result.reasons.values())
+        if not content.lstrip().startswith((b"[", b"\xef\xbb\xbf", b"PAR1")):
+            assert result.read == sum(1 for line in content.split(b"\n") if line.strip())
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@QUICK
+@given(records=st.lists(RECORDS, max_size=4))
+def test_any_json(kind: str, records: list[object]) -> None:
+    check(b"\n".join(json.dumps(record).encode() for record in records), kind)
+
+
+@pytest.mark.parametrize("kind", ["gsm8k", "tagged"])
+@QUICK
+@given(content=st.binary(max_size=200) | st.lists(st.sampled_from([
+    b'{"question": "1?", "answer": "#### 1"}', b"\n", b"\r\n", b"\xef\xbb\xbf", b"[", b"]", b",", b"{", b"}", b"\xff",
+    b"1", b'"', b"\\u", b"\x00", b" "]), max_size=12).map(b"".join))
+def test_any_bytes(kind: str, content: bytes) -> None:
+    check(content, kind)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@QUICK
+@given(prompt=TEXTS, completion=TEXTS)
+def test_any_texts_in_the_right_places(kind: str, prompt: str, completion: str) -> None:
+    record = {
+        "gsm8k": {"question": prompt, "answer": completion},
+        "messages": {"messages": [{"role": "user", "content": prompt}, {"role": "assistant", "content": completion}]},
+        "prompt-completion": {"prompt": prompt, "completion": completion},
+        "alpaca": {"instruction": prompt, "output": completion},
+        "sharegpt": {"conversations": [{"from": "human", "value": prompt}, {"from": "gpt", "value": completion}]},
+        "tagged": {"prompt": prompt, "text": completion},
+        "traces": {"prompt": prompt, "steps": [completion], "answer": completion},
+    }[kind]
+    check(json.dumps(record).encode(), kind)

@@ -1,0 +1,214 @@
+"""Files as they come: arrays, parquet, byte order marks, wrong encodings, long lines, broken JSON."""
+
+import json
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from workings.data.importing import sources
+from workings.data.importing.records import Record, Unreadable
+from workings.data.importing.run import ImportRequest, ImportResult, import_traces, rejects_path
+from workings.data.importing.sources import open_file, open_hub
+from workings.data.traces import iterate_traces, read_traces
+from workings.errors import RequestError
+
+ONE = {"question": "1+1?", "answer": "1+1=2\n#### 2"}
+LINE = json.dumps(ONE).encode()
+
+
+def run(path: Path, on_error: str = "skip", **keys: object) -> ImportResult:
+    out = path.parent / "out.jsonl"
+    return import_traces(open_file(path), out, ImportRequest(**(
+        {"format": "gsm8k", "labels": {}, "on_error": on_error, "force": True} | keys)))
+
+
+def written(tmp_path: Path, content: bytes, name: str = "file.jsonl") -> Path:
+    path = tmp_path / name
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("content", [
+    LINE, LINE + b"\n", b"\xef\xbb\xbf" + LINE + b"\n", LINE + b"\r\n", b"\n\r\n  \n" + LINE + b"\n\n",
+    b"[" + LINE + b"]", b"\xef\xbb\xbf [\n" + LINE + b"\n]\n",
+], ids=["bare", "line", "bom", "crlf", "blank lines", "array", "array with bom"])
+def test_spellings_of_one_record(tmp_path: Path, content: bytes) -> None:
+    result = run(written(tmp_path, content), on_error="fail")
+    assert (result.read, result.written, result.rejected) == (1, 1, 0)
+    assert read_traces(result.out)[0].steps == ("1+1=2",)
+
+
+@pytest.mark.parametrize(("line", "reason"), [
+    (b'{"question": "1', "not JSON"),
+    (b"{'question': 1}", "not JSON"),
+    (b'{"question": NaN}', "NaN is not JSON"),
+    (b'{"question": "a", "question": "b"}', "key 'question' is given twice"),
+    (b'{"question": "caf\xe9"}', "not UTF-8 at byte 18"),
+    (b"[" * 100_000, "nested"),
+    (b"[" * 80 + b"]" * 80, "nested deeper than 64"),
+    (b'{"question": ' + b"9" * 5000 + b"}", "limit"),
+    (b"\x00\x01\x02", "not JSON"),
+])
+def test_a_bad_line_is_kept_beside_with_its_number(tmp_path: Path, line: bytes, reason: str) -> None:
+    path = written(tmp_path, LINE + b"\n" + line + b"\n" + LINE.replace(b"1+1?", b"2?") + b"\n")
+    result = run(path)
+    assert (result.read, result.written, result.rejected) == (3, 2, 1)
+    [rejected] = [json.loads(text) for text in rejects_path(result.out).read_text().splitlines()]
+    assert (rejected["file"], rejected["line"], rejected["bytes"]) == (str(path), 2, len(line) + 1)
+    assert rejected["raw"] == line.decode("utf-8", "backslashreplace")
+    assert reason in rejected["reason"]
+    with pytest.raises(RequestError) as caught:
+        import_traces(open_file(path), tmp_path / "other.jsonl", ImportRequest(format="gsm8k", labels={}))
+    assert caught.value.given.startswith(f"{path}:2: ")
+    assert not (tmp_path / "other.jsonl").exists()
+
+
+def test_a_huge_line_is_rejected_without_being_held(tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    with path.open("wb") as stream:
+        stream.write(LINE + b"\n" + b'{"question": "')
+        for _ in range(100):
+            stream.write(b"x" * 1_000_000)
+        stream.write(b'"}\n' + LINE + b"\n")
+    tracemalloc.start()
+    result = run(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (result.read, result.written, result.rejected) == (3, 2, 1)
+    assert peak < 60 << 20
+    [rejected] = [json.loads(text) for text in rejects_path(result.out).read_text().splitlines()]
+    assert "a line of 100,000,017 bytes" in rejected["reason"]
+    assert len(rejected["raw"]) == 1000
+
+
+def test_many_records_stream_in_bounded_memory(tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    with path.open("wb") as stream:
+        for _ in range(4_000):
+            stream.write(LINE + b"\n")
+    tracemalloc.start()
+    result = run(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert result.written == 4_000
+    assert peak < 4 << 20  # the file is read in pieces of a megabyte; 100 bytes a record stay, for its id
+    assert sum(1 for _ in iterate_traces(result.out)) == 4_000
+
+
+def test_an_array_streams_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [{"question": f"Frage {number} ü 漢", "answer": "x" * number + "\n#### 2"} for number in range(200)]
+    path = written(tmp_path, json.dumps(records, ensure_ascii=False, indent=1).encode(), "file.json")
+    for size in (1, 7, 64, 1 << 20):
+        monkeypatch.setattr(sources, "_CHUNK_BYTES", size)
+        assert [record.value for record in open_file(path).records(lambda _: None)] == records
+    numbers = written(tmp_path, b"[12, -3.5e2 , true]", "numbers.json")
+    monkeypatch.setattr(sources, "_CHUNK_BYTES", 1)
+    assert [record.value for record in open_file(numbers).records(lambda _: None)] == [12, -350.0, True]
+
+
+@pytest.mark.parametrize("content", [
+    b"[" + LINE, b"[" + LINE + b",", b"[" + LINE + b"]]", b"[" + LINE + LINE + b"]", b"[" + LINE + b", {]",
+    b"[" + LINE + b",]", b"[" + b"[" * 100_000, b"[" + LINE + b', "caf\xe9"]', b"[" + LINE + b', {"a": 1, "a": 2}]',
+    b"[" + b"[" * 70 + b"]" * 71,
+])
+def test_a_broken_array_is_an_error_even_when_skipping(tmp_path: Path, content: bytes) -> None:
+    path = written(tmp_path, content)
+    with pytest.raises(RequestError, match=r"record [0-9]+: "):
+        run(path)
+    assert not (tmp_path / "out.jsonl").exists()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("content", "reason"), [
+    (b"", "is empty"), (b" \n\r\n ", "is empty"), ("x".encode("utf-16"), "UTF-16 or UTF-32"),
+    ("x".encode("utf-32"), "UTF-16 or UTF-32"), (b"[]", "holds no record"), (b"PAR1 and no more", "whole parquet"),
+])
+def test_files_that_hold_nothing_readable(tmp_path: Path, content: bytes, reason: str) -> None:
+    with pytest.raises(RequestError, match=reason):
+        run(written(tmp_path, content))
+
+
+def test_requests_that_cannot_be_met(tmp_path: Path) -> None:
+    path = written(tmp_path, LINE)
+    with pytest.raises(RequestError, match="one of gsm8k, messages"):
+        run(path, format="gsm9k")
+    (tmp_path / "out.jsonl").write_text("mine")
+    with pytest.raises(RequestError, match="which exists"):
+        run(path, force=False)
+    assert (tmp_path / "out.jsonl").read_text() == "mine"
+    with pytest.raises(RequestError, match="a directory that exists"):
+        import_traces(open_file(path), tmp_path / "no" / "out.jsonl", ImportRequest(format="gsm8k", labels={}))
+    with pytest.raises(RequestError, match="a file of JSON lines"):
+        open_file(tmp_path / "absent.jsonl")
+
+
+def test_only_bad_records_leave_rejects_and_an_empty_file(tmp_path: Path) -> None:
+    result = run(written(tmp_path, b"{}\nx\n"))
+    assert (result.read, result.written, result.rejected) == (2, 0, 2)
+    assert result.out.read_bytes() == b""
+    assert len(rejects_path(result.out).read_text().splitlines()) == 2
+
+
+def test_rejects_of_an_earlier_import_do_not_stay(tmp_path: Path) -> None:
+    run(written(tmp_path, LINE + b"\nx\n"))
+    assert rejects_path(tmp_path / "out.jsonl").exists()
+    run(written(tmp_path, LINE + b"\n"))
+    assert not rejects_path(tmp_path / "out.jsonl").exists()
+
+
+def test_the_number_of_different_reasons_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workings.data.importing.run._MOST_REASONS", 2)
+    result = run(written(tmp_path, b"1\n[1]\ntrue\n2\n"))
+    assert dict(result.reasons) == {"a record must be an object, not a number": 2,
+                                    "a record must be an object, not a list": 1, "other reasons": 1}
+
+
+def test_parquet(tmp_path: Path) -> None:
+    import datetime
+    from decimal import Decimal
+
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows = [{**ONE, "level": 3, "when": datetime.date(2026, 1, 2), "price": Decimal("1.50"), "data": b"x",
+             "nothing": None, "nan": float("nan"), "deep": {"a": [1, None], "b": None}} for _ in range(600)]
+    parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / "file.parquet")
+    result = run(tmp_path / "file.parquet")
+    traces = read_traces(result.out)
+    assert (result.read, result.written) == (600, 600)
+    assert (traces[599].id, traces[599].steps) == ("file-0000600", ("1+1=2",))
+    assert traces[0].metadata == {"level": 3, "when": "2026-01-02", "price": "1.50", "data": "b'x'", "nan": "nan",
+                                  "deep": {"a": [1]}}
+
+
+def test_a_data_set_by_the_datasets_library(tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    folder = tmp_path / "owner" / "sums"
+    folder.mkdir(parents=True)
+    (folder / "train.jsonl").write_bytes(b"".join(
+        json.dumps({"question": f"{n}+1?", "answer": f"x\n#### {n + 1}"}).encode() + b"\n" for n in range(30)))
+    source = open_hub(str(folder), revision="", subset="", split="train")
+    out = tmp_path / "out.jsonl"
+    result = import_traces(source, out, ImportRequest(format="gsm8k", labels={}))
+    assert result.written == 30
+    assert [trace.answer for trace in read_traces(out)] == [str(n + 1) for n in range(30)]
+    assert read_traces(out)[0].id == "sums-0000001"
+    with pytest.raises(RequestError, match="split nowhere"):
+        import_traces(open_hub(str(folder), revision="", subset="", split="nowhere"), tmp_path / "other.jsonl",
+                      ImportRequest(format="gsm8k", labels={}))
+    with pytest.raises(RequestError, match="a data set that can be reached"):
+        import_traces(open_hub("nobody/nothing", revision="main", subset="", split="train"), tmp_path / "other.jsonl",
+                      ImportRequest(format="gsm8k", labels={}))
+
+
+def test_records_know_their_lines(tmp_path: Path) -> None:
+    found = list(open_file(written(tmp_path, b"\n1\n\nx\n2")).records(lambda _: None))
+    assert [(type(record), record.number) for record in found] == [(Record, 2), (Unreadable, 4), (Record, 5)]
+
+
+def test_progress_counts_the_files_bytes(tmp_path: Path) -> None:
+    for name, content in (("a.jsonl", LINE + b"\nx\n" + LINE), ("b.json", b"[" + LINE + b"]")):
+        path, seen = written(tmp_path, content, name), []
+        list(open_file(path).records(seen.append))
+        assert sum(seen) == path.stat().st_size
