@@ -1,0 +1,62 @@
+"""Our Gemma against Tunix's class with the same weights."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.engines.test_transformers_oracle import our_logits
+from tests.engines.tiny import request, tiny_shape
+from workings.engines.jax.engine import JaxEngine
+from workings.models.weights import EMBEDDING, FINAL_NORM
+
+nnx = pytest.importorskip("flax.nnx")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kv_heads", [2, 4])
+def test_gemma_logits_equal_tunix(kv_heads: int) -> None:
+    from tunix.models.gemma import model as theirs
+
+    shape = tiny_shape("gemma", kv_heads=kv_heads)
+    engine = JaxEngine.open(request(shape))
+    params = engine.init(1)["params"]
+    draw = np.random.default_rng(2)
+    layers = {name: np.asarray(x) + draw.normal(0, 0.2, x.shape).astype(np.float32)
+              for name, x in params["layers"].items()}
+    config = theirs.ModelConfig(
+        num_layers=shape.layers, num_embed=shape.vocab_size, embed_dim=shape.width, hidden_dim=shape.mlp_width,
+        num_heads=shape.heads, head_dim=shape.head_dim, num_kv_heads=shape.kv_heads, final_logit_softcap=None,
+        use_post_attn_norm=False, use_post_ffw_norm=False,
+        attention_types=(theirs.AttentionType.GLOBAL,) * shape.layers)
+    model = theirs.Gemma(config, rngs=nnx.Rngs(0))
+    model.embedder.input_embedding.value = params[EMBEDDING]
+    model.final_norm.scale.value = params[FINAL_NORM]
+    for i, layer in enumerate(model.layers):
+        fill(layer, {name: x[i] for name, x in layers.items()}, shape)
+    tokens = draw.integers(0, shape.vocab_size, (2, 10)).astype(np.int32)
+    positions = np.broadcast_to(np.arange(10, dtype=np.int32), tokens.shape)
+    mask = np.broadcast_to(np.tril(np.ones((10, 10), bool)), (2, 10, 10))
+    expected = np.asarray(model(jnp.asarray(tokens), jnp.asarray(positions), None, jnp.asarray(mask))[0])
+    ours = our_logits(engine, params | {"layers": {name: jnp.asarray(x) for name, x in layers.items()}}, tokens)
+    assert np.abs(expected).max() > 0.5
+    assert np.abs(ours - expected).max() < 1e-5 * np.abs(expected).max()
+
+
+def fill(layer, w: dict[str, np.ndarray], shape) -> None:
+    """Give one of Tunix's layers a layer's tensors: heads split out, matrices as [in, out]."""
+    def heads(name: str, count: int) -> np.ndarray:  # [N * H, D] -> [N, D, H]
+        return w[f"self_attn.{name}_proj.weight"].reshape(count, shape.head_dim, -1).transpose(0, 2, 1)
+
+    q, k, v = heads("q", shape.heads), heads("k", shape.kv_heads), heads("v", shape.kv_heads)
+    if shape.heads == shape.kv_heads:
+        layer.attn.qkv_einsum.w.value = jnp.stack([q, k, v])
+    else:
+        layer.attn.q_einsum.w.value = jnp.asarray(q)
+        layer.attn.kv_einsum.w.value = jnp.stack([k, v])
+    out = w["self_attn.o_proj.weight"].reshape(-1, shape.heads, shape.head_dim).transpose(1, 2, 0)
+    layer.attn.attn_vec_einsum.w.value = jnp.asarray(out)
+    layer.pre_attention_norm.scale.value = jnp.asarray(w["input_layernorm.weight"])
+    layer.pre_ffw_norm.scale.value = jnp.asarray(w["post_attention_layernorm.weight"])
+    layer.mlp.gate_proj.kernel.value = jnp.asarray(w["mlp.gate_proj.weight"].T)
+    layer.mlp.up_proj.kernel.value = jnp.asarray(w["mlp.up_proj.weight"].T)
+    layer.mlp.down_proj.kernel.value = jnp.asarray(w["mlp.down_proj.weight"].T)

@@ -1,0 +1,46 @@
+"""Small models and batches for the engine tests."""
+
+from typing import Any
+
+import numpy as np
+
+from workings.config.model import ShapeConfig
+from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
+from workings.engines.base import EngineRequest
+from workings.models.batch import Batch
+from workings.models.shape import ModelShape
+from workings.models.shapes import shape_from_config
+
+FAMILIES = ("gemma", "gemma2", "gemma3", "llama", "qwen2", "qwen3")
+
+
+def tiny_shape(family: str = "gemma", *, vocab: int = 61, layers: int = 3, **changes: Any) -> ModelShape:
+    """A model of a few thousand parameters with every feature of its family switched on and in reach."""
+    config = ShapeConfig(family=family, layers=layers, width=32, mlp_width=48, heads=4, kv_heads=2, head_dim=8,
+                         context=128)
+    shape = shape_from_config(config, vocab)
+    if shape.sliding_pattern:
+        changes = {"sliding_window": 4, "sliding_pattern": 2, "query_scale": 12 ** -0.5} | changes
+    return ModelShape(**(shape.__dict__ | changes))
+
+
+def request(shape: ModelShape, **changes: Any) -> EngineRequest:
+    """A request for one CPU device."""
+    settings: dict[str, Any] = {"optimizer": AdamWConfig(name="adamw"), "precision": PrecisionConfig(),
+                                "memory": MemoryConfig(), "mesh": MeshConfig(), "device": "cpu", "seed": 0}
+    return EngineRequest(shape=shape, **(settings | changes))
+
+
+def random_batch(shape: ModelShape, *, micro: int = 1, rows: int = 4, length: int = 12, seed: int = 0) -> Batch:
+    """Rows of different lengths; about half of the real positions are supervised."""
+    draw = np.random.default_rng(seed)
+    size = (micro, rows, length)
+    lengths = draw.integers(3, length + 1, size=size[:2])
+    real = np.arange(length) < lengths[..., None]
+    weights = ((draw.random(size) < 0.5) & real).astype(np.float32)
+    weights[..., 0] = 1.0
+    return Batch(
+        tokens=np.where(real, draw.integers(0, shape.vocab_size, size), 0).astype(np.int32),
+        targets=np.where(weights > 0, draw.integers(0, shape.vocab_size, size), 0).astype(np.int32),
+        weights=weights, segment_ids=real.astype(np.int32),
+        positions=np.where(real, np.arange(length), 0).astype(np.int32))
