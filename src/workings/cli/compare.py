@@ -14,7 +14,10 @@ def compare_command(
     html: Annotated[Path | None, typer.Option("--html", help="Write one self-contained page here as well.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Compare two evaluations pair by pair: difference, 95 % interval, p value, verdict."""
+    """Is B better than A, or is that noise?
+
+    Compares two evaluations pair by pair: difference, 95 % interval, p value, verdict.
+    """
     from workings.evaluation.compare import compare
     from workings.evaluation.words import comparison_text
 

@@ -27,7 +27,10 @@ def eval_command(
     second_opinion: Annotated[bool, typer.Option("--second-opinion", help="Let math-verify judge as well.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Score a model on items: generate, extract, score, seal. With --predictions no model is needed."""
+    """Score a run, or text from elsewhere, on items.
+
+    Generates, extracts, scores, seals. With --predictions no model is needed.
+    """
     from workings.errors import RequestError
     from workings.evaluation.items import read_items
     from workings.evaluation.run import evaluate, evaluate_predictions

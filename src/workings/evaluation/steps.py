@@ -38,6 +38,8 @@ class _NotArithmetic(ValueError):
 class _Side:
     tokens: list[str]
     text: str
+    after_operand: bool = False
+    """Another operand stands right before it, with no operation in between."""
 
 
 def check_steps(text: str) -> StepCheck:
@@ -70,8 +72,11 @@ def _left_side(text: str) -> _Side | None:
     """The last expression before an equals sign; None if there is none or it has no operation."""
     runs = _runs(text[-MAX_SIDE:])
     side = runs[-1] if runs else None
-    operation = side is not None and any(token in "+-*/" for token in side.tokens[1:])
-    return side if operation else None
+    if side is None or not any(token in "+-*/" for token in side.tokens[1:]):
+        return None
+    # "3(2/5)" is a product and "1 1/2" a mixed number, or neither: such an equation is left alone.
+    unclear = side.after_operand and (side.tokens[0] == "(" or side.tokens[1] == "/")
+    return None if unclear else side
 
 
 def _right_side(text: str) -> _Side | None:
@@ -91,16 +96,16 @@ def _runs(text: str, *, first_only: bool = False) -> list[_Side]:
 
     def close(end: int) -> None:
         if tokens:
-            runs.append(_Side(tokens.copy(), text[start:end].strip()))
+            runs.append(_Side(tokens.copy(), text[start:end].strip(), after_operand))
             tokens.clear()
 
-    ended_by_other = False
+    ended_by_other = after_operand = False
     for found in _TOKEN.finditer(text):
         if found["space"] is not None:
             continue
         if found["other"] is not None:
             close(found.start())
-            ended_by_other = True
+            ended_by_other, after_operand = True, False
             if first_only:
                 break
             continue
@@ -108,6 +113,7 @@ def _runs(text: str, *, first_only: bool = False) -> list[_Side]:
         operand_follows = tokens and _ends_operand(tokens[-1]) and (token == "(" or token[0] in ".0123456789")
         if operand_follows:
             close(found.start())
+            after_operand = True
             if first_only:
                 break
         if not tokens:
@@ -136,9 +142,9 @@ def _trimmed(run: _Side, *, left: bool = False) -> _Side:
             tokens, text = tokens[:-1], text[:-1].rstrip()
         while tokens.count(")") > tokens.count("(") and tokens[-1] == ")":
             tokens, text = tokens[:-1], text[:-1].rstrip()
-    if left and tokens.count("(") > tokens.count(")") and tokens[0] == "(":
+    while left and tokens.count("(") > tokens.count(")") and tokens[0] == "(":
         tokens, text = tokens[1:], text[1:].lstrip()
-    return _Side(tokens, text)
+    return _Side(tokens, text, run.after_operand)
 
 
 def _ends_operand(token: str) -> bool:

@@ -1,0 +1,46 @@
+"""Small items and predictions for tests of the evaluation."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workings.evaluation.items import Item
+from workings.evaluation.run import evaluate_predictions
+from workings.evaluation.settings import EvaluationSettings
+
+
+def items(count: int, **more: Any) -> list[Item]:
+    """Additions of two numbers, two sections in turn."""
+    return [Item(id=f"i{n}", prompt=f"What is {n}+7?", expected_answer=str(n + 7), section=("core", "edge")[n % 2],
+                 category="addition", difficulty=f"{n % 3} carries", **more) for n in range(count)]
+
+
+def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> Path:
+    """JSON lines."""
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def completions(asked: Sequence[Item], right: Sequence[bool]) -> list[dict[str, str]]:
+    """A right or a wrong answer per item, with its steps."""
+    return [{"id": item.id, "completion": f"so it is\n#### {item.expected_answer if good else '-1'}"}
+            for item, good in zip(asked, right, strict=True)]
+
+
+def score(folder: Path, name: str, asked: Sequence[Item], right: Sequence[bool], **settings: Any) -> Path:
+    """A sealed evaluation in which the items named are right."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = write_lines(folder / f"{name}.jsonl", completions(asked, right))
+    evaluate_predictions(file, asked, folder / name, settings=EvaluationSettings(**settings))
+    return folder / name
+
+
+def records(unit: Path) -> list[dict[str, Any]]:
+    """The lines of a unit's predictions."""
+    return [json.loads(line) for line in (unit / "predictions.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def summary(unit: Path) -> dict[str, Any]:
+    """A unit's summary."""
+    return dict(json.loads((unit / "eval_summary.json").read_text(encoding="utf-8")))

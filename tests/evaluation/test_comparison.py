@@ -1,0 +1,150 @@
+"""Comparisons: comparable at all, the difference, the verdict, the sentence."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.evaluation.making import completions, items, score, summary, write_lines
+from workings.errors import RecordError, RequestError
+from workings.evaluation.compare import compare
+from workings.evaluation.paired import paired_difference
+from workings.evaluation.run import evaluate_predictions
+from workings.evaluation.scorecard import ItemResult
+from workings.evaluation.settings import EvaluationSettings
+from workings.evaluation.units import find_pair, read_scorecard
+
+
+def pattern(both: int, only_a: int, only_b: int, neither: int) -> tuple[list[bool], list[bool]]:
+    a = [True] * both + [True] * only_a + [False] * only_b + [False] * neither
+    b = [True] * both + [False] * only_a + [True] * only_b + [False] * neither
+    return a, b
+
+
+def test_better_with_all_its_numbers(tmp_path: Path) -> None:
+    a, b = pattern(40, 4, 30, 26)
+    asked = items(100)
+    found = compare(score(tmp_path, "a", asked, a), score(tmp_path, "b", asked, b))
+    answer = found.to_json()
+    assert answer["verdict"] == "better"
+    assert answer["items"] == 100
+    assert (answer["a"]["accuracy"], answer["b"]["accuracy"]) == (0.44, 0.70)
+    assert answer["delta"] == pytest.approx(0.26)
+    assert 0 < answer["delta_ci_low"] < 0.26 < answer["delta_ci_high"] < 0.5
+    # Score statistic (30 - 4) / sqrt(34) = 4.459; exact McNemar 2 * sum_{k<=4} C(34, k) / 2**34.
+    assert answer["p_value"] == pytest.approx(8.23e-6, rel=1e-2)
+    assert answer["mcnemar_p"] == pytest.approx(6.164e-6, rel=1e-3)
+    assert (answer["newly_right"], answer["newly_wrong"]) == (30, 4)
+    assert answer["newly_wrong_ids"] == ["i40", "i41", "i42", "i43"]
+    assert found.sentence.startswith(
+        "On the same 100 items b reaches 70.0 % (95 % interval 60.4 to 78.1) and a 44.0 % (95 % interval 34.7 to "
+        "53.8); the difference is +26.0 points (95 % interval +")
+    assert found.sentence.endswith("b is better than a.")
+    assert None not in answer.values()
+    assert json.loads(json.dumps(answer)) == answer
+
+
+def test_worse_and_inconclusive(tmp_path: Path) -> None:
+    a, b = pattern(40, 4, 30, 26)
+    asked = items(100)
+    first, second = score(tmp_path, "a", asked, a), score(tmp_path, "b", asked, b)
+    assert compare(second, first).verdict == "worse"
+    same = compare(first, first)
+    assert (same.verdict, same.to_json()["delta"], same.to_json()["p_value"]) == ("inconclusive", 0, 1)
+    assert "a (A)" in same.sentence
+    assert "a (B)" in same.sentence
+
+
+@pytest.mark.parametrize(("change", "reason"), [
+    ({"scorer": "exact"}, "scorer"), ({"rules": ("hashes",)}, "extraction rules")])
+def test_another_way_of_scoring_is_not_comparable(tmp_path: Path, change: dict[str, object], reason: str) -> None:
+    asked, right = items(20), [True] * 20
+    found = compare(score(tmp_path, "a", asked, right), score(tmp_path, "b", asked, right, **change))
+    assert found.verdict == "not comparable"
+    assert any(reason in text for text in found.reasons)
+    assert "delta" not in found.to_json()
+
+
+def test_other_items_are_not_comparable(tmp_path: Path) -> None:
+    found = compare(score(tmp_path, "a", items(20), [True] * 20), score(tmp_path, "b", items(21), [True] * 21))
+    assert found.verdict == "not comparable"
+    assert found.reasons[0].startswith("items differ")
+
+
+def test_what_nobody_recorded_is_said(tmp_path: Path) -> None:
+    asked = items(20)
+    found = compare(score(tmp_path, "a", asked, [True] * 20), score(tmp_path, "b", asked, [True] * 20))
+    assert "chat template is not recorded for both" in found.notes
+
+
+def test_errors_are_said(tmp_path: Path) -> None:
+    asked = items(20)
+    file = write_lines(tmp_path / "b.jsonl", completions(asked[:15], [True] * 15))
+    evaluate_predictions(file, asked, tmp_path / "b")
+    found = compare(score(tmp_path, "a", asked, [True] * 20), tmp_path / "b")
+    assert "5 items of b could not be scored and count as 0" in found.notes
+    assert found.verdict == "worse"
+
+
+def test_changed_predictions_are_noticed(tmp_path: Path) -> None:
+    asked = items(20)
+    first = score(tmp_path, "a", asked, [True] * 20)
+    second = score(tmp_path, "b", asked, [False] * 20)
+    path = second / "predictions.jsonl"
+    path.write_text(path.read_text().replace('"score":0', '"score":1'))
+    with pytest.raises(RecordError, match="not the file that was sealed"):
+        compare(first, second)
+
+
+def result(name: str, value: float, cluster: str = "") -> ItemResult:
+    return ItemResult(id=name, score=value, section="s", category="c", difficulty="d", cluster=cluster)
+
+
+def test_scores_in_between_get_a_t_interval() -> None:
+    pairs = [(result(str(k), 0.5), result(str(k), 0.5 + 0.1 * (k % 3))) for k in range(30)]
+    found = paired_difference(pairs)
+    assert found.to_json()["method"] == "t"
+    assert "mcnemar_p" not in found.to_json()
+    assert found.verdict == "better"
+
+
+def test_clusters_widen_the_interval() -> None:
+    """Ten items each in ten clusters that move together are ten observations, not a hundred."""
+    alone, grouped = [], []
+    for k in range(100):
+        better = float(k // 10 < 6)
+        worse = float(6 <= k // 10 < 8)
+        alone.append((result(str(k), worse), result(str(k), better)))
+        grouped.append((result(str(k), worse, f"c{k // 10}"), result(str(k), better, f"c{k // 10}")))
+    assert paired_difference(alone).verdict == "better"
+    clustered = paired_difference(grouped)
+    assert clustered.to_json()["method"] == "clustered t"
+    assert clustered.verdict == "inconclusive"
+
+
+def test_few_clusters_claim_nothing() -> None:
+    pairs = [(result(str(k), 0.0, f"c{k % 4}"), result(str(k), 1.0, f"c{k % 4}")) for k in range(40)]
+    found = paired_difference(pairs)
+    assert found.verdict == "inconclusive"
+    assert "delta_ci_low" not in found.to_json()
+    assert found.interval == "only 4 clusters; an interval needs 8"
+
+
+def test_units_of_a_run_are_found(tmp_path: Path) -> None:
+    asked, other = items(10), items(12)
+    for run in ("a", "b"):
+        score(tmp_path / run / "eval", "items", asked, [True] * 10)
+    score(tmp_path / "a" / "eval", "more", other, [True] * 12)
+    unit_a, unit_b = find_pair(tmp_path / "a", tmp_path / "b")
+    assert (unit_a.path.name, unit_b.path.name) == ("items", "items")
+    assert read_scorecard(tmp_path / "b")["overall"] == summary(tmp_path / "b/eval/items")["scorecard"]["overall"]
+    with pytest.raises(RequestError, match="workings eval"):
+        find_pair(tmp_path, tmp_path / "a")
+
+
+def test_settings_must_agree_on_samples(tmp_path: Path) -> None:
+    asked = items(4)
+    first = score(tmp_path, "a", asked, [True] * 4)
+    second = score(tmp_path, "b", asked, [True] * 4, aggregate="pass")
+    assert compare(first, second).reasons == ["aggregation of samples differ: mean and pass"]
+    assert EvaluationSettings().aggregate == "mean"

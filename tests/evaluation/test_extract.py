@@ -1,0 +1,63 @@
+"""Extraction rules, their order, and that no text makes them slow."""
+
+import time
+
+import pytest
+
+from workings.errors import RequestError
+from workings.evaluation.extract import RULES, Extraction, check_rules, extract
+
+
+@pytest.mark.parametrize(("text", "found", "rule"), [
+    ("<reasoning>7+5=12</reasoning><answer>72</answer>", "72", "answer_tag"),
+    ("<answer>1</answer> no: <answer> 2 </answer>", "2", "answer_tag"),
+    ("<answer></answer>\n#### 9", "9", "hashes"),
+    ("steps\n#### 1,234\nmore", "1,234", "hashes"),
+    ("so \\boxed{\\frac{1}{2}} is it", "\\frac{1}{2}", "boxed"),
+    ("so \\boxed 7.", "7", "boxed"),
+    ("The answer is 3.14. Bye", "3.14", "answer_phrase"),
+    ("Final answer: **42**", "42**", "answer_phrase"),
+    ("Answer: 5\nAnswer: 6", "6", "answer_phrase"),
+    ("<think>1+1=2</think>\n\n2", "2", "after_think"),
+    ("<think>1+1=2</think> it is the 3rd", "3", "last_number"),
+    ("we get 47+25=72", "72", "last_number"), ("5-3", "3", "last_number"), ("so it is -3", "-3", "last_number"),
+    ("costs $1,200.50 in all", "$1,200.50", "last_number"), ("half is 1/2", "1/2", "last_number"),
+    ("no idea", "", "none"), ("", "", "none"), ("\\boxed{never closed", "", "none"),
+])
+def test_numbers(text: str, found: str, rule: str) -> None:
+    assert extract(text, "number") == Extraction(found, rule)
+
+
+@pytest.mark.parametrize(("text", "found", "rule"), [
+    ("Paris", "Paris", "whole"), ("<think>hm</think>Paris 1", "Paris 1", "after_think"),
+    ("line\nline", "", "none"), ("The answer is the Eiffel Tower.", "the Eiffel Tower", "answer_phrase"),
+])
+def test_texts(text: str, found: str, rule: str) -> None:
+    assert extract(text, "text") == Extraction(found, rule)
+
+
+def test_only_the_rules_asked_for() -> None:
+    assert extract("#### 5", "number", ("answer_tag",)) == Extraction("", "none")
+    assert extract("#### 5 6", "number", ("last_number", "hashes")) == Extraction("6", "last_number")
+
+
+def test_an_unknown_rule_is_named() -> None:
+    check_rules(tuple(RULES))
+    with pytest.raises(RequestError, match="last_nmber"):
+        check_rules(("last_nmber",))
+
+
+@pytest.mark.parametrize("piece", [
+    "answer ", "<answer>", "\\boxed{", "1,", "1", "9/", "####", "</think>", "final answer is ", " ",
+    "$-", "\\boxed{}", ".",
+])
+def test_rules_stay_linear(piece: str) -> None:
+    """Ten times the text takes about ten times as long, not a hundred times: no rule backtracks."""
+    def cost(length: int) -> float:
+        text = (piece * (length // len(piece)))[:length]
+        start = time.process_time()
+        extract(text, "number", tuple(RULES))
+        return time.process_time() - start
+
+    small, large = min(cost(20_000) for _ in range(3)), cost(200_000)
+    assert large < 40 * small + 0.2

@@ -1,0 +1,134 @@
+"""Statistics against statsmodels, scipy and values worked out by hand."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.regression.linear_model import OLS
+from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.proportion import proportion_confint
+
+from workings.errors import RequestError
+from workings.evaluation.statistics.mean import clustered_t_mean, t_mean
+from workings.evaluation.statistics.multiplicity import holm
+from workings.evaluation.statistics.paired import mcnemar_exact, score_p, tango
+from workings.evaluation.statistics.power import minimum_detectable_effect, paired_error
+from workings.evaluation.statistics.proportion import wilson
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 100, 1319, 100_000])
+def test_wilson_is_statsmodels(n: int) -> None:
+    for correct in sorted({0, 1, n // 3, n // 2, n - 1, n}):
+        low, high = proportion_confint(correct, n, method="wilson")
+        ours = wilson(correct, n)
+        assert ours.low == pytest.approx(low, abs=1e-12)
+        assert ours.high == pytest.approx(high, abs=1e-12)
+        assert 0 <= ours.low <= correct / n <= ours.high <= 1
+
+
+@pytest.mark.parametrize(("right", "wrong"), [
+    (0, 0), (5, 0), (0, 5), (8, 2), (2, 8), (60, 40), (700, 640), (3000, 2500)])
+def test_mcnemar_is_statsmodels(right: int, wrong: int) -> None:
+    table = [[50, right], [wrong, 50]]
+    expected = min(1.0, mcnemar(table, exact=True).pvalue)
+    assert mcnemar_exact(right, wrong) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    if right + wrong:
+        # The score statistic is McNemar's chi square without continuity correction.
+        chi = mcnemar(table, exact=False, correction=False).pvalue
+        assert score_p(right, wrong) == pytest.approx(chi, rel=1e-9, abs=1e-12)
+
+
+def test_tango_published_example() -> None:
+    """Airway reactivity before and after transplantation (Bentur et al., 2009), as in Fagerland et al. (2014)."""
+    found = tango(1, 7, 21)
+    assert found.low == pytest.approx(-0.517, abs=5e-4)
+    assert found.high == pytest.approx(-0.026, abs=5e-4)
+
+
+@pytest.mark.parametrize(("right", "wrong", "n"), [
+    (0, 0, 50), (3, 9, 60), (9, 3, 60), (30, 1, 31), (50, 50, 100), (1, 0, 1)])
+def test_tango_solves_its_own_equation(right: int, wrong: int, n: int) -> None:
+    """Both ends against the score statistic with its nuisance parameter maximised numerically."""
+    found = tango(right, wrong, n)
+    assert found.low <= (right - wrong) / n <= found.high
+    mirrored = tango(wrong, right, n)
+    assert mirrored.low == pytest.approx(-found.high, abs=1e-12)
+    assert mirrored.high == pytest.approx(-found.low, abs=1e-12)
+    for end in (found.low, found.high):
+        if -1 < end < 1:
+            q = _likeliest_share(right, wrong, n, end)
+            z = ((right - wrong) / n - end) / math.sqrt((2 * q + end - end * end) / n)
+            assert abs(z) == pytest.approx(1.959964, abs=1e-3)
+
+
+def _likeliest_share(right: int, wrong: int, n: int, difference: float) -> float:
+    shares = np.linspace(max(0.0, -difference), (1 - difference) / 2, 200_001)[1:-1]
+    with np.errstate(divide="ignore"):
+        likelihood = (right * np.log(shares + difference) + wrong * np.log(shares)
+                      + (n - right - wrong) * np.log(np.maximum(1 - 2 * shares - difference, 1e-300)))
+    return float(shares[int(np.argmax(likelihood))])
+
+
+@pytest.mark.parametrize(("right", "wrong", "n"), [(20, 8, 100), (15, 5, 60), (40, 60, 500), (3, 9, 1319), (6, 0, 40)])
+def test_interval_and_p_value_agree(right: int, wrong: int, n: int) -> None:
+    found = tango(right, wrong, n)
+    assert (found.low > 0 or found.high < 0) == (score_p(right, wrong) < 0.05)
+
+
+def test_t_is_scipy() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(0.1, 1, 37)
+    found = t_mean(values)
+    expected: Any = stats.ttest_1samp(values, 0)
+    low, high = expected.confidence_interval(0.95)
+    assert (found.interval.low, found.interval.high) == (pytest.approx(low, abs=1e-12), pytest.approx(high, abs=1e-12))
+    assert found.p_value == pytest.approx(expected.pvalue, abs=1e-12)
+
+
+def test_clustered_t_is_statsmodels() -> None:
+    rng = np.random.default_rng(1)
+    clusters = rng.integers(0, 12, 200)
+    values = rng.normal(0, 1, 200) + 0.5 * rng.normal(0, 1, 12)[clusters]
+    fitted = OLS(values, np.ones(200)).fit(cov_type="cluster", cov_kwds={"groups": clusters}, use_t=True)
+    low, high = fitted.conf_int()[0]
+    found = clustered_t_mean(values, [str(cluster) for cluster in clusters])
+    assert found.mean == pytest.approx(fitted.params[0], abs=1e-12)
+    assert found.standard_error == pytest.approx(fitted.bse[0], abs=1e-12)
+    assert (found.interval.low, found.interval.high) == (pytest.approx(low, abs=1e-12), pytest.approx(high, abs=1e-12))
+    assert found.p_value == pytest.approx(fitted.pvalues[0], abs=1e-12)
+
+
+def test_clusters_of_one_size_are_the_t_interval_of_their_means() -> None:
+    rng = np.random.default_rng(2)
+    values = rng.normal(0, 1, (10, 6))
+    names = [str(row) for row in range(10) for _ in range(6)]
+    ours, means = clustered_t_mean(values.ravel(), names), t_mean(values.mean(axis=1))
+    assert ours.interval.low == pytest.approx(means.interval.low, abs=1e-12)
+    assert ours.interval.high == pytest.approx(means.interval.high, abs=1e-12)
+
+
+def test_too_few_clusters_are_refused() -> None:
+    with pytest.raises(RequestError, match="7 clusters"):
+        clustered_t_mean([0.0, 1.0] * 7, [str(k // 2) for k in range(14)])
+
+
+def test_constant_values_have_no_width() -> None:
+    assert t_mean([0.0, 0.0, 0.0]).p_value == 1
+    found = t_mean([1.0, 1.0, 1.0])
+    assert (found.interval.low, found.interval.high, found.p_value) == (1, 1, 0)
+    with pytest.raises(RequestError, match="1 value"):
+        t_mean([1.0])
+
+
+def test_holm_is_statsmodels() -> None:
+    p_values = [0.01, 0.04, 0.03, 0.005, 0.5]
+    assert holm(p_values) == pytest.approx(list(multipletests(p_values, method="holm")[1]), abs=1e-15)
+    assert holm([0.04, None, 0.03]) == [pytest.approx(0.06), None, pytest.approx(0.06)]
+
+
+def test_minimum_detectable_effect_by_hand() -> None:
+    # 20 % discordant, 100 items: standard error sqrt(0.2/100) = 0.0447; (1.95996 + 0.84162) times that.
+    assert minimum_detectable_effect(paired_error(100, 0.2)) == pytest.approx(0.125291, abs=1e-6)

@@ -1,0 +1,75 @@
+"""Items: read as they come, frozen by a digest, every bad line named."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.evaluation.making import write_lines
+from workings.errors import RequestError
+from workings.evaluation.items import Item, items_digest, read_items
+
+
+def test_our_own_form(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "items.jsonl", [
+        {"id": "a", "prompt": "1+1?", "expected_answer": 2, "section": "core", "difficulty": 3},
+        {"id": 7, "prompt": "Capital?", "expected_answer": "Paris", "aliases": ["City of Light"],
+         "tolerance": 0.5, "cluster": "geo", "source": "made up"}])
+    first, second = read_items(path)
+    assert first == Item(id="a", prompt="1+1?", expected_answer="2", section="core", difficulty="3")
+    assert (second.id, second.category, second.cluster) == ("7", "unspecified", "geo")
+    assert (second.aliases, second.tolerance) == (("City of Light",), 0.5)
+    assert second.extra == {"source": "made up"}
+
+
+def test_gsm8k_as_it_comes(shared: Path) -> None:
+    items = read_items(shared / "data/gsm8k/test.jsonl")
+    assert len(items) == 1319
+    assert items[0].id == "test-00001"
+    assert items[0].expected_answer == "18"
+    assert items[2].expected_answer == "70000"
+    assert items[0].difficulty == "2 steps"
+
+
+def test_every_bad_line_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "items.jsonl"
+    path.write_text('{"id": "a", "prompt": "p", "expected_answer": "1"}\n'
+                    "not json\n"
+                    '["a", "list"]\n'
+                    '{"id": "b", "prompt": "p"}\n'
+                    '{"id": "c", "prompt": "p", "expected_answer": NaN}\n'
+                    '{"id": "d", "prompt": "p", "expected_answer": " "}\n'
+                    '{"id": "a", "prompt": "q", "expected_answer": "2"}\n'
+                    '{"id": "e", "prompt": "q", "expected_answer": "2", "tolerance": -1}\n'
+                    + "[" * 100_000 + "\n", encoding="utf-8")
+    with pytest.raises(RequestError) as caught:
+        read_items(path)
+    message = str(caught.value)
+    for text in ("line 2: not JSON", "line 3: a JSON list", "line 4: has no 'expected_answer'",
+                 "line 5: expected_answer is nan", "line 6: expected_answer is ' '", "line 8: tolerance is -1",
+                 "line 9: nested too deeply", "id 'a' comes 2 times"):
+        assert text in message
+
+
+@pytest.mark.parametrize("text", ["", "\n\n"])
+def test_a_file_without_items_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "items.jsonl").write_text(text)
+    with pytest.raises(RequestError, match="no items"):
+        read_items(tmp_path / "items.jsonl")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match=r"gone\.jsonl"):
+        read_items(tmp_path / "gone.jsonl")
+
+
+def test_the_digest_follows_content_and_order(tmp_path: Path) -> None:
+    a = Item(id="a", prompt="p", expected_answer="1")
+    b = Item(id="b", prompt="p", expected_answer="1")
+    digests = {items_digest(items) for items in (
+        [a, b], [b, a], [a], [Item(id="a", prompt="p", expected_answer="1", tolerance=0.1), b],
+        [Item(id="a", prompt="p", expected_answer="1", extra={"source": "x"}), b])}
+    assert len(digests) == 5
+    path = write_lines(tmp_path / "items.jsonl", [a.to_json(), b.to_json()])
+    assert items_digest(read_items(path)) == items_digest([a, b])
+    assert json.loads(path.read_text().splitlines()[0])["section"] == "unspecified"

@@ -1,0 +1,151 @@
+"""Scoring completions from elsewhere: everything odd is named, counted and never dropped, and nothing hangs."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.evaluation.making import completions, items, records, score, summary, write_lines
+from workings.errors import RequestError
+from workings.evaluation.items import Item
+from workings.evaluation.run import evaluate_predictions
+from workings.evaluation.settings import EvaluationSettings
+
+
+def judge(folder: Path, lines: list[Any], asked: list[Item], **settings: Any) -> dict[str, dict[str, Any]]:
+    file = folder / "predictions.jsonl"
+    file.write_text("".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines))
+    evaluate_predictions(file, asked, folder / "out", settings=EvaluationSettings(**settings))
+    return {record["id"]: record for record in records(folder / "out")}
+
+
+def test_right_and_wrong(tmp_path: Path) -> None:
+    out = score(tmp_path, "a", items(10), [n % 2 == 0 for n in range(10)])
+    overall = summary(out)["scorecard"]["overall"]
+    assert (overall["n"], overall["correct"], overall["mean"], overall["method"]) == (10, 5, 0.5, "wilson")
+    # Wilson at 5 of 10, by hand: (0.5 + z²/20 ± z sqrt(0.025 + z²/400)) / (1 + z²/10), z = 1.959964
+    assert overall["ci_low"] == pytest.approx(0.236593, abs=1e-6)
+    assert overall["ci_high"] == pytest.approx(0.763407, abs=1e-6)
+    assert summary(out)["scorecard"]["per_section"]["core"]["mean"] == 1
+
+
+def test_everything_odd_is_named_and_counted(tmp_path: Path) -> None:
+    asked = items(8)
+    lines: list[Any] = [
+        {"id": "i0", "completion": "#### 7"}, "not json\n", {"completion": "no id"},
+        {"id": "stranger", "completion": "1"},
+        {"id": "i2", "completion": "#### 9"}, {"id": "i2", "completion": "#### 8"}, {"id": "i3", "completion": ""},
+        '{"id": "i4", "completion": NaN}\n', {"id": "i5"}, {"id": "i6", "completion": ["a"]},
+        {"id": "i7", "completion": "#### 10**10**10"}]
+    found = judge(tmp_path, lines, asked)
+    assert list(found) == [item.id for item in asked]
+    assert found["i0"]["score"] == 1
+    assert found["i1"]["error"] == "missing: no line with this id"
+    assert found["i2"]["error"] == "double: 2 lines with this id"
+    assert "error" not in found["i3"]
+    assert found["i3"]["empty"] is True
+    assert found["i4"]["error"] == "no text: completion is nan (float)"
+    assert found["i5"]["error"] == "no text: the line has no completion"
+    assert found["i6"]["error"] == "no text: completion is ['a'] (list)"
+    assert (found["i7"]["score"], found["i7"]["extracted"]) == (0, "10**10**10")
+    result = summary(tmp_path / "out")
+    assert result["scorecard"]["overall"]["errors"] == 5
+    assert result["scorecard"]["overall"]["mean"] == 1 / 8
+    assert {kind: entry["count"] for kind, entry in result["errors"].items()} == {
+        "double": 1, "missing": 1, "no text": 3}
+    assert result["problems"]["unknown ids"] == {"count": 1, "first": ["stranger"]}
+    assert result["problems"]["lines without an id"] == {"count": 1, "first": ["line 3"]}
+    assert result["problems"]["unreadable lines"]["first"][0].startswith("line 2: not JSON")
+
+
+def test_no_answer_at_all_is_a_wrong_request(tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "p.jsonl", [{"id": "x", "completion": "1"}])
+    with pytest.raises(RequestError, match="no line has the id of an item"):
+        evaluate_predictions(file, items(2), tmp_path / "out")
+    with pytest.raises(RequestError, match="gone"):
+        evaluate_predictions(tmp_path / "gone.jsonl", items(2), tmp_path / "out")
+    assert not (tmp_path / "out.partial").exists()
+
+
+def test_a_huge_completion_is_named_and_not_scored(tmp_path: Path) -> None:
+    start = time.monotonic()
+    lines = [{"id": "i0", "completion": "#### 7 " * 1_500_000}, {"id": "i1", "completion": "8"}]
+    found = judge(tmp_path, lines, items(2))
+    assert found["i0"]["error"] == "too long: 10500000 characters, the limit is 1000000"
+    assert (found["i0"]["completion_chars"], len(found["i0"]["completion"])) == (10_500_000, 4_000)
+    assert len(found["i0"]["completion_sha256"]) == 64
+    assert found["i1"]["score"] == 1
+    assert time.monotonic() - start < 60
+
+
+def test_broken_unicode_is_recorded(tmp_path: Path) -> None:
+    found = judge(tmp_path, ['{"id": "i0", "completion": "\\ud800 7"}\n'], items(1))
+    assert found["i0"]["completion"] == "? 7"
+    assert found["i0"]["score"] == 1
+
+
+def test_samples_of_one_item(tmp_path: Path) -> None:
+    lines = [{"id": "i0", "sample": k, "completion": text} for k, text in enumerate(["7", "8", "7.0"])]
+    lines += [{"id": "i1", "sample": 0, "completion": "8"}]
+    file = write_lines(tmp_path / "p.jsonl", lines)
+    scores = {}
+    for how in ("mean", "majority", "pass"):
+        card = evaluate_predictions(file, items(2), tmp_path / how, settings=EvaluationSettings(aggregate=how))
+        scores[how] = card.overall.mean
+        assert card.overall.errors == 1  # i1 lacks two of three samples
+    assert scores == {"mean": pytest.approx((2 / 3 + 1 / 3) / 2), "majority": 1, "pass": 1}
+
+
+OWN = '''
+import os, time
+def strict(answer, item):
+    if item.id == "i1": time.sleep(60)
+    if item.id == "i2": os._exit(9)
+    if item.id == "i3": raise KeyError("oops")
+    if item.id == "i4": return float("nan")
+    if item.id == "i5": bytearray(10**12)
+    print("a scorer may print")
+    return len(answer) / 2
+'''
+
+
+def test_a_persons_own_scorer_cannot_take_the_evaluation_down(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    found = judge(tmp_path, completions(items(7), [True] * 7), items(7), scorer=f"{tmp_path}/own.py:strict",
+                  item_seconds=1.0)
+    assert found["i0"]["score"] == 0.5
+    assert found["i6"]["score"] == 1
+    assert found["i1"]["error"] == "time limit: not scored within 1 s"
+    assert found["i2"]["error"] == "the scoring process died (exit code 9)"
+    assert found["i3"]["error"] == "scorer raised KeyError: 'oops'"
+    assert found["i4"]["error"] == "scorer returned nan, not a finite number"
+    assert found["i5"]["error"].startswith("scorer raised MemoryError")
+    config = json.loads((tmp_path / "out" / "eval_config.json").read_text())
+    assert config["scorer"]["name"] == "own.py:strict"
+    assert config["scorer"]["version"].startswith("sha256:")
+    assert summary(tmp_path / "out")["scorecard"]["overall"]["method"] == "t"
+
+
+@pytest.mark.parametrize("scorer", ["ansver", "gone.py:f", "own.py:other", "bad.py:f"])
+def test_a_scorer_that_does_not_exist_is_named(tmp_path: Path, scorer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "bad.py").write_text("f = 1 +\n")
+    with pytest.raises(RequestError, match=scorer.split(":")[0]):
+        score(tmp_path, "a", items(2), [True, True], scorer=scorer)
+
+
+def test_samples_of_markup_stay_text(tmp_path: Path) -> None:
+    judge(tmp_path, [{"id": "i0", "completion": "```\n# injected\n<script>\n#### 7"}], items(1))
+    text = (tmp_path / "out" / "samples.md").read_text()
+    assert "````text\n```\n# injected" in text
+
+
+@pytest.mark.parametrize(("setting", "value"), [
+    ("max_new_tokens", 0), ("batch_size", 0), ("temperature", -1.0), ("samples", 2), ("aggregate", "best"),
+    ("second_opinion", "me"), ("item_seconds", 0.0), ("rules", ("nope",)), ("form", "nope")])
+def test_settings_out_of_range_are_named(setting: str, value: Any) -> None:
+    with pytest.raises(RequestError, match=f"{setting}|nope"):
+        EvaluationSettings(**{setting: value})

@@ -1,0 +1,68 @@
+"""Arithmetic in the steps, and the form of a completion."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from workings.errors import RequestError
+from workings.evaluation.form import check_form, keeps_form, reasoning_text
+from workings.evaluation.steps import check_steps
+
+
+@pytest.mark.parametrize(("text", "checked", "valid"), [
+    ("7+5=12", 1, 1), ("7+5=13", 1, 0), ("7+5=12, carry 1\n4+2+1=7", 2, 2), ("no sums here", 0, 0), ("x = 5", 0, 0),
+    ("2+3+4 = 5+4 = 9", 2, 2), ("80,000+50,000=$130,000", 1, 1), ("$<<80000+50000=130000>>130,000", 1, 1),
+    ("3 x 4 = 12", 1, 1), ("3 × 4 ÷ 2 = 6 apples", 1, 1), ("20% * 50 = 10", 1, 1), ("10/3=3.33", 1, 1),
+    ("10/3=3.3", 1, 1), ("10/3=3", 1, 0), ("(2+3)*4 = 20.", 1, 1), ("1/0=5", 0, 0), ("2**3=8", 0, 0),
+    ("10**10**10=5", 0, 0), ("-2+5=3", 1, 1), ("2+2=4 3+3=7", 2, 1), ("12 - 5 = 7 (seven left)", 1, 1),
+    ("1/2+1/4=3/4", 1, 1), ("= 5", 0, 0), ("5 =", 0, 0), ("2+=4", 0, 0), ("((((1+1=2", 1, 1),
+    ("250(2/5)=9", 0, 0), ("1 1/2 + 2=8", 0, 0), ("", 0, 0),
+])
+def test_equations(text: str, checked: int, valid: int) -> None:
+    found = check_steps(text)
+    assert (found.checked, found.valid) == (checked, valid)
+
+
+def test_what_is_wrong_is_shown() -> None:
+    assert check_steps("7+5=13; 1+1=3").wrong == ("7+5=13", "1+1=3")
+
+
+def test_hostile_texts_end() -> None:
+    for text in ("(" * 200_000 + "=1", "1+" * 100_000 + "1=2", "=" * 100_000, "-" * 100_000 + "1+1=2",
+                 "9" * 100_000 + "=9"):
+        assert check_steps(text).checked <= 1
+
+
+def test_gsm8k_solutions_are_nearly_all_valid(shared: Path) -> None:
+    """People wrote them and a calculator checked them; those that fail round or mix units."""
+    checked = valid = 0
+    for line in (shared / "data/gsm8k/test.jsonl").read_text(encoding="utf-8").splitlines():
+        found = check_steps(json.loads(line)["answer"])
+        checked, valid = checked + found.checked, valid + found.valid
+    assert checked > 4_350  # 4,282 are marked as calculator steps
+    assert valid / checked > 0.994
+
+
+@pytest.mark.parametrize(("form", "text", "keeps"), [
+    ("tags", "<reasoning>a\nb</reasoning><answer>1</answer>", True),
+    ("tags", "<reasoning>a</reasoning><answer></answer>", False),
+    ("tags", "<reasoning>a</reasoning><answer>1</answer> bye", False),
+    ("tags", "<reasoning>a</reasoning><answer>1</answer><answer>2</answer>", False),
+    ("tags", "1", False), ("think", "<think>\na\n</think>\n\n7", True), ("think", "<think>a", False),
+    ("hashes", "a\n#### 7", True), ("hashes", "a\n#### 7\n#### 8", False), ("hashes", "7", False),
+    ("answer_only", "72", True), ("answer_only", "7\n2", False), ("answer_only", "", False), ("any", "", True),
+])
+def test_forms(form: str, text: str, keeps: bool) -> None:
+    assert keeps_form(text, form) is keeps
+
+
+def test_reasoning_is_what_stands_before_the_answer() -> None:
+    assert reasoning_text("<reasoning>7+5=12</reasoning><answer>2</answer>") == "7+5=12"
+    assert reasoning_text("a\n#### 7") == "a\n"
+    assert reasoning_text("<think>never closed") == "never closed"
+
+
+def test_an_unknown_form_is_named() -> None:
+    with pytest.raises(RequestError, match="tag"):
+        check_form("tag")

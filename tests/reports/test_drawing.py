@@ -1,0 +1,46 @@
+"""Scales, ticks, smoothing and thinning against values worked out by hand."""
+
+import pytest
+
+from workings.reports.line_chart import smoothed, thinned
+from workings.reports.run_table import byte_text, count, duration
+from workings.reports.scales import Scale, linear_ticks, log_ticks, tick_label
+
+
+def test_scales_map_ends_and_middles() -> None:
+    linear = Scale(0, 10, 100, 200)
+    assert (linear(0), linear(5), linear(10)) == (100, 150, 200)
+    log = Scale(0.01, 100, 200, 0, log=True)
+    assert (log(0.01), log(1), log(100)) == (200, 100, 0)
+    assert Scale(3, 3, 0, 10)(3) == 5
+
+
+def test_ticks_are_round() -> None:
+    assert linear_ticks(0, 100, 5) == [0, 20, 40, 60, 80, 100]
+    assert linear_ticks(1, 1500, 5) == [500, 1000, 1500]
+    assert linear_ticks(-0.25, 0.3, 4) == [-0.2, 0, 0.2]
+    assert linear_ticks(2, 2, 4) == [2]
+    assert log_ticks(0.015, 6) == [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5]
+    assert log_ticks(1e-6, 10) == pytest.approx([10.0 ** power for power in range(-6, 2)])
+
+
+def test_labels() -> None:
+    assert tick_label(1500) == "1\u202f500"
+    assert tick_label(0.02) == "0.02"
+    assert (byte_text(1536), count(1234567)) == ("1.5 KiB", "1\u202f234\u202f567")
+    assert (duration(59.6), duration(276), duration(7260)) == ("60 s", "4 min 36 s", "2 h 1 min")
+
+
+def test_smoothing_is_a_centered_mean() -> None:
+    points = [(0.0, 1.0), (1.0, 2.0), (2.0, 6.0), (3.0, 3.0)]
+    assert smoothed(points, 3) == [(0, 1.5), (1, 3), (2, pytest.approx(11 / 3)), (3, 4.5)]
+
+
+def test_thinning_keeps_ends_and_spikes() -> None:
+    points = [(float(k), 1.0) for k in range(10_000)]
+    points[4321] = (4321.0, 99.0)
+    kept = thinned(points)
+    assert len(kept) <= 402
+    assert (kept[0], kept[-1]) == (points[0], points[-1])
+    assert (4321.0, 99.0) in kept
+    assert [x for x, _ in kept] == sorted(x for x, _ in kept)

@@ -1,0 +1,137 @@
+"""The page: complete, self-contained, accessible, and never markup from a run."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tests.evaluation.making import completions, items, score, write_lines
+from tests.record import synthetic
+from workings.errors import RequestError
+from workings.evaluation.compare import compare
+from workings.evaluation.run import evaluate_predictions
+from workings.reports.html import write_report
+
+VOID = {"meta", "line", "path", "circle", "rect", "br"}
+
+
+class Page(HTMLParser):
+    """Collects tags, attributes and text, and checks that tags nest."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.words.append(data)
+
+    def named(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def two_runs(folder: Path) -> list[Path]:
+    """Two sealed runs with an evaluation each: 30 of 60 and 54 of 60 right."""
+    asked, runs = items(60), []
+    for name, right in (("plain", 30), ("steps", 54)):
+        run = synthetic.sealed_run(folder / name)
+        score(run / "eval", "items", asked, [k < right for k in range(60)])
+        runs.append(run)
+    return runs
+
+
+def test_a_comparison_page_says_everything(tmp_path: Path) -> None:
+    runs = two_runs(tmp_path)
+    comparison = compare(*runs)
+    page = Page(write_report(tmp_path / "out" / "page.html", runs, comparison).read_text(encoding="utf-8"))
+    assert page.open == []
+    assert comparison.sentence.replace(" %", "\u00a0%") in "".join(page.words)
+    for text in ("steps is better", "50.0 % 95 % interval", "90.0 % 95 % interval", "+40.0 points", "Training loss",
+                 "core (30)", "items: ", "Root digest", f"workings compare {runs[0]} {runs[1]}",
+                 f"workings verify {runs[0]} --expect-root ", "chat template is not recorded for both",
+                 "so it is", "Tango"):
+        assert text in page.text, text
+
+
+def test_nothing_is_loaded_and_nothing_runs(tmp_path: Path) -> None:
+    runs = two_runs(tmp_path)
+    text = write_report(tmp_path / "page.html", runs, compare(*runs)).read_text(encoding="utf-8")
+    page = Page(text)
+    assert not {tag for tag, _ in page.tags} & {"script", "link", "iframe", "object", "embed", "img", "base", "form"}
+    assert not re.search(r"https?://|url\(|@import", text)
+    for _, attributes in page.tags:
+        assert not [name for name in attributes if name.startswith("on") or name in ("src", "srcset", "style")]
+        assert (attributes.get("href") or "#").startswith("#")
+    policy = next(a["content"] for a in page.named("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+
+
+def test_every_figure_has_words_and_a_table(tmp_path: Path) -> None:
+    runs = two_runs(tmp_path)
+    page = Page(write_report(tmp_path / "page.html", runs, compare(*runs)).read_text(encoding="utf-8"))
+    drawn = [a for a in page.named("svg") if a.get("role") == "img"]
+    assert len(drawn) == 2 * len(page.named("figure"))  # wide and narrow
+    assert all(len(a["aria-label"] or "") > 30 for a in drawn)
+    assert len(page.named("table")) >= len(page.named("figure"))
+    assert all(a.get("scope") in ("col", "row") for a in page.named("th"))
+    assert {"lang": "en"} in page.named("html")
+    ids = [a["id"] for _, a in page.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+    assert all(a["aria-labelledby"] in ids for a in page.named("section"))
+
+
+def test_text_of_a_run_is_never_markup(tmp_path: Path) -> None:
+    attack = "</pre><script>alert(1)</script><img src=x onerror=alert(1)> {{ 7*7 }}"
+    asked = [*items(9)]
+    units = []
+    for name, answer in (("a", "-1"), ("b", "7")):
+        lines = completions(asked, [True] * 9)
+        lines[0]["completion"] = f"{attack}\n#### {answer}"
+        evaluate_predictions(write_lines(tmp_path / f"{name}.jsonl", lines), asked, tmp_path / name)
+        units.append(tmp_path / name)
+    hostile = tmp_path / "<img src=x onerror=alert(1)>"
+    units[0].rename(hostile)
+    page = Page(write_report(tmp_path / "p.html", [hostile, units[1]], compare(hostile, units[1])).read_text("utf-8"))
+    assert not {tag for tag, _ in page.tags} & {"script", "img"}
+    assert attack in page.text  # as it was written: neither markup nor a template
+
+
+def test_one_run_without_a_comparison(tmp_path: Path) -> None:
+    run = two_runs(tmp_path)[0]
+    page = Page(write_report(tmp_path / "page.html", [run]).read_text(encoding="utf-8"))
+    assert "50.0" in page.text
+    assert "better" not in page.text.split("Accuracies carry")[0]
+
+
+def test_runs_that_are_not_comparable_say_why(tmp_path: Path) -> None:
+    units = [score(tmp_path, name, items(size), [True] * size) for name, size in (("a", 10), ("b", 12))]
+    page = Page(write_report(tmp_path / "page.html", units, compare(*units)).read_text(encoding="utf-8"))
+    assert "a and b are not comparable: items differ" in page.text
+    assert "Difference on the same items" not in page.text
+
+
+@pytest.mark.parametrize("count", [0, 5])
+def test_too_few_or_too_many_runs_are_refused(tmp_path: Path, count: int) -> None:
+    with pytest.raises(RequestError, match=f"{count} runs"):
+        write_report(tmp_path / "page.html", [tmp_path] * count)
