@@ -80,7 +80,7 @@ class CheckpointStore:
                 self._discard(final)
             temporary.rename(final)
             atomic.sync_directory(self.directory)
-            self._prune(step)
+            self.prune(step)
         return final
 
     def latest_valid(self) -> tuple[Checkpoint | None, list[str]]:
@@ -127,8 +127,12 @@ class CheckpointStore:
             shutil.rmtree(path)
         return [path.name for path in left]
 
-    def _prune(self, step: int) -> None:
-        # Later steps than this one belong to a course that a resume has left: they would be taken for the newest.
+    def prune(self, step: int) -> None:
+        """Drop all but the newest ``keep_last`` of the checkpoints up to ``step``, and those of later steps.
+
+        Later ones belong to a course that a resume has left: they would be taken for the newest. `save` does this; once
+        more before sealing, because a process may be killed in between.
+        """
         folders = self.folders()
         earlier = [path for path in folders if int(_match(path).group(1)) <= step]
         for path in folders:

@@ -8,7 +8,7 @@ from workings.errors import RecordError
 from workings.record.absent import Absent, absent
 from workings.record.canonical import find_nulls, loads
 
-__all__ = ["Absent", "DeviceRecord", "Distribution", "RunManifest", "absent", "parse_manifest"]
+__all__ = ["Absent", "DeviceRecord", "Distribution", "Origin", "RunManifest", "absent", "parse_manifest"]
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 """SHA-256 in lower-case hexadecimal."""
@@ -44,6 +44,15 @@ class DeviceRecord(_Part):
     """Devices used, over all processes."""
     reason: str
     """Why this device."""
+
+
+class Origin(_Part):
+    """A sealed run that another one goes on from."""
+
+    name: str
+    """Its folder's name, beside the new one."""
+    root: Digest
+    """Its root digest."""
 
 
 class RunManifest(_Part):
@@ -131,8 +140,8 @@ class RunManifest(_Part):
     """Tokens that are not padding over all completed steps."""
     resumes: int = Field(default=0, ge=0)
     """How many times training went on after it had stopped."""
-    resumed_from: dict[str, str] | Absent = absent("not a continuation of a sealed run")
-    """`name` and `root` of the sealed, interrupted run that this one goes on from."""
+    resumed_from: Origin | Absent = absent("not a continuation of a sealed run")
+    """The sealed, interrupted run that this one goes on from."""
     started_at: Time
     """Start of the first attempt."""
     finished_at: Time

@@ -17,6 +17,7 @@ _ADVICE = {
     errno.EIO: "the disk reports an error: check it before going on",
     errno.EMFILE: "too many files are open: raise the limit (ulimit -n)",
     errno.ENAMETOOLONG: "the path is too long: choose a shorter --out",
+    errno.EEXIST: "a file of that name is in the way: choose another --out",
     errno.ENOTDIR: "a part of the path is a file and not a folder: choose another --out",
 }
 

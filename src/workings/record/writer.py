@@ -30,8 +30,8 @@ from workings.record.storage import storage
 class RunWriter:
     """The one writer of a run that is not sealed yet. Made by `create`, `reopen` or `resume`.
 
-    Everything it writes is cleaned: tokens and keys are redacted, the home folder is written as `~`. Values whose digest
-    is recorded must be clean before (`workings.record.redact.cleaned`), so that the digest is that of what is written.
+    Everything it writes is cleaned: tokens and keys are redacted, the home folder is written as `~`. Values whose
+    digest is recorded must be clean before (`workings.record.redact.cleaned`): a digest is that of what is written.
     """
 
     def __init__(self, final: Path, lock: DirectoryLock, keep_last: int) -> None:
@@ -206,6 +206,7 @@ class RunWriter:
             raise RecordError(f"{self.directory} has no {README}; write it before sealing")
         self.sync()
         self.checkpoints.clean()
+        self.checkpoints.prune(self._last_step)
         atomic.sync_tree(self.directory)
         atomic.write_json(self.directory / MANIFEST, cleaned(manifest.to_json()))
         recovery.finish_sealing(self.final)

@@ -1,0 +1,152 @@
+"""Atomic files and appended lines: whole or not at all, on a full disk, a read-only one, and after a torn line."""
+
+import os
+import resource
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from workings.errors import RecordError, StorageError
+from workings.record import atomic, jsonl
+from workings.record.storage import storage
+
+
+def names(folder: Path) -> list[str]:
+    """Names in a folder, hidden ones included."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_is_replaced_and_nothing_is_left_over(tmp_path) -> None:
+    path = tmp_path / "a.json"
+    atomic.write_json(path, {"b": 1.0, "a": "é"})
+    assert path.read_bytes() == '{"a":"é","b":1}\n'.encode()
+    atomic.write_text(path, "two")
+    assert path.read_text() == "two"
+    assert names(tmp_path) == ["a.json"]
+
+
+def test_nulls_are_refused_and_change_nothing(tmp_path) -> None:
+    path = tmp_path / "a.json"
+    atomic.write_json(path, {"a": 1})
+    with pytest.raises(RecordError, match=r"null at \$\.a\[0\]"):
+        atomic.write_json(path, {"a": [None]})
+    with pytest.raises(RecordError, match=r"line 2: null at \$\.b"):
+        atomic.write_jsonl(path, [{"a": 1}, {"b": None}])
+    assert path.read_bytes() == b'{"a":1}\n'
+    assert names(tmp_path) == ["a.json"]
+
+
+def test_a_failing_writer_leaves_the_old_file(tmp_path) -> None:
+    path = tmp_path / "a.txt"
+    atomic.write_text(path, "old")
+
+    def fail(stream: object) -> None:
+        raise KeyError("from the caller")
+
+    with pytest.raises(KeyError):
+        atomic.write_with(path, fail)
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+@pytest.fixture
+def small_limit() -> Iterator[int]:
+    """No file may grow beyond 4,096 bytes: what a full disk does, without a disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    yield 4096
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_file_that_may_not_grow_keeps_its_old_contents(tmp_path, small_limit: int) -> None:
+    path = tmp_path / "a.txt"
+    atomic.write_text(path, "old")
+    with pytest.raises(StorageError, match=r"could not write .*limit on file size.*EFBIG"):
+        atomic.write_text(path, "x" * (small_limit + 1))
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_line_that_does_not_fit_is_taken_back(tmp_path, small_limit: int) -> None:
+    appender = jsonl.Appender(tmp_path / "a.jsonl")
+    for number in range(4):
+        appender.append({"n": number, "text": "x" * 900})
+    size = (tmp_path / "a.jsonl").stat().st_size
+    with pytest.raises(StorageError, match="could not append"):
+        appender.append({"n": 4, "text": "x" * 900})  # a part of it fits
+    assert (tmp_path / "a.jsonl").stat().st_size == size
+    rows, torn = jsonl.read(tmp_path / "a.jsonl")
+    assert ([row["n"] for row in rows], torn) == ([0, 1, 2, 3], None)
+    appender.append({"n": 4})
+    appender.close()
+    appender.close()
+    assert len(jsonl.read(tmp_path / "a.jsonl")[0]) == 5
+
+
+def test_full_disk_by_its_own_error() -> None:
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    with (pytest.raises(StorageError, match="disk is full: free some space and start again with --resume"),
+          storage(Path("/dev/full"), "write")):
+        os.write(descriptor, b"x")
+    os.close(descriptor)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB; skipped where this user may not mount one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"cannot mount a small disk here: {done.stderr.strip() or done.stdout.strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_small_disk(small_disk: Path) -> None:
+    atomic.write_text(small_disk / "kept.txt", "kept")
+    with pytest.raises(StorageError, match=r"disk is full.*ENOSPC"):
+        atomic.write_bytes(small_disk / "large", b"x" * 200_000)
+    assert names(small_disk) == ["kept.txt"]
+    assert (small_disk / "kept.txt").read_text() == "kept"
+
+
+def test_a_read_only_disk(small_disk: Path) -> None:
+    appender = jsonl.Appender(small_disk / "a.jsonl")
+    appender.close()
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(StorageError, match=r"read-only: choose another folder with --out"):
+        atomic.write_text(small_disk / "a.txt", "x")
+    with pytest.raises(StorageError, match="could not open"):
+        jsonl.Appender(small_disk / "a.jsonl")
+
+
+def test_torn_and_broken_lines(tmp_path) -> None:
+    path = tmp_path / "a.jsonl"
+    assert jsonl.read(path) == ([], None)
+    path.write_bytes(b'{"n":1}\n{"n":2}\n{"n":')
+    assert jsonl.read(path) == ([{"n": 1}, {"n": 2}], '{"n":')
+    assert jsonl.cut_torn_line(path) == '{"n":'
+    assert path.read_bytes() == b'{"n":1}\n{"n":2}\n'
+    assert jsonl.cut_torn_line(path) is None
+    path.write_bytes(b'{"n":1}\n{"n":\n{"n":3}\n')
+    with pytest.raises(RecordError, match=r"a\.jsonl, line 2: not JSON"):
+        jsonl.read(path)
+    path.write_bytes(b"[1]\n")
+    with pytest.raises(RecordError, match="line 1: not a JSON object"):
+        jsonl.read(path)
+
+
+def test_lines_of_two_appenders_never_mix(tmp_path) -> None:
+    one, other = jsonl.Appender(tmp_path / "a.jsonl"), jsonl.Appender(tmp_path / "a.jsonl")
+    for number in range(50):
+        one.append({"from": "one", "n": number})
+        other.append({"from": "other", "n": number})
+    one.close()
+    other.close()
+    rows, _ = jsonl.read(tmp_path / "a.jsonl")
+    assert [row["n"] for row in rows if row["from"] == "one"] == list(range(50))
+    assert len(rows) == 100

@@ -1,0 +1,107 @@
+"""Sealing: coreutils agree, sealed units never change, and what a record may not hold is refused."""
+
+import subprocess
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from workings.errors import RecordError
+from workings.record.digest import bytes_digest
+from workings.record.layout import check_relative, unit_of
+from workings.record.seal import parse_seal, parse_sums, root_digest, seal_unit, sums_text
+
+
+def unit(path: Path) -> Path:
+    (path / "b" / "c").mkdir(parents=True)
+    (path / "a.txt").write_text("a")
+    (path / "b" / "c" / "d.json").write_text("{}")
+    return path
+
+
+def test_coreutils_agree(tmp_path) -> None:
+    (unit(tmp_path) / "empty" / "deeper").mkdir(parents=True)
+    root = seal_unit(tmp_path, "report", "complete", None)
+    done = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "a.txt: OK\nb/c/d.json: OK\n")
+    listed = subprocess.run(["sha256sum", "SHA256SUMS"], cwd=tmp_path, capture_output=True, text=True).stdout
+    assert listed.split()[0] == root == root_digest(tmp_path)
+    assert not (tmp_path / "empty").exists()
+    seal = parse_seal((tmp_path / "SEAL.json").read_bytes())
+    assert seal == {"schema": "seal/1", "unit": "report", "status": "complete", "root": root,
+                    "made_from": {"absent": "made from no other unit"}}
+    assert (tmp_path / "SEAL.json").read_bytes().count(b"\n") == 1
+
+
+def test_nested_units_are_left_to_themselves(tmp_path) -> None:
+    unit(tmp_path)
+    for name in ("eval/test", "replay/last", "report", "notes", "attest"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "x.json").write_text("{}")
+    seal_unit(tmp_path, "run", "complete", None)
+    assert set(parse_sums((tmp_path / "SHA256SUMS").read_bytes())) == {"a.txt", "b/c/d.json"}
+    before = root_digest(tmp_path)
+    assert seal_unit(tmp_path / "eval" / "test", "eval", "complete", before) == root_digest(tmp_path / "eval" / "test")
+    assert root_digest(tmp_path) == before
+
+
+def test_a_sealed_unit_is_not_sealed_again(tmp_path) -> None:
+    seal_unit(unit(tmp_path), "report", "complete", None)
+    with pytest.raises(RecordError, match="sealed units never change"):
+        seal_unit(tmp_path, "report", "complete", None)
+    with pytest.raises(ValueError, match="status"):
+        seal_unit(tmp_path, "report", "fine", None)
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda path: (path / ".hidden").write_text("x"), "not a path that a record may hold"),
+    (lambda path: (path / ".git").mkdir() or (path / ".git" / "HEAD").write_text("x"), "not a path that a record may"),
+    (lambda path: (path / "link").symlink_to("a.txt"), "a link or a special file"),
+    (lambda path: (path / "A.txt").write_text("x"), "differ only in upper and lower case"),
+    (lambda path: (path / "two words").write_text("x"), "not a path that a record may hold"),
+    (lambda path: (path / "line\nbreak").write_text("x"), "not a path that a record may hold"),
+], ids=["hidden", ".git", "link", "case", "space", "newline"])
+def test_what_a_record_may_not_hold(tmp_path, make, message: str) -> None:
+    make(unit(tmp_path))
+    with pytest.raises(RecordError, match=message):
+        seal_unit(tmp_path, "report", "complete", None)
+    assert not (tmp_path / "SEAL.json").exists()
+
+
+@pytest.mark.parametrize("text", ["/a", "../a", "a/../b", "a//b", "", "a/", ".a", "a\\b", "c:", "a.", "é", "a b",
+                                  "a" * 300])
+def test_odd_paths_are_refused(text: str) -> None:
+    with pytest.raises(RecordError):
+        check_relative(text)
+
+
+def test_units_by_place() -> None:
+    places = {"train/metrics.jsonl": "", "eval/test/a.json": "eval/test", "eval": "", "replay/x": "replay/x",
+              "report/a.html": "report", "notes/n.json": "notes", "attest/s.json": "attest", "evaluation/x": ""}
+    assert {name: unit_of(PurePosixPath(name)) for name in places} == places
+
+
+@pytest.mark.parametrize("data", [
+    b"abc  a.txt\n", b"0" * 64 + b"  a.txt", b"0" * 64 + b" *a.txt\n", b"A" * 64 + b"  a.txt\n",
+    b"0" * 64 + b"  ../a\n", (b"0" * 64 + b"  b\n") + (b"0" * 64 + b"  a\n"), (b"0" * 64 + b"  a\n") * 2, b"\xff\n",
+], ids=["short", "no newline", "binary mark", "upper case", "traversal", "unsorted", "twice", "not utf-8"])
+def test_sums_in_another_form_are_refused(data: bytes) -> None:
+    with pytest.raises(RecordError):
+        parse_sums(data)
+
+
+def test_sums_go_round() -> None:
+    digests = {"b": bytes_digest(b"b"), "a/c": bytes_digest(b"c")}
+    assert parse_sums(sums_text(digests)) == digests
+
+
+@pytest.mark.parametrize("data", [
+    b"[]", b"{}", b'{"schema":"seal/2","unit":"run","status":"complete","root":"","made_from":""}',
+    b'{"schema":"seal/1","unit":"run","status":"fine","root":"","made_from":""}'])
+def test_seals_in_another_form_are_refused(data: bytes) -> None:
+    with pytest.raises(RecordError):
+        parse_seal(data)
+
+
+def test_an_unsealed_folder_has_no_root(tmp_path) -> None:
+    with pytest.raises(RecordError, match="not sealed"):
+        root_digest(tmp_path)

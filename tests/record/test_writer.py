@@ -1,0 +1,252 @@
+"""A run directory from its beginning to its seal: nothing overwritten, one writer, resumes that lose nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.record import synthetic
+from workings.errors import RecordError, RequestError, StorageError
+from workings.record import attempts, jsonl
+from workings.record.absent import Absent, absent, is_absent, number_or_absent
+from workings.record.layout import EVENTS, METRICS, partial_path
+from workings.record.manifest import Origin, parse_manifest
+from workings.record.reader import Run
+from workings.record.writer import RunWriter
+
+
+def names(folder: Path) -> list[str]:
+    """Names in a folder, hidden ones included."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_run_is_written_sealed_and_read(tmp_path) -> None:
+    path = synthetic.sealed_run(tmp_path / "tiny")
+    assert names(tmp_path) == ["attempts.jsonl", "tiny"]
+    run = Run.open(path)
+    assert (run.status, run.manifest.completed_steps, run.manifest.final_loss) == ("complete", 6, 0.5)
+    assert run.metrics() == [dict(line) for line in synthetic.steps()]
+    assert [row["kind"] for row in run.events()] == ["started", "checkpoint", "checkpoint", "checkpoint"]
+    assert [folder.name for folder in run.checkpoints.folders()] == ["step_000004", "step_000006"]
+    assert run.evaluations() == []
+    log = (path / "train" / "training_log.txt").read_text().splitlines()
+    assert log[:2] == ["training starts", "step 1: loss 3.0000"]
+    done = subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert attempts.read(tmp_path)[0]["run"] == "tiny"
+
+
+def test_evaluations_are_read(tmp_path) -> None:
+    path = synthetic.sealed_run(tmp_path / "tiny")
+    synthetic.add_evaluation(path)
+    only, = Run.open(path).evaluations()
+    assert (only.name, only.summary["scorecard"]["overall"]["correct"]) == ("test", 8)
+
+
+def test_nothing_is_overwritten(tmp_path) -> None:
+    path = synthetic.sealed_run(tmp_path / "tiny")
+    before = (path / "run_manifest.json").read_bytes()
+    with pytest.raises(RequestError, match=r"tiny, which exists") as caught:
+        RunWriter.create(path)
+    assert caught.value.try_next == "another --out"
+    writer = RunWriter.create(tmp_path / "other")
+    with pytest.raises(RequestError, match="unfinished run exists") as caught:
+        RunWriter.create(tmp_path / "other")
+    assert "--resume" in caught.value.try_next
+    with pytest.raises(RequestError, match="complete"):
+        RunWriter.resume(path)
+    with pytest.raises(RequestError, match="no unfinished run"):
+        RunWriter.reopen(path)
+    with pytest.raises(RequestError, match="leave --resume out"):
+        RunWriter.resume(tmp_path / "never")
+    writer.close()
+    assert (path / "run_manifest.json").read_bytes() == before
+
+
+def test_two_writers(tmp_path) -> None:
+    first = RunWriter.create(tmp_path / "run")
+    with pytest.raises(RequestError, match="another process is writing"):
+        RunWriter.reopen(tmp_path / "run")
+    code = ("import sys; from pathlib import Path; from workings.errors import RequestError\n"
+            "from workings.record.writer import RunWriter\n"
+            "try: RunWriter.resume(Path(sys.argv[1]))\n"
+            "except RequestError as error: sys.exit(error.given)\n")
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "run")], capture_output=True, text=True)
+    assert (done.returncode, "another process is writing" in done.stderr) == (1, True)
+    first.close()
+    second = RunWriter.reopen(tmp_path / "run")
+    second.close()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StorageError, match="a file of that name is in the way"):
+        RunWriter.create(tmp_path / "file" / "run")
+
+
+def test_steps_without_a_gap_and_with_all_their_keys(tmp_path) -> None:
+    writer = RunWriter.create(tmp_path / "run")
+    line = dict(synthetic.steps()[0])
+    with pytest.raises(RecordError, match="metrics of step 2 after those of step 0"):
+        writer.metric(line | {"step": 2})
+    for wrong in ({"loss": float("nan")}, {"supervised_tokens": 0}, {"batch_digest": "x"}, {"step": "1"},
+                  {"share_of_weights_changed": 1.5}):
+        with pytest.raises(RecordError, match=next(iter(wrong))):
+            writer.metric(line | wrong)
+    with pytest.raises(RecordError, match="null"):
+        writer.metric(line | {"more": None})
+    writer.metric(line | {"evaluation_loss": 2.5})
+    writer.close()
+    assert jsonl.read(partial_path(tmp_path / "run") / METRICS)[0] == [line | {"evaluation_loss": 2.5}]
+
+
+def test_what_is_written_is_cleaned(tmp_path) -> None:
+    writer = RunWriter.create(tmp_path / "run")
+    token, home = "hf_" + "a" * 34, str(Path.home())
+    writer.log(f"loading with {token} from {home}/models")
+    writer.event("note", text=f"{home}/x")
+    writer.write_json("env/env_info.json", {"path": [f"{home}/x"], "n": 1})
+    writer.write_text("README.md", f"key {token}")
+    writer.close()
+    partial = partial_path(tmp_path / "run")
+    assert (partial / "train/training_log.txt").read_text() == "loading with [redacted] from ~/models\n"
+    assert jsonl.read(partial / EVENTS)[0][0]["text"] == "~/x"
+    assert json.loads((partial / "env/env_info.json").read_text()) == {"path": ["~/x"], "n": 1}
+    assert (partial / "README.md").read_text() == "key [redacted]"
+
+
+def test_sealing_wants_a_readme_and_one_status(tmp_path) -> None:
+    writer = RunWriter.create(tmp_path / "run")
+    with pytest.raises(RecordError, match=r"no README\.md"):
+        writer.seal("complete", synthetic.manifest())
+    writer.write_text("README.md", "# run\n")
+    with pytest.raises(RecordError, match="the manifest says complete, the seal would say failed"):
+        writer.seal("failed", synthetic.manifest())
+    assert not (tmp_path / "run").exists()
+    writer.close()
+
+
+def test_torn_lines_are_cut_and_become_events(tmp_path) -> None:
+    writer = RunWriter.create(tmp_path / "run")
+    synthetic.begin(writer)
+    for step in (1, 2, 3):
+        synthetic.take_step(writer, step)
+    writer.close()
+    partial = partial_path(tmp_path / "run")
+    with (partial / METRICS).open("ab") as stream:
+        stream.write(b'{"step":4,"lo')
+    (partial / "train" / ".half.json.tmp").write_text("x")
+    writer = RunWriter.reopen(tmp_path / "run")
+    kinds = [(row["kind"], row.get("file"), row.get("names")) for row in jsonl.read(partial / EVENTS)[0]][-2:]
+    assert kinds == [("torn_line", METRICS, None), ("leftovers_removed", None, ["train/.half.json.tmp"])]
+    checkpoint, skipped = writer.checkpoints.latest_valid()
+    assert checkpoint is not None
+    assert (checkpoint.step, skipped) == (2, [])
+    assert writer.truncate_metrics(2) == {"kept_steps": 2, "dropped_steps": 1}
+    for step in range(3, 7):
+        synthetic.take_step(writer, step)
+    synthetic.finish(writer)
+    assert Run.open(tmp_path / "run").metrics() == [dict(line) for line in synthetic.steps()]
+
+
+def test_a_truncated_checkpoint_gives_way_to_the_one_before(tmp_path) -> None:
+    writer = RunWriter.create(tmp_path / "run")
+    synthetic.begin(writer)
+    for step in range(1, 5):
+        synthetic.take_step(writer, step)
+    writer.close()
+    os.truncate(partial_path(tmp_path / "run") / "checkpoints/step_000004/model.safetensors", 50)
+    writer = RunWriter.reopen(tmp_path / "run")
+    checkpoint, skipped = writer.checkpoints.latest_valid()
+    assert checkpoint is not None
+    assert checkpoint.step == 2
+    assert skipped[0].startswith("step_000004/model.safetensors: 50 bytes")
+    writer.close()
+
+
+def test_metrics_that_are_missing_are_not_passed_over(tmp_path) -> None:
+    writer = RunWriter.create(tmp_path / "run")
+    writer.metric(synthetic.steps()[0])
+    with pytest.raises(RecordError, match="steps 1 to 5 are not all there"):
+        writer.truncate_metrics(5)
+    writer.close()
+
+
+def test_an_interrupted_run_is_continued_by_another_that_names_it(tmp_path) -> None:
+    path = synthetic.sealed_run(tmp_path / "tiny", "interrupted", 3)
+    root = Run.open(path).root
+    writer = RunWriter.resume(path)
+    assert writer.resumed_from == {"name": "tiny.interrupted-1", "root": root}
+    checkpoint, _ = writer.checkpoints.latest_valid()
+    assert checkpoint is not None
+    assert checkpoint.step == 3
+    writer.truncate_metrics(3)
+    synthetic.take_step(writer, 4)
+    writer.close()
+    writer = RunWriter.resume(path)  # killed and resumed once more: it still knows where it comes from
+    assert writer.resumed_from == {"name": "tiny.interrupted-1", "root": root}
+    for step in (5, 6):
+        synthetic.take_step(writer, step)
+    synthetic.finish(writer, resumed_from=writer.resumed_from)
+    assert Run.open(path).manifest.resumed_from == Origin(name="tiny.interrupted-1", root=root)
+    assert Run.open(tmp_path / "tiny.interrupted-1").root == root
+    assert Run.open(path).metrics() == [dict(line) for line in synthetic.steps()]
+
+
+def test_continuing_that_was_killed_after_the_renaming(tmp_path) -> None:
+    path = synthetic.sealed_run(tmp_path / "tiny", "interrupted", 3)
+    path.rename(tmp_path / "tiny.interrupted-1")
+    (tmp_path / ".tiny.partial.tmp").mkdir()
+    writer = RunWriter.resume(path)
+    assert writer.resumed_from is not None
+    assert writer.resumed_from["name"] == "tiny.interrupted-1"
+    writer.close()
+    assert not (tmp_path / ".tiny.partial.tmp").exists()
+
+
+@pytest.mark.parametrize("stage", ["manifest", "sums", "seal"])
+def test_sealing_that_was_killed_is_finished(tmp_path, stage: str) -> None:
+    path = synthetic.sealed_run(tmp_path / "tiny")
+    path.rename(partial_path(path))
+    partial = partial_path(path)
+    if stage != "seal":
+        (partial / "SEAL.json").unlink()
+    if stage == "manifest":
+        (partial / "SHA256SUMS").unlink()
+    (partial / ".SEAL.json.tmp").write_text("half") if stage == "sums" else None
+    with pytest.raises(RequestError, match="its sealing is now finished"):
+        RunWriter.reopen(path)
+    assert Run.open(path).status == "complete"
+    assert not partial.exists()
+
+
+def test_a_run_that_is_not_sealed_is_not_read(tmp_path) -> None:
+    writer = RunWriter.create(tmp_path / "run")
+    writer.close()
+    with pytest.raises(RequestError, match="a sealed run directory"):
+        Run.open(partial_path(tmp_path / "run"))
+
+
+def test_the_manifest_is_strict_and_goes_round() -> None:
+    manifest = synthetic.manifest()
+    data = json.dumps(manifest.to_json()).encode()
+    assert parse_manifest(data) == manifest
+    for change in ({"status": "fine"}, {"config_digest": "abc"}, {"planned_steps": 0}, {"final_loss": None},
+                   {"started_at": "yesterday"}, {"more": 1}, {"vram": {"absent": ""}}):
+        with pytest.raises(RecordError, match=next(iter(change))):
+            parse_manifest(json.dumps(manifest.to_json() | change).encode())
+    with pytest.raises(RecordError, match=r"null at \$\.facts\.x"):
+        synthetic.manifest(facts={"x": None}).to_json()
+
+
+def test_absent_values() -> None:
+    assert number_or_absent(1.5) == 1.5
+    assert number_or_absent(float("nan")) == {"absent": "not a number"}
+    assert number_or_absent(float("-inf")) == {"absent": "minus infinity"}
+    assert is_absent({"absent": "why"})
+    assert is_absent(absent("why not"))
+    assert not is_absent({"absent": "why", "more": 1})
+    assert absent("no accelerator") == Absent(absent="no accelerator")
