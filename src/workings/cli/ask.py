@@ -14,7 +14,7 @@ def ask_command(
     max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, help="Longest answer, in tokens.")] = 256,
     as_json: JsonFlag = False,
 ) -> None:
-    """Ask a trained model one question; prints its workings and its answer."""
+    """Ask a trained run one question."""
     from workings.runs.ask import ask
 
     reply = ask(run, question, max_new_tokens=max_new_tokens)

@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from workings.cli import ask, compare, eval, quickstart, recipes, train, verify
 from workings.cli.output import say
 from workings.errors import WorkingsError
 
@@ -11,29 +12,22 @@ app = typer.Typer(
     name="workings", no_args_is_help=True, add_completion=False, rich_markup_mode=None,
     pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
     help="Train models that show their workings, and show yours: plan, train, evaluate and prove fine-tuning runs.")
-
-
-def _register() -> None:
-    from workings.cli import ask, quickstart, recipes, train, verify
-
-    app.command("quickstart")(quickstart.quickstart_command)
-    app.command("train")(train.train_command)
-    app.command("ask")(ask.ask_command)
-    app.command("verify")(verify.verify_command)
-    app.add_typer(recipes.app, name="recipes")
+app.command("quickstart")(quickstart.quickstart_command)
+app.add_typer(recipes.app, name="recipes")
+app.command("train")(train.train_command)
+app.command("ask")(ask.ask_command)
+app.command("eval")(eval.eval_command)
+app.command("compare")(compare.compare_command)
+app.command("verify")(verify.verify_command)
 
 
 def main() -> None:
-    """Entry point: run a verb, turn errors raised on purpose into a message and an exit code."""
-    _register()
+    """Entry point: run a verb; errors raised on purpose become a message and an exit code."""
     try:
         app()
     except WorkingsError as error:
         say(str(error))
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        say("interrupted")
-        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,10 @@ def quickstart_command(
     full: Annotated[bool, typer.Option("--full", help="A third run: answers only, as many supervised tokens.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Train a tiny model twice, with and without its workings; evaluate, compare, seal, verify, report."""
+    """The main job on a CPU, from data to sealed runs.
+
+    Trains a tiny model twice, with and without its workings; evaluates, compares, seals, verifies, reports.
+    """
     from workings.runs.quickstart import quickstart
 
     result = quickstart(out, seed=seed, full=full)

@@ -14,15 +14,15 @@ def train_command(
     out: Annotated[Path, typer.Option("--out", help="Run directory to make; it must not exist.")] = ...,  # type: ignore[assignment]
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was killed, interrupted or failed.")] = False,
     smoke: Annotated[bool, typer.Option("--smoke", help="The whole path with a tiny model of the same architecture.")] = False,
-    smoke_steps: Annotated[int, typer.Option("--smoke-steps", min=1, help="Steps of --smoke (implies it).")] = 0,
+    smoke_steps: Annotated[int | None, typer.Option("--smoke-steps", min=1, help="Steps of --smoke (implies it); 2 if not given.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Run although the plan says that it does not fit.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Train what a recipe asks for: check, plan, train, evaluate, seal."""
+    """Run a recipe: check, plan, train, evaluate, seal."""
     from workings.runs.smoke import Smoke
     from workings.runs.whole import train_and_evaluate
 
-    small = Smoke(steps=smoke_steps or 2) if smoke or smoke_steps else None
+    small = Smoke(steps=smoke_steps or 2) if smoke or smoke_steps is not None else None
     result = train_and_evaluate(recipe, out, overrides or (), resume=resume, smoke=small, force=force)
     answer(result.as_json(), as_json=as_json, text=result.sentence())
     if result.training.status == "interrupted":

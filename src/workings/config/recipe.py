@@ -45,7 +45,7 @@ class Recipe(Section):
     precision: PrecisionConfig = PrecisionConfig()
     """Number formats."""
     memory: MemoryConfig = MemoryConfig()
-    """What is kept, recomputed or never made whole."""
+    """Activations, attention and logits: what stays, what is computed again."""
     mesh: MeshConfig = MeshConfig()
     """Devices and how they share the work."""
     checkpoint: CheckpointConfig = CheckpointConfig()

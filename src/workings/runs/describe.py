@@ -13,6 +13,7 @@ from workings.record.canonical import line
 from workings.record.environment import collect
 from workings.record.layout import CONFIG, DEVICE_CHECKS, ENVIRONMENT, OVERRIDES, RECIPE, ROWS
 from workings.record.manifest import DeviceRecord, Distribution, RunManifest
+from workings.record.views import text_view
 from workings.record.writer import RunWriter
 from workings.runs.code_version import code_version
 from workings.runs.prepare import Prepared
@@ -43,17 +44,10 @@ def write_request(writer: RunWriter, prepared: Prepared) -> None:
     environment = collect()
     writer.write_json(ENVIRONMENT, environment)
     writer.write_text(ENVIRONMENT_TEXT, text_view(environment))
-    writer.write_json(DEVICE_CHECKS, dict(prepared.device_check))
+    device = prepared.device
+    writer.write_json(DEVICE_CHECKS, {"platform": device.platform, "kind": device.kind, "count": device.count,
+                                      **prepared.device_check})
     writer.write_json(PLAN, prepared.verdict.as_json())
-
-
-def text_view(value: dict[str, Any], prefix: str = "") -> str:
-    """A JSON object for people: one `dotted.key: value` line each, in the order of the keys."""
-    lines = []
-    for key in sorted(value):
-        inner = value[key]
-        lines.append(text_view(inner, f"{prefix}{key}.") if isinstance(inner, dict) else f"{prefix}{key}: {inner}\n")
-    return "".join(lines)
 
 
 def build_manifest(prepared: Prepared, outcome: Outcome, metrics: list[dict[str, Any]], *, out: Path, started_at: str,

@@ -1,0 +1,43 @@
+"""`workings verify`: can a stranger check this record? Offline, without any ML library."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workings.cli.output import JsonFlag, answer
+from workings.errors import RequestError
+
+MARKS = {"passed": "passed     ", "failed": "FAILED     ", "not_checked": "not checked"}
+
+
+def verify_command(
+    path: Annotated[Path, typer.Argument(help="A run directory, a folder of runs, or a zip of them.")],
+    level: Annotated[int, typer.Option("--level", min=0, help="Highest level to check.")] = 2,
+    require_level: Annotated[int, typer.Option("--require-level", min=-1, help="Exit 3 if it reaches less.")] = -1,
+    expect_root: Annotated[str, typer.Option("--expect-root", help="Root digest that was kept elsewhere.")] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Check a record, offline, without any ML library.
+
+    Levels: 0 integrity, 1 consistency, 2 scores computed again.
+    """
+    from workings.evidence.verify import HIGHEST_LEVEL, Verification, verify
+
+    if level > HIGHEST_LEVEL:
+        raise RequestError(f"--level {level}", f"a level from 0 to {HIGHEST_LEVEL}", f"--level {HIGHEST_LEVEL}")
+
+    def text(found: Verification) -> str:
+        lines = [f"{MARKS[str(check.verdict)]}  {check.id}: {check.text}" for check in found.checks]
+        reached = f"level {found.level}" if found.level >= 0 else "no level"
+        return "\n".join([*lines, "", *found.claims, "",
+                          f"{found.passed} passed, {found.failed} failed, {found.not_checked} not checked; "
+                          f"the record reaches {reached} of the {found.asked_level} that were asked for",
+                          *([f"root {found.root}"] if found.root else [])])
+
+    found = verify(path, level=level, expect_root=expect_root)
+    answer(found.to_json(), as_json=as_json, text=text(found))
+    if found.failed:
+        raise typer.Exit(1)
+    if found.level < require_level:
+        raise typer.Exit(3)

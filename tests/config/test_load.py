@@ -1,0 +1,174 @@
+"""Recipes: strict, documented, helpful when wrong."""
+
+import json
+
+import pytest
+
+from workings.config.load import check_recipe, known_keys, load_recipe, recipe_schema, shipped_recipes
+from workings.config.recipe import Recipe
+from workings.config.section import unread_keys
+from workings.config.yaml_reader import parse_yaml
+from workings.errors import RequestError
+
+MINIMAL = """
+name: tiny
+model: {source: scratch, shape: {layers: 1, width: 8, mlp_width: 8, heads: 1, kv_heads: 1, head_dim: 8}}
+data: {traces: traces.jsonl, max_length: 32}
+batch: {micro_batch: 2}
+training: {steps: 3, learning_rate: 1e-3}
+optimizer: {name: adamw}
+"""
+
+
+def values(**changes):
+    return parse_yaml(MINIMAL, "test") | changes
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    ("4e-3", 0.004), ("-.5", -0.5), ("1.", 1.0), ("17", 17), ("+3", 3), ("true", True), ("null", None), ("~", None),
+    # YAML 1.1 would read these as false, ninety minutes, sixteen and a thousand
+    ("off", "off"), ("1:30", "1:30"), ("0x10", "0x10"), ("1_000", "1_000"), ("2026-01-01", "2026-01-01"),
+])
+def test_scalars_are_those_of_yaml_1_2(text, value):
+    found = parse_yaml(text, "test")
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ("a: &x [1]\nb: *x", "anchors"),
+    ("a: 1\na: 2", "twice"),
+    ("a: !!python/object/apply:os.system ['true']", "could not determine a constructor"),
+    ("1: a", "not a text"),
+    ("a: [", "line 1"),
+    ("[" * 5000, "depth"),
+])
+def test_yaml_that_is_refused(text, reason):
+    with pytest.raises(RequestError, match=reason):
+        parse_yaml(text, "recipe.yaml")
+
+
+def test_defaults_and_written_values():
+    recipe = check_recipe(values(), "test")
+    assert recipe.training.learning_rate == 0.001
+    assert recipe.batch.accumulation == 1
+    assert recipe.model.shape.family == "gemma"
+
+
+@pytest.mark.parametrize(("key", "written", "said"), [
+    ("data", {"traces": "t", "max_length": 32, "packng": "none"}, "did you mean `data.packing`?"),
+    ("modle", {"source": "scratch"}, "did you mean `model`?"),
+    # a key that belongs elsewhere is named with its place
+    ("data", {"traces": "t", "max_length": 32, "micro_batch": 2}, "did you mean `batch.micro_batch`?"),
+    ("optimizer", {"name": "adamw", "bta1": 0.9}, "did you mean `optimizer.beta1`?"),
+])
+def test_unknown_keys_get_a_suggestion(key, written, said):
+    with pytest.raises(RequestError) as caught:
+        check_recipe(values(**{key: written}), "recipe.yaml")
+    assert caught.value.exit_code == 2
+    assert said in str(caught.value)
+    assert "recipe.yaml" in str(caught.value)
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"batch": {"micro_batch": "4"}}, "batch.micro_batch: '4'"),
+    ({"batch": {"micro_batch": True}}, "batch.micro_batch: True"),
+    ({"batch": None}, "batch: None"),
+    ({"training": {"steps": 2, "learning_rate": 0}}, "greater than 0"),
+    ({"training": {"steps": 2, "learning_rate": 1e-3, "warmup_steps": 2}}, "warmup_steps (2) must be below steps (2)"),
+    ({"optimizer": {"name": "sgd"}}, "'adamw', 'adafactor'"),
+    ({"model": {"source": "hub", "id": "x"}}, "'scratch', 'pretrained'"),
+    ({"name": "Not A Name"}, "name: 'Not A Name'"),
+])
+def test_wrong_values_are_named_with_what_was_expected(changes, said):
+    with pytest.raises(RequestError) as caught:
+        check_recipe(values(**changes), "recipe.yaml")
+    assert said in str(caught.value)
+
+
+def test_every_mistake_is_reported_at_once():
+    with pytest.raises(RequestError) as caught:
+        check_recipe(values(batch={"micro_batch": 0}, seed=-1), "recipe.yaml")
+    assert "batch.micro_batch" in str(caught.value)
+    assert "seed" in str(caught.value)
+
+
+def test_overrides_reach_into_sections_and_keep_the_rest(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(MINIMAL)
+    loaded = load_recipe(str(path), ["training.steps=7", "data.buckets=[16, 32]", "optimizer={name: adafactor}"])
+    assert loaded.recipe.training.steps == 7
+    assert loaded.recipe.training.learning_rate == 0.001
+    assert loaded.recipe.data.buckets == (16, 32)
+    assert loaded.recipe.optimizer.name == "adafactor"
+    assert loaded.text == MINIMAL
+    assert loaded.path("traces.jsonl") == tmp_path / "traces.jsonl"
+
+
+@pytest.mark.parametrize("word", ["training.steps", "=3", "name.first=x"])
+def test_overrides_that_are_none(tmp_path, word):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(MINIMAL)
+    with pytest.raises(RequestError):
+        load_recipe(str(path), [word])
+
+
+def test_an_unknown_recipe_names_the_near_one():
+    with pytest.raises(RequestError, match="workings recipes show smoke-tiny"):
+        load_recipe("smoke-tny")
+
+
+def test_unreadable_files(tmp_path):
+    path = tmp_path / "latin.yaml"
+    path.write_bytes("name: é".encode("latin-1"))
+    with pytest.raises(RequestError, match="UTF-8"):
+        load_recipe(str(path))
+    path.write_text("- a\n- b\n")
+    with pytest.raises(RequestError, match="a mapping of recipe keys"):
+        load_recipe(str(path))
+
+
+def test_what_was_written_and_never_read_is_listed():
+    recipe = check_recipe(values(evaluation={"samples": 3}, seed=1), "test")
+    assert "evaluation.samples" in unread_keys(recipe)
+    assert recipe.seed == 1
+    assert recipe.evaluation.samples == 3
+    left = unread_keys(recipe)
+    assert "seed" not in left
+    assert "evaluation.samples" not in left
+    assert "training.steps" in left
+    # defaults promise nothing, and a key that chose the variant has decided something
+    assert not {"device", "optimizer.name", "model.source"} & set(left)
+
+
+def test_dumping_a_recipe_is_not_reading_it():
+    recipe = check_recipe(values(), "test")
+    before = unread_keys(recipe)
+    recipe.model_dump(mode="json")
+    recipe.model_dump_json()
+    assert unread_keys(recipe) == before != []
+
+
+def test_the_resolved_recipe_is_a_recipe():
+    recipe = check_recipe(values(), "test")
+    resolved = recipe.model_dump(mode="json")
+    assert check_recipe(resolved, "again").model_dump(mode="json") == resolved
+
+
+@pytest.mark.parametrize("name", sorted(shipped_recipes()))
+def test_shipped_recipes_are_valid_and_explain_themselves(name):
+    loaded = load_recipe(name)
+    assert loaded.recipe.name == name
+    assert loaded.text.startswith("# ")
+    assert set(json.loads(json.dumps(loaded.resolved()))) == set(Recipe.model_fields)
+
+
+def test_every_key_is_documented():
+    def undocumented(schema, where):
+        for name, field in schema.get("properties", {}).items():
+            if not field.get("description") and "const" not in field:
+                yield f"{where}.{name}"
+        for name, inner in schema.get("$defs", {}).items():
+            yield from undocumented(inner, name)
+    assert list(undocumented(recipe_schema(), "recipe")) == []
+    assert "batch.micro_batch" in known_keys()

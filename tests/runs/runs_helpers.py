@@ -1,0 +1,39 @@
+"""A small recipe for the unigram engine of `tests/other_package`, and how to run it in a child."""
+
+from pathlib import Path
+
+from workings.data.generators import addition
+from workings.data.items import write_items
+from workings.data.traces import write_traces
+
+OTHER_PACKAGE = Path(__file__).resolve().parent.parent / "other_package"
+
+RECIPE = """# a unigram model: enough to test everything but the mathematics of a transformer
+name: unigram
+seed: 5
+engine: unigram
+device: cpu
+model:
+  source: scratch
+  shape: {layers: 1, width: 8, mlp_width: 8, heads: 1, kv_heads: 1, head_dim: 8}
+tokenizer: train
+data: {traces: traces.jsonl, max_length: 64, buckets: [32, 48]}
+batch: {micro_batch: 4, accumulation: 2}
+training: {steps: 12, learning_rate: 0.5, schedule: linear, warmup_steps: 2}
+optimizer: {name: adamw}
+precision: {parameters: fp32}
+checkpoint: {every_steps: 3, keep_last: 2}
+evaluation: {traces: held_out.jsonl, items: items.jsonl, every_steps: 4, samples: 1, max_new_tokens: 4, batch_size: 8}
+"""
+
+
+def write_recipe(folder: Path, text: str = RECIPE) -> Path:
+    """The recipe with its data beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    traces, items = addition.make(40, 10, 5)
+    write_traces(folder / "traces.jsonl", traces)
+    write_traces(folder / "held_out.jsonl", addition.held_out_traces(items, 5))
+    write_items(folder / "items.jsonl", items)
+    path = folder / "recipe.yaml"
+    path.write_text(text)
+    return path

@@ -1,0 +1,254 @@
+"""Whole runs with an engine from another package: what is written, what is refused, what a resumed run equals."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.runs.runs_helpers import RECIPE, write_recipe
+from workings.errors import DoesNotFit, RequestError
+from workings.evidence.verify import verify
+from workings.record.metrics import TIME_AND_MEMORY
+from workings.record.reader import Run
+from workings.runs.train import train
+from workings.runs.whole import train_and_evaluate
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    return write_recipe(tmp_path / "asked")
+
+
+def lines(run):
+    return [{key: value for key, value in line.items() if key not in TIME_AND_MEMORY} for line in Run.open(run).metrics()]
+
+
+def weights(run):
+    last = Run.open(run).checkpoints.folders()[-1]
+    return last.name, {file.name: file.read_bytes() for file in last.glob("*.safetensors")}
+
+
+def child(recipe, out, *words, **environment):
+    return subprocess.Popen([sys.executable, "-m", "workings", "train", str(recipe), "--out", str(out), *words],
+                            env=os.environ | environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def wait_for_steps(out, count):
+    metrics = out.with_name(out.name + ".partial") / "train" / "metrics.jsonl"
+    while not metrics.exists() or metrics.read_bytes().count(b"\n") < count:
+        time.sleep(0.005)
+
+
+def test_a_run_is_complete_learns_and_verifies(recipe, tmp_path):
+    result = train_and_evaluate(str(recipe), tmp_path / "runs" / "a")
+    run = Run.open(result.training.run)
+    metrics = run.metrics()
+    assert [line["step"] for line in metrics] == list(range(1, 13))
+    assert metrics[-1]["loss"] < metrics[0]["loss"] - 0.5
+    assert [line["step"] for line in metrics if "evaluation_loss" in line] == [4, 8, 12]
+    assert run.manifest.final_loss == metrics[-1]["loss"] == result.training.final_loss
+    assert run.manifest.global_batch == 8
+    assert run.manifest.supervised_tokens == sum(line["supervised_tokens"] for line in metrics)
+    assert [path.name for path in run.checkpoints.folders()] == ["step_000009", "step_000012"]
+    assert result.scorecard.overall.n == 10
+    found = verify(result.training.run)
+    assert found.failed == 0, found
+    assert found.level == 2
+    foreign = next(check for check in found.checks if check.id == "consistency.engine")
+    assert foreign.verdict == "not_checked"
+    assert "workings-other-engine 1.0" in foreign.text
+
+
+def test_the_same_recipe_twice_is_the_same_run(recipe, tmp_path):
+    first, second = (train(str(recipe), tmp_path / name).run for name in "ab")
+    assert lines(first) == lines(second)
+    assert weights(first) == weights(second)
+
+
+def test_an_existing_run_is_never_overwritten(recipe, tmp_path):
+    out = tmp_path / "run"
+    train(str(recipe), out)
+    before = (out / "SHA256SUMS").read_bytes()
+    with pytest.raises(RequestError, match="which exists"):
+        train(str(recipe), out)
+    with pytest.raises(RequestError, match="complete"):
+        train(str(recipe), out, resume=True)
+    assert (out / "SHA256SUMS").read_bytes() == before
+
+
+def test_a_key_that_nothing_reads_is_refused_before_anything_is_written(recipe, tmp_path):
+    # a constant schedule has no end value, so nothing would read this one
+    with pytest.raises(RequestError, match=r"`training.final_share`.*"):
+        train(str(recipe), tmp_path / "run", ["training.schedule=constant", "training.final_share=0.1"])
+    assert not list(tmp_path.glob("run*"))
+
+
+@pytest.mark.parametrize(("override", "said"), [
+    ("data.traces=absent.jsonl", "absent.jsonl"),
+    ("tokenizer=model", "tokenizer: model"),
+    ("engine=jaxx", "a registered engine"),
+    ("data.max_length=16", "max_length (16)"),
+])
+def test_what_is_not_there_is_named_before_anything_is_written(recipe, tmp_path, override, said):
+    with pytest.raises(RequestError, match=re.escape(said)):
+        train(str(recipe), tmp_path / "run", [override])
+    assert not list(tmp_path.glob("run*"))
+
+
+def test_a_step_that_does_not_fit_is_refused_and_can_be_forced(recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("UNIGRAM_LIMIT_BYTES", "100")
+    with pytest.raises(DoesNotFit, match="does not fit"):
+        train(str(recipe), tmp_path / "run")
+    assert not list(tmp_path.glob("run*"))
+    forced = Run.open(train(str(recipe), tmp_path / "run", force=True).run)
+    assert forced.manifest.facts["forced"] is True
+    assert json.loads((forced.path / "plan" / "plan.json").read_text())["fits"] is False
+
+
+def test_not_a_number_stops_at_the_last_good_checkpoint(recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("UNIGRAM_NAN_AT", "8")
+    result = train(str(recipe), tmp_path / "run")
+    run = Run.open(result.run)
+    assert (result.status, run.status, result.steps) == ("failed", "failed", 7)
+    assert "step 8: loss nan" in run.manifest.status_reason
+    assert [path.name for path in run.checkpoints.folders()] == ["step_000003", "step_000006"]
+    assert verify(result.run).failed == 0
+    # once the cause is gone the run goes on from step 6 and ends as if nothing had happened
+    monkeypatch.delenv("UNIGRAM_NAN_AT")
+    again = train(str(recipe), tmp_path / "run", resume=True)
+    assert again.status == "complete"
+    assert Run.open(again.run).manifest.resumed_from["name"] == "run.interrupted-1"
+    assert lines(again.run) == lines(train(str(recipe), tmp_path / "straight").run)
+
+
+@pytest.mark.parametrize("steps", [1, 5, 11])
+def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(recipe, tmp_path, steps):
+    straight = train(str(recipe), tmp_path / "straight").run
+    out = tmp_path / "killed"
+    process = child(recipe, out, UNIGRAM_SECONDS="0.02")
+    wait_for_steps(out, steps)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not out.exists()
+    resumed = train(str(recipe), out, resume=True)
+    assert resumed.status == "complete"
+    assert lines(out) == lines(straight)
+    assert weights(out) == weights(straight)
+    assert Run.open(out).manifest.resumes == 1
+    assert verify(out).failed == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_polite_stop_saves_and_says_how_to_go_on(recipe, tmp_path, number):
+    out = tmp_path / "run"
+    process = child(recipe, out, UNIGRAM_SECONDS="0.05")
+    wait_for_steps(out, 2)
+    process.send_signal(number)
+    said, _ = process.communicate()
+    assert process.returncode == 130
+    assert "--resume" in said
+    stopped = Run.open(out)
+    assert stopped.status == "interrupted"
+    assert stopped.checkpoints.folders()[-1].name == f"step_{stopped.manifest.completed_steps:06d}"
+    assert train(str(recipe), out, resume=True).status == "complete"
+    assert lines(out) == lines(train(str(recipe), tmp_path / "straight").run)
+
+
+def test_resuming_something_else_is_refused(recipe, tmp_path):
+    out = tmp_path / "run"
+    process = child(recipe, out, UNIGRAM_SECONDS="0.05")
+    wait_for_steps(out, 4)
+    process.kill()
+    process.communicate()
+    with pytest.raises(RequestError, match=r"training\.learning_rate: 0\.5 before, 0\.1 now"):
+        train(str(recipe), out, ["training.learning_rate=0.1"], resume=True)
+    traces = recipe.with_name("traces.jsonl")
+    kept = traces.read_bytes()
+    traces.write_bytes(b"".join(kept.splitlines(keepends=True)[:-1]))
+    with pytest.raises(RequestError, match="traces: "):
+        train(str(recipe), out, resume=True)
+    traces.write_bytes(kept)
+    assert train(str(recipe), out, resume=True).status == "complete"
+
+
+def test_a_truncated_checkpoint_is_passed_over_and_named(recipe, tmp_path):
+    out = tmp_path / "run"
+    process = child(recipe, out, UNIGRAM_SECONDS="0.05")
+    wait_for_steps(out, 8)
+    process.kill()
+    process.communicate()
+    partial = tmp_path / "run.partial"
+    newest = sorted((partial / "checkpoints").glob("step_*"))[-1]
+    with (newest / "model.safetensors").open("r+b") as file:
+        file.truncate(64)
+    with (partial / "train" / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"step": 9, "lo')  # a torn last line
+    train(str(recipe), out, resume=True)
+    events = Run.open(out).events()
+    resumed = next(event for event in events if event["kind"] == "resumed")
+    assert resumed["from_step"] == 3
+    assert newest.name in resumed["damaged_checkpoints"][0]
+    assert any(event["kind"] == "torn_line" for event in events)
+    assert lines(out) == lines(train(str(recipe), tmp_path / "straight").run)
+
+
+def test_nothing_to_resume(recipe, tmp_path):
+    with pytest.raises(RequestError, match="leave --resume out"):
+        train(str(recipe), tmp_path / "run", resume=True)
+
+
+def test_attempts_are_listed_beside_the_runs(recipe, tmp_path):
+    for name in ("a", "b"):
+        train(str(recipe), tmp_path / "runs" / name)
+    listed = [json.loads(line) for line in (tmp_path / "runs" / "attempts.jsonl").read_text().splitlines()]
+    assert [(line["run"], line["resume"]) for line in listed] == [("a", False), ("b", False)]
+
+
+def test_the_preflight_log_says_what_runs_and_where(recipe, tmp_path):
+    log = (train(str(recipe), tmp_path / "run").run / "train" / "training_log.txt").read_text()
+    assert "micro 4 x accumulation 2 x devices 1 = global 8 rows; 12 steps" in log
+    assert "40 rows" in log
+    assert f"writing    {tmp_path / 'run'}" in log
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounting a small file system needs root on Linux")
+def test_a_full_disk_loses_nothing(recipe, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(small)], check=False).returncode:
+        pytest.skip("this machine does not let tests mount a tmpfs")
+    try:
+        process = child(recipe, small / "run", "training.steps=2000", "checkpoint.every_steps=1000")
+        _, said = process.communicate()
+        assert process.returncode == 1
+        assert "full" in said
+        assert "Traceback" not in said
+        partial = small / "run.partial"
+        assert not (small / "run").exists()
+        steps = [json.loads(line)["step"] for line in (partial / "train" / "metrics.jsonl").read_text().splitlines()]
+        assert steps == list(range(1, len(steps) + 1))
+        assert len(steps) > 100
+        shutil.copytree(small, tmp_path / "large", dirs_exist_ok=True)
+    finally:
+        subprocess.run(["umount", "--lazy", str(small)], check=True)
+    # with room again, the same command with --resume goes on
+    out = tmp_path / "large" / "run"
+    assert train(str(recipe), out, ["training.steps=2000", "checkpoint.every_steps=1000"], resume=True).status == "complete"
+    assert Run.open(out).manifest.completed_steps == 2000
+
+
+def test_smoke_keeps_the_recipe_and_shrinks_the_model(tmp_path):
+    path = write_recipe(tmp_path / "asked", RECIPE.replace("steps: 12", "steps: 100000").replace("width: 8,", "width: 4096,"))
+    from workings.runs.smoke import Smoke
+    result = train_and_evaluate(str(path), tmp_path / "run", smoke=Smoke(steps=3))
+    manifest = Run.open(result.training.run).manifest
+    assert (manifest.completed_steps, manifest.recipe, manifest.facts["smoke"]) == (3, "unigram-smoke", True)
+    assert manifest.config_snapshot["model"]["shape"]["width"] == 32
+    assert (result.training.run / "config" / "recipe.yaml").read_text() == path.read_text()
