@@ -6,14 +6,14 @@ same. ``--check`` writes nothing and exits with 1 if the committed page is not w
 
 import json
 import sys
-import types
 import typing
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from tools.field_text import meaning, type_text
 from tools.generated import deliver
 from workings.config.load import section_at
 from workings.config.recipe import Recipe
@@ -55,8 +55,7 @@ def _table(heading: str, model: type[BaseModel], prefix: str) -> str:
     about = (model.__doc__ or "").strip().split("\n\n")[0].replace("\n    ", " ")
     lines = [f"## {heading}", "", about, "", "| key | type | default | meaning |", "|---|---|---|---|"]
     for name, field in model.model_fields.items():
-        text = (field.description or "").replace("\n", " ").replace("|", "\\|")
-        lines.append(f"| `{prefix}{name}` | {type_text(field.annotation)} | {_default(field)} | {text} |")
+        lines.append(f"| `{prefix}{name}` | {type_text(field.annotation)} | {_default(field)} | {meaning(field)} |")
     return "\n".join([*lines, ""])
 
 
@@ -75,25 +74,6 @@ def _default(field: FieldInfo) -> str:
     if isinstance(value, BaseModel):
         return "see below"
     return f"`{json.dumps(value, ensure_ascii=False)}`"
-
-
-def type_text(annotation: Any) -> str:
-    """A type as a person writes it in YAML, in Markdown."""
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is Literal:
-        return ", ".join(f"`{value}`" for value in arguments)
-    if origin is Annotated:
-        return type_text(arguments[0])
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join(dict.fromkeys(type_text(inner) for inner in arguments))
-    if origin in (tuple, list):
-        return f"list of {type_text(arguments[0])}"
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return "section"
-    names = {str: "text", int: "whole number", float: "number", bool: "`true`, `false`"}
-    if annotation in names:
-        return names[annotation]
-    raise TypeError(f"no wording for a field of type {annotation!r}: add one to type_text")
 
 
 if __name__ == "__main__":

@@ -150,8 +150,11 @@ class RunManifest(_Part):
     """Seconds spent in steps, over all attempts."""
 
     kaggle_notebook_url: str | Absent = UNKNOWN_OUTSIDE_KAGGLE
+    """Address of the notebook that ran it."""
     kaggle_notebook_version: str | Absent = UNKNOWN_OUTSIDE_KAGGLE
+    """Version of that notebook."""
     kaggle_run_id: str | Absent = UNKNOWN_OUTSIDE_KAGGLE
+    """Kaggle's id of that run."""
 
     facts: dict[str, Any] = {}
     """More that an engine or a caller wants to keep."""

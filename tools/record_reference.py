@@ -1,0 +1,49 @@
+"""Writes docs/reference/record.md from the record's classes and checks: ``python -m tools.record_reference [--check]``.
+
+``--check`` writes nothing and exits with 1 if the committed page is not what would be written.
+"""
+
+import sys
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from tools.field_text import meaning, type_text
+from tools.generated import deliver
+from workings.evidence.verify.registry import CHECKS
+from workings.record.manifest import RunManifest
+from workings.record.metrics import StepMetrics
+
+PAGE = Path("docs/reference/record.md")
+
+HEAD = """# Record reference
+
+What a run leaves, file by file: [the run directory](../run-directory.md). A value that does not exist is
+`{"absent": "why"}`; there are no nulls.
+"""
+
+CHECKS_HEAD = """## Checks of `workings verify`
+
+An id is never used for something else. A check that could not be made is `not_checked` and never counts as passed; a
+record reaches a level when every check of that level and of those below passed.
+
+| id | level | what holds if it passes |
+|---|---|---|"""
+
+
+def render() -> str:
+    """The whole page."""
+    checks = [f"| `{check.id}` | {check.level} | {check.title} |"
+              for check in sorted(CHECKS.values(), key=lambda check: check.level)]
+    return "\n".join([HEAD, _table("run_manifest.json", RunManifest), _table("train/metrics.jsonl", StepMetrics),
+                      "A line a step.\n", CHECKS_HEAD, *checks, ""])
+
+
+def _table(file: str, model: type[BaseModel]) -> str:
+    rows = [f"| `{name}` | {type_text(field.annotation)} | {meaning(field)} |"
+            for name, field in model.model_fields.items()]
+    return "\n".join([f"## `{file}`", "", "| key | type | meaning |", "|---|---|---|", *rows, ""])
+
+
+if __name__ == "__main__":
+    sys.exit(deliver(PAGE, render(), check="--check" in sys.argv[1:]))
