@@ -6,6 +6,7 @@ made. Units inside (evaluations, report, notes, signatures) have sums of their o
 """
 
 import os
+import re
 import stat
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,6 +20,8 @@ from workings.record.storage import storage
 
 SCHEMA = "seal/1"
 STATUSES = ("complete", "interrupted", "failed")
+NO_ORIGIN = {"absent": "made from no other unit"}
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def seal_unit(directory: Path, unit: str, status: str, made_from: str | None, progress: Progress | None = None) -> str:
@@ -49,7 +52,7 @@ def seal_unit(directory: Path, unit: str, status: str, made_from: str | None, pr
         atomic.sync_tree(directory)
         atomic.write_bytes(directory / SUMS, sums)
         root = bytes_digest(sums)
-        origin: Any = made_from if made_from is not None else {"absent": "made from no other unit"}
+        origin: Any = made_from if made_from is not None else NO_ORIGIN
         atomic.write_json(directory / SEAL, {"schema": SCHEMA, "unit": unit, "status": status, "root": root,
                                              "made_from": origin})
     return root
@@ -110,7 +113,7 @@ def parse_sums(data: bytes) -> dict[str, str]:
         raise RecordError(f"{SUMS} is not UTF-8 text") from None
     for number, text in enumerate(lines, start=1):
         digest, _, name = text.partition("  ")
-        if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+        if not _DIGEST.fullmatch(digest):
             raise RecordError(f"{SUMS}, line {number}: no SHA-256 in lower-case hexadecimal")
         check_relative(name)
         digests[name] = digest
@@ -128,6 +131,9 @@ def parse_seal(data: bytes) -> dict[str, Any]:
         raise RecordError(f"{SEAL}: schema {str(seal['schema'])[:40]!r}; this version reads {SCHEMA}")
     if seal["status"] not in STATUSES:
         raise RecordError(f"{SEAL}: status {str(seal['status'])[:40]!r} is none of {', '.join(STATUSES)}")
+    origin = seal["made_from"]
+    if origin != NO_ORIGIN and not (isinstance(origin, str) and _DIGEST.fullmatch(origin)):
+        raise RecordError(f"{SEAL}: made_from is neither a root digest nor {NO_ORIGIN}")
     return seal
 
 

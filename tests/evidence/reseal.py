@@ -1,0 +1,56 @@
+"""What a forger does: change files of a sealed record and seal them again."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from workings.record import atomic, canonical
+from workings.record.digest import bytes_digest, json_digest
+from workings.record.seal import parse_seal, root_digest, seal_unit
+
+
+def reseal(unit: Path, made_from: str | None = None) -> str:
+    """Seal a unit again with what it holds now; evaluations inside a run are then told their new origin."""
+    seal = parse_seal((unit / "SEAL.json").read_bytes())
+    (unit / "SEAL.json").unlink()
+    (unit / "SHA256SUMS").unlink()
+    origin = made_from or (seal["made_from"] if isinstance(seal["made_from"], str) else None)
+    root = seal_unit(unit, seal["unit"], seal["status"], origin)
+    for inner in sorted((unit / "eval").glob("*")) if seal["unit"] == "run" else []:
+        edit_json(inner / "eval_config.json", lambda value: value | {"made_from": root})
+        reseal(inner, root)
+    return root
+
+
+def edit_json(path: Path, change: Callable[[Any], Any]) -> None:
+    """Replace a JSON file's value."""
+    atomic.write_bytes(path, canonical.line(change(json.loads(path.read_bytes()))))
+
+
+def edit_lines(path: Path, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+    """Replace the values of a JSON-lines file."""
+    rows = change([json.loads(line) for line in path.read_bytes().splitlines()])
+    atomic.write_bytes(path, b"".join(canonical.line(row) for row in rows))
+
+
+def edit_manifest(run: Path, **changes: Any) -> None:
+    """Change keys of the manifest."""
+    edit_json(run / "run_manifest.json", lambda value: value | changes)
+
+
+def recommit(checkpoint: Path) -> None:
+    """Make a checkpoint's commit agree with its files again."""
+    edit_json(checkpoint / "COMMIT.json", lambda value: value | {"files": {
+        name: {"bytes": (checkpoint / name).stat().st_size, "sha256": bytes_digest((checkpoint / name).read_bytes())}
+        for name in value["files"]}})
+
+
+def change_config(run: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Change the recipe everywhere it stands, digests included."""
+    edit_json(run / "config/resolved.json", change)
+    snapshot = json.loads((run / "config/resolved.json").read_bytes())
+    edit_manifest(run, config_snapshot=snapshot, config_digest=json_digest(snapshot))
+
+
+__all__ = ["change_config", "edit_json", "edit_lines", "edit_manifest", "recommit", "reseal", "root_digest"]

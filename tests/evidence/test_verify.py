@@ -1,0 +1,198 @@
+"""What `verify` says about records that are as they should be, and about those that cannot be judged."""
+
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.evidence.reseal import edit_manifest, reseal
+from tests.record import synthetic
+from workings.errors import RequestError
+from workings.evidence.verify import Verdict, Verification, verify
+from workings.evidence.verify.record import Record
+from workings.evidence.verify.registry import CHECKS, check
+from workings.record.digest import bytes_digest
+from workings.record.layout import partial_path
+from workings.record.seal import root_digest
+
+IDS = """
+integrity.names integrity.sealed integrity.missing integrity.extra integrity.sums integrity.checkpoints integrity.anchor
+form.json form.schema form.nulls form.placeholders content.plain content.secrets content.paths
+consistency.config consistency.status consistency.device consistency.engine consistency.time_and_memory
+consistency.made_from consistency.steps consistency.losses consistency.finite consistency.supervision
+consistency.learning_rate consistency.checkpoints consistency.rows consistency.order consistency.disjoint
+consistency.views consistency.attempts consistency.scorecard
+recompute.items recompute.scores recompute.scorecard
+""".split()
+"""Ids are given once and for ever: other people's scripts look for them."""
+
+
+def verdicts(found: Verification, verdict: str = "failed") -> set[str]:
+    return {one.id for one in found.checks if one.verdict == verdict}
+
+
+def test_ids_are_stable_and_unique() -> None:
+    assert set(CHECKS) == set(IDS)
+    assert len(IDS) == len(set(IDS))
+    with pytest.raises(ValueError, match=r"'integrity\.sums' is registered twice"):
+        check("integrity.sums", level=0, title="again")(lambda record: iter(()))
+
+
+def test_a_good_run_reaches_level_two(run: Path) -> None:
+    found = verify(run)
+    assert {one.id for one in found.checks} == {"integrity.readable", *IDS}
+    assert (found.level, found.failed, verdicts(found, "not_checked")) == (2, 0, {"integrity.anchor"})
+    value = found.to_json()
+    assert list(value)[:5] == ["level", "passed", "failed", "not_checked", "checks"]
+    assert (value["level"], value["passed"], value["not_checked"]) == (2, 35, 1)
+    assert set(value["checks"][0]) == {"id", "level", "verdict", "text"}
+    json.dumps(value, allow_nan=False)
+    assert any("8 of 12 items right" in claim for claim in found.claims)
+    assert "does not prove" in found.claims[-1]
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_only_the_levels_asked_for(run: Path, level: int) -> None:
+    found = verify(run, level=level)
+    assert (found.level, max(one.level for one in found.checks)) == (level, level)
+    with pytest.raises(ValueError, match="level must be"):
+        verify(run, level=3)
+
+
+def test_nothing_is_written(run: Path) -> None:
+    def state() -> dict[str, tuple[int, int]]:
+        return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in run.parent.rglob("*")}
+    before = state()
+    verify(run)
+    assert state() == before
+
+
+def test_a_zip_is_verified_without_being_unpacked(run: Path, tmp_path: Path) -> None:
+    archive = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", run.parent))
+    found = verify(archive)
+    assert (found.level, found.failed) == (2, 0)
+    # Places differ (`tiny/…`), so the digest over several units differs; each unit's own does not.
+    assert found.root == verify(run.parent).root
+    (run / "README.md").write_text("changed")
+    changed = Path(shutil.make_archive(str(tmp_path / "changed"), "zip", run.parent))
+    assert verdicts(verify(changed, level=0)) == {"integrity.sums"}
+
+
+def test_a_folder_of_runs_and_an_evaluation_alone(run: Path) -> None:
+    synthetic.sealed_run(run.parent / "second", "interrupted", 3, name="tiny")
+    partial_path(run.parent / "third").mkdir()
+    (partial_path(run.parent / "third") / "SHA256SUMS").write_text("half")
+    (run.parent / "notes.txt").write_text("mine")
+    found = verify(run.parent)
+    assert found.failed == 0
+    assert found.level == 2
+    extra = next(one for one in found.checks if one.id == "integrity.extra")
+    assert extra.verdict is Verdict.NOT_CHECKED
+    assert "third.partial" in extra.text
+    assert "notes.txt" in extra.text
+    alone = verify(run / "eval" / "test")
+    assert alone.failed == 0
+    assert alone.level == 2
+    assert "which is not here" in next(one.text for one in alone.checks if one.id == "consistency.made_from")
+
+
+def test_anchoring(run: Path) -> None:
+    def anchor(expected: str) -> tuple[str, str]:
+        found = next(one for one in verify(run, level=0, expect_root=expected).checks if one.id == "integrity.anchor")
+        return str(found.verdict), found.text
+    whole = verify(run, level=0).root
+    assert whole == bytes_digest(f"{root_digest(run)}  .\n{root_digest(run / 'eval/test')}  eval/test\n".encode())
+    assert anchor(whole)[0] == "passed"
+    assert anchor(whole.upper() + "\n")[0] == "passed"
+    assert anchor("0" * 64)[0] == "failed"
+    verdict, text = anchor(root_digest(run))
+    assert verdict == "not_checked"
+    assert "eval/test" in text
+    shutil.rmtree(run / "eval")
+    assert anchor(root_digest(run)) == ("passed", f"anchored: everything stands under the expected root {root_digest(run)}")
+
+
+def test_a_foreign_engine_is_named_and_nothing_is_said_for_it(run: Path) -> None:
+    edit_manifest(run, engine_distribution={"name": "theirs", "version": "2.0"})
+    reseal(run)
+    found = verify(run)
+    engine = next(one for one in found.checks if one.id == "consistency.engine")
+    assert engine.verdict is Verdict.NOT_CHECKED
+    assert "comes from theirs 2.0" in engine.text
+    assert (found.failed, found.level) == (0, 2)
+
+
+@pytest.mark.parametrize(("status", "done"), [("interrupted", 3), ("failed", 3), ("interrupted", 0)])
+def test_runs_that_did_not_finish_verify_as_what_they_are(tmp_path: Path, status: str, done: int) -> None:
+    found = verify(synthetic.sealed_run(tmp_path / "tiny", status, done))
+    assert (found.failed, found.level) == (0, 1)
+    assert any(f"({status})" in claim for claim in found.claims)
+    assert "recompute.scores" not in {one.id for one in found.checks}
+
+
+def test_what_is_no_record_is_a_wrong_request(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    for path in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(RequestError, match="a run directory"):
+            verify(path)
+
+
+def test_an_unfinished_run_asked_for_by_itself_is_not_sealed(tmp_path: Path, run: Path) -> None:
+    (run / "SEAL.json").unlink()
+    run.rename(tmp_path / "tiny.partial")
+    found = verify(tmp_path / "tiny.partial", level=0)
+    assert verdicts(found) == {"integrity.sealed", "form.json"} or verdicts(found) == {"integrity.sealed"}
+    assert found.level == -1
+
+
+def test_no_list_of_attempts(run: Path) -> None:
+    (run.parent / "attempts.jsonl").unlink()
+    found = verify(run)
+    assert (found.level, verdicts(found, "not_checked")) == (2, {"integrity.anchor", "consistency.attempts"})
+
+
+def test_progress_counts_every_byte(run: Path) -> None:
+    seen: list[int] = []
+    verify(run, level=0, progress=seen.append)
+    assert sum(seen) == sum(path.stat().st_size for path in run.rglob("*")
+                            if path.is_file() and path.name not in ("SHA256SUMS", "SEAL.json"))
+
+
+def test_a_check_that_is_not_made_never_counts_as_passed() -> None:
+    from workings.evidence.verify.result import Check
+    passed = Check(id="a", level=0, verdict=Verdict.PASSED, text="")
+    skipped = Check(id="b", level=0, verdict=Verdict.NOT_CHECKED, text="")
+    outside = Check(id="c", level=0, verdict=Verdict.NOT_CHECKED, text="", blocking=False)
+    upper = Check(id="d", level=1, verdict=Verdict.PASSED, text="")
+
+    def level(*checks: Check) -> int:
+        return Verification(path="", checks=checks, asked_level=1, root="", claims=()).level
+    assert level(passed, upper) == 1
+    assert level(passed, outside, upper) == 1
+    assert level(passed, skipped, upper) == -1
+    assert level(outside) == -1
+    assert level(passed) == 0
+
+
+def test_verify_and_record_import_no_framework(run: Path) -> None:
+    code = ("import sys; from pathlib import Path; import workings.record.writer, workings.record.reader\n"
+            "from workings.evidence.verify import verify\n"
+            "before = sorted({name.partition('.')[0] for name in sys.modules})\n"
+            "found = verify(Path(sys.argv[1]))\n"
+            "after = sorted({name.partition('.')[0] for name in sys.modules})\n"
+            "import json; print(json.dumps([before, after, found.level]))\n")
+    done = subprocess.run([sys.executable, "-c", code, str(run)], capture_output=True, text=True, check=True)
+    before, after, level = json.loads(done.stdout)
+    frameworks = {"jax", "jaxlib", "torch", "transformers", "tunix", "flax", "optax", "pandas", "qwix", "tensorflow"}
+    assert level == 2
+    assert frameworks.isdisjoint(after)
+    assert {"numpy", "scipy", "tokenizers"}.isdisjoint(before)
+
+
+def test_the_registered_checks_take_a_record() -> None:
+    assert all(one.level in (0, 1, 2) and one.title and callable(one.find) for one in CHECKS.values())
+    assert Record.__name__ == "Record"
