@@ -88,17 +88,46 @@ def test_t_is_scipy() -> None:
     assert found.p_value == pytest.approx(expected.pvalue, abs=1e-12)
 
 
-def test_clustered_t_is_statsmodels() -> None:
+def test_clustered_t_is_statsmodels_for_clusters_of_one_size() -> None:
     rng = np.random.default_rng(1)
-    clusters = rng.integers(0, 12, 200)
-    values = rng.normal(0, 1, 200) + 0.5 * rng.normal(0, 1, 12)[clusters]
-    fitted = OLS(values, np.ones(200)).fit(cov_type="cluster", cov_kwds={"groups": clusters}, use_t=True)
+    clusters = np.repeat(np.arange(12), 17)
+    values = rng.normal(0, 1, 204) + 0.5 * rng.normal(0, 1, 12)[clusters]
+    fitted = OLS(values, np.ones(204)).fit(cov_type="cluster", cov_kwds={"groups": clusters}, use_t=True)
     low, high = fitted.conf_int()[0]
     found = clustered_t_mean(values, [str(cluster) for cluster in clusters])
     assert found.mean == pytest.approx(fitted.params[0], abs=1e-12)
     assert found.standard_error == pytest.approx(fitted.bse[0], abs=1e-12)
     assert (found.interval.low, found.interval.high) == (pytest.approx(low, abs=1e-12), pytest.approx(high, abs=1e-12))
     assert found.p_value == pytest.approx(fitted.pvalues[0], abs=1e-12)
+
+
+def test_clusters_of_unequal_size_are_bell_and_mccaffrey() -> None:
+    """Against the definition with whole matrices: residuals over I - H within clusters, Satterthwaite."""
+    rng = np.random.default_rng(3)
+    sizes = np.array([30, 12, 9, 5, 5, 4, 2, 2, 1])
+    names = np.repeat(np.arange(len(sizes)), sizes)
+    values = rng.normal(0.3, 1, sizes.sum()) + 0.7 * rng.normal(0, 1, len(sizes))[names]
+    n = len(values)
+    design = np.ones((n, 1))
+    hat = design @ design.T / n
+    residuals = values - values.mean()
+    directions = []
+    for group in range(len(sizes)):
+        rows = np.flatnonzero(names == group)
+        within = np.eye(len(rows)) - hat[np.ix_(rows, rows)]
+        # The inverse square root of I - H_gg, applied to this cluster's residuals and summed.
+        eigenvalues, vectors = np.linalg.eigh(within)
+        root = vectors @ np.diag(eigenvalues ** -0.5) @ vectors.T
+        directions.append((np.eye(n) - hat)[:, rows] @ root @ np.ones(len(rows)) / n)
+    stacked = np.array(directions).T
+    error = math.sqrt(float(((stacked.T @ residuals) ** 2).sum()))
+    eigenvalues = np.linalg.eigvalsh(stacked.T @ stacked)
+    degrees = eigenvalues.sum() ** 2 / (eigenvalues ** 2).sum()
+    found = clustered_t_mean(values, [str(name) for name in names])
+    assert found.standard_error == pytest.approx(error, abs=1e-12)
+    half = stats.t.ppf(0.975, degrees) * error
+    assert found.interval.low == pytest.approx(values.mean() - half, abs=1e-10)
+    assert found.p_value == pytest.approx(2 * stats.t.sf(abs(values.mean()) / error, degrees), abs=1e-12)
 
 
 def test_clusters_of_one_size_are_the_t_interval_of_their_means() -> None:

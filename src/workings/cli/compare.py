@@ -1,5 +1,6 @@
 """`workings compare`: is B better than A, or is that noise?"""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -7,17 +8,38 @@ import typer
 
 from workings.cli.output import JsonFlag, answer, say
 
+NOT_COMPARABLE, INCONCLUSIVE = 2, 3
+
 
 def compare_command(
     a: Annotated[Path, typer.Argument(metavar="A", help="A run directory or an evaluation.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="A run directory or an evaluation on the same items.")],
+    more: Annotated[list[Path] | None, typer.Argument(metavar="[MORE]...", help="Further runs: makes a table.")] = None,
+    with_a: Annotated[list[Path] | None, typer.Option("--with-a", help="Another seed of A's recipe.")] = None,
+    with_b: Annotated[list[Path] | None, typer.Option("--with-b", help="Another seed of B's recipe.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write one self-contained page here as well.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Is B better than A, or is that noise?
 
-    Compares two evaluations pair by pair: difference, 95 % interval, p value, verdict.
+    Compares two evaluations pair by pair: difference, 95 % interval, p value, verdict. With --with-a and --with-b
+    several seeds a side; with more runs a table.
     """
+    from workings.errors import RequestError
+
+    seeds_a, seeds_b = [a, *(with_a or [])], [b, *(with_b or [])]
+    several_seeds = len(seeds_a) + len(seeds_b) > 2
+    if more and several_seeds:
+        raise RequestError("more than two runs and --with-a or --with-b", "a table of runs, or several seeds of two")
+    if more:
+        _table([a, b, *more], as_json)
+    elif several_seeds:
+        _seeds(seeds_a, seeds_b, as_json)
+    else:
+        _pair(a, b, html, as_json)
+
+
+def _pair(a: Path, b: Path, html: Path | None, as_json: bool) -> None:
     from workings.evaluation.compare import compare
     from workings.evaluation.words import comparison_text
 
@@ -28,7 +50,28 @@ def compare_command(
         write_report(html, [a, b], comparison)
         say(f"page: {html}")
     answer(comparison.to_json(), as_json=as_json, text=comparison_text(comparison))
-    if comparison.verdict == "not comparable":
-        raise typer.Exit(2)
-    if comparison.verdict == "inconclusive":
-        raise typer.Exit(3)
+    _exit(comparison.verdict)
+
+
+def _seeds(a: Sequence[Path], b: Sequence[Path], as_json: bool) -> None:
+    from workings.evaluation.seeds import compare_seeds
+
+    found = compare_seeds(a, b)
+    answer(found.to_json(), as_json=as_json, text="\n".join([found.sentence, *(f"note: {n}" for n in found.notes)]))
+    _exit(found.verdict)
+
+
+def _table(runs: Sequence[Path], as_json: bool) -> None:
+    from workings.evaluation.ranking import rank
+
+    ranking = rank(runs)
+    answer(ranking.to_json(), as_json=as_json, text=ranking.text())
+    _exit("better" if ranking.best else "inconclusive")
+
+
+def _exit(verdict: str) -> None:
+    """The request was wrong where two evaluations are not comparable; an open result is not a yes."""
+    if verdict == "not comparable":
+        raise typer.Exit(NOT_COMPARABLE)
+    if verdict == "inconclusive":
+        raise typer.Exit(INCONCLUSIVE)

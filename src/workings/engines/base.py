@@ -8,7 +8,7 @@ so another package can bring its own. ``State`` is opaque: only the engine that 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from workings.config.training import MemoryConfig, MeshConfig, OptimizerConfig, PrecisionConfig
 from workings.hardware.device import DeviceFacts
@@ -123,7 +123,7 @@ class Engine(Protocol):
         ...
 
     def save(self, state: State, directory: Path) -> None:
-        """Write ``model.safetensors`` (Hugging Face's names) and ``optimizer.safetensors`` into an existing directory."""
+        """Write ``model.safetensors`` (Hugging Face's names) and ``optimizer.safetensors`` into an existing folder."""
         ...
 
     def restore(self, directory: Path) -> State:
@@ -144,4 +144,18 @@ class Engine(Protocol):
 
     def check_device(self) -> Mapping[str, Any]:
         """Run one small real kernel on every device and report what came out; raises `DeviceError` on failure."""
+        ...
+
+
+@runtime_checkable
+class SamplingEngine(Protocol):
+    """What an engine may offer beyond `Engine`: completions drawn at a temperature."""
+
+    def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
+               temperature: float, seeds: Sequence[int]) -> list[Completion]:
+        """One drawn continuation per prompt, in the order given.
+
+        ``seeds`` holds one number below 2**32 per prompt: a prompt's completion depends on its own seed, not on the
+        prompts beside it in a batch (as far as the device computes rows independently).
+        """
         ...

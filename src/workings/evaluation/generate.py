@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from workings.errors import RequestError
 from workings.evaluation.items import Item
 from workings.evaluation.predictions import Answered
 from workings.evaluation.settings import EvaluationSettings
+from workings.record.digest import bytes_digest
 
 if TYPE_CHECKING:
     from workings.engines.base import Engine, State
@@ -20,8 +22,29 @@ def generate_batch(engine: "Engine", state: "State", tokenizer: "Tokenizer", tem
     The text keeps every token that the model wrote, control tokens included; only the stop token is left out.
     """
     prompts = [template.prompt_ids(item.prompt) for item in items for _ in range(settings.samples)]
-    completions = engine.generate(state, prompts, max_new_tokens=settings.max_new_tokens, stop_ids=template.stop_ids)
+    if settings.temperature == 0:
+        completions = engine.generate(state, prompts, max_new_tokens=settings.max_new_tokens,
+                                      stop_ids=template.stop_ids)
+    else:
+        check_can_sample(engine, settings)
+        seeds = [sample_seed(settings.seed, item.id, sample) for item in items for sample in range(settings.samples)]
+        completions = engine.sample(state, prompts, max_new_tokens=settings.max_new_tokens,  # type: ignore[attr-defined]
+                                    stop_ids=template.stop_ids, temperature=settings.temperature, seeds=seeds)
     return [Answered(item=items[index // settings.samples], sample=index % settings.samples,
                      text=tokenizer.decode(completion.tokens), finish_reason=completion.finish_reason,
                      tokens=len(completion.tokens))
             for index, completion in enumerate(completions)]
+
+
+def check_can_sample(engine: "Engine", settings: EvaluationSettings) -> None:
+    """Raise `RequestError` where a temperature is asked of an engine that only answers greedily."""
+    from workings.engines.base import SamplingEngine
+
+    if settings.temperature > 0 and not isinstance(engine, SamplingEngine):
+        raise RequestError(f"temperature {settings.temperature:g} with engine {engine.name}, which does not sample",
+                           "an engine that samples, or greedy decoding", "--temperature 0 --samples 1")
+
+
+def sample_seed(seed: int, item_id: str, sample: int) -> int:
+    """A number below 2**32 for one sample of one item, from SHA-256: neither order nor batch size changes it."""
+    return int(bytes_digest(f"{seed}/{sample}/{item_id}".encode())[:8], 16)

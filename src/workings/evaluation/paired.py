@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workings.evaluation.scorecard import ItemResult, cluster_names
+from workings.evaluation.scorecard import ItemResult, cluster_names, too_few_clusters
 from workings.evaluation.statistics.interval import Interval
 from workings.evaluation.statistics.mean import MIN_CLUSTERS, clustered_t_mean, t_mean
 from workings.evaluation.statistics.paired import mcnemar_exact, score_p, tango
@@ -52,38 +52,53 @@ class PairedDifference:
 
 
 def paired_difference(pairs: Pairs) -> PairedDifference:
-    """The difference over pairs of results of the same items (at least one pair).
+    """The difference of scores over pairs of results of the same items (at least one pair)."""
+    return paired_values([a.score for a, _ in pairs], [b.score for _, b in pairs], [a.cluster for a, _ in pairs])
 
-    Right or wrong on independent items: Tango's score interval with the score test's p value. Scores in between:
+
+def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str]) -> PairedDifference:
+    """The difference B - A of any values over the same items (at least one).
+
+    Right or wrong on independent items: Tango's score interval with the score test's p value. Values in between:
     Student's t on the differences. Items in clusters: the clustered t interval. See docs/decisions/0003-statistics.md.
     """
-    n = len(pairs)
-    differences = [b.score - a.score for a, b in pairs]
+    differences = [y - x for x, y in zip(a, b, strict=True)]
+    n = len(differences)
     right, wrong = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
-    binary = all(score in (0.0, 1.0) for a, b in pairs for score in (a.score, b.score))
-    names = cluster_names([a.cluster for a, _ in pairs])
-    clusters = len(set(names))
-    interval: Interval | str
-    p_value: float | None
-    if clusters < n:
-        mcnemar: float | str = "items in clusters are not independent"
-        if clusters < MIN_CLUSTERS:
-            interval, p_value = f"only {clusters} clusters; an interval needs {MIN_CLUSTERS}", None
-            error = _independent_error(differences)
-        else:
-            result = clustered_t_mean(differences, names)
-            interval, p_value, error = result.interval, result.p_value, result.standard_error
-    elif binary:
-        interval, p_value, mcnemar = tango(right, wrong, n), score_p(right, wrong), mcnemar_exact(right, wrong)
-        error = _independent_error(differences)
+    names = cluster_names(clusters)
+    if len(set(names)) < n:
+        found = _clustered(differences, names)
+    elif all(value in (0.0, 1.0) for value in (*a, *b)):
+        found = _Found(tango(right, wrong, n), score_p(right, wrong), mcnemar_exact(right, wrong),
+                       _independent_error(differences))
     elif n > 1:
         result = t_mean(differences)
-        interval, p_value, error = result.interval, result.p_value, result.standard_error
-        mcnemar = "scores between 0 and 1 have no right and wrong"
+        found = _Found(result.interval, result.p_value, "values in between have no right and wrong",
+                       result.standard_error)
     else:
-        interval, p_value, error, mcnemar = "one item", None, 0.0, "one item"
-    return PairedDifference(n=n, delta=math.fsum(differences) / n, interval=interval, p_value=p_value, mcnemar=mcnemar,
-                            newly_right=right, newly_wrong=wrong, standard_error=error)
+        found = _Found("one item", None, "one item", 0.0)
+    return PairedDifference(n=n, delta=math.fsum(differences) / n, interval=found.interval, p_value=found.p_value,
+                            mcnemar=found.mcnemar, newly_right=right, newly_wrong=wrong, standard_error=found.error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    interval: Interval | str
+    p_value: float | None
+    mcnemar: float | str
+    error: float
+
+
+def _clustered(differences: Sequence[float], names: Sequence[str]) -> _Found:
+    """Clustered t; where no item differs, Tango's interval with as many pairs as there are clusters."""
+    mcnemar = "items in clusters are not independent"
+    groups = len(set(names))
+    if groups < MIN_CLUSTERS:
+        return _Found(too_few_clusters(groups), None, mcnemar, _independent_error(differences))
+    if not any(differences):
+        return _Found(tango(0, 0, groups), 1.0, mcnemar, 0.0)
+    result = clustered_t_mean(differences, names)
+    return _Found(result.interval, result.p_value, mcnemar, result.standard_error)
 
 
 def _independent_error(differences: Sequence[float]) -> float:

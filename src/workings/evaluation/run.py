@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from workings.errors import RequestError
 from workings.evaluation.foreign import ForeignPredictions
-from workings.evaluation.generate import generate_batch
+from workings.evaluation.generate import check_can_sample, generate_batch
 from workings.evaluation.items import Item, items_digest
 from workings.evaluation.judge import Judgement
 from workings.evaluation.own_scorer import scorer_version
@@ -48,6 +48,7 @@ def evaluate(engine: "Engine", state: "State", tokenizer: "Tokenizer", template:
     Raises:
         RequestError: ``out`` exists, the items are none, a setting or scorer is wrong.
     """
+    check_can_sample(engine, settings)
     config = _config(items, settings, source={"kind": "generated"}, made_from=made_from)
     device = engine.describe()
     config |= {

@@ -1,7 +1,7 @@
 """The result over items: overall and per section, category and difficulty, never a mean without its interval."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
@@ -103,14 +103,26 @@ def cell(results: Sequence[ItemResult]) -> Cell:
 def mean_interval(values: Sequence[float], clusters: Sequence[str]) -> Interval | str:
     """The interval that suits these values, or why there is none."""
     names = cluster_names(clusters)
-    if len(set(names)) < len(names):
-        count = len(set(names))
-        if count < MIN_CLUSTERS:
-            return f"only {count} clusters; an interval needs {MIN_CLUSTERS}"
-        return clustered_t_mean(values, names).interval
-    if all(value in (0.0, 1.0) for value in values):
-        return wilson(int(sum(values)), len(values))
-    return t_mean(values).interval if len(values) > 1 else "one item"
+    groups = len(set(names))
+    binary = all(value in (0.0, 1.0) for value in values)
+    if groups == len(names):
+        if binary:
+            return wilson(int(sum(values)), len(values))
+        return t_mean(values).interval if len(values) > 1 else "one item"
+    if groups < MIN_CLUSTERS:
+        return too_few_clusters(groups)
+    found = clustered_t_mean(values, names)
+    if binary and found.standard_error == 0 and found.mean in (0.0, 1.0):
+        # All alike: the deviations say nothing, the number of clusters does.
+        return replace(wilson(int(found.mean) * groups, groups), method="wilson over clusters")
+    if binary:
+        return replace(found.interval, low=max(0.0, found.interval.low), high=min(1.0, found.interval.high))
+    return found.interval
+
+
+def too_few_clusters(groups: int) -> str:
+    """Why there is no interval."""
+    return f"only {groups} clusters; an interval needs {MIN_CLUSTERS}"
 
 
 def cluster_names(clusters: Iterable[str]) -> list[str]:

@@ -1,0 +1,90 @@
+"""Baselines and gates: pass, fail or open, with the n that would settle it."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.evaluation.making import items, score, write_lines
+from workings.errors import RecordError, RequestError
+from workings.evaluation.baseline import list_baselines, read_baseline, set_baseline
+from workings.evaluation.gate import gate
+from workings.evaluation.run import evaluate_predictions
+from workings.evaluation.units import find_unit
+
+
+def unit(folder: Path, name: str, share: float, count: int = 200, seed: int = 0) -> Path:
+    right = [k < round(share * count) for k in range(count)]
+    random.Random(seed).shuffle(right)
+    return score(folder, name, items(count), right)
+
+
+def keep(folder: Path, share: float = 0.8) -> Path:
+    set_baseline(folder / "baselines", "main", find_unit(unit(folder, "base", share)))
+    return folder / "baselines"
+
+
+@pytest.mark.parametrize(("share", "max_drop", "verdict"), [
+    (0.8, 0.05, "pass"), (0.95, 0.0, "pass"), (0.4, 0.05, "fail"), (0.77, 0.02, "inconclusive")])
+def test_verdicts(tmp_path: Path, share: float, max_drop: float, verdict: str) -> None:
+    folder = keep(tmp_path)
+    found = gate(unit(tmp_path, "new", share), baseline="main", folder=folder, metric="accuracy", max_drop=max_drop)
+    assert found.verdict == verdict
+    assert found.sentence.startswith(f"{verdict}: accuracy of new changed by {share - 0.8:+.4f}")
+    assert ("items_needed" in found.to_json()) == (verdict == "inconclusive")
+
+
+def test_the_decision_is_the_interval_against_the_allowed_drop(tmp_path: Path) -> None:
+    folder, new = keep(tmp_path), unit(tmp_path, "new", 0.75, seed=1)
+    open_result = gate(new, baseline="main", folder=folder, metric="accuracy", max_drop=0.02).to_json()
+    low, high = open_result["change_ci_low"], open_result["change_ci_high"]
+    assert open_result["verdict"] == "inconclusive"
+    assert gate(new, baseline="main", folder=folder, metric="accuracy", max_drop=-low + 1e-6).verdict == "pass"
+    assert gate(new, baseline="main", folder=folder, metric="accuracy", max_drop=-low - 1e-6).verdict == "inconclusive"
+    assert high > -0.02
+    # At the n it names, an interval of this width just reaches: n * (z * error / |change + drop|) ** 2.
+    assert open_result["items_needed"] > 200
+
+
+def test_lower_is_better(tmp_path: Path) -> None:
+    asked = items(40)
+    for name, cut in (("base", 0), ("worse", 30)):
+        lines = [{"id": item.id, "completion": "#### 1", "finish_reason": "length" if k < cut else "stop",
+                  "completion_tokens": 10 + k} for k, item in enumerate(asked)]
+        evaluate_predictions(write_lines(tmp_path / f"{name}.jsonl", lines), asked, tmp_path / name)
+    folder = tmp_path / "baselines"
+    set_baseline(folder, "main", find_unit(tmp_path / "base"))
+    found = gate(tmp_path / "worse", baseline="main", folder=folder, metric="truncated", max_drop=0.1)
+    assert (found.verdict, found.change) == ("fail", -0.75)
+    assert "lower is better" in found.sentence
+    tokens = gate(tmp_path / "worse", baseline="main", folder=folder, metric="completion_tokens", max_drop=1)
+    assert tokens.verdict == "pass"
+    with pytest.raises(RequestError, match="not measured"):
+        gate(tmp_path / "worse", baseline="main", folder=folder, metric="step_validity", max_drop=1)
+
+
+def test_wrong_requests_are_named(tmp_path: Path) -> None:
+    folder, new = keep(tmp_path), unit(tmp_path, "new", 0.8)
+    for given, text in (({"baseline": "gone"}, "gone"), ({"metric": "f1"}, "f1"), ({"max_drop": -1.0}, "-1"),
+                        ({"baseline": "../x"}, "letters")):
+        with pytest.raises(RequestError, match=text):
+            gate(new, **{"baseline": "main", "folder": folder, "metric": "accuracy", "max_drop": 0.1, **given})
+    with pytest.raises(RequestError, match="1 for other items"):
+        gate(unit(tmp_path, "other", 0.8, count=50), baseline="main", folder=folder, metric="accuracy", max_drop=0.1)
+    with pytest.raises(RequestError, match="scorer"):
+        gate(score(tmp_path, "exact", items(200), [True] * 200, scorer="exact"), baseline="main", folder=folder,
+             metric="accuracy", max_drop=0.1)
+
+
+def test_a_baseline_stands_by_itself(tmp_path: Path) -> None:
+    folder = keep(tmp_path, 0.5)
+    (path,) = folder.glob("main/*.json")
+    assert "What is" not in path.read_text()
+    (entry,) = list_baselines(folder)
+    assert (entry["name"], entry["items"], entry["accuracy"]) == ("main", 200, 0.5)
+    kept = read_baseline(folder, "main", entry["items_digest"])
+    assert kept.results == find_unit(tmp_path / "base").results()
+    path.write_text(json.dumps({"schema": "baseline/9"}))
+    with pytest.raises(RecordError, match="not a baseline"):
+        read_baseline(folder, "main", entry["items_digest"])

@@ -1,0 +1,88 @@
+"""Several seeds of two recipes, and several runs in a table."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tests.evaluation.making import items, score
+from workings.errors import RequestError
+from workings.evaluation.ranking import rank
+from workings.evaluation.seeds import compare_seeds
+from workings.evaluation.statistics.welch import welch
+
+
+def runs(folder: Path, name: str, shares: list[float], count: int = 120) -> list[Path]:
+    """One run a share of right answers."""
+    asked, made = items(count), []
+    for number, share in enumerate(shares):
+        right = [k < round(share * count) for k in range(count)]
+        random.Random(number).shuffle(right)
+        made.append(score(folder, f"{name}{number}", asked, right))
+    return made
+
+
+def test_three_seeds_a_side_claim_something_about_the_method(tmp_path: Path) -> None:
+    a, b = runs(tmp_path, "a", [0.4, 0.45, 0.5]), runs(tmp_path, "b", [0.8, 0.85, 0.8])
+    found = compare_seeds(a, b)
+    answer = found.to_json()
+    assert (found.verdict, found.method_verdict) == ("better", "better")
+    assert answer["a"]["accuracies"] == [0.4, 0.45, 0.5]
+    assert answer["a"]["spread"] == pytest.approx(0.05)
+    assert answer["delta"] == pytest.approx(0.36667, abs=1e-4)
+    assert answer["method"] == "t"
+    expected = stats.ttest_ind([0.8, 102 / 120, 0.8], [0.4, 0.45, 0.5], equal_var=False).confidence_interval(0.95)
+    assert answer["method_ci_low"] == pytest.approx(expected.low, abs=1e-9)
+    assert answer["method_ci_high"] == pytest.approx(expected.high, abs=1e-9)
+
+
+def test_two_seeds_claim_nothing_about_the_method(tmp_path: Path) -> None:
+    found = compare_seeds(runs(tmp_path, "a", [0.4, 0.45]), runs(tmp_path, "b", [0.9, 0.9, 0.9]))
+    assert (found.verdict, found.method_verdict) == ("better", "no claim")
+    assert "method_ci_low" not in found.to_json()
+    assert found.sentence.endswith("nothing is claimed about the method: 2 seeds on a side, 3 are needed.")
+
+
+def test_seeds_that_scatter_leave_the_method_open(tmp_path: Path) -> None:
+    """These runs differ beyond doubt, but so do the seeds of one recipe among themselves."""
+    found = compare_seeds(runs(tmp_path, "a", [0.2, 0.5, 0.8]), runs(tmp_path, "b", [0.95, 0.6, 0.4]))
+    assert found.verdict == "better"
+    assert found.method_verdict == "inconclusive"
+
+
+def test_seeds_on_other_items_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="items differ"):
+        compare_seeds(runs(tmp_path, "a", [0.5]), runs(tmp_path, "b", [0.5], count=60))
+    with pytest.raises(RequestError, match="without runs"):
+        compare_seeds([], [tmp_path])
+
+
+def test_welch_is_scipy() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(0, 1, 5), rng.normal(0.5, 3, 8)
+    low, high = stats.ttest_ind(b, a, equal_var=False).confidence_interval(0.95)
+    assert (welch(a, b).low, welch(a, b).high) == (pytest.approx(low, abs=1e-12), pytest.approx(high, abs=1e-12))
+    assert welch([0.5, 0.5], [0.7, 0.7]).low == pytest.approx(0.2)
+
+
+def test_the_best_is_named_only_when_it_is(tmp_path: Path) -> None:
+    clear = runs(tmp_path / "clear", "r", [0.9, 0.5, 0.4])
+    ranking = rank([clear[1], clear[0], clear[2]])
+    assert ranking.best == "r0"
+    assert [row["accuracy"] for row in ranking.rows()] == [0.9, 0.5, 0.4]
+    assert "better than each of the other 2" in ranking.sentence
+    close = rank(runs(tmp_path / "close", "r", [0.52, 0.5, 0.3]))
+    assert close.best == ""
+    assert "best" not in close.to_json()
+    assert "no best one is named" in close.text()
+
+
+def test_a_table_needs_comparable_runs(tmp_path: Path) -> None:
+    (first,) = runs(tmp_path, "a", [0.5])
+    with pytest.raises(RequestError, match="1 run"):
+        rank([first])
+    (other,) = runs(tmp_path, "b", [0.5], count=60)
+    with pytest.raises(RequestError, match="not comparable"):
+        rank([first, other])
