@@ -14,7 +14,7 @@ from workings.models.shapes import shape_from_config
 FAMILIES = ("gemma", "gemma2", "gemma3", "llama", "qwen2", "qwen3")
 
 
-def tiny_shape(family: str = "gemma", *, vocab: int = 61, layers: int = 3, **changes: Any) -> ModelShape:
+def tiny_shape(family: str = "gemma", *, vocab: int = 61, layers: int = 2, **changes: Any) -> ModelShape:
     """A model of a few thousand parameters with every feature of its family switched on and in reach."""
     config = ShapeConfig(family=family, layers=layers, width=32, mlp_width=48, heads=4, kv_heads=2, head_dim=8,
                          context=128)

@@ -1,0 +1,186 @@
+"""The JAX engine as the loop sees it: steps, repeats, checkpoints, accumulation, packing, generation, memory."""
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from tests.engines.tiny import random_batch, request, tiny_shape
+from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig
+from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.generate import bucket, cut, prompt_batches
+from workings.errors import RecordError, RequestError
+from workings.models.batch import Batch
+from workings.models.shapes import to_hf_config
+
+
+def same(a: object, b: object) -> bool:
+    """Whether two states are equal bit for bit."""
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in pairs)
+
+
+def losses(engine: JaxEngine, state: dict, steps: int, first: int = 0) -> tuple[dict, list[float]]:
+    """Train on a few random batches."""
+    found = []
+    for i in range(first, first + steps):
+        state, result = engine.step(state, random_batch(engine.spec.shape, seed=i % 3), 1e-2)
+        found.append(result.loss)
+    return state, found
+
+
+def test_training_lowers_the_loss_and_compiles_once() -> None:
+    engine = JaxEngine.open(request(tiny_shape(), optimizer=AdamWConfig(name="adamw", clip_norm=1.0)))
+    _, found = losses(engine, engine.init(0), 30)
+    assert found[-1] < found[0] / 2
+    assert engine.compilations == 1
+    engine.inspect(random_batch(engine.spec.shape))
+    assert engine.compilations == 1
+
+
+def test_a_resumed_run_is_the_same_run_bit_for_bit(tmp_path: Path) -> None:
+    shape = tiny_shape("gemma3")
+    engine = JaxEngine.open(request(shape))
+    state, _ = losses(engine, engine.init(0), 3)
+    engine.save(state, tmp_path)
+    straight, expected = losses(engine, state, 3, first=3)
+    again = JaxEngine.open(request(shape))
+    resumed, found = losses(again, again.restore(tmp_path), 3, first=3)
+    assert found == expected
+    assert same(straight, resumed)
+
+
+def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
+    engine = JaxEngine.open(request(tiny_shape()))
+    state = engine.init(0)
+    engine.save(state, tmp_path)
+    other = JaxEngine.open(request(tiny_shape(layers=1, vocab=60)))
+    with pytest.raises(RecordError, match=r"embed_tokens.*\(61, 32\), this run needs float32 \(60, 32\)"):
+        other.restore(tmp_path)
+    with (tmp_path / "optimizer.safetensors").open("r+b") as file:
+        file.truncate(2000)
+    with pytest.raises(RecordError, match="cut short"):
+        engine.restore(tmp_path)
+    (tmp_path / "optimizer.safetensors").unlink()
+    with pytest.raises(RecordError, match=r"no optimizer\.safetensors"):
+        engine.restore(tmp_path)
+
+
+def test_the_split_into_micro_batches_does_not_change_the_gradient() -> None:
+    """1 x 8, 2 x 4 and 8 x 1 with rows of very different length: same loss, norm and parameters to 1e-5."""
+    whole = random_batch(tiny_shape(), rows=8, seed=4)
+    engine = JaxEngine.open(request(tiny_shape()))
+    results, params = [], []
+    for micro in (1, 2, 8):
+        split = {name: x.reshape(micro, 8 // micro, -1) for name, x in whole.__dict__.items()}
+        state, result = engine.step(engine.init(0), Batch(**split), 1e-3)
+        results.append((result.loss, result.grad_norm))
+        params.append([np.asarray(x) for x in jax.tree.leaves(state["params"])])
+    np.testing.assert_allclose(results[1:], [results[0]] * 2, rtol=1e-5)
+    counts = whole.weights.sum((0, 2))
+    assert counts.max() > 2 * counts.min()
+
+
+def packed_batch(first: np.ndarray, second: np.ndarray) -> Batch:
+    """Two rows of tokens in one sequence, then four positions of padding; every next token of a row is supervised."""
+    tokens = np.concatenate([first, second, np.zeros(4, np.int32)])
+    segments = np.concatenate([np.full(len(first), 1), np.full(len(second), 2), np.zeros(4)]).astype(np.int32)
+    positions = np.concatenate([np.arange(len(first)), np.arange(len(second)), np.zeros(4)]).astype(np.int32)
+    targets = np.concatenate([first[1:], [0], second[1:], [0], np.zeros(4)]).astype(np.int32)
+    weights = np.concatenate([np.ones(len(first) - 1), [0], np.ones(len(second) - 1), [0], np.zeros(4)])
+    parts = {"tokens": tokens, "targets": targets, "positions": positions, "segment_ids": segments}
+    return Batch(weights=weights.astype(np.float32)[None, None], **{k: v[None, None] for k, v in parts.items()})
+
+
+@pytest.mark.parametrize("family", ["gemma", "gemma3"])
+def test_packed_rows_have_the_loss_and_gradient_of_separate_rows(family: str) -> None:
+    shape = tiny_shape(family)
+    draw = np.random.default_rng(0)
+    first, second = (draw.integers(1, 61, n).astype(np.int32) for n in (7, 9))
+    packed = packed_batch(first, second)
+    separate = Batch(**{name: np.stack([x[0, 0, :7].tolist() + [0] * 9, x[0, 0, 7:16].tolist() + [0] * 7])[None]
+                        .astype(x.dtype) for name, x in packed.__dict__.items()})
+    engine = JaxEngine.open(request(shape))
+    _, one = engine.step(engine.init(0), packed, 1e-3)
+    _, two = engine.step(engine.init(0), separate, 1e-3)
+    np.testing.assert_allclose([one.loss, one.grad_norm], [two.loss, two.grad_norm], rtol=1e-5)
+
+
+def test_remat_changes_nothing_but_memory() -> None:
+    batch = random_batch(tiny_shape("gemma2"))
+    results = []
+    for remat in ("none", "layer"):
+        engine = JaxEngine.open(request(tiny_shape("gemma2"), memory=MemoryConfig(remat=remat)))
+        _, result = engine.step(engine.init(0), batch, 1e-3)
+        results.append((result.loss, result.grad_norm))
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-6)
+
+
+def test_generation_stops_keeps_order_and_does_not_depend_on_the_batch() -> None:
+    engine = JaxEngine.open(request(tiny_shape()))
+    state = engine.init(0)
+    draw = np.random.default_rng(0)
+    prompts = [draw.integers(0, 61, n).tolist() for n in draw.integers(1, 20, 9)]
+    together = engine.generate(state, prompts, max_new_tokens=5, stop_ids=[])
+    alone = [engine.generate(state, [prompt], max_new_tokens=5, stop_ids=[])[0] for prompt in prompts[:3]]
+    assert together[:3] == alone
+    stop = together[4].tokens[2]
+    stopped = engine.generate(state, prompts, max_new_tokens=5, stop_ids=[stop])
+    assert stopped[4].finish_reason == "stop"
+    assert stopped[4].tokens == together[4].tokens[:together[4].tokens.index(stop)]
+    with pytest.raises(RequestError, match="empty prompt"):
+        engine.generate(state, [[1], []], max_new_tokens=2, stop_ids=[])
+
+
+def test_prompts_are_padded_to_few_shapes() -> None:
+    assert [bucket(n) for n in (1, 16, 17, 64, 65)] == [16, 16, 32, 64, 128]
+    parts = prompt_batches([[1] * (n % 30 + 1) for n in range(300)])
+    assert sorted(i for part in parts for i in part.indices) == list(range(300))
+    assert {part.tokens.shape for part in parts} == {(128, 16), (128, 32), (64, 32)}
+    assert cut([5, 6, 7], 2, [7]).finish_reason == "length"
+    assert cut([5, 6, 7], 3, [7]).tokens == [5, 6]
+
+
+def test_inspection_describes_the_executable_that_runs() -> None:
+    engine = JaxEngine.open(request(tiny_shape()))
+    small = engine.inspect(random_batch(engine.spec.shape))
+    large = engine.inspect(random_batch(engine.spec.shape, rows=32))
+    assert small.source == "compiled"
+    # Parameters and two moments come in and go out in the same memory.
+    parameters = sum(x.nbytes for x in jax.tree.leaves(engine.init(0)["params"]))
+    assert small.breakdown["aliased"] >= 3 * parameters
+    assert large.breakdown["temporaries"] > 3 * small.breakdown["temporaries"]
+
+
+def test_what_does_not_come_out_even_is_refused() -> None:
+    with pytest.raises(RequestError, match="at most 1 devices"):
+        JaxEngine.open(request(tiny_shape(), mesh=MeshConfig(fsdp=4)))
+
+
+def test_wrong_weights_are_one_clear_error(tmp_path: Path) -> None:
+    engine = JaxEngine.open(request(tiny_shape()))
+    with pytest.raises(RequestError, match=r"without config\.json"):
+        engine.load(tmp_path)
+    engine.export(engine.init(0), tmp_path)
+    with pytest.raises(RequestError, match="vocab_size=60"):
+        JaxEngine.open(request(tiny_shape(vocab=60))).load(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text(
+        '{"weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}}')
+    with pytest.raises(RequestError, match="model-00001-of-00002"):
+        engine.load(tmp_path)
+    (tmp_path / "model.safetensors.index.json").unlink()
+    config = to_hf_config(tiny_shape(mlp_width=49))
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(RequestError, match=r"gate_proj.weight: \(48, 32\), expected \(49, 32\)"):
+        JaxEngine.open(request(tiny_shape(mlp_width=49))).load(tmp_path)
+
+
+def test_describe_memory_and_the_real_kernel() -> None:
+    engine = JaxEngine.open(request(tiny_shape()))
+    facts = engine.describe()
+    assert (facts.platform, facts.count, facts.mesh) == ("cpu", 1, {"fsdp": 1, "tp": 1})
+    assert facts.memory_limit_bytes > 2 ** 28
+    assert 2 ** 26 < engine.memory().peak_bytes < facts.memory_limit_bytes * 2
+    assert engine.check_device()["max_difference_to_numpy"] < 1e-4

@@ -1,0 +1,73 @@
+"""Shapes of models: the catalog, Hugging Face's configs both ways, names and counts of tensors."""
+
+import pytest
+
+from workings.config.model import ShapeConfig
+from workings.errors import RequestError
+from workings.models.shapes import catalog, from_hf_config, published_shape, shape_from_config, to_hf_config
+from workings.models.weights import parameter_count, tensor_shapes
+
+
+@pytest.mark.parametrize("name", list(catalog()))
+def test_published_counts_and_the_way_back(name: str) -> None:
+    row = catalog()[name]
+    shape = published_shape(name)
+    assert parameter_count(shape) == row["parameters"]
+    assert from_hf_config(to_hf_config(shape)) == shape
+    assert len(row["source"]) > 20
+    assert "/" in row["hub_id"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_sizes_equal_tunix() -> None:
+    """The catalog beside Tunix's own tables (which pad Gemma 1 and 2's vocabulary to 256128)."""
+    pytest.importorskip("tunix")
+    from tunix.models.gemma.model import ModelConfig as Gemma
+    from tunix.models.gemma3.model import ModelConfig as Gemma3
+    from tunix.models.qwen2.model import ModelConfig as Qwen2
+    from tunix.models.qwen3.model import ModelConfig as Qwen3
+
+    for name, other in {"gemma-2b": Gemma.gemma_2b(), "gemma-7b": Gemma.gemma_7b(), "gemma-2-2b": Gemma.gemma2_2b(),
+                        "gemma-3-270m": Gemma3.gemma3_270m(), "gemma-3-1b": Gemma3.gemma3_1b_it(),
+                        "gemma-3-4b": Gemma3.gemma3_4b_it(), "gemma-3-12b": Gemma3.gemma3_12b_it(),
+                        "qwen2.5-0.5b": Qwen2.qwen2p5_0p5b(), "qwen3-0.6b": Qwen3.qwen3_0p6b()}.items():
+        shape = published_shape(name)
+        assert (shape.layers, shape.width, shape.mlp_width, shape.heads, shape.kv_heads, shape.head_dim) == (
+            other.num_layers, other.embed_dim, other.hidden_dim, other.num_heads, other.num_kv_heads, other.head_dim)
+
+
+def test_sliding_layers_follow_the_pattern() -> None:
+    assert [published_shape("gemma-2-2b").slides(i) for i in range(4)] == [True, False, True, False]
+    assert [i for i in range(26) if not published_shape("gemma-3-1b").slides(i)] == [5, 11, 17, 23]
+    assert not any(published_shape("gemma-2b").slides(i) for i in range(18))
+
+
+def test_tensor_names_are_hugging_faces() -> None:
+    names = tensor_shapes(published_shape("gemma-3-270m"))
+    assert names["model.layers.17.self_attn.k_norm.weight"] == (256,)
+    assert names["model.layers.0.mlp.down_proj.weight"] == (640, 2048)
+    assert "lm_head.weight" not in names
+    assert tensor_shapes(published_shape("llama-3-8b"))["lm_head.weight"] == (128256, 4096)
+
+
+def test_unknown_names_and_settings_are_refused_with_what_is_there() -> None:
+    with pytest.raises(RequestError, match="gemma-2b") as caught:
+        published_shape("gema-2b")
+    assert caught.value.try_next == "shape: gemma-2b"
+    with pytest.raises(RequestError, match="model_type: 'gpt2'"):
+        from_hf_config({"model_type": "gpt2"})
+    good = to_hf_config(published_shape("gemma-2-2b"))
+    with pytest.raises(RequestError, match="every n-th layer"):
+        from_hf_config(good | {"layer_types": ["full_attention", *good["layer_types"][1:]]})
+    with pytest.raises(RequestError, match="without hidden_size"):
+        from_hf_config({"model_type": "gemma", "vocab_size": 1, "intermediate_size": 1, "num_hidden_layers": 1,
+                        "num_attention_heads": 1, "max_position_embeddings": 1})
+    with pytest.raises(RequestError, match="yarn"):
+        from_hf_config(to_hf_config(published_shape("qwen3-0.6b")) | {"rope_scaling": {"rope_type": "yarn"}})
+
+
+def test_heads_that_do_not_divide_are_shown() -> None:
+    config = ShapeConfig(layers=1, width=8, mlp_width=8, heads=4, kv_heads=3, head_dim=2)
+    with pytest.raises(RequestError, match="heads: 4, kv_heads: 3") as caught:
+        shape_from_config(config, 10)
+    assert caught.value.try_next == "kv_heads: 2"
