@@ -25,7 +25,8 @@ def test_keys_are_sorted_by_utf16() -> None:
     assert list(json.loads(canonical.dumps(value)).values()) == [2, 4, 6, 7, 1, 5, 3]
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 2**53 + 1, object(), {1: "a"}, {"a": b"x"}], ids=repr)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 2**53 + 1, object(), {1: "a"}, {"a": b"x"}],
+                         ids=["nan", "infinity", "too large", "object", "key that is no text", "bytes"])
 def test_what_json_cannot_hold_is_refused(value: object) -> None:
     with pytest.raises(RecordError, match="JSON can hold exactly"):
         canonical.dumps(value)
