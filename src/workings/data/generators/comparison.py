@@ -78,4 +78,5 @@ def asked_closer(draw: Draw) -> Problem:
                    key=("closer", a, b), category="integers", section="edge_case")
 
 
-KIND = Kind(name="comparison", trained=(two_products, decimals, negatives), asked=(asked_difference, asked_middle, asked_closer))
+KIND = Kind(name="comparison", trained=(two_products, decimals, negatives),
+            asked=(asked_difference, asked_middle, asked_closer))

@@ -57,7 +57,8 @@ def asked_square(draw: Draw) -> Problem:
     side = draw.integer(2, 120)
     return Problem(prompt=f"The perimeter of a square is {4 * side} cm. What is its area in square centimeters?",
                    steps=(f"Side: {4 * side}/4={side}.", f"Area: {side}*{side}={side * side}."),
-                   answer=str(side * side), key=("square", side), category="perimeter", section="edge_case" if side % 10 == 0 else "core")
+                   answer=str(side * side), key=("square", side), category="perimeter",
+                   section="edge_case" if side % 10 == 0 else "core")
 
 
 KIND = Kind(name="geometry", trained=(rectangle_area, rectangle_perimeter, triangle_area, box_volume),

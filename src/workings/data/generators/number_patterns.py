@@ -15,7 +15,7 @@ def equal_steps(draw: Draw) -> Problem:
     start, step = draw.integer(0, 60), draw.choice([step for step in range(-9, 16) if step])
     numbers = [start + step * index for index in range(5)]
     shown = [f"{b}-{a}={step}" if a >= 0 else f"{b}-({a})={step}"
-             for a, b in itertools.pairwise(numbers)]
+             for a, b in itertools.pairwise(numbers[:4])]
     last, answer = numbers[3], numbers[4]
     sign = "+" if step > 0 else "-"
     return Problem(
@@ -30,9 +30,9 @@ def growing_steps(draw: Draw) -> Problem:
     numbers = [start]
     for index in range(4):
         numbers.append(numbers[-1] + first + growth * index)
-    differences = [b - a for a, b in itertools.pairwise(numbers)]
+    differences = [b - a for a, b in itertools.pairwise(numbers[:4])]
     following = differences[-1] + growth
-    steps = [f"{b}-{a}={b - a}" for a, b in itertools.pairwise(numbers)]
+    steps = [f"{b}-{a}={b - a}" for a, b in itertools.pairwise(numbers[:4])]
     steps += [f"{differences[1]}-{differences[0]}={growth}", f"{differences[-1]}+{growth}={following}",
               f"{numbers[3]}+{following}={numbers[4]}"]
     return Problem(prompt=f"{_listed(numbers[:4])}: what comes next?", steps=tuple(steps), answer=str(numbers[4]),
@@ -44,7 +44,7 @@ def asked_factor(draw: Draw) -> Problem:
     """3, 6, 12, 24: which number follows?"""
     start, factor = draw.integer(1, 25), draw.integer(2, 6)
     numbers = [start * factor**index for index in range(5)]
-    steps = [f"{b}/{a}={factor}" for a, b in itertools.pairwise(numbers)]
+    steps = [f"{b}/{a}={factor}" for a, b in itertools.pairwise(numbers[:4])]
     return Problem(prompt=f"Which number follows: {_listed(numbers[:4])}?",
                    steps=(*steps, f"{numbers[3]}*{factor}={numbers[4]}"), answer=str(numbers[4]),
                    key=("factor", start, factor), category="factor", section="trace_sensitive")
