@@ -9,6 +9,7 @@ import json
 import os
 import resource
 import sys
+import time
 from dataclasses import asdict
 from typing import Any
 
@@ -17,11 +18,14 @@ from workings.evaluation.judge import Judgement, judge
 from workings.evaluation.own_scorer import load_scorer
 from workings.evaluation.settings import EvaluationSettings
 
+FLUSH_SECONDS = 0.02
+"""Longest time that an answer waits for others; writing each at once would double the cost of scoring."""
+
 
 def main() -> None:
     """Serve requests until standard input ends. The first line is the settings."""
     # A scorer that prints must not break the protocol: its standard output becomes standard error.
-    answers = os.fdopen(os.dup(1), "w", encoding="ascii", buffering=1)
+    answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
     first = json.loads(sys.stdin.readline())
     first["rules"] = tuple(first["rules"])
@@ -29,9 +33,15 @@ def main() -> None:
     _limit_memory(settings.child_bytes)
     scorer = load_scorer(settings.scorer)
     answers.write(json.dumps({"ready": scorer.version}) + "\n")
+    answers.flush()
     for line in sys.stdin:
+        flushed = time.monotonic()
         for request in json.loads(line):
             answers.write(json.dumps(_answer(request, scorer.score, settings)) + "\n")
+            if time.monotonic() - flushed > FLUSH_SECONDS:
+                answers.flush()
+                flushed = time.monotonic()
+        answers.flush()
 
 
 def _answer(request: dict[str, Any], score: Any, settings: EvaluationSettings) -> dict[str, Any]:

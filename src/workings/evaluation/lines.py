@@ -1,9 +1,13 @@
 """JSON lines from anywhere, one at a time, so that a file larger than memory can be read and a bad line is named."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from workings.errors import RecordError
+from workings.record.canonical import find_nulls, line
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """A longer line is not read into memory; it is named instead."""
@@ -45,3 +49,42 @@ def parse_object(line: bytes) -> dict[str, Any] | str:
     if not isinstance(record, dict):
         return f"a JSON {type(record).__name__}, not an object"
     return record
+
+
+_PLAIN_KEY = re.compile(r"[a-z_0-9]+")
+_EXACT_INTEGERS = 2 ** 53
+
+
+def canonical_line(record: dict[str, Any]) -> bytes:
+    """The bytes of `workings.record.canonical.line`, several times as fast for the records of an evaluation.
+
+    The standard library writes the same bytes as RFC 8785 for plain keys, texts, truth values, integers below 2**53,
+    and floats that need no exponent; whatever else a record holds takes the longer way.
+    """
+    plain = _plain(record)
+    if plain is None:
+        if nulls := find_nulls(record):
+            raise RecordError(f"null at {', '.join(nulls[:5])}; a record says why there is nothing instead")
+        return line(record)
+    return json.dumps(plain, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode("utf-8") + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    """The value with whole floats as integers, or None if the standard library would write it differently."""
+    kind = type(value)
+    if kind is str or kind is bool:
+        return value
+    if kind is int:
+        return value if abs(value) < _EXACT_INTEGERS else None
+    if kind is float:
+        if value.is_integer() and abs(value) < _EXACT_INTEGERS:
+            return int(value)
+        return value if 1e-4 <= abs(value) < 1e15 else None
+    if kind is dict:
+        plain = {key: _plain(inner) for key, inner in value.items()}
+        usable = all(type(key) is str and _PLAIN_KEY.fullmatch(key) for key in plain) and None not in plain.values()
+        return plain if usable else None
+    if kind is list:
+        inner = [_plain(entry) for entry in value]
+        return None if None in inner else inner
+    return None

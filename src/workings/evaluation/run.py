@@ -1,6 +1,7 @@
 """An evaluation from start to seal: ask, extract, score, count, seal."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from workings.models.chat import ChatTemplate
     from workings.models.tokenizer import Tokenizer
 
-FOREIGN_CHUNK = 256
+FOREIGN_CHUNK = 1024
 """Items that are scored between two writes to the disk."""
 
 Progress = Callable[[int, int], None]
@@ -100,21 +101,42 @@ def _score_and_seal(out: Path, config: dict[str, Any], sizes: Sequence[int], ans
                     progress: Progress | None) -> Scorecard:
     with EvaluationUnit(out, config) as unit, ScoringProcess(settings) as scoring:
         done = unit.finished_chunks(sizes)
-        for index in range(done, len(sizes)):
-            unit.append(list(_scored(answer(index), scoring, settings)))
+        items = sum(sizes[:done])
+        for index, lines in _pipeline(range(done, len(sizes)), answer, scoring, settings):
+            unit.append(lines)
+            items += sizes[index]
             if progress:
-                progress(sum(sizes[:index + 1]), sum(sizes))
+                progress(items, sum(sizes))
         summary = Summary(unit.predictions, settings.aggregate)
         unit.seal(summary.to_json(problems()), summary.samples_text(), made_from)
     return summary.scorecard
 
 
-def _scored(answers: Sequence[Answered], scoring: ScoringProcess,
-            settings: EvaluationSettings) -> Iterator[dict[str, Any]]:
-    answers = [sanitised(answered, settings) for answered in answers]
-    judgements = iter(scoring.judge([(a.item, a.text) for a in answers if not a.problem]))
-    for answered in answers:
-        yield prediction_line(answered, Judgement() if answered.problem else next(judgements), settings.form)
+def _pipeline(chunks: Sequence[int], answer: Callable[[int], list[Answered]], scoring: ScoringProcess,
+              settings: EvaluationSettings) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """Lines of one chunk after the other; while one is scored, the next is answered and the last is written."""
+    waiting: tuple[int, list[Answered], Future[list[Judgement]]] | None = None
+    with ThreadPoolExecutor(1) as pool:
+        for index in chunks:
+            try:
+                answers = [sanitised(answered, settings) for answered in answer(index)]
+            except BaseException:
+                if waiting is not None:  # its answers have cost as much as these: keep them
+                    yield waiting[0], _lines(waiting[1], waiting[2].result(), settings)
+                raise
+            future = pool.submit(scoring.judge, [(a.item, a.text) for a in answers if not a.problem])
+            if waiting is not None:
+                yield waiting[0], _lines(waiting[1], waiting[2].result(), settings)
+            waiting = index, answers, future
+        if waiting is not None:
+            yield waiting[0], _lines(waiting[1], waiting[2].result(), settings)
+
+
+def _lines(answers: Sequence[Answered], judgements: Sequence[Judgement],
+           settings: EvaluationSettings) -> list[dict[str, Any]]:
+    left = iter(judgements)
+    return [prediction_line(answered, Judgement() if answered.problem else next(left), settings.form)
+            for answered in answers]
 
 
 def _config(items: Sequence[Item], settings: EvaluationSettings, *, source: dict[str, Any],

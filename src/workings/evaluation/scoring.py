@@ -6,6 +6,7 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,7 @@ from workings.evaluation.settings import EvaluationSettings
 
 START_SECONDS = 120.0
 """Longest time until the process is ready: importing a scorer's libraries on a busy machine."""
+PIECE_BYTES = 1 << 16
 
 
 class ScoringProcess:
@@ -25,8 +27,9 @@ class ScoringProcess:
 
     def __init__(self, settings: EvaluationSettings) -> None:
         self._settings = settings
-        self._child: subprocess.Popen[str] | None = None
-        self._answers: queue.Queue[str] = queue.Queue()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._answers: queue.Queue[bytes] = queue.Queue()
+        self._rest = b""
 
     def __enter__(self) -> "ScoringProcess":
         return self
@@ -37,38 +40,40 @@ class ScoringProcess:
 
     def judge(self, completions: Sequence[tuple[Item, str]]) -> list[Judgement]:
         """Judgements in the order given; one that hangs or kills the process is an error of that item alone."""
-        done: list[Judgement] = []
+        done, error = self._ask(completions)
+        # Answers travel in groups: which completion took the process down is known only if each goes alone.
         while len(done) < len(completions):
-            done += self._some(completions[len(done):])
+            alone, error = self._ask(completions[len(done):len(done) + 1])
+            done += alone or [Judgement(error=error)]
         return done
 
-    def _some(self, completions: Sequence[tuple[Item, str]]) -> list[Judgement]:
-        """Judgements up to the first completion that takes the process down (that one included)."""
+    def _ask(self, completions: Sequence[tuple[Item, str]]) -> tuple[list[Judgement], str]:
+        """Judgements until the process ended or went silent, and what happened then (or "")."""
         child = self._running()
         request = [{"item": item.to_json(), "text": text} for item, text in completions]
         done: list[Judgement] = []
         try:
-            child.stdin.write(json.dumps(request) + "\n")  # type: ignore[union-attr]
+            child.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[union-attr]
             child.stdin.flush()  # type: ignore[union-attr]
-            for _ in completions:
-                done.append(_judgement(self._next(self._settings.item_seconds)))
+            while len(done) < len(completions):
+                done += [_judgement(line) for line in self._next(self._settings.item_seconds)]
         except TimeoutError:
             self._stop()
-            done.append(Judgement(error=f"time limit: not scored within {self._settings.item_seconds:g} s"))
+            return done, f"time limit: not scored within {self._settings.item_seconds:g} s"
         except (EOFError, BrokenPipeError):
             self._stop()
-            done.append(Judgement(error=f"the scoring process died ({_ending(child)})"))
-        return done
+            return done, f"the scoring process died ({_ending(child)})"
+        return done, ""
 
-    def _running(self) -> "subprocess.Popen[str]":
+    def _running(self) -> "subprocess.Popen[bytes]":
         if self._child is not None:
             return self._child
-        self._answers = queue.Queue()
-        child = subprocess.Popen([sys.executable, "-m", "workings.evaluation.child"], env=_environment(), text=True,
-                                 encoding="ascii", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._answers, self._rest = queue.Queue(), b""
+        child = subprocess.Popen([sys.executable, "-m", "workings.evaluation.child"], env=_environment(),
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         threading.Thread(target=_forward, args=(child.stdout, self._answers), daemon=True).start()
         self._child = child
-        child.stdin.write(json.dumps(self._settings.to_json()) + "\n")  # type: ignore[union-attr]
+        child.stdin.write(json.dumps(self._settings.to_json()).encode() + b"\n")  # type: ignore[union-attr]
         child.stdin.flush()  # type: ignore[union-attr]
         try:
             self._next(START_SECONDS)
@@ -79,14 +84,19 @@ class ScoringProcess:
                                f"python {self._settings.scorer.split(':')[0]}") from None
         return child
 
-    def _next(self, seconds: float) -> str:
-        try:
-            line = self._answers.get(timeout=seconds)
-        except queue.Empty:
-            raise TimeoutError from None
-        if not line:
-            raise EOFError
-        return line
+    def _next(self, seconds: float) -> list[str]:
+        """The next lines of the process, at least one. Raises ``TimeoutError`` or ``EOFError``."""
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self._rest:
+            try:
+                piece = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise TimeoutError from None
+            if not piece:
+                raise EOFError
+            self._rest += piece
+        whole, _, self._rest = self._rest.rpartition(b"\n")
+        return whole.decode("ascii").split("\n")
 
     def _stop(self) -> None:
         child, self._child = self._child, None
@@ -97,11 +107,12 @@ class ScoringProcess:
         child.stdin.close()  # type: ignore[union-attr]
 
 
-def _forward(stream: IO[str], answers: "queue.Queue[str]") -> None:
+def _forward(stream: IO[bytes], answers: "queue.Queue[bytes]") -> None:
+    """Pass on what the process writes; an empty piece says that it ended."""
     with stream:
-        for line in stream:
-            answers.put(line)
-    answers.put("")
+        while piece := os.read(stream.fileno(), PIECE_BYTES):
+            answers.put(piece)
+    answers.put(b"")
 
 
 def _environment() -> dict[str, str]:
@@ -117,6 +128,6 @@ def _judgement(line: str) -> Judgement:
     return Judgement(**record)
 
 
-def _ending(child: "subprocess.Popen[str]") -> str:
+def _ending(child: "subprocess.Popen[bytes]") -> str:
     code = child.returncode
     return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from workings.errors import RecordError, RequestError
+from workings.evaluation.lines import canonical_line
 from workings.evaluation.predictions import PREDICTIONS
 from workings.record import atomic
 from workings.record.canonical import loads
@@ -71,8 +72,8 @@ class EvaluationUnit:
 
     def append(self, lines: Sequence[dict[str, Any]]) -> None:
         """Add lines of one chunk and wait until they are on the disk."""
-        for line in lines:
-            self._appender.append(line)
+        data = b"".join(canonical_line(line) for line in lines)
+        self._appender.append_bytes(data)
         self._appender.sync()
 
     def seal(self, summary: dict[str, Any], samples: str, made_from: str | None) -> str:

@@ -1,0 +1,80 @@
+"""Seconds and bytes to score and compare 100,000 predictions.
+
+Two sets of 50,000 predictions each of the same items are scored, sealed and compared through the functions behind
+`workings eval --predictions` and `workings compare`, in one fresh process. Exits with 3 without a result when other
+work keeps the machine busy (load average above half of its cores), with 1 when it takes longer than the limit.
+"""
+
+import json
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tools.result_file import load_average, usable_cores, write_result
+
+RESULT = Path(__file__).parent / "results" / "evaluation.json"
+LIMIT_SECONDS = 20.0
+ITEMS = 50_000
+STEPS = "we add the digits one by one and carry. " * 8
+
+
+def write_input(folder: Path, share: float, name: str) -> None:
+    """Items once, and one file of predictions of which about ``share`` are right."""
+    draw = random.Random(name)
+    with (folder / "items.jsonl").open("w") as items, (folder / f"{name}.jsonl").open("w") as predictions:
+        for index in range(ITEMS):
+            gold = index + index % 97
+            answer = gold + (draw.random() >= share)
+            text = f"<reasoning>{index}+{index % 97}={gold}\n{STEPS}</reasoning><answer>{answer}</answer>"
+            items.write(json.dumps({"id": f"i{index}", "prompt": f"What is {index}+{index % 97}?",
+                                    "expected_answer": gold, "section": f"s{index % 5}"}) + "\n")
+            predictions.write(json.dumps({"id": f"i{index}", "completion": text, "finish_reason": "stop"}) + "\n")
+
+
+def measured(folder: Path) -> dict[str, float]:
+    """Score both sets and compare them, in this process."""
+    from workings.evaluation.compare import compare
+    from workings.evaluation.items import read_items
+    from workings.evaluation.run import evaluate_predictions
+
+    started = time.perf_counter()
+    items = read_items(folder / "items.jsonl")
+    for name in ("a", "b"):
+        evaluate_predictions(folder / f"{name}.jsonl", items, folder / name)
+    scored = time.perf_counter()
+    compare(folder / "a", folder / "b")
+    ended = time.perf_counter()
+    return {"seconds": round(ended - started, 2), "scoring_seconds": round(scored - started, 2),
+            "comparing_seconds": round(ended - scored, 2),
+            "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+
+
+def main() -> int:
+    """Measure in a fresh process, write the result file, print one line."""
+    if sys.argv[1:2] == ["--measure"]:
+        print(json.dumps(measured(Path(sys.argv[2]))))
+        return 0
+    load = load_average()
+    if load > usable_cores() / 2:
+        print(f"not measured: load average {load:.1f} on {usable_cores()} cores")
+        return 3
+    with tempfile.TemporaryDirectory() as name:
+        for side, share in (("a", 0.60), ("b", 0.61)):
+            write_input(Path(name), share, side)
+        output = subprocess.run([sys.executable, "-m", "benchmarks.evaluation", "--measure", name], check=True,
+                                stdout=subprocess.PIPE, text=True).stdout
+    values = json.loads(output)
+    write_result(RESULT, what="Seconds and bytes to score, seal and compare 100,000 predictions.",
+                 command="python -m benchmarks.evaluation", packages=["numpy", "scipy"], load_before=load,
+                 values={"predictions": 2 * ITEMS, "limit_seconds": LIMIT_SECONDS, **values})
+    print(f"{2 * ITEMS} predictions: {values['seconds']} s (limit {LIMIT_SECONDS:g} s), "
+          f"{values['peak_bytes'] / 2**20:.0f} MiB")
+    return 0 if values["seconds"] <= LIMIT_SECONDS else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

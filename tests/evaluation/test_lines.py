@@ -1,0 +1,37 @@
+"""Fast lines are the canonical ones, and any file can be read line by line."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workings.errors import RecordError
+from workings.evaluation import lines
+from workings.evaluation.lines import canonical_line, read_lines, read_lines_at
+from workings.record.canonical import line
+
+VALUES = st.recursive(
+    st.booleans() | st.text() | st.integers(-2**53 + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4), max_leaves=8)
+
+
+@given(st.dictionaries(st.sampled_from(["id", "score", "a_b", "Z", "é", "prompt"]), VALUES))
+def test_fast_lines_are_canonical(record: dict[str, Any]) -> None:
+    assert canonical_line(record) == line(record)
+
+
+def test_what_json_cannot_say_is_refused() -> None:
+    for value in (None, [None], float("nan"), float("inf"), 2**60, "\ud800"):
+        with pytest.raises((RecordError, UnicodeEncodeError)):
+            canonical_line({"a": value})
+
+
+def test_offsets_and_long_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 20)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"a": 1}\n\n{"long": "' + b"x" * 50 + b'"}\n{"b": 2}')
+    found = list(read_lines_at(path))
+    assert [(number, offset) for number, offset, _ in found] == [(1, 0), (3, 10), (4, 73)]
+    assert [record for _, record in read_lines(path)] == [{"a": 1}, "longer than 20 bytes", {"b": 2}]
