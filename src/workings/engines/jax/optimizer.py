@@ -8,9 +8,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding
+from jax.sharding import NamedSharding, PartitionSpec
 
-from workings.config.training import AdamWConfig
+from workings.config.training import AdafactorConfig, AdamWConfig, OptimizerConfig
 from workings.engines.jax.model import Params
 
 Moments = dict[str, Any]
@@ -77,3 +77,72 @@ class AdamW:
             direction = direction + c.weight_decay * wide
         kept = {"exp_avg": mean.astype(self.moment_dtype), "exp_avg_sq": square.astype(self.moment_dtype)}
         return wide - learning_rate * direction, kept
+
+
+class Adafactor:
+    """Adafactor (Shazeer and Stern, 2018) with a given learning rate: transformers' `Adafactor` with
+    ``scale_parameter=False, relative_step=False`` and no first moment.
+
+    A matrix has a row and a column of second moments, a vector a full one. Every matrix of a stack is a matrix of its
+    own: means and the clip of the update never cross layers. All float32 values are functions of one element and of
+    these small vectors, so the compiler fuses them and no float32 copy of a matrix exists.
+    """
+
+    slots = ("exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq")
+
+    def __init__(self, config: AdafactorConfig, moment_dtype: Any) -> None:
+        self.config = config
+        self.moment_dtype = moment_dtype
+
+    def init(self, params: dict[str, jax.Array]) -> Moments:
+        """Zero moments: slot -> name -> array."""
+        moments: Moments = {slot: {} for slot in self.slots}
+        for name, x in params.items():
+            if is_matrix(name, x):
+                moments["exp_avg_sq_row"][name] = jnp.zeros(x.shape[:-1], self.moment_dtype)
+                moments["exp_avg_sq_col"][name] = jnp.zeros((*x.shape[:-2], x.shape[-1]), self.moment_dtype)
+            else:
+                moments["exp_avg_sq"][name] = jnp.zeros(x.shape, self.moment_dtype)
+        return moments
+
+    def place(self, slot: str, name: str, parameter: NamedSharding) -> NamedSharding:
+        """A row of moments is split as the parameter's rows are, a column as its columns."""
+        if slot == "exp_avg_sq":
+            return parameter
+        spec = (*parameter.spec, *[None] * (2 + name.startswith("layers.") - len(parameter.spec)))
+        kept = spec[:-1] if slot == "exp_avg_sq_row" else (*spec[:-2], spec[-1])
+        return NamedSharding(parameter.mesh, PartitionSpec(*kept))
+
+    def update(self, name: str, param: jax.Array, grad: jax.Array, moments: dict[str, jax.Array], step: jax.Array,
+               learning_rate: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """New float32 value of one tensor (or stack of tensors) and its new moments. ``step`` counts from 1."""
+        c = self.config
+        decay = 1.0 - step.astype(jnp.float32) ** -c.decay_power
+        square = jnp.square(grad) + c.epsilon
+
+        def mixed(slot: str, new: jax.Array) -> jax.Array:
+            return decay * moments[slot].astype(jnp.float32) + (1.0 - decay) * new
+
+        if is_matrix(name, param):
+            row, col = mixed("exp_avg_sq_row", square.mean(-1)), mixed("exp_avg_sq_col", square.mean(-2))
+            factor = jax.lax.rsqrt(row / row.mean(-1, keepdims=True))[..., None] * jax.lax.rsqrt(col)[..., None, :]
+            kept, axes = {"exp_avg_sq_row": row, "exp_avg_sq_col": col}, (-2, -1)
+        else:
+            full = mixed("exp_avg_sq", square)
+            factor, kept, axes = jax.lax.rsqrt(full), {"exp_avg_sq": full}, (-1,)
+        size = jnp.sqrt(jnp.mean(jnp.square(grad * factor), axes, keepdims=True))
+        wide = param.astype(jnp.float32)
+        direction = grad * factor / jnp.maximum(1.0, size / c.clip_threshold)
+        if c.weight_decay and is_matrix(name, param):
+            direction = direction + c.weight_decay * wide
+        return wide - learning_rate * direction, {slot: x.astype(self.moment_dtype) for slot, x in kept.items()}
+
+
+Rule = AdamW | Adafactor
+
+
+def make_rule(config: OptimizerConfig, moment_dtype: Any) -> Rule:
+    """The rule that a recipe names."""
+    if isinstance(config, AdamWConfig):
+        return AdamW(config, moment_dtype)
+    return Adafactor(config, moment_dtype)

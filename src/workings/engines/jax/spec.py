@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from workings.config.training import AdamWConfig
 from workings.engines.base import EngineRequest
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.init import parameter_shapes
-from workings.engines.jax.optimizer import AdamW, flat, nested
+from workings.engines.jax.optimizer import flat, make_rule, nested
 from workings.engines.jax.remat import POLICIES
+from workings.engines.jax.rounding import MASTER
 from workings.engines.jax.sharding import Layout
 from workings.engines.jax.step import StepSpec
 from workings.errors import RequestError
@@ -22,24 +22,21 @@ DTYPES = {"fp32": jnp.float32, "bf16": jnp.bfloat16}
 def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpec:
     """The step that a request asks for. Raises `RequestError` for what this engine does not do."""
     precision, memory = request.precision, request.memory
+    if precision.parameters == "fp32" and precision.rounding != "nearest":
+        raise RequestError(f"precision.rounding: {precision.rounding} with fp32 parameters",
+                           "nearest: an fp32 weight keeps the whole update", "precision.rounding=nearest")
     del platform
     return StepSpec(
         shape=request.shape, layout=layout, attention=_attention(memory.attention), remat=POLICIES[memory.remat],
         loss_chunk=memory.loss_chunk, parameter_dtype=DTYPES[precision.parameters],
         compute_dtype=DTYPES[precision.compute], rounding=precision.rounding, seed=request.seed,
-        optimizer=_optimizer(request.optimizer, DTYPES[precision.moments]))
+        optimizer=make_rule(request.optimizer, DTYPES[precision.moments]))
 
 
 def _attention(asked: str) -> Any:
     if asked in ("auto", "plain"):
         return plain_attention
     raise RequestError(f"memory.attention: {asked}", "auto or plain", "memory.attention=plain")
-
-
-def _optimizer(config: Any, moment_dtype: Any) -> AdamW:
-    if isinstance(config, AdamWConfig):
-        return AdamW(config, moment_dtype)
-    raise RequestError(f"optimizer.name: {config.name}", "adamw", "optimizer.name=adamw")
 
 
 def abstract_state(spec: StepSpec, request: EngineRequest) -> dict[str, Any]:
@@ -53,8 +50,8 @@ def state_shardings(spec: StepSpec, abstract: dict[str, Any]) -> dict[str, Any]:
     """Where each array of the state lies: moments lie where their parameter lies."""
     params = spec.layout.params(abstract["params"])
     places = flat(params)
-    moments = {slot: {name: spec.optimizer.place(slot, name, places[name]) for name in tree}
-               for slot, tree in abstract["moments"].items()}
+    moments = {slot: {name: places[name] if slot == MASTER else spec.optimizer.place(slot, name, places[name])
+                      for name in tree} for slot, tree in abstract["moments"].items()}
     return {"params": params, "moments": moments, "step": spec.layout.everywhere()}
 
 

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 from workings.engines.jax.attention import Attention
 from workings.engines.jax.loss import loss_sum
 from workings.engines.jax.model import Params, hidden_states, unembedding
-from workings.engines.jax.optimizer import AdamW, clip_factor, flat, global_norm, nested
+from workings.engines.jax.optimizer import Rule, clip_factor, flat, global_norm, nested
 from workings.engines.jax.remat import Remat
+from workings.engines.jax.rounding import MASTER, stored
 from workings.engines.jax.sharding import Layout
 from workings.models.shape import ModelShape
 
@@ -36,11 +37,13 @@ class StepSpec:
     compute_dtype: Any
     rounding: str
     seed: int
-    optimizer: AdamW
+    optimizer: Rule
 
     def fresh_moments(self, params: Params) -> dict[str, Any]:
-        """Optimizer state at step 0: slot -> flat name -> array."""
-        return self.optimizer.init(flat(params))
+        """Optimizer state at step 0: slot -> flat name -> array; the float32 master is one of the slots."""
+        leaves = flat(params)
+        master = {MASTER: {name: x.astype(jnp.float32) for name, x in leaves.items()}}
+        return self.optimizer.init(leaves) | (master if self.rounding == "master_fp32" else {})
 
 
 def micro_batch_loss(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
@@ -88,8 +91,11 @@ def apply_updates(spec: StepSpec, state: dict[str, Any], grads: dict[str, jax.Ar
     kept: dict[str, dict[str, jax.Array]] = {slot: {} for slot in moments}
     for name, param in old.items():
         mine = {slot: moments[slot][name] for slot in moments if name in moments[slot]}
-        value, mine = spec.optimizer.update(name, param, grads[name], mine, step, learning_rate)
-        new[name] = value.astype(param.dtype)
+        source = mine.pop(MASTER, param)
+        value, mine = spec.optimizer.update(name, source, grads[name], mine, step, learning_rate)
+        if MASTER in moments:
+            mine[MASTER] = value
+        new[name] = stored(value, param.dtype, spec.rounding, spec.seed, step, name)
         for slot, x in mine.items():
             kept[slot][name] = x
     return {"params": nested(new), "moments": kept, "step": step}
