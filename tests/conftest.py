@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 FOREIGN = ("WORKINGS_", "HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_", "KAGGLE_", "JAX_", "XLA_", "TPU_",
-           "LIBTPU_", "CUDA_", "NVIDIA_", "TORCH_", "PYTORCH_", "OMP_", "MKL_", "WANDB_", "MLFLOW_")
+           "LIBTPU_", "TF_", "CUDA_", "NVIDIA_", "TORCH_", "PYTORCH_", "OMP_", "MKL_", "WANDB_", "MLFLOW_")
 """A person's own settings with these prefixes must not change what a test sees."""
 
 OURS = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "120"}
@@ -27,19 +27,22 @@ def _clean(environment: Mapping[str, str]) -> dict[str, str]:
     return kept | OURS
 
 
+def _set(environment: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+
+
 # Before any test module is imported: JAX and the Hub read the environment when they are imported.
-_CLEANED = _clean(os.environ)
-os.environ.clear()
-os.environ.update(_CLEANED)
+_set(_clean(os.environ))
 
 
 @pytest.fixture(autouse=True)
 def clean_environment() -> Iterator[None]:
     """What a test (or a library that it imports) sets in the environment is gone when the test ends."""
-    before = dict(os.environ)
+    clean = _clean(os.environ)  # JAX, for one, sets a variable when it is imported, which may be at any time
+    _set(clean)
     yield
-    os.environ.clear()
-    os.environ.update(before)
+    _set(clean)
 
 
 @pytest.fixture(scope="session")
