@@ -1,4 +1,4 @@
-"""Forgeries that were sealed again: which check catches which, and which ones only an anchor or a second run settles."""
+"""Forgeries that were sealed again: which check catches which, and which only an anchor or another run settles."""
 
 import json
 import shutil
@@ -180,7 +180,8 @@ def keep_a_home(run: Path) -> None:
 CAUGHT: dict[Callable[[Path], None], str] = {
     raise_a_score: "recompute.scores", raise_a_score_and_the_card: "recompute.scores",
     edit_the_card_only: "consistency.scorecard", edit_an_interval_only: "recompute.scorecard",
-    drop_the_hardest: "recompute.items", double_the_easy: "recompute.scorecard", rewrite_a_completion: "recompute.scores",
+    drop_the_hardest: "recompute.items", double_the_easy: "recompute.scorecard",
+    rewrite_a_completion: "recompute.scores",
     smooth_the_losses: "consistency.losses", leave_out_a_step: "consistency.steps",
     claim_a_gpu: "consistency.device", claim_a_gpu_in_the_manifest_only: "consistency.device",
     change_the_learning_rate: "consistency.learning_rate", change_the_learning_rate_in_one_place: "consistency.config",
@@ -246,7 +247,8 @@ def invent_the_completions(run: Path) -> None:
     (unit / "samples.md").write_text(again.samples_text())
 
 
-ONLY_ANCHOR_OR_REPLAY = [move_the_whole_run_to_another_day, invent_all_losses, invent_the_weights, invent_the_completions]
+ONLY_ANCHOR_OR_REPLAY = [
+    move_the_whole_run_to_another_day, invent_all_losses, invent_the_weights, invent_the_completions]
 
 
 @pytest.mark.parametrize("forge", ONLY_ANCHOR_OR_REPLAY, ids=lambda forge: forge.__name__)

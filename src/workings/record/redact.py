@@ -18,7 +18,7 @@ _SECRETS = tuple(re.compile(pattern) for pattern in (
     r"\bAIza[0-9A-Za-z_-]{35}",  # Google
     r"\bya29\.[0-9A-Za-z_-]{20,}",  # Google, short-lived
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----",
-    r"\beyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,}",  # JSON web tokens (Kaggle's, too)
+    r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,}",  # JSON web tokens
 ))
 _NAMED = re.compile(
     r"(?i)(\b(?:authorization\s*:\s*)?bearer\s+|\b(?:[a-z0-9_]*(?:api[_-]?key|access[_-]?token|_token|secret|password)"

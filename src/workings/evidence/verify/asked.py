@@ -101,18 +101,18 @@ def engine(record: Record) -> Iterator[Finding]:
 def time_and_memory(record: Record) -> Iterator[Finding]:
     """Clocks in order, steps not longer than the run, peak not above the limit and equal to the log's."""
     def find(unit: Unit) -> Iterator[Finding]:
-        manifest, rows = unit.manifest, unit.metrics
+        manifest = unit.manifest
         start, end = _moment(manifest.started_at), _moment(manifest.finished_at)
         problems = []
         if end < start:
             problems.append("finished before it started")
-        seconds = sum(float(row.get("seconds", 0)) for row in rows)
+        seconds = sum(step.seconds for step in unit.steps)
         # A second of slack: the clock of the steps and the clock of the day are two clocks.
         if seconds > (end - start).total_seconds() + 1:
             problems.append(f"{seconds:.1f} s of steps in {(end - start).total_seconds():.1f} s")
         if abs(seconds - manifest.training_seconds) > 1 + 0.01 * seconds:
             problems.append(f"training_seconds {manifest.training_seconds:.1f}, the log adds up to {seconds:.1f}")
-        moments = [_moment(str(row["time"])) for row in unit.events]
+        moments = [_moment(str(row.get("time"))) for row in unit.events]
         problems += [f"event {number + 1} is earlier than event {number}"
                      for number, (one, other) in enumerate(pairwise(moments), start=1) if other < one]
         problems += _memory_problems(unit)
@@ -130,8 +130,10 @@ def made_from(record: Record) -> Iterator[Finding]:
         problems = []
         if unit.parent is not None and unit.kind in ("eval", "replay", "report") and origin != unit.parent.root:
             problems.append(f"made from {_short(origin)}, it stands in a run with root {unit.parent.root[:16]}…")
-        if unit.kind == "eval" and _short(unit.json("eval_config.json").get("made_from", origin)) != _short(origin):
-            problems.append("eval_config.json names another origin than the seal")
+        if unit.kind == "eval":
+            config = unit.json("eval_config.json")
+            if not isinstance(config, dict) or _short(config.get("made_from", origin)) != _short(origin):
+                problems.append("eval_config.json names another origin than the seal")
         if unit.parent is None and not is_absent(origin) and origin not in roots:
             yield not_checked(f"made from {_short(origin)}, which is not here", unit, blocking=False)
         yield judged(problems, f"made from {_short(origin)}", unit)
@@ -155,7 +157,7 @@ def _memory_problems(unit: Unit) -> list[str]:
     problems = []
     if isinstance(peak, int) and manifest.memory_limit_bytes and peak > manifest.memory_limit_bytes:
         problems.append(f"peak of {peak:,} bytes on a device with {manifest.memory_limit_bytes:,}")
-    logged = [row["memory_bytes"] for row in unit.metrics if isinstance(row.get("memory_bytes"), int)]
+    logged = [step.memory_bytes for step in unit.steps if isinstance(step.memory_bytes, int)]
     if isinstance(peak, int) and logged and peak < max(logged) and not manifest.resumes:
         problems.append(f"peak of {peak:,} bytes in the manifest, {max(logged):,} in the log")
     return problems

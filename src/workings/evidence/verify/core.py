@@ -16,6 +16,9 @@ MODULES = (integrity, forms, content, asked, trained, fromdata, views, evaluated
 GROUPS = ("integrity", "form", "content", "consistency", "recompute")
 """First parts of ids, in the order in which a level's checks run."""
 HIGHEST_LEVEL = 2
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What reading a value of a wrong type raises. Checks test the forms that they know of; a record that was made to break
+them in another way fails the check instead of ending in a traceback."""
 READABLE = "integrity.readable"
 
 
@@ -56,6 +59,9 @@ def _run(entry: RegisteredCheck, record: Record) -> Check | None:
         findings.extend(entry.find(record))
     except RecordError as error:
         findings.append(Finding(verdict=Verdict.FAILED, text=str(error)))
+    except MALFORMED as error:
+        findings.append(Finding(verdict=Verdict.FAILED, text=f"the record does not have the form that this check reads "
+                                                             f"({type(error).__name__}: {str(error)[:120]})"))
     if not findings:
         return None
     for verdict in (Verdict.FAILED, Verdict.NOT_CHECKED, Verdict.PASSED):

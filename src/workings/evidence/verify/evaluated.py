@@ -2,6 +2,7 @@
 
 import math
 import tempfile
+import warnings
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify.findings import each, failed, judged, not_checked
+from workings.evidence.verify.forms import is_score
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
@@ -21,8 +23,12 @@ if TYPE_CHECKING:
     from workings.evaluation.settings import EvaluationSettings
 
 CONFIG, SUMMARY, PREDICTIONS, SAMPLES = "eval_config.json", "eval_summary.json", "predictions.jsonl", "samples.md"
-CHUNK = 256
+CHUNK = 16
 """Completions that are scored between two looks at the result."""
+ITEM_SECONDS = 5.0
+"""Time limit for scoring one completion here, in seconds; it takes a millisecond."""
+MAX_AT_LIMIT = 3
+"""Completions at the time limit after which scoring is given up."""
 OUR_SCORERS = ("answer", "exact")
 """Scorers that come with this project. A person's own scorer is code, and code of a record is never run."""
 _LIMITS = ("time limit", "the scoring process died")
@@ -88,14 +94,19 @@ def summary(record: Record) -> Iterator[Finding]:
     def find(unit: Unit) -> Iterator[Finding]:
         from workings.evaluation.summary import Summary
         recorded, aggregate = _object(unit, SUMMARY), str(_object(unit, CONFIG).get("aggregate"))
+        if not all(is_score(row.get("score")) for row in unit.lines(PREDICTIONS)):
+            raise RecordError(f"{unit.full(PREDICTIONS)}: not every line has a score")
         with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder:
             path = Path(folder, PREDICTIONS)
-            path.write_bytes(unit.read(PREDICTIONS, 256 << 20))
+            path.write_bytes(unit.read(PREDICTIONS))
             try:
-                again = Summary(path, aggregate)
-                value = again.to_json(recorded.get("problems", {}))
-                samples = again.samples_text()
-            except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError, RequestError) as error:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")  # an overflow is no scorecard
+                    again = Summary(path, aggregate)
+                    value = again.to_json(recorded.get("problems", {}))
+                    samples = again.samples_text()
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Warning,
+                    RequestError) as error:
                 raise RecordError(f"{PREDICTIONS} cannot be summarized ({str(error)[:80]})") from None
         problems = [f"{SUMMARY}: {place}" for place in differences(recorded, value)]
         if unit.has(SAMPLES) and unit.read(SAMPLES) != samples.encode("utf-8"):
@@ -140,7 +151,7 @@ def _part_problems(part: str, cells: Any, rows: list[dict[str, Any]]) -> list[st
 
 
 def _cell_problems(place: str, cell: Any, rows: list[dict[str, Any]]) -> list[str]:
-    values = [float(row["score"]) for row in rows if isinstance(row.get("score"), int | float)]
+    values = [float(row["score"]) for row in rows if is_score(row.get("score"))]
     if not isinstance(cell, dict) or not values or len(values) != len(rows):
         return [f"{place}: no cell, or predictions without scores"]
     correct = sum(value == 1.0 for value in values)
@@ -186,7 +197,7 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
     try:
         settings = EvaluationSettings(
             scorer=name, rules=tuple(rules) if isinstance(rules, list) else (), form=str(config.get("form")),
-            max_completion_chars=int(limits["max_completion_chars"]))
+            max_completion_chars=int(limits["max_completion_chars"]), item_seconds=ITEM_SECONDS)
     except (RequestError, KeyError, TypeError, ValueError) as error:
         raise RecordError(f"{unit.full(CONFIG)}: {str(error)[:120]}") from None
     there, here = extraction.get("version"), settings.extraction()["version"]
@@ -204,12 +215,16 @@ def _scored_again(unit: Unit, settings: "EvaluationSettings") -> tuple[list[str]
             rows.append(row)
         elif row.get("score") != 0:
             problems.append(f"{str(row.get('id'))[:60]}: no completion, and a score of {row.get('score')}")
+    at_limit = 0
     with ScoringProcess(settings) as process:
         for start in range(0, len(rows), CHUNK):
             chunk = rows[start:start + CHUNK]
             found = process.judge([(by_id[str(row["id"])], row["completion"]) for row in chunk])
             problems += [problem for row, judgement in zip(chunk, found, strict=True)
                          for problem in _verdict_problems(row, judgement)]
+            at_limit += sum(judgement.error.startswith(_LIMITS) for judgement in found)
+            if at_limit > MAX_AT_LIMIT:  # a record made to cost a verifier's day
+                return [*problems, f"{at_limit} completions reached the time limit; the rest was not scored"], len(rows)
     return problems, len(rows)
 
 

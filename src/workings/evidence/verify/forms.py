@@ -12,7 +12,6 @@ from workings.evidence.verify.result import Finding
 from workings.record.canonical import find_nulls, line
 from workings.record.checkpoints import COMMIT
 from workings.record.layout import MANIFEST, README, SEAL
-from workings.record.metrics import check_line
 
 FOREIGN_FORMATS = frozenset({
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json",
@@ -20,11 +19,15 @@ FOREIGN_FORMATS = frozenset({
 """Files whose form others have defined: strict JSON, but their nulls and texts are their own."""
 CANONICAL = (MANIFEST, SEAL, COMMIT)
 """Files that have one form to the byte."""
+MAX_README_BYTES = 1 << 20
+MAX_SCORE = 1e9
+"""Largest score that is believed."""
 EVAL_FILES = {"eval_config.json": "eval_config/1", "eval_summary.json": "eval_summary/1"}
 
 _PLACEHOLDER = re.compile(
     r"\b(?:TODO|TBD|FIXME|XXX+|CHANGE_?ME|REPLACE_?ME|PLACEHOLDER)\b|\blorem ipsum\b|\b(?:fill|insert) (?:in|here|me)\b"
-    r"|<(?:your|insert|enter|add)[ _-][^<>\n]{1,60}>|\{\{[^{}\n]{1,60}\}\}|^\s*\.\.\.\s*$|^(?:N/?A|null|unknown|\?+)$",
+    r"|<(?:your|insert|enter|add)[ _-][^<>\n]{1,60}>|\{\{[^{}\n]{1,60}\}\}"
+    r"|^[ \t]*\.\.\.[ \t]*$|^(?:N/?A|null|unknown|\?+)$",
     re.IGNORECASE | re.MULTILINE)
 _ONE_CHARACTER_DIGEST = re.compile(r"\b([0-9a-f])\1{39,}\b")
 
@@ -68,17 +71,16 @@ def schema(record: Record) -> Iterator[Finding]:
     def find(unit: Unit) -> Iterator[Finding]:
         if unit.is_run:
             version = unit.manifest.schema_version
-            for row in unit.metrics:
-                check_line(row)
+            done = len(unit.steps)
             problems = [f"event {number} has no kind or no time" for number, row in enumerate(unit.events, start=1)
                         if not isinstance(row.get("kind"), str) or not isinstance(row.get("time"), str)]
-            yield judged(problems, f"{version}, {len(unit.metrics)} steps, {len(unit.events)} events", unit)
+            yield judged(problems, f"{version}, {done} steps, {len(unit.events)} events", unit)
         elif unit.kind == "eval":
             problems = [f"{name}: schema {str(_key(unit.json(name), 'schema'))[:40]!r}, expected {expected!r}"
                         for name, expected in EVAL_FILES.items() if _key(unit.json(name), "schema") != expected]
             rows = unit.lines("predictions.jsonl")
             problems += [f"prediction {number} has no id or no score" for number, row in enumerate(rows, start=1)
-                         if not isinstance(row.get("id"), str) or not isinstance(row.get("score"), int | float)]
+                         if not isinstance(row.get("id"), str) or not is_score(row.get("score"))]
             yield judged(problems, f"{len(rows)} predictions", unit)
     return each(list(record.units), find)
 
@@ -102,10 +104,15 @@ def placeholders(record: Record) -> Iterator[Finding]:
                 found += [f"{name}: {place} is {text[:40]!r}" for place, text in _texts(value, "$")
                           if _is_placeholder(text)]
         if unit.has(README):
-            text = unit.read(README).decode("utf-8", errors="replace")
+            text = unit.read(README, MAX_README_BYTES).decode("utf-8", errors="replace")
             found += [f"{README}: {match.group(0)[:40]!r}" for match in _PLACEHOLDER.finditer(text)]
         yield judged(found, "no placeholders", unit)
     return each(list(record.units), find)
+
+
+def is_score(value: Any) -> bool:
+    """Whether a value can be a score: a number of a size that statistics can square."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_SCORE
 
 
 def _values(unit: Unit) -> Iterator[tuple[str, Any]]:

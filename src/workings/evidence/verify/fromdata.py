@@ -17,8 +17,10 @@ from workings.record.layout import ROWS
 if TYPE_CHECKING:
     from workings.data.batches import Batches
 
-MAX_SEQUENCES = 50_000_000
+MAX_SEQUENCES = 20_000_000
 """Sequences over all steps beyond which the order is not computed again here."""
+MAX_GLOBAL_BATCH = 1_000_000
+"""Largest global batch that is believed, in rows."""
 MAX_LENGTH = 10_000_000
 """Longest sequence that is believed, in tokens."""
 DIGESTS = "data/digests.json"
@@ -71,8 +73,8 @@ def disjoint(record: Record) -> Iterator[Finding]:
             yield not_checked("the run that it was made from is not here", unit, blocking=False)
             return
         from workings.data.rows import prompt_digest
-        trained = {row.get("prompt_digest") for row in kept_rows(run)}
-        if None in trained:
+        trained = {str(row["prompt_digest"]) if "prompt_digest" in row else None for row in kept_rows(run)}
+        if not all(isinstance(digest, str) for digest in trained):
             yield not_checked(f"{ROWS} of {run.title} has no digests of questions", unit)
             return
         asked = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines("predictions.jsonl")}
@@ -115,7 +117,7 @@ def _batches(unit: Unit) -> "Batches":
     if micro_batch * accumulation * devices != unit.manifest.global_batch:
         raise RecordError(f"{micro_batch} rows x {accumulation} x {devices} devices is not the manifest's global batch "
                           f"of {unit.manifest.global_batch}")
-    if unit.manifest.global_batch > MAX_SEQUENCES:
+    if unit.manifest.global_batch > MAX_GLOBAL_BATCH:
         raise RecordError(f"a global batch of {unit.manifest.global_batch:,} rows")
     zero = np.zeros(1, np.int32)
     kept = kept_rows(unit)

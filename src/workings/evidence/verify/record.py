@@ -14,10 +14,15 @@ from workings.record.canonical import loads
 from workings.record.digest import bytes_digest
 from workings.record.layout import EVENTS, MANIFEST, METRICS, OUTSIDE_EVERY_SUM, PARTIAL_SUFFIX, SEAL, SUMS, unit_of
 from workings.record.manifest import RunManifest, parse_manifest
+from workings.record.metrics import StepMetrics, check_line
 from workings.record.seal import parse_seal, parse_sums
 
 MAX_JSON_BYTES = 64 << 20
-"""Largest JSON file that is parsed."""
+"""Largest file of JSON or JSON lines that is parsed (a tokenizer of 256,000 entries has half of that)."""
+MAX_VALUES = 8_000_000
+"""Most values in one file, counted by commas and brackets; one costs about a hundred bytes."""
+MAX_ALL_VALUES = 24_000_000
+"""Most values in all files together."""
 MAX_SEAL_BYTES = 1 << 16
 _T = TypeVar("_T")
 
@@ -46,9 +51,13 @@ class Unit:
         return {entry.name: entry for entry in self.entries
                 if entry.kind != "folder" and entry.name not in (SUMS, SEAL)}
 
+    @cached_property
+    def _plain(self) -> frozenset[str]:
+        return frozenset(entry.name for entry in self.entries if entry.kind == "file")
+
     def has(self, name: str) -> bool:
         """Whether it has a plain file of this name."""
-        return any(entry.name == name and entry.kind == "file" for entry in self.entries)
+        return name in self._plain
 
     def full(self, name: str) -> str:
         """A name's path in the tree."""
@@ -62,12 +71,18 @@ class Unit:
 
     def json(self, name: str) -> Any:
         """One of its JSON files, read once. Raises `RecordError`."""
-        return self._once("json", name, lambda: loads(self.read(name)))
+        def parse() -> Any:
+            data = self.read(name)
+            self._spend(data)
+            return loads(data)
+        return self._once("json", name, parse)
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         """One of its JSON-lines files, read once. Raises `RecordError` for a torn or broken line."""
         def parse() -> list[dict[str, Any]]:
-            rows, torn = jsonl.parse(self.read(name, trees.MAX_READ_BYTES), self.full(name))
+            data = self.read(name)
+            self._spend(data)
+            rows, torn = jsonl.parse(data, self.full(name))
             if torn is not None:
                 raise RecordError(f"{self.full(name)}: its last line is torn")
             return rows
@@ -95,8 +110,13 @@ class Unit:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """Lines of `train/metrics.jsonl`."""
+        """Lines of `train/metrics.jsonl`, as they stand."""
         return self.lines(METRICS)
+
+    @property
+    def steps(self) -> list[StepMetrics]:
+        """The same lines, each checked against its schema. Raises `RecordError` naming the first that is wrong."""
+        return self._once("steps", METRICS, lambda: [check_line(row) for row in self.metrics])
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -117,6 +137,14 @@ class Unit:
             return str(self.seal["unit"])
         except RecordError:
             return ""
+
+    def _spend(self, data: bytes) -> None:
+        """Refuse data that would become more values than there is memory for: `[],[],…` costs twenty times its size."""
+        values = data.count(b",") + data.count(b"[") + data.count(b"{")
+        self.tree.values += values
+        if values > MAX_VALUES or self.tree.values > MAX_ALL_VALUES:
+            raise RecordError(f"holds {values:,} values; {MAX_VALUES:,} in a file and {MAX_ALL_VALUES:,} in all are "
+                              "read")
 
     def _once(self, form: str, name: str, make: Callable[[], _T]) -> _T:
         # What is wrong with a file is remembered too: a hostile one is parsed once, not once a check.
@@ -174,7 +202,8 @@ def load(tree: Tree, expect_root: str = "", progress: Callable[[int], None] | No
     Raises:
         RequestError: there is none.
     """
-    tops = {place: _may_nest(tree, place) for place in _top_places(tree)}
+    plain = frozenset(entry.name for entry in tree.entries if entry.kind == "file")
+    tops = {place: _may_nest(tree, place, plain) for place in _top_places(tree)}
     units = {place: Unit(tree, place, None) for place in tops}
     loose: list[Entry] = []
     for entry in tree.entries:
@@ -201,14 +230,11 @@ def _top_places(tree: Tree) -> set[str]:
               if entry.name.rpartition("/")[2] in (MANIFEST, SEAL, SUMS)}
     # An unfinished run beside sealed ones is not verified, and said so; asked for by itself, it fails.
     places = {place for place in places if not any(part.endswith(PARTIAL_SUFFIX) for part in place.split("/"))}
-    return {place for place in places if not any(other != place and _stands_in(place, other) for other in places)}
-
-
-def _stands_in(name: str, place: str) -> bool:
-    return place == "" or name == place or name.startswith(place + "/")
+    return {place for place in places if place == "" or _enclosing(place.rpartition("/")[0], places) is None}
 
 
 def _enclosing(name: str, places: Container[str]) -> str | None:
+    """The place that a name stands in; of tops there is one at most."""
     if "" in places:
         return ""
     while name:
@@ -218,10 +244,10 @@ def _enclosing(name: str, places: Container[str]) -> str | None:
     return None
 
 
-def _may_nest(tree: Tree, place: str) -> bool:
+def _may_nest(tree: Tree, place: str, plain: frozenset[str]) -> bool:
     """Whether units may stand in this one: in a run, and in what has lost the seal that would tell."""
     name = f"{place}/{SEAL}" if place else SEAL
-    if not any(entry.name == name and entry.kind == "file" for entry in tree.entries):
+    if name not in plain:
         return True
     try:
         return parse_seal(trees.read(tree, name, MAX_SEAL_BYTES))["unit"] not in ("eval", "replay", "report", "notes")

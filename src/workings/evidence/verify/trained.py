@@ -11,7 +11,6 @@ from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.record.absent import Absent
 from workings.record.layout import CHECKPOINTS, METRICS
-from workings.record.metrics import check_line
 
 
 @check("consistency.steps", level=1, title="steps are 1, 2, 3, … without a gap, and resumes are explained")
@@ -36,17 +35,17 @@ def steps(record: Record) -> Iterator[Finding]:
 def losses(record: Record) -> Iterator[Finding]:
     """Equal to the bit: both are written from the same numbers."""
     def find(unit: Unit) -> Iterator[Finding]:
-        manifest, rows = unit.manifest, unit.metrics
+        manifest, rows = unit.manifest, unit.steps
         problems = []
         for name, value, index in (("first_loss", manifest.first_loss, 0), ("final_loss", manifest.final_loss, -1)):
-            logged = rows[index].get("loss") if rows else None
-            if isinstance(value, Absent) != (logged is None) or (not isinstance(value, Absent) and value != logged):
+            logged = rows[index].loss if rows else None
+            if (None if isinstance(value, Absent) else value) != logged:
                 problems.append(f"{name} is {value}, the log has {logged}")
         for name in ("tokens", "supervised_tokens"):
-            total = sum(row[name] for row in rows if isinstance(row.get(name), int))
+            total = sum(getattr(row, name) for row in rows)
             if total != getattr(manifest, name):
                 problems.append(f"{name} is {getattr(manifest, name):,}, the log adds up to {total:,}")
-        ends = f"loss {rows[0]['loss']} at first, {rows[-1]['loss']} at last" if rows and not problems else "no steps"
+        ends = f"loss {rows[0].loss} at first, {rows[-1].loss} at last" if rows else "no steps"
         yield judged(problems, ends, unit)
     return each_run(record, find)
 
@@ -69,11 +68,10 @@ def supervision(record: Record) -> Iterator[Finding]:
     """Supervised tokens of every step are above zero and not above its tokens."""
     def find(unit: Unit) -> Iterator[Finding]:
         problems = []
-        for row in unit.metrics:
-            line = check_line(row)
+        for line in unit.steps:
             if line.supervised_tokens > line.tokens:
                 problems.append(f"step {line.step}: {line.supervised_tokens} supervised of {line.tokens} tokens")
-        if unit.metrics and not unit.manifest.supervised_tokens:
+        if unit.steps and not unit.manifest.supervised_tokens:
             problems.append("no supervised token in the whole run")
         manifest = unit.manifest
         yield judged(problems, f"{manifest.supervised_tokens:,} supervised of {manifest.tokens:,} tokens", unit)
@@ -89,7 +87,7 @@ def learning_rate(record: Record) -> Iterator[Finding]:
         if not isinstance(training, dict) or isinstance(peak, bool) or not isinstance(peak, int | float):
             yield not_checked("the recipe's snapshot names no learning rate", unit)
             return
-        rates = [float(row.get("learning_rate", -1)) for row in unit.metrics]
+        rates = [step.learning_rate for step in unit.steps]
         problems = [f"step {number}: {rate:g}, the recipe's peak is {peak:g}"
                     for number, rate in enumerate(rates, start=1) if not 0 <= rate <= peak * (1 + 1e-6)]
         if training.get("schedule") == "constant" and not training.get("warmup_steps"):

@@ -18,8 +18,10 @@ from workings.record.digest import stream_digest
 
 MAX_ENTRIES = 100_000
 """More files and folders than this are not looked at."""
-MAX_READ_BYTES = 256 << 20
+MAX_READ_BYTES = 64 << 20
 """Largest file that is read into memory whole; larger ones are only hashed."""
+MAX_NAME_CHARS, MAX_DEPTH = 1024, 32
+"""Longest path, in characters and in folders."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,8 @@ class Tree(Protocol):
     entries: tuple[Entry, ...]
     """Everything below the path, sorted by name."""
     path: Path
+    values: int
+    """JSON values parsed so far, in all: see `record.MAX_ALL_VALUES`."""
 
     def open(self, name: str) -> IO[bytes]:
         """A file's bytes as a stream. Raises `RecordError` if they cannot be read."""
@@ -51,6 +55,7 @@ class FolderTree:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.values = 0
         self.entries = tuple(sorted(self._walk(), key=lambda entry: entry.name))
 
     def open(self, name: str) -> IO[bytes]:
@@ -75,7 +80,7 @@ class FolderTree:
                 if count > MAX_ENTRIES:
                     raise RecordError(f"more than {MAX_ENTRIES:,} files and folders")
                 facts = item.stat(follow_symlinks=False)
-                name = prefix + item.name
+                name = _checked(prefix + item.name)
                 if stat.S_ISDIR(facts.st_mode):
                     waiting.append(name + "/")
                     yield Entry(name=name, kind="folder", size=0)
@@ -90,6 +95,7 @@ class ZipTree:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.values = 0
         bombs.check_directory(path)
         try:
             self._zip = zipfile.ZipFile(path)
@@ -109,10 +115,18 @@ class ZipTree:
             raise RecordError(f"{shown(name)}: cannot be read ({str(error)[:100]})") from None
 
 
+def _checked(name: str) -> str:
+    if len(name) > MAX_NAME_CHARS or name.count("/") >= MAX_DEPTH:
+        raise RecordError(f"{shown(name)}: a path longer than {MAX_NAME_CHARS} characters or {MAX_DEPTH} folders")
+    return name
+
+
 def _zip_entries(infos: list[zipfile.ZipInfo]) -> Iterator[Entry]:
     folders: dict[str, Entry] = {}
     for info in infos:
-        name = info.filename.rstrip("/")
+        name = _checked(info.filename.rstrip("/"))
+        if name.startswith("/") or "\\" in name or ":" in name or ".." in name.split("/"):
+            raise RecordError(f"{shown(name)}: leads out of the archive")
         for parent in Path(name).parents:  # folders that only appear in the paths of their files
             if parent.as_posix() not in (".", "/"):
                 folders.setdefault(parent.as_posix(), Entry(name=parent.as_posix(), kind="folder", size=0))

@@ -6,6 +6,7 @@ from pathlib import Path
 from workings.errors import RecordError
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.findings import each_run, failed, judged, not_checked, passed
+from workings.evidence.verify.forms import MAX_README_BYTES
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
@@ -29,7 +30,7 @@ def texts(record: Record) -> Iterator[Finding]:
                 if not isinstance(value, dict) or text_view(value).encode("utf-8") != unit.read(text):
                     problems.append(f"{text} does not say what {source} says")
                 seen.append(text)
-        readme = unit.read(README).decode("utf-8", errors="replace")
+        readme = unit.read(README, MAX_README_BYTES).decode("utf-8", errors="replace")
         others = {"complete", "interrupted", "failed"} - {unit.manifest.status}
         if "Status:" in readme:
             said = readme.split("Status:", 1)[1].strip(" *")

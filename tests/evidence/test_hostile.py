@@ -1,0 +1,267 @@
+"""Records made to harm whoever checks them: nothing runs, nothing is written outside, time and memory are bounded."""
+
+import json
+import os
+import pickle
+import resource
+import struct
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.evidence import reseal
+from workings.evidence.verify import record as records
+from workings.evidence.verify import tree as trees
+from workings.evidence.verify import verify
+from workings.record.seal import seal_unit
+
+
+def failures(path: Path, level: int = 0) -> dict[str, str]:
+    return {one.id: one.text for one in verify(path, level=level).checks if one.verdict == "failed"}
+
+
+# --- archives -----------------------------------------------------------------------------------------------------
+
+def archive(path: Path, *entries: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
+        for name, data in entries:
+            target.writestr(name, data)
+    return path
+
+
+def linked(name: str, target: str) -> tuple[zipfile.ZipInfo, bytes]:
+    info = zipfile.ZipInfo(name)
+    info.external_attr = (0o120777) << 16
+    return info, target.encode()
+
+
+SEAL = ("a/SEAL.json", b"{}")
+
+
+@pytest.mark.parametrize(("entries", "check", "message"), [
+    ([SEAL, ("a/../../evil.txt", b"x")], "integrity.readable", "leads out of the archive"),
+    ([SEAL, ("/etc/evil.txt", b"x")], "integrity.readable", "leads out of the archive"),
+    ([SEAL, ("a/b\\..\\evil.txt", b"x")], "integrity.readable", "leads out of the archive"),
+    ([SEAL, ("a/two words.txt", b"x")], "integrity.names", "not a path that a record may hold"),
+    ([SEAL, linked("a/link", "/etc/passwd")], "integrity.names", "a link or a special file"),
+    ([SEAL, ("a/zeros.txt", b"\0" * 50_000_000)], "integrity.readable", "-fold, 200 is the most"),
+    ([SEAL, ("a/" * 40 + "x", b"x")], "integrity.readable", "a path longer than"),
+    ([SEAL, ("a/inner.zip", b"PK\x03\x04" + b"x" * 100)], "content.plain", "a kind of file that a record does not"),
+], ids=["traversal", "absolute", "backslash", "space", "link", "bomb", "deep", "nested zip"])
+def test_archives(tmp_path: Path, entries, check: str, message: str) -> None:
+    found = verify(archive(tmp_path / "a.zip", *entries))
+    failed = {one.id: one.text for one in found.checks if one.verdict == "failed"}
+    assert found.level == -1
+    assert message in failed[check]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zip"]
+
+
+def test_an_entry_that_stands_twice(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="Duplicate name"):
+        path = archive(tmp_path / "a.zip", SEAL, ("a/x.txt", b"one"), ("a/x.txt", b"two"))
+    assert "stands in the zip twice" in failures(path)["integrity.readable"]
+
+
+def patched(path: Path, change: Callable[[bytearray], None]) -> Path:
+    data = bytearray(path.read_bytes())
+    change(data)
+    path.write_bytes(data)
+    return path
+
+
+def test_archives_that_lie(tmp_path: Path) -> None:
+    def make() -> Path:
+        return archive(tmp_path / "a.zip", SEAL, ("a/x.txt", b"hello " * 100))
+
+    def put(mark: bytes, offset: int, new: bytes) -> Callable[[bytearray], None]:
+        """Overwrite bytes at an offset from the last place of a mark."""
+        def change(data: bytearray) -> None:
+            at = data.rindex(mark) + offset
+            data[at:at + len(new)] = new
+        return change
+
+    entry, end = b"PK\x01\x02", b"PK\x05\x06"  # the last entry of the table of contents; the end record
+    lies = {
+        "has no end record": put(end, 0, b"XXXX"), "table of contents claims": put(end, 12, b"\xf0\xff\xff\x7f"),
+        "large-archive record is missing": put(end, 12, b"\xff\xff\xff\xff"), "encrypted": put(entry, 8, b"\x01"),
+        "a method other than deflate": put(entry, 10, b"\x0e"), "overlaps": put(entry, 42, b"\x02\0\0\0"),
+        "claims more bytes": put(entry, 20, b"\xff\xff\xff\0"), "a zip archive": lambda data: data.clear(),
+    }
+    for message, lie in lies.items():
+        assert message in failures(patched(make(), lie))["integrity.readable"], message
+    shorter = patched(make(), put(entry, 24, struct.pack("<L", 9)))
+    assert "cannot be read" in failures(shorter)["content.plain"]
+
+    def break_the_stream(data: bytearray) -> None:
+        at = data.index(b"a/x.txt") + len(b"a/x.txt")
+        data[at:at + 6] = b"\xff" * 6
+    assert "broken compression" in failures(patched(make(), break_the_stream))["content.plain"]
+
+
+# --- files --------------------------------------------------------------------------------------------------------
+
+class Trap:
+    """Unpickling this writes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return Path.write_text, (self.path, "executed")
+
+
+def header(value: object, body: bytes = b"") -> bytes:
+    text = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return struct.pack("<Q", len(text)) + text + body
+
+
+FILES: dict[str, tuple[str, bytes, str]] = {
+    "pickle": ("config/model.pkl", pickle.dumps({"a": 1}), "a kind of file"),
+    "torch": ("config/model.pt", b"PK\x03\x04", "a kind of file"),
+    "python": ("config/scorer.py", b"import os\n", "a kind of file"),
+    "html": ("config/page.html", b"<script>", "a kind of file"),
+    "pickle as tensors": ("config/model.safetensors", pickle.dumps([1]), "not a safetensors file"),
+    "pickle as text": ("config/notes.txt", pickle.dumps([1]), "begins like a pickle"),
+    "script as text": ("config/notes.md", b"#!/bin/sh\nrm -rf /\n", "begins like a script"),
+    "program as text": ("config/notes.txt", b"\x7fELF\x02\x01", "begins like a program"),
+    "zeros": ("config/notes.txt", b"a\0b", "holds zero bytes"),
+    "not utf-8": ("config/notes.yaml", b"\xff\xfe", "not UTF-8"),
+    "cut character": ("config/notes.yaml", "é".encode()[:1], "not UTF-8"),
+    "huge header": ("config/m.safetensors", struct.pack("<Q", 2**62) + b"{}", "not a safetensors file"),
+    "overlap": ("config/m.safetensors",
+                header({"a": {"data_offsets": [0, 4]}, "b": {"data_offsets": [2, 6]}}, b"123456"),
+                "overlap or leave gaps"),
+    "hidden bytes": ("config/m.safetensors", header({"a": {"data_offsets": [0, 2]}}, b"123456"), "tensors end at 2"),
+    "list header": ("config/m.safetensors", header([1]), "not a safetensors file"),
+    "deep header": ("config/m.safetensors", header(b"[" * 5000 + b"]" * 5000), "not a safetensors file"),
+    "no suffix": ("config/payload", b"x", "a kind of file"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_that_do_not_belong(run: Path, name: str) -> None:
+    place, data, message = FILES[name]
+    (run / place).write_bytes(data)
+    reseal.reseal(run)
+    assert message in failures(run)["content.plain"]
+
+
+def test_nothing_is_unpickled_or_run(run: Path, tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    data = pickle.dumps(Trap(trap))
+    for place in ("checkpoints/step_000006/state.json", "checkpoints/step_000006/model.safetensors",
+                  "config/recipe.yaml", "config/tokenizer/tokenizer.json", "train/metrics.jsonl"):
+        (run / place).write_bytes(data)
+    scorer = tmp_path / "scorer.py"
+    scorer.write_text(f"open({str(trap)!r}, 'w').write('executed')\ndef score(given, item): return 1.0\n")
+    reseal.edit_json(run / "eval/test/eval_config.json",
+                     lambda value: value | {"scorer": {"name": f"{scorer}:score", "version": "1"}})
+    reseal.recommit(run / "checkpoints" / "step_000006")
+    reseal.reseal(run)
+    found = verify(run)
+    assert {"content.plain", "form.json"} <= {one.id for one in found.checks if one.verdict == "failed"}
+    scores = next(one for one in found.checks if one.id == "recompute.scores")
+    assert (scores.verdict, "its code is not run" in scores.text) == ("not_checked", True)
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize("text", ["!!python/object/apply:os.system ['touch /tmp/x']\n", "a: &a [*a]\n"])
+def test_yaml_is_text_and_never_loaded(run: Path, text: str) -> None:
+    (run / "config/recipe.yaml").write_text(text)
+    reseal.reseal(run)
+    assert failures(run, level=1) == {}
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("data", "message"), [
+    (b"[" * 200_000, "deeper"), (b'{"a":' * 100 + b"1" + b"}" * 100, "deeper"), (b'{"a":1,"a":2}', "given twice"),
+    (b"1" * 10_000, "not JSON"), (b'{"a":1e999}', ""), (b"", "not JSON"), (b"\xef\xbb\xbf{}", "not JSON"),
+], ids=["open", "nested", "twice", "digits", "infinite", "empty", "byte order mark"])
+def test_strange_json(run: Path, data: bytes, message: str) -> None:
+    (run / "plan").mkdir(exist_ok=True)
+    (run / "plan/plan.json").write_bytes(data)
+    reseal.reseal(run)
+    found = failures(run, level=1)
+    assert message in found.get("form.json", "")
+    assert set(found) <= {"form.json", "form.nulls", "form.schema"}
+
+
+def test_values_that_cost_more_than_they_weigh(run: Path, monkeypatch) -> None:
+    monkeypatch.setattr(records, "MAX_VALUES", 1000)
+    (run / "config/many.json").write_bytes(b"[" + b"[]," * 5000 + b"1]")
+    reseal.reseal(run)
+    assert "holds 10,001 values" in failures(run)["form.json"]
+    monkeypatch.setattr(records, "MAX_VALUES", 10**9)
+    monkeypatch.setattr(records, "MAX_ALL_VALUES", 1000)
+    assert "1,000 in all are read" in failures(run)["form.json"]
+
+
+def test_more_than_is_looked_at(run: Path, monkeypatch) -> None:
+    monkeypatch.setattr(trees, "MAX_ENTRIES", 10)
+    assert "more than 10 files and folders" in failures(run)["integrity.readable"]
+
+
+def test_time_and_memory_are_bounded(tmp_path: Path) -> None:
+    """A record of empty lists, long lines and repeated keys, checked in a child with 1 GiB of memory."""
+    (tmp_path / "train").mkdir()
+    (tmp_path / "run_manifest.json").write_bytes(b"[" + b"[]," * 300_000 + b"1]")
+    (tmp_path / "train/metrics.jsonl").write_bytes(b'{"step":' * 1_000_000 + b"\n" * 300_000)
+    (tmp_path / "README.md").write_bytes(b"\n" * 900_000 + b"<your " * 10_000)
+    (tmp_path / "train/training_log.txt").write_bytes(b"eyJ-" * 500_000 + b"/home/" * 100_000)
+    seal_unit(tmp_path, "run", "complete", None)
+    code = ("import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
+            "from pathlib import Path; from workings.evidence.verify import verify\n"
+            "found = verify(Path(sys.argv[1]), level=1); print(found.level, found.failed)\n")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    level, failed = done.stdout.split()
+    assert (int(level), int(failed) > 3) == (-1, True)
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 60  # processor time, not wall time
+
+
+# --- values of the wrong kind -------------------------------------------------------------------------------------
+
+HOSTILE = [None, [], {}, "x", "", -1, 1.5, 1e308, True, {"absent": "x"}, [[[[]]]], "../../etc/passwd", [1, "a", None]]
+
+
+def places(value: object, place: tuple = ()) -> list[tuple]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    return [place] + [found for key, one in inner for found in places(one, (*place, key))]
+
+
+def put(value: object, place: tuple, hostile: object) -> object:
+    if not place:
+        return hostile
+    if isinstance(value, dict):
+        return {key: put(one, place[1:], hostile) if key == place[0] else one for key, one in value.items()}
+    assert isinstance(value, list)
+    return [put(one, place[1:], hostile) if index == place[0] else one for index, one in enumerate(value)]
+
+
+@pytest.mark.parametrize("name", [
+    "run_manifest.json", "config/resolved.json", "train/metrics.jsonl", "train/events.jsonl", "data/rows.jsonl",
+    "eval/test/eval_summary.json", "eval/test/predictions.jsonl"])
+def test_a_value_of_the_wrong_kind_fails_a_check_and_never_the_checker(run: Path, monkeypatch, name: str) -> None:
+    """Some of all places x values, the same ones each time; the net below the checks is taken away."""
+    monkeypatch.setattr("workings.evidence.verify.core.MALFORMED", ())
+    file, lines = run / name, name.endswith(".jsonl")
+    original = file.read_bytes()
+    value = [json.loads(line) for line in original.splitlines()] if lines else json.loads(original)
+    cases = [(place, hostile) for place in places(value) for hostile in HOSTILE][3::max(1, len(places(value)))]
+    assert len(cases) >= 10
+    for place, hostile in cases:
+        changed = put(value, place, hostile)
+        rows = changed if lines and isinstance(changed, list) else [changed]
+        file.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+        unit = run / "eval/test" if name.startswith("eval") else run
+        if os.path.lexists(unit / "SEAL.json"):
+            (unit / "SEAL.json").unlink()
+        (unit / "SHA256SUMS").unlink(missing_ok=True)
+        seal_unit(unit, "eval" if unit is not run else "run", "complete", None)
+        assert verify(run, level=1).to_json()["checks"], (place, hostile)
