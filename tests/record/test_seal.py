@@ -95,7 +95,8 @@ def test_sums_go_round() -> None:
 
 
 @pytest.mark.parametrize("data", [
-    b"[]", b"{}", b'{"schema":"seal/2","unit":"run","status":"complete","root":"","made_from":{"absent":"made from no other unit"}}',
+    b"[]", b"{}",
+    b'{"schema":"seal/2","unit":"run","status":"complete","root":"","made_from":{"absent":"made from no other unit"}}',
     b'{"schema":"seal/1","unit":"run","status":"fine","root":"","made_from":{"absent":"made from no other unit"}}'])
 def test_seals_in_another_form_are_refused(data: bytes) -> None:
     with pytest.raises(RecordError):

@@ -13,6 +13,7 @@ OTHER_PACKAGE = Path(__file__).resolve().parent.parent / "other_package"
 def other_package(monkeypatch):
     """As if `workings-other-engine` were installed."""
     monkeypatch.syspath_prepend(str(OTHER_PACKAGE))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(OTHER_PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    before = filter(None, [os.environ.get("PYTHONPATH")])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(OTHER_PACKAGE), *before]))
     yield
     sys.modules.pop("other_engine", None)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -27,7 +26,8 @@ def recipe(tmp_path):
 
 
 def lines(run):
-    return [{key: value for key, value in line.items() if key not in TIME_AND_MEMORY} for line in Run.open(run).metrics()]
+    return [{key: value for key, value in line.items() if key not in TIME_AND_MEMORY}
+            for line in Run.open(run).metrics()]
 
 
 def weights(run):
@@ -124,7 +124,7 @@ def test_not_a_number_stops_at_the_last_good_checkpoint(recipe, tmp_path, monkey
     monkeypatch.delenv("UNIGRAM_NAN_AT")
     again = train(str(recipe), tmp_path / "run", resume=True)
     assert again.status == "complete"
-    assert Run.open(again.run).manifest.resumed_from["name"] == "run.interrupted-1"
+    assert Run.open(again.run).manifest.resumed_from.name == "run.interrupted-1"
     assert lines(again.run) == lines(train(str(recipe), tmp_path / "straight").run)
 
 
@@ -218,7 +218,8 @@ def test_the_preflight_log_says_what_runs_and_where(recipe, tmp_path):
     assert f"writing    {tmp_path / 'run'}" in log
 
 
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounting a small file system needs root on Linux")
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0,
+                    reason="mounting a small file system needs root on Linux")
 def test_a_full_disk_loses_nothing(recipe, tmp_path):
     small = tmp_path / "small"
     small.mkdir()
@@ -240,12 +241,14 @@ def test_a_full_disk_loses_nothing(recipe, tmp_path):
         subprocess.run(["umount", "--lazy", str(small)], check=True)
     # with room again, the same command with --resume goes on
     out = tmp_path / "large" / "run"
-    assert train(str(recipe), out, ["training.steps=2000", "checkpoint.every_steps=1000"], resume=True).status == "complete"
+    overrides = ["training.steps=2000", "checkpoint.every_steps=1000"]
+    assert train(str(recipe), out, overrides, resume=True).status == "complete"
     assert Run.open(out).manifest.completed_steps == 2000
 
 
 def test_smoke_keeps_the_recipe_and_shrinks_the_model(tmp_path):
-    path = write_recipe(tmp_path / "asked", RECIPE.replace("steps: 12", "steps: 100000").replace("width: 8,", "width: 4096,"))
+    text = RECIPE.replace("steps: 12", "steps: 100000").replace("width: 8,", "width: 4096,")
+    path = write_recipe(tmp_path / "asked", text)
     from workings.runs.smoke import Smoke
     result = train_and_evaluate(str(path), tmp_path / "run", smoke=Smoke(steps=3))
     manifest = Run.open(result.training.run).manifest

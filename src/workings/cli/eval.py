@@ -11,7 +11,7 @@ from workings.cli.output import JsonFlag, answer, say
 def eval_command(
     items: Annotated[Path, typer.Option("--items", help="Items: JSON lines with id, prompt, expected_answer.")],
     out: Annotated[Path, typer.Option("--out", help="Directory to make for the sealed evaluation.")],
-    model: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="A sealed run directory.")] = None,
+    model: Annotated[Path | None, typer.Argument(metavar="RUN", help="A sealed run directory.")] = None,
     predictions: Annotated[Path | None, typer.Option(
         "--predictions", help="Completions from elsewhere: JSON lines with id and completion.")] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, gpu or tpu.")] = "as recorded",
@@ -42,7 +42,8 @@ def eval_command(
                            "workings eval RUN --items ITEMS.jsonl --out DIR")
     settings = EvaluationSettings(
         max_new_tokens=max_new_tokens, batch_size=batch_size, temperature=temperature, samples=samples,
-        aggregate=aggregate, seed=seed, scorer=scorer, form=form, rules=tuple(rule for rule in rules.split(",") if rule),
+        aggregate=aggregate, seed=seed, scorer=scorer, form=form,
+        rules=tuple(rule for rule in rules.split(",") if rule),
         second_opinion="math_verify" if second_opinion else "none")
     questions = read_items(items)
 

@@ -10,11 +10,15 @@ from workings.cli.output import JsonFlag, answer
 
 def train_command(
     recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides, e.g. training.steps=100.")] = None,
+    overrides: Annotated[list[str] | None, typer.Argument(
+        metavar="KEY=VALUE", help="Overrides, e.g. training.steps=100.")] = None,
     out: Annotated[Path, typer.Option("--out", help="Run directory to make; it must not exist.")] = ...,  # type: ignore[assignment]
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was killed, interrupted or failed.")] = False,
-    smoke: Annotated[bool, typer.Option("--smoke", help="The whole path with a tiny model of the same architecture.")] = False,
-    smoke_steps: Annotated[int | None, typer.Option("--smoke-steps", min=1, help="Steps of --smoke (implies it); 2 if not given.")] = None,
+    resume: Annotated[bool, typer.Option(
+        "--resume", help="Go on with a run that was killed, interrupted or failed.")] = False,
+    smoke: Annotated[bool, typer.Option(
+        "--smoke", help="The whole path with a tiny model of the same architecture.")] = False,
+    smoke_steps: Annotated[int | None, typer.Option(
+        "--smoke-steps", min=1, help="Steps of --smoke (implies it); 2 if not given.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Run although the plan says that it does not fit.")] = False,
     as_json: JsonFlag = False,
 ) -> None:

@@ -16,12 +16,12 @@ from workings.errors import RequestError
 class _Reader(yaml.SafeLoader):
     """`yaml.SafeLoader` with YAML 1.2 scalars, refusing anchors and double keys."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}  # type: ignore[misc]
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.events.AliasEvent):
             raise yaml.composer.ComposerError(None, None, "anchors and aliases are not allowed here",
-                                              self.peek_event().start_mark)
+                                              self.peek_event().start_mark)  # type: ignore[no-untyped-call]
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:

@@ -62,7 +62,7 @@ def published_shape(name: str) -> ModelShape:
         near = get_close_matches(name, rows, 1) or ["gemma-2b"]
         raise RequestError(f"model shape {name!r}", f"one of {', '.join(rows)}", f"shape: {near[0]}")
     row = {key: tuple(value) if isinstance(value, list) else value for key, value in rows[name]["shape"].items()}
-    return check_shape(ModelShape(**(FAMILIES[row["family"]] | row)))
+    return check_shape(ModelShape(**(FAMILIES[str(row["family"])] | row)))
 
 
 def _rope(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def from_hf_config(config: Mapping[str, Any]) -> ModelShape:
                                "num_attention_heads", "max_position_embeddings") if key not in config]
     if missing:
         raise RequestError(f"a config.json without {', '.join(missing)}", "a complete Hugging Face config.json")
-    if config.get("attention_bias") and family != "qwen2" or config.get("mlp_bias"):
+    if (config.get("attention_bias") and family != "qwen2") or config.get("mlp_bias"):
         raise RequestError("attention_bias or mlp_bias: true", "a model without these biases")
     heads, width = int(config["num_attention_heads"]), int(config["hidden_size"])
     head_dim = int(config.get("head_dim") or width // heads)

@@ -10,9 +10,8 @@ from workings.record import jsonl
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
 from workings.record.clock import now
-from workings.record.layout import CONFIG, EVENTS
+from workings.record.layout import EVENTS
 from workings.record.writer import RunWriter
-from workings.runs.describe import DATA_DIGESTS
 from workings.training.loop import Progress
 
 

@@ -148,7 +148,8 @@ def _take_steps(start: Start, prepared: Prepared, policy: Policy, out: Path, sto
     writer.checkpoints.keep_last = policy.keep_last
     with Display(policy.name, prepared.schedule.steps, start.progress, writer.log) as display:
         for line in preflight_lines(
-                recipe=prepared.loaded.recipe, device=prepared.device, shape=prepared.shape, parameters=parameter_count(prepared.shape),
+                recipe=prepared.loaded.recipe, device=prepared.device, shape=prepared.shape,
+                parameters=parameter_count(prepared.shape),
                 model_id=prepared.weights.id, revision=prepared.weights.revision, rows=len(prepared.rows.rows),
                 supervised_tokens=prepared.rows.supervised_tokens, data_sha256=prepared.rows.digest,
                 verdict=prepared.verdict, out=out):

@@ -32,7 +32,7 @@ class UnigramEngine:
         return cls(request)
 
     def describe(self):
-        limit = int(os.environ.get("UNIGRAM_LIMIT_BYTES", 2**30))
+        limit = int(os.environ.get("UNIGRAM_LIMIT_BYTES", str(2**30)))
         return DeviceFacts(platform="cpu", kind="one core", count=1, memory_limit_bytes=limit,
                            memory_limit_source="test", mesh={"fsdp": 1, "tp": 1}, versions={"numpy": np.__version__},
                            reason="asked for")
@@ -55,14 +55,14 @@ class UnigramEngine:
         return float(-(counts @ logits)), counts, np.exp(logits)
 
     def step(self, state, batch, learning_rate):
-        time.sleep(float(os.environ.get("UNIGRAM_SECONDS", 0)))
+        time.sleep(float(os.environ.get("UNIGRAM_SECONDS", "0")))
         total, counts, probabilities = self._loss(state, batch)
         gradient = probabilities - counts / counts.sum()
         velocity = MOMENTUM * state["velocity"] + gradient
         logits = state["logits"] - learning_rate * velocity
         step = state["step"] + 1
         loss = total / counts.sum()
-        if int(step) == int(os.environ.get("UNIGRAM_NAN_AT", -1)):
+        if int(step) == int(os.environ.get("UNIGRAM_NAN_AT", "-1")):
             loss = float("nan")
         changed = float(np.mean(logits != state["logits"]))
         return ({"logits": logits, "velocity": velocity, "step": step},
@@ -92,7 +92,8 @@ class UnigramEngine:
 
     def inspect(self, batch):
         return Inspection(peak_bytes=3 * 8 * self.request.shape.vocab_size, source="estimated",
-                          breakdown={"state": 2 * 8 * self.request.shape.vocab_size}, versions={"numpy": np.__version__})
+                          breakdown={"state": 2 * 8 * self.request.shape.vocab_size},
+                          versions={"numpy": np.__version__})
 
     def check_device(self):
         product = np.arange(4.0).reshape(2, 2) @ np.ones((2, 1))
