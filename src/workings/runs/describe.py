@@ -7,12 +7,12 @@ from typing import Any
 
 from workings.models.weights import parameter_count
 from workings.record.absent import Absent, absent
+from workings.record.canonical import line
 from workings.record.clock import now
 from workings.record.digest import file_digest, json_digest
-from workings.record.canonical import line
 from workings.record.environment import collect
 from workings.record.layout import CONFIG, DEVICE_CHECKS, ENVIRONMENT, OVERRIDES, RECIPE, ROWS
-from workings.record.manifest import DeviceRecord, Distribution, RunManifest
+from workings.record.manifest import DeviceRecord, Distribution, Origin, RunManifest
 from workings.record.views import text_view
 from workings.record.writer import RunWriter
 from workings.runs.code_version import code_version
@@ -56,10 +56,12 @@ def build_manifest(prepared: Prepared, outcome: Outcome, metrics: list[dict[str,
     recipe, device, progress = prepared.loaded.recipe, prepared.device, outcome.progress
     code, memory, resolved = code_version(), prepared.engine.memory(), prepared.loaded.resolved()
     precision = recipe.precision
-    dtypes = {"parameters": precision.parameters, "compute": precision.compute, "moments": precision.moments}
+    dtypes: dict[str, str] = {"parameters": precision.parameters, "compute": precision.compute,
+                              "moments": precision.moments}
     no_steps = absent("no step was completed")
     return RunManifest(
-        name=out.name, recipe=recipe.name, status=outcome.status, status_reason=outcome.reason or "all steps were taken",
+        name=out.name, recipe=recipe.name, status=outcome.status,
+        status_reason=outcome.reason or "all steps were taken",
         workings_version=code.version, engine=recipe.engine,
         engine_distribution=Distribution(name=prepared.registered.distribution, version=prepared.registered.version),
         commit_sha=code.commit or absent(code.absent_because),
@@ -80,8 +82,8 @@ def build_manifest(prepared: Prepared, outcome: Outcome, metrics: list[dict[str,
         first_loss=metrics[0]["loss"] if metrics else no_steps,
         final_loss=metrics[-1]["loss"] if metrics else no_steps,
         supervised_tokens=progress.supervised_tokens, tokens=progress.tokens, resumes=resumes,
-        resumed_from=resumed_from or absent("not a continuation of a sealed run"), started_at=started_at,
-        finished_at=now(), training_seconds=progress.seconds, facts=facts)
+        resumed_from=Origin(**resumed_from) if resumed_from else absent("not a continuation of a sealed run"),
+        started_at=started_at, finished_at=now(), training_seconds=progress.seconds, facts=facts)
 
 
 def _weight_digests(directory: Path | None) -> dict[str, str] | Absent:
@@ -102,7 +104,7 @@ Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_st
 - Model: {manifest.model_id} ({manifest.architecture}, {manifest.parameters:,} parameters), seed {manifest.seed}.
 - Engine: {manifest.engine} from {manifest.engine_distribution.name} {manifest.engine_distribution.version}.
 - Device: {manifest.hardware} ({manifest.actual_device.platform}; {manifest.actual_device.reason}).
-- Data: {len(prepared.rows.rows):,} rows, {len(prepared.rows.dropped):,} dropped, {padding:.1%} padding in the first epoch.
+- Data: {len(prepared.rows.rows):,} rows, {len(prepared.rows.dropped):,} dropped, {padding:.1%} padding in epoch 0.
 - Trained on {manifest.supervised_tokens:,} supervised tokens; {loss}.
 - Made by workings {manifest.workings_version}.
 
