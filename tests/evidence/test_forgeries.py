@@ -177,11 +177,22 @@ def keep_a_home(run: Path) -> None:
     (run / "train/training_log.txt").write_text("writing /home/ada/runs/a\n")
 
 
+def ask_with_another_tokenizer(run: Path) -> None:
+    reseal.edit_json(run / "eval/test/eval_config.json", lambda value: value | {"tokenizer": {"digest": "ab" * 32}})
+
+
+def bring_completions_from_elsewhere(run: Path) -> None:
+    reseal.edit_json(run / "eval/test/eval_config.json", lambda value: value | {
+        "source": {"kind": "predictions", "file": "p.jsonl", "digest": "ab" * 32, "samples": 1}})
+
+
 CAUGHT: dict[Callable[[Path], None], str] = {
     raise_a_score: "recompute.scores", raise_a_score_and_the_card: "recompute.scores",
     edit_the_card_only: "consistency.scorecard", edit_an_interval_only: "recompute.scorecard",
     drop_the_hardest: "recompute.items", double_the_easy: "recompute.scorecard",
     rewrite_a_completion: "recompute.scores",
+    ask_with_another_tokenizer: "consistency.evaluated_model",
+    bring_completions_from_elsewhere: "consistency.evaluated_model",
     smooth_the_losses: "consistency.losses", leave_out_a_step: "consistency.steps",
     claim_a_gpu: "consistency.device", claim_a_gpu_in_the_manifest_only: "consistency.device",
     change_the_learning_rate: "consistency.learning_rate", change_the_learning_rate_in_one_place: "consistency.config",

@@ -23,6 +23,7 @@ IDS = [
     "integrity.checkpoints", "integrity.anchor", "form.json", "form.schema", "form.nulls", "form.placeholders",
     "content.plain", "content.secrets", "content.paths", "consistency.config", "consistency.status",
     "consistency.device", "consistency.engine", "consistency.time_and_memory", "consistency.made_from",
+    "consistency.evaluated_model",
     "consistency.steps", "consistency.losses", "consistency.finite", "consistency.supervision",
     "consistency.learning_rate", "consistency.checkpoints", "consistency.rows", "consistency.order",
     "consistency.disjoint", "consistency.views", "consistency.attempts", "consistency.scorecard", "recompute.items",
@@ -48,7 +49,7 @@ def test_a_good_run_reaches_level_two(run: Path) -> None:
     assert (found.level, found.failed, verdicts(found, "not_checked")) == (2, 0, {"integrity.anchor"})
     value = found.to_json()
     assert list(value)[:5] == ["level", "passed", "failed", "not_checked", "checks"]
-    assert (value["level"], value["passed"], value["not_checked"]) == (2, 35, 1)
+    assert (value["level"], value["passed"], value["not_checked"]) == (2, 36, 1)
     assert set(value["checks"][0]) == {"id", "level", "verdict", "text"}
     json.dumps(value, allow_nan=False)
     assert any("8 of 12 items right" in claim for claim in found.claims)

@@ -185,7 +185,7 @@ def sealed_run(final: Path, status: str = "complete", done: int = STEPS, **chang
 class CannedEngine:
     """Answers every third question wrongly, with the right form."""
 
-    name = "canned"
+    name = "jax"
 
     def describe(self) -> DeviceFacts:
         return DeviceFacts(platform="cpu", kind="Test CPU", count=1, memory_limit_bytes=8_000_000_000,

@@ -12,6 +12,7 @@ from workings.evaluation.judge import Judgement
 from workings.evaluation.lines import read_lines
 from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.settings import EvaluationSettings
+from workings.record.canonical import dumps
 from workings.record.digest import bytes_digest
 
 PREDICTIONS = "predictions.jsonl"
@@ -64,6 +65,13 @@ def prediction_line(answered: Answered, judgement: Judgement, form: str) -> dict
     }
     if item.cluster:
         record["cluster"] = item.cluster
+    # With these a line says all of its item: a verifier can score again and digest the items without their file.
+    if item.aliases:
+        record["aliases"] = list(item.aliases)
+    if item.tolerance:
+        record["tolerance"] = item.tolerance
+    if item.extra:
+        record["item_extra"] = dumps(dict(item.extra)).decode("utf-8")  # as text: other people's keys may hold nulls
     if judgement.wrong_steps:
         record["wrong_steps"] = list(judgement.wrong_steps)
     if judgement.second_opinion:

@@ -15,7 +15,7 @@ from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.record.absent import is_absent
-from workings.record.canonical import line
+from workings.record.canonical import line, loads
 
 if TYPE_CHECKING:
     from workings.evaluation.items import Item
@@ -33,6 +33,7 @@ OUR_SCORERS = ("answer", "exact")
 """Scorers that come with this project. A person's own scorer is code, and code of a record is never run."""
 _LIMITS = ("time limit", "the scoring process died")
 """Errors that depend on the machine: there, only the score of 0 is compared."""
+_ITEM_KEYS = ("id", "prompt", "section", "category", "difficulty", "cluster", "aliases", "tolerance")
 _COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "steps_valid")
 
 
@@ -161,23 +162,26 @@ def _cell_problems(place: str, cell: Any, rows: list[dict[str, Any]]) -> list[st
 
 
 def _items(unit: Unit) -> "list[Item]":
-    """The items in their order, from `items.jsonl` where the unit has it, else from the predictions."""
+    """The items in their order, from what the predictions say about them."""
     from workings.evaluation.items import Item, item_from_json
     asked: dict[str, Item] = {}
-    name = "items.jsonl" if unit.has("items.jsonl") else PREDICTIONS
-    for number, row in enumerate(unit.lines(name), start=1):
-        facts = dict(row) if name != PREDICTIONS else {
-            **(row["item_extra"] if isinstance(row.get("item_extra"), dict) else {}),
-            **{key: row[key] for key in ("id", "prompt", "section", "category", "difficulty", "cluster", "aliases",
-                                         "tolerance") if key in row},
-            **({"expected_answer": row["gold"]} if "gold" in row else {})}
+    for number, row in enumerate(unit.lines(PREDICTIONS), start=1):
         try:
-            item = item_from_json(facts)
+            item = item_from_json(_item_facts(row))
         except (ValueError, TypeError, KeyError) as error:
-            raise RecordError(f"{unit.full(name)}, line {number}: {str(error)[:100]}") from None
+            raise RecordError(f"{unit.full(PREDICTIONS)}, line {number}: {str(error)[:100]}") from None
         if asked.setdefault(item.id, item) != item:
-            raise RecordError(f"{unit.full(name)}, line {number}: item {item.id[:60]!r} stands there twice and differs")
+            raise RecordError(f"{unit.full(PREDICTIONS)}, line {number}: item {item.id[:60]!r} is another one before")
     return list(asked.values())
+
+
+def _item_facts(row: dict[str, Any]) -> dict[str, Any]:
+    """What a prediction's line says about its item, under the item's own keys."""
+    extra = loads(row["item_extra"]) if isinstance(row.get("item_extra"), str) else {}
+    if not isinstance(extra, dict):
+        raise ValueError("item_extra is no object")
+    facts = {key: row[key] for key in _ITEM_KEYS if key in row}
+    return {**extra, **facts, **({"expected_answer": row["gold"]} if "gold" in row else {})}
 
 
 def _settings(unit: Unit) -> "EvaluationSettings | str":
@@ -236,7 +240,8 @@ def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> list[str]:
     if error and not judgement.error:
         return [] if row.get("score") == 0 else [f"{name}: recorded error {error[:40]!r}, score {row.get('score')}"]
     names = {field.name for field in fields(judgement)}
-    pairs = [(key, row[key], getattr(judgement, key)) for key in _COMPARED if key in names and key in row]
+    pairs = [(key, row[key], getattr(judgement, key)) for key in _COMPARED
+             if key in names and key in row and not is_absent(row[key])]
     extracted = row.get("extracted")
     pairs.append(("extracted", "" if is_absent(extracted) else extracted, judgement.extracted))
     # Both sides through canonical JSON, in which 1.0 and 1 are the same number.

@@ -1,0 +1,80 @@
+"""Evaluations of every kind, scored again from their own record."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.evidence import reseal
+from workings.evaluation.items import read_items
+from workings.evaluation.run import evaluate_predictions
+from workings.evaluation.settings import EvaluationSettings
+from workings.evidence.verify import verify
+from workings.evidence.verify.evaluated import differences
+
+ITEMS = [
+    {"id": "a", "prompt": "How long?", "expected_answer": "1.50", "tolerance": 0.1, "section": "core"},
+    {"id": "b", "prompt": "Who?", "expected_answer": "Eiffel Tower", "aliases": ["La tour Eiffel"], "cluster": "x"},
+    {"id": "c", "prompt": "How many?", "expected_answer": 12, "cluster": "x", "source": {"page": 9, "line": 3.5}},
+    {"id": "d", "prompt": "How much?", "expected_answer": "7"},
+    {"id": "e", "prompt": "Why?", "expected_answer": "because"},
+]
+COMPLETIONS = [
+    {"id": "a", "completion": "<answer>1.55</answer>"}, {"id": "b", "completion": "#### la tour Eiffel"},
+    {"id": "c", "completion": "6*2=12\nThe answer is 12."}, {"id": "d", "completion": "x" * 3000},
+]
+
+
+@pytest.fixture(params=["any", "tags"])
+def unit(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    for name, rows in (("items.jsonl", ITEMS), ("predictions.jsonl", COMPLETIONS)):
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = EvaluationSettings(form=request.param, max_completion_chars=2000)
+    evaluate_predictions(tmp_path / "predictions.jsonl", read_items(tmp_path / "items.jsonl"), tmp_path / "out",
+                         settings=settings)
+    return tmp_path / "out"
+
+
+def test_completions_from_elsewhere_score_the_same_again(unit: Path) -> None:
+    found = verify(unit)
+    assert [one.text for one in found.checks if one.verdict == "failed"] == []
+    assert found.level == 2
+    assert "3 of 5 items right" in found.claims[0]
+
+
+@pytest.mark.parametrize(("change", "expected"), [
+    (lambda row: row | {"tolerance": 0.001} if row["id"] == "a" else row, "recompute.items"),
+    (lambda row: row | {"gold": "1.55"} if row["id"] == "a" else row, "recompute.items"),
+    (lambda row: {key: value for key, value in row.items() if key != "aliases"}, "recompute.items"),
+    (lambda row: row | {"item_extra": "{}"} if row["id"] == "c" else row, "recompute.items"),
+    (lambda row: row | {"score": 1} if row["id"] == "d" else row, "recompute.scores"),
+    (lambda row: row | {"score": 1} if row["id"] == "e" else row, "recompute.scores"),
+    (lambda row: row | {"rule": "number"} if row["id"] == "a" else row, "recompute.scores"),
+    (lambda row: row | {"extracted": "12.0"} if row["id"] == "c" else row, "recompute.scores"),
+], ids=["tolerance", "gold", "aliases", "extra", "too long", "missing", "rule", "extracted"])
+def test_changed_lines_are_caught(unit: Path, change, expected: str) -> None:
+    reseal.edit_lines(unit / "predictions.jsonl", lambda rows: [change(row) for row in rows])
+    reseal.reseal(unit)
+    assert expected in {one.id for one in verify(unit).checks if one.verdict == "failed"}
+
+
+@pytest.mark.parametrize(("key", "value", "expected"), [
+    ("scorer", {"name": "mine.py:score", "version": "1"}, "its code is not run"),
+    ("scorer", {"name": "answer", "version": "0"}, "version '0' there"),
+    ("extraction", {"version": 0, "rules": "default"}, "extracted by version '0'")])
+def test_what_cannot_be_scored_again_is_not_checked(unit: Path, key: str, value: object, expected: str) -> None:
+    reseal.edit_json(unit / "eval_config.json", lambda config: config | {key: value})
+    reseal.reseal(unit)
+    found = verify(unit)
+    scores = next(one for one in found.checks if one.id == "recompute.scores")
+    assert (scores.verdict, expected in scores.text) == ("not_checked", True)
+    assert found.level == 1
+
+
+def test_numbers_may_differ_in_their_last_bits_only() -> None:
+    assert differences({"a": 0.1 + 0.2, "b": [1, True]}, {"a": 0.3, "b": [1.0, True]}) == []
+    assert differences({"a": 0.3, "b": 1}, {"a": 0.31, "c": 1}) == [
+        "$.b is on one side only", "$.c is on one side only", "$.a is 0.3, computed again 0.31"]
+    assert differences([1, 2], [1]) == ["$ is '[1, 2]', computed again '[1]'"]
+    assert differences({"a": True}, {"a": 1}) == []
+    assert differences({"a": "x"}, {"a": "y"}) == ["$.a is 'x', computed again 'y'"]
