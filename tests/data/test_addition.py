@@ -82,7 +82,7 @@ def test_manifest_holds_the_files_digests(tmp_path) -> None:
     traces, items = addition.make(40, 20, seed=5)
     (tmp_path / "new" / "tokenizer").mkdir(parents=True)
     (tmp_path / "new" / "tokenizer" / "tokenizer.json").write_text("{}")
-    manifest = write_data_set(tmp_path / "new", traces, items, generator="addition", seed=5)
+    manifest = write_data_set(tmp_path / "new", traces, items, {"generator": "addition", "seed": 5})
     assert json.loads((tmp_path / "new" / "manifest.json").read_text()) == manifest
     assert manifest["made_by"] == {"generator": "addition", "seed": 5}
     assert set(manifest["files"]) == {"traces.jsonl", "items.jsonl", "tokenizer/tokenizer.json"}

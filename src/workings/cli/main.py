@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from workings.cli import ask, compare, eval, quickstart, recipes, train, verify
+from workings.cli import ask, compare, data, eval, gate, quickstart, recipes, train, verify
 from workings.cli.output import say
 from workings.errors import WorkingsError
 
@@ -14,10 +14,13 @@ app = typer.Typer(
     help="Train models that show their workings, and show yours: plan, train, evaluate and prove fine-tuning runs.")
 app.command("quickstart")(quickstart.quickstart_command)
 app.add_typer(recipes.app, name="recipes")
+app.add_typer(data.app, name="data")
 app.command("train")(train.train_command)
 app.command("ask")(ask.ask_command)
 app.command("eval")(eval.eval_command)
 app.command("compare")(compare.compare_command)
+app.add_typer(gate.baseline_app, name="baseline")
+app.command("gate")(gate.gate_command)
 app.command("verify")(verify.verify_command)
 
 

@@ -17,7 +17,7 @@ _TRACES, _ITEMS, _MANIFEST = "traces.jsonl", "items.jsonl", "manifest.json"
 
 
 def write_data_set(directory: Path, traces: Sequence[Trace], items: Sequence[ItemRecord],
-                   **made_by: Any) -> dict[str, Any]:
+                   made_by: Mapping[str, Any]) -> dict[str, Any]:
     """Write `traces.jsonl`, `items.jsonl` and `manifest.json` into a directory, and return the manifest.
 
     Args:
@@ -41,7 +41,7 @@ def write_manifest(directory: Path, **made_by: Any) -> dict[str, Any]:
         directory: holds `traces.jsonl` and `items.jsonl`, and whatever else was made with them.
         made_by: generator, version, seed and counts asked for: all that is needed to make it again.
     """
-    files = {path.relative_to(directory).as_posix(): _file_facts(path)
+    files = {path.relative_to(directory).as_posix(): file_facts(path)
              for path in sorted(directory.rglob("*")) if path.is_file() and path.name != _MANIFEST}
     manifest = {"schema": SCHEMA, "made_by": made_by, "files": files, "split": {
         "prompts_in_both": prompts_in_both(_records(directory / _TRACES), _records(directory / _ITEMS))}}
@@ -49,7 +49,8 @@ def write_manifest(directory: Path, **made_by: Any) -> dict[str, Any]:
     return manifest
 
 
-def _file_facts(path: Path) -> dict[str, Any]:
+def file_facts(path: Path) -> dict[str, Any]:
+    """Digest and size of a file; of JSON lines also the number of records and how they are labelled."""
     facts: dict[str, Any] = {"sha256": file_digest(path), "bytes": path.stat().st_size}
     if path.suffix != ".jsonl":
         return facts

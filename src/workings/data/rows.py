@@ -124,6 +124,20 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
     return RowSet(tuple(rows), tuple(dropped), tokenizer.pad_id, limit)
 
 
+def row_problems(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemplate,
+                 data_config: DataConfig) -> Iterator[tuple[str, str]]:
+    """(id, reason) of every trace that `build_rows` would refuse or drop; looks at each of them."""
+    limit = data_config.max_length
+    for trace in traces:
+        try:
+            row = next(_encoded([trace], tokenizer, template, data_config.reasoning))
+        except RequestError as error:
+            yield trace.id, error.given.removeprefix(f"trace {trace.id}: ")
+            continue
+        if len(row.tokens) > limit:
+            yield trace.id, f"{len(row.tokens)} tokens, and data.max_length is {limit}"
+
+
 def _encoded(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemplate, reasoning: str) -> Iterator[Row]:
     remaining = iter(traces)
     while chunk := list(islice(remaining, _CHUNK)):

@@ -74,6 +74,10 @@ def make_kinds(kinds: Sequence[str], n_train: int, n_items: int, seed: int) -> t
     Raises:
         RequestError: for an unknown kind, or more problems than there are.
     """
+    unknown = [kind for kind in kinds if kind not in ("addition", *mixed.KINDS)]
+    if unknown:
+        raise RequestError(f"kinds: {', '.join(unknown)}", f"some of addition, {', '.join(mixed.KINDS)}",
+                           "workings data list")
     if "addition" not in kinds:
         return mixed.make(kinds, n_train, n_items, seed)
     if len(kinds) > 1:

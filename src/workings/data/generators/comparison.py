@@ -29,7 +29,8 @@ def decimals(draw: Draw) -> Problem:
     shown = [first, second] if draw.integer(0, 1) else [second, first]
     return Problem(prompt=f"Which is greater, {shown[0]} or {shown[1]}, or are they equal?",
                    steps=(f"With as many digits: {first} is {whole}.{tenths}.",
-                          f"Behind the point: {tenths} {_sign(tenths, b)} {b}."),
+                          f"Behind the point: {tenths} {_sign(tenths, b)} {b}, so "
+                          + ("they are equal." if tenths == b else f"{answer} is greater.")),
                    answer=answer, key=("decimals", whole, a, b), category="decimals", section="edge_case")
 
 

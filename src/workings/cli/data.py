@@ -1,0 +1,187 @@
+"""`workings data`: import, make, check and look at traces."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from workings.cli import data_look
+from workings.cli.output import JsonFlag, answer, say
+from workings.errors import RequestError
+
+app = typer.Typer(help="Traces: import, make, check, preview.", no_args_is_help=True, rich_markup_mode=None)
+
+ForceFlag = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
+
+
+@app.command("import")
+def import_command(
+    file: Annotated[str, typer.Argument(help="A file (JSON lines, JSON array, parquet), or OWNER/NAME on the Hub.")],
+    format_name: Annotated[str, typer.Option("--format", help="gsm8k, messages, prompt-completion, alpaca, sharegpt, "
+                                                              "tagged or traces.")],
+    out: Annotated[Path, typer.Option("--out", help="File of traces to write (JSON lines).")],
+    on_error: Annotated[str, typer.Option(help="fail: stop at the first bad record; skip: write it beside.")] = "fail",
+    annotations: Annotated[str, typer.Option(help="<<48/2=24>> in steps: strip (kept as metadata) or keep.")] = "strip",
+    revision: Annotated[str, typer.Option(help="Commit, tag or branch; makes FILE a data set on the Hub.")] = "",
+    subset: Annotated[str, typer.Option(help="Configuration of the data set on the Hub.")] = "",
+    split: Annotated[str, typer.Option(help="Split of the data set on the Hub.")] = "train",
+    section: Annotated[str, typer.Option(help="Section of records that name none.")] = "",
+    category: Annotated[str, typer.Option(help="Category of records that name none.")] = "",
+    difficulty: Annotated[str, typer.Option(help="Difficulty of records that name none.")] = "",
+    source: Annotated[str, typer.Option(help="Source of records that name none; else the file's name.")] = "",
+    licence: Annotated[str, typer.Option("--licence", "--license", help="Licence of records that name none.")] = "",
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Convert other people's data to traces; every record is written, or reported with its line and reason."""
+    from workings.data.importing.run import ImportRequest, import_traces
+    from workings.data.importing.sources import open_file, open_hub
+
+    opened = open_hub(file, revision=revision, subset=subset, split=split) if revision else open_file(Path(file))
+    labels = {"section": section, "category": category, "difficulty": difficulty, "licence": licence,
+              "source": source or Path(opened.name).name}
+    request = ImportRequest(format=format_name, on_error=_one_of("--on-error", on_error, ("fail", "skip")),
+                            annotations=_one_of("--annotations", annotations, ("strip", "keep")), labels=labels,
+                            force=force)
+    with _Progress(opened.name, opened.size) as progress:
+        result = import_traces(opened, out, request, progress)
+    for reason, count in list(result.reasons.items())[:10]:
+        say(f"rejected {count}: {reason}")
+    text = f"{result.read} read, {result.written} written to {out}, {result.rejected} rejected"
+    answer(result.to_json(), as_json=as_json, text=text + (f" (see {result.rejects})" if result.rejects else ""))
+    if not result.written:
+        raise typer.Exit(1)
+
+
+@app.command("make")
+def make_command(
+    kinds: Annotated[list[str], typer.Argument(metavar="KIND...", help="Kinds of problems, or one shipped name; see "
+                                                                       "`workings data list`.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory, or a .jsonl file for the traces.")],
+    n: Annotated[int, typer.Option("--n", min=0, help="Training traces.")] = 1000,
+    items: Annotated[int, typer.Option("--items", min=0, help="Held-out items: other templates and problems.")] = 200,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Equal seeds give equal data.")] = 0,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Generate problems whose steps are right by construction, and items that share nothing with them."""
+    from workings.data.making import make_files, make_named
+    from workings.data.sets import shipped_sets
+
+    if len(kinds) == 1 and kinds[0] in shipped_sets():
+        made = make_named(kinds[0], out, force=force)
+    else:
+        made = make_files(kinds, n, items, seed, out, force=force)
+    files = "\n".join(f"{digest[:16]}…  {path}" for path, digest in made.files.items())
+    answer(made.to_json(), as_json=as_json, text=f"{made.traces} traces, {made.items} items\n{files}")
+
+
+app.command("check")(data_look.check_command)
+app.command("preview")(data_look.preview_command)
+
+
+@app.command("list")
+def list_command(as_json: JsonFlag = False) -> None:
+    """Shipped data sets, kinds of problems that can be made, formats that can be imported."""
+    from workings.data.generators.mixed import KINDS
+    from workings.data.importing.formats import FORMATS
+    from workings.data.sets import shipped_sets
+
+    sets = {name: {"summary": recipe.summary, "holds": recipe.holds, "sha256": recipe.sha256}
+            for name, recipe in shipped_sets().items()}
+    kinds, formats = ["addition", *KINDS], list(FORMATS)
+    lines = [f"{name:<16}{facts['summary']}  ({facts['sha256'][:12]}…)" for name, facts in sets.items()]
+    answer({"sets": sets, "kinds": kinds, "formats": formats}, as_json=as_json, text="\n".join(
+        ["data sets:", *(f"  {line}" for line in lines), "kinds of `data make`:", f"  {', '.join(kinds)}",
+         "formats of `data import`:", f"  {', '.join(formats)}"]))
+
+
+@app.command("show")
+def show_command(
+    name: Annotated[str, typer.Argument(help="A shipped name, or a file of traces.")],
+    n: Annotated[int, typer.Option("--n", min=0, help="Records to show.")] = 3,
+    as_json: JsonFlag = False,
+) -> None:
+    """How a data set is made, what is in it, and its first records."""
+    import json
+    from dataclasses import asdict
+
+    from workings.data.manifest import label_counts
+    from workings.data.opening import open_traces
+    from workings.data.sets import make_set, shipped_sets
+
+    facts: dict[str, Any] = {"name": name}
+    known = shipped_sets()
+    if name in known and not Path(name).is_file():
+        made = make_set(name)
+        records = [vars(item) for item in made.items] or [trace.to_json() for trace in made.traces]
+        facts |= {"recipe": asdict(known[name]), "sha256": known[name].sha256}
+    else:
+        opened = open_traces(name)
+        records = [trace.to_json() for trace in opened.traces]
+        facts["sha256"] = opened.sha256
+    facts |= {"records": len(records), "counts": label_counts(records), "first": records[:n]}
+    counts = [f"{label}: " + ", ".join(f"{key} {count}" for key, count in found.items())
+              for label, found in facts["counts"].items()]
+    recipe = facts.get("recipe")
+    made_by = [f"made by: workings data make {' '.join(recipe['kinds'])} --n {recipe['traces']} --items "
+               f"{recipe['items']} --seed {recipe['seed']} ({recipe['holds']})"] if recipe else []
+    shown = [json.dumps(record, ensure_ascii=False, indent=2) for record in records[:n]]
+    answer(facts, as_json=as_json, text="\n".join(
+        [f"{name}: {len(records)} records, sha256 {facts['sha256']}", *made_by, *counts, *shown]))
+
+
+@app.command("diff")
+def diff_command(
+    a: Annotated[str, typer.Argument(help="A file of traces, or a shipped name.")],
+    b: Annotated[str, typer.Argument(help="Another one.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Compare two sets of traces by id. Exit code 1 when they differ."""
+    from workings.data.diff import diff_traces
+    from workings.data.opening import open_traces
+
+    found = diff_traces(open_traces(a).traces, open_traces(b).traces)
+    lines = [*(f"+ {name}" for name in found.added), *(f"- {name}" for name in found.removed),
+             *(f"~ {name}: {', '.join(keys)}" for name, keys in found.changed.items())]
+    more = [f"… and {len(lines) - 50} more (--json has all)"] if len(lines) > 50 else []
+    summary = (f"{found.same} the same, {len(found.added)} added, {len(found.removed)} removed, "
+               f"{len(found.changed)} changed")
+    answer(found.to_json(), as_json=as_json, text="\n".join([*lines[:50], *more, summary]))
+    if not found.equal:
+        raise typer.Exit(1)
+
+
+def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> Any:
+    if value not in allowed:
+        raise RequestError(f"{option} {value}", f"one of {', '.join(allowed)}")
+    return value
+
+
+class _Progress:
+    """A bar on standard error while a large file is read; nothing where nobody watches."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self._name, self._size = name, size
+        self._bar: Any = None
+
+    def __enter__(self) -> "_Progress":
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(TextColumn("{task.description}"), BarColumn(), DownloadColumn(),
+                                 TimeRemainingColumn(), console=Console(stderr=True))
+            self._task = self._bar.add_task(self._name, total=self._size or None)
+            self._bar.start()
+        return self
+
+    def __call__(self, size: int) -> None:
+        if self._bar is not None:
+            self._bar.advance(self._task, size)
+
+    def __exit__(self, *_: object) -> Literal[False]:
+        if self._bar is not None:
+            self._bar.stop()
+        return False

@@ -1,0 +1,130 @@
+"""`workings data check` and `workings data preview`: look at traces before anything is trained on them."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from workings.cli.output import JsonFlag, answer
+from workings.errors import RequestError
+
+
+def check_command(
+    file: Annotated[str, typer.Argument(help="A file of traces, or a shipped name.")],
+    against: Annotated[str, typer.Option("--against", help="Items that must not be trained on (or `eval`).")] = "",
+    recipe: Annotated[str, typer.Option("--recipe", help="Prove the rows as this recipe would make them.")] = "",
+    ngram: Annotated[int, typer.Option("--ngram", min=2, help="Words of a passage that counts as copied.")] = 13,
+    fix: Annotated[bool, typer.Option("--fix", help="Write NAME.clean.jsonl and NAME.left_out.jsonl beside.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Look for duplicates, conflicts, wrong arithmetic and leaks. Exit code 1 when something that matters is found."""
+    import tempfile
+
+    from workings.data.checking.findings import KINDS
+    from workings.data.checking.leaks import read_questions
+    from workings.data.checking.run import check, read_tolerantly, write_clean
+    from workings.data.making import make_named
+    from workings.data.opening import open_items_file
+    from workings.data.sets import shipped_sets
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(file)
+        if not path.is_file() and file in shipped_sets():
+            path = Path(folder, f"{file}.jsonl")
+            make_named(file, path, force=False)
+        read = read_tolerantly(path)
+        questions = read_questions(open_items_file(against, Path(folder, "items.jsonl"))) if against else []
+        report = check(read, questions, ngram=ngram, row_problems=_row_problems(recipe, read) if recipe else None)
+        values = report.to_json()
+        if fix:
+            if path.parent == Path(folder):
+                raise RequestError(f"--fix of {file}, a shipped name", "a file, beside which the cleaned one can go",
+                                   f"workings data make {file} --out {file}.jsonl")
+            clean, left_out = write_clean(read, report, path)
+            values |= {"clean": str(clean), "left_out": str(left_out),
+                       "kept": read.records - len(report.left_out), "removed": len(report.left_out)}
+    first = [finding for finding in report.findings if finding.matters][:20]
+    lines = [f"{'matters' if KINDS[kind][0] else 'note   '}  {count:>6}  {kind}: {KINDS[kind][1]}"
+             for kind, count in report.counts.items()]
+    lines += [f"  {finding.id}: {finding.kind}: {finding.text}" for finding in first]
+    lines += [f"kept {values['kept']} in {values['clean']}, left out {values['removed']}"] if fix else []
+    verdict = "nothing that matters" if report.passed else f"{len(report.left_out)} traces should not be trained on"
+    answer(values, as_json=as_json, text="\n".join([*lines, f"{report.records} records: {verdict}"]))
+    if not report.passed:
+        raise typer.Exit(1)
+
+
+def preview_command(
+    recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...",
+                                                          help="Overrides, e.g. data.reasoning=think.")] = None,
+    n: Annotated[int, typer.Option("--n", min=0, help="Rows to show.")] = 3,
+    row: Annotated[str, typer.Option("--row", help="Show the row of this trace instead of the first ones.")] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Rows as the model will see them: what is learned in colour (or between « and »), control tokens visible."""
+    from workings.data.batches import Batches
+    from workings.data.preview import marked, pieces, summarize
+    from workings.data.rows import build_rows
+
+    loaded, traces, tokenizer, template = _open_recipe(recipe, overrides or [])
+    asked = loaded.recipe
+    rows = build_rows(traces, tokenizer, template, asked.data)
+    batches = Batches(rows, seed=asked.seed, rows_per_micro_batch=asked.batch.micro_batch,
+                      accumulation=asked.batch.accumulation, data_config=asked.data)
+    summary = summarize(rows, batches)
+    chosen = [found for found in rows.rows if found.id == row] if row else list(rows.rows[:n])
+    if row and not chosen:
+        raise RequestError(f"--row {row}", "the id of a trace that gives a row", "workings data preview without --row")
+    shown = [(found, pieces(found, tokenizer)) for found in chosen]
+    values = {**summary.to_json(), "dropped_rows": [vars(gone) for gone in rows.dropped[:20]], "shown": [
+        {"id": found.id, "tokens": len(found.tokens), "supervised_tokens": found.supervised_tokens,
+         "text": marked(parts)} for found, parts in shown]}
+    if not as_json:
+        _print_rows(shown)
+    answer(values, as_json=as_json, text=summary.text())
+
+
+def _print_rows(shown: Any) -> None:
+    """Rows on standard output, in colour where it is a terminal that has some."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from workings.data.preview import marked
+
+    console = Console(highlight=False, soft_wrap=True)
+    for row, parts in shown:
+        console.print(f"{row.id}: {len(row.tokens)} tokens, {row.supervised_tokens} learned", style="dim")
+        line = Text()
+        if console.color_system is None:
+            line.append(marked(parts))
+        for piece in parts if console.color_system else ():
+            colour = "green" if piece.learned else "default"
+            line.append(piece.text, f"bold reverse {colour}" if piece.control else colour)
+        console.print(line)
+
+
+def _open_recipe(name: str, overrides: list[str]) -> Any:
+    """Recipe, traces, tokenizer and template, found as a run finds them; no device is opened."""
+    from workings.config.load import load_recipe
+    from workings.models.chat import ChatTemplate
+    from workings.runs.datasets import find_sources
+    from workings.runs.inputs import find_tokenizer, find_weights
+
+    loaded = load_recipe(name, overrides)
+    traces = find_sources(loaded).traces
+    tokenizer = find_tokenizer(loaded, find_weights(loaded), traces)
+    return loaded, traces, tokenizer, ChatTemplate.for_config(loaded.recipe.data.template, tokenizer)
+
+
+def _row_problems(recipe: str, read: Any) -> Any:
+    """What the recipe's rows would be refused for; the traces are the checked file's, not the recipe's."""
+    from workings.config.load import load_recipe
+    from workings.data.rows import row_problems
+    from workings.models.chat import ChatTemplate
+    from workings.runs.inputs import find_tokenizer, find_weights
+
+    loaded = load_recipe(recipe)
+    tokenizer = find_tokenizer(loaded, find_weights(loaded), [trace for _, trace in read.traces])
+    template = ChatTemplate.for_config(loaded.recipe.data.template, tokenizer)
+    return lambda traces: row_problems(traces, tokenizer, template, loaded.recipe.data)

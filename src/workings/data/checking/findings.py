@@ -1,0 +1,98 @@
+"""What a check can find, and which findings matter."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+KINDS: dict[str, tuple[bool, str]] = {
+    "unreadable": (True, "a line that is not a trace"),
+    "repeated_id": (True, "an id that an earlier trace has already"),
+    "duplicate": (True, "the question of an earlier trace, letter by letter"),
+    "normalized_duplicate": (True, "the question of an earlier trace but for case, white space and punctuation"),
+    "conflict": (True, "another answer to the same question"),
+    "empty_step": (True, "a step without text"),
+    "repeated_step": (True, "a step that stands twice in a row"),
+    "wrong_equation": (True, "an equation that does not hold"),
+    "control_text": (True, "text that would forge a turn, or a tag inside a text"),
+    "row": (True, "a row that cannot be trained as the recipe asks"),
+    "leak": (True, "a question of the evaluation set, letter by letter"),
+    "normalized_leak": (True, "a question of the evaluation set but for case, white space and punctuation"),
+    "ngram_leak": (True, "a long passage of a question of the evaluation set"),
+    "near_duplicate": (False, "nearly the words and exactly the numbers of an earlier question"),
+    "no_steps": (False, "no steps: good for data.reasoning: answer_only alone"),
+    "answer_not_in_steps": (False, "a number as answer that no step mentions"),
+    "no_label": (False, "no section, category or difficulty"),
+    "no_licence": (False, "no licence"),
+}
+"""Every kind of finding: whether it matters (exit code 1, and `--fix` leaves the trace out), and what it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing found about one trace."""
+
+    kind: str
+    """A key of `KINDS`."""
+    record: int
+    """Position of the trace in the file, from 0."""
+    id: str
+    """Id of the trace, or the place of an unreadable line."""
+    text: str
+    """What exactly, with an excerpt."""
+
+    @property
+    def matters(self) -> bool:
+        """Whether training on the trace would do harm."""
+        return KINDS[self.kind][0]
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json` and for the list of what was left out."""
+        return {"kind": self.kind, "matters": self.matters, "id": self.id, "text": self.text}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckReport:
+    """All findings about a set of traces."""
+
+    records: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Findings by kind, in the order of `KINDS`; kinds without any are left out."""
+        counted = Counter(finding.kind for finding in self.findings)
+        return {kind: counted[kind] for kind in KINDS if counted[kind]}
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing that matters was found."""
+        return not any(finding.matters for finding in self.findings)
+
+    @property
+    def left_out(self) -> dict[int, list[Finding]]:
+        """What a cleaned set leaves out: positions of records, with the reasons."""
+        found: dict[int, list[Finding]] = {}
+        for finding in self.findings:
+            if finding.matters:
+                found.setdefault(finding.record, []).append(finding)
+        return found
+
+    def to_json(self, most: int = 1000) -> dict[str, Any]:
+        """For `--json`: counts of everything, and the first findings, those that matter first."""
+        first = sorted(self.findings, key=lambda finding: not finding.matters)[:most]
+        return {"records": self.records, "passed": self.passed, "counts": self.counts,
+                "findings": [finding.to_json() for finding in first],
+                "findings_left_out_here": len(self.findings) - len(first)}
+
+
+def excerpt(text: str, length: int = 80) -> str:
+    """The beginning of a text on one line."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= length else flat[:length - 1] + "…"
+
+
+def shown(parts: Sequence[str], most: int = 3) -> str:
+    """A few texts with commas."""
+    more = f", and {len(parts) - most} more" if len(parts) > most else ""
+    return ", ".join(excerpt(part, 60) for part in parts[:most]) + more

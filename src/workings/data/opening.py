@@ -1,0 +1,57 @@
+"""A data set by what a person calls it: a file, or one of the shipped names."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from workings.data.items import items_bytes
+from workings.data.sets import make_set, shipped_sets
+from workings.data.traces import Trace, read_traces, traces_bytes
+from workings.errors import RequestError
+from workings.record.digest import bytes_digest, file_digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedTraces:
+    """Traces, and the digest by which they can be recognized."""
+
+    name: str
+    """Path, or shipped name."""
+    traces: list[Trace]
+    sha256: str
+    """Digest of the file, or of the file that a shipped name stands for."""
+
+
+def open_traces(name: str, base: Path = Path()) -> OpenedTraces:
+    """The traces of a file (relative to ``base``), or of a shipped name such as `dev-reasoning`.
+
+    A file wins over a shipped name. Raises `RequestError` when there is neither, or when the name is one of items.
+    """
+    path = base / Path(name).expanduser()
+    if path.is_file():
+        return OpenedTraces(name=name, traces=read_traces(path), sha256=file_digest(path))
+    known = shipped_sets()
+    if name not in known:
+        raise RequestError(f"traces: {name}", f"a file of traces, or one of {_names('traces')}", "workings data list")
+    made = make_set(name)
+    if not made.traces:
+        raise RequestError(f"traces: {name}, which is a set of items", f"one of {_names('traces')}",
+                           "workings data list")
+    return OpenedTraces(name=name, traces=made.traces, sha256=bytes_digest(traces_bytes(made.traces)))
+
+
+def open_items_file(name: str, into: Path) -> Path:
+    """The file of items that a name stands for: itself when it is a file, else the shipped set written to ``into``.
+
+    Raises `RequestError` when there is neither.
+    """
+    path = Path(name).expanduser()
+    if path.is_file():
+        return path
+    if name not in shipped_sets() or shipped_sets()[name].holds != "items":
+        raise RequestError(f"items: {name}", f"a file of items, or one of {_names('items')}", "workings data list")
+    into.write_bytes(items_bytes(make_set(name).items))
+    return into
+
+
+def _names(holds: str) -> str:
+    return ", ".join(name for name, recipe in shipped_sets().items() if recipe.holds == holds)

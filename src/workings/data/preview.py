@@ -1,0 +1,109 @@
+"""Rows as the model will see them: which tokens are read, which are learned, and what the batches look like."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workings.data.batches import Batches
+from workings.data.rows import Row, RowSet
+from workings.models.tokenizer import Tokenizer
+
+_BINS = 8
+_BAR = 32
+_VISIBLE = {"\n": "⏎", "\t": "⇥", "\r": "␍"}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One token of a row."""
+
+    text: str
+    """What it stands for; line breaks and tabs visible."""
+    learned: bool
+    """Whether the loss counts it."""
+    control: bool
+    """Whether it is a control token, such as a turn mark."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """Numbers about all rows."""
+
+    rows: int
+    dropped: int
+    tokens: int
+    supervised_tokens: int
+    shortest: int
+    longest: int
+    histogram: tuple[tuple[int, int, int], ...]
+    """(from, to, rows): lengths in tokens, both ends included."""
+    padding_share: float
+    """Of all positions of the first epoch's batches."""
+    steps_an_epoch: int
+    shapes: tuple[tuple[int, int, int], ...]
+    """(A, B, S) of every batch that can come."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        share = self.dropped / (self.rows + self.dropped)
+        return {"rows": self.rows, "dropped": self.dropped, "dropped_share": share, "truncated_share": 0.0,
+                "tokens": self.tokens, "supervised_tokens": self.supervised_tokens, "shortest": self.shortest,
+                "longest": self.longest, "histogram": [list(part) for part in self.histogram],
+                "padding_share": self.padding_share, "steps_an_epoch": self.steps_an_epoch,
+                "shapes": [list(shape) for shape in self.shapes]}
+
+    def text(self) -> str:
+        """A few lines for people, with a histogram of lengths."""
+        share = self.dropped / (self.rows + self.dropped)
+        most = max(count for *_, count in self.histogram)
+        bars = [f"  {low:>6}-{high:<6} {'█' * round(_BAR * count / most):<{_BAR}} {count}"
+                for low, high, count in self.histogram]
+        shapes = ", ".join(" x ".join(str(size) for size in shape) for shape in self.shapes)
+        return "\n".join([
+            f"{self.rows:,} rows, {self.tokens:,} tokens, {self.supervised_tokens:,} of them learned "
+            f"({self.supervised_tokens / self.tokens:.1%})",
+            f"truncated: none, a row is whole or it is not there; dropped as too long: {self.dropped} ({share:.1%})",
+            f"padding: {self.padding_share:.1%} of all positions; {self.steps_an_epoch} steps an epoch; "
+            f"batches (accumulation x rows x tokens): {shapes}",
+            "lengths in tokens:", *bars])
+
+
+def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
+    """The tokens of a row one by one.
+
+    Bytes of a character that is several tokens cannot be shown alone; they keep the vocabulary's own spelling.
+    """
+    controls = tokenizer.control_ids
+    found = []
+    for token, learned in zip(row.tokens.tolist(), row.loss_mask.tolist(), strict=True):
+        text = tokenizer.decode([token])
+        if not text or "\ufffd" in text:
+            text = tokenizer.token(token)
+        for hidden, visible in _VISIBLE.items():
+            text = text.replace(hidden, visible)
+        found.append(Piece(text, bool(learned), token in controls))
+    return found
+
+
+def marked(row_pieces: Sequence[Piece]) -> str:
+    """A row as plain text: what is learned stands between `«` and `»`."""
+    parts, inside = [], False
+    for piece in row_pieces:
+        if piece.learned != inside:
+            parts.append("«" if piece.learned else "»")
+            inside = piece.learned
+        parts.append(piece.text)
+    return "".join(parts) + ("»" if inside else "")
+
+
+def summarize(rows: RowSet, batches: Batches) -> Summary:
+    """Counts, lengths and padding of all rows."""
+    lengths = sorted(len(row.tokens) for row in rows.rows)
+    shortest, longest = lengths[0], lengths[-1]
+    width = max(-(-(longest - shortest + 1) // _BINS), 1)
+    histogram = [(low, min(low + width - 1, longest), sum(low <= length < low + width for length in lengths))
+                 for low in range(shortest, longest + 1, width)]
+    return Summary(rows=len(rows.rows), dropped=len(rows.dropped), tokens=rows.total_tokens,
+                   supervised_tokens=rows.supervised_tokens, shortest=shortest, longest=longest,
+                   histogram=tuple(histogram), padding_share=batches.padding_share(),
+                   steps_an_epoch=batches.batches_in_epoch(0), shapes=tuple(batches.shapes()))

@@ -1,0 +1,188 @@
+"""`workings data`: last line, exit codes, files, and no traceback for a person's mistake."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from workings.cli.main import app
+from workings.data.traces import read_traces
+from workings.errors import RequestError
+
+
+def run(*words: object) -> tuple[int, dict[str, Any], str]:
+    """Exit code, the JSON of the last line, and standard error. A `WorkingsError` is what `main` would print."""
+    done = CliRunner().invoke(app, ["data", *map(str, words), "--json"], catch_exceptions=False)
+    return done.exit_code, json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+def text(*words: object) -> str:
+    return CliRunner().invoke(app, ["data", *map(str, words)], catch_exceptions=False).stdout
+
+
+@pytest.fixture
+def gsm(tmp_path: Path) -> Path:
+    path = tmp_path / "gsm.jsonl"
+    path.write_text('{"question": "1+1?", "answer": "1+1=<<1+1=2>>2\\n#### 2"}\n{"question": "2?"}\n')
+    return path
+
+
+def test_import_counts_and_rejects(gsm: Path, tmp_path: Path) -> None:
+    code, values, error = run("import", "--format", "gsm8k", gsm, "--out", tmp_path / "t.jsonl", "--on-error", "skip",
+                              "--licence", "MIT", "--section", "core")
+    assert code == 0
+    assert {key: values[key] for key in ("read", "written", "rejected")} == {"read": 2, "written": 1, "rejected": 1}
+    assert "rejected 1: `answer` is missing" in error
+    assert Path(values["rejects"]).is_file()
+    [trace] = read_traces(tmp_path / "t.jsonl")
+    assert (trace.source, trace.licence, trace.section) == ("gsm.jsonl", "MIT", "core")
+
+
+def test_import_of_nothing_usable_says_no(tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text("{}\n")
+    code, values, _ = run("import", "--format", "gsm8k", tmp_path / "bad.jsonl", "--out", tmp_path / "t.jsonl",
+                          "--on-error", "skip")
+    assert (code, values["written"], values["rejected"]) == (1, 0, 1)
+
+
+def test_a_mistake_is_told_without_traceback_and_changes_nothing(gsm: Path, tmp_path: Path, workings) -> None:
+    done = workings("data", "import", "--format", "gsm8k", gsm, "--out", tmp_path / "t.jsonl", check=False)
+    assert done.returncode == 2
+    assert f"{gsm}:2: `answer` is missing" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "t.jsonl").exists()
+
+
+@pytest.mark.parametrize(("words", "reason"), [
+    (["import", "--format", "gsm8k", "absent.jsonl", "--out", "t.jsonl"], "a file of JSON lines"),
+    (["import", "--format", "gsm8k", "x", "--out", "t.jsonl", "--on-error", "ignore"], "one of fail, skip"),
+    (["make", "algebra", "--out", "x"], "kinds: algebra"),
+    (["make", "eval", "--out", "absent/x.jsonl"], "mkdir -p absent"),
+    (["show", "nothing"], "one of dev-reasoning"),
+    (["show", "nothing.jsonl"], "a file of traces"),
+    (["diff", "eval", "dev-reasoning"], "a set of items"),
+    (["check", "nothing.jsonl"], "a file of JSON lines"),
+    (["check", "dev-reasoning", "--fix"], "a shipped name"),
+    (["check", "dev-reasoning", "--against", "nothing"], "one of eval"),
+    (["preview", "no-recipe"], "a shipped recipe"),
+    (["preview", "quickstart", "--row", "nobody"], "the id of a trace"),
+])
+def test_mistakes(words: list[str], reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x").write_text('{"question": "1?", "answer": "#### 1"}\n')
+    with pytest.raises(RequestError, match=reason):
+        CliRunner().invoke(app, ["data", *words], catch_exceptions=False)
+
+
+def test_make_writes_traces_items_and_a_manifest(tmp_path: Path) -> None:
+    words = ("make", "geometry", "comparison", "--n", 20, "--items", 6, "--seed", 4, "--out", tmp_path / "d")
+    code, values, _ = run(*words)
+    assert (code, values["traces"], values["items"]) == (0, 20, 6)
+    manifest = json.loads((tmp_path / "d" / "manifest.json").read_text())
+    assert manifest["made_by"] == {"generator": "geometry+comparison", "version": 1, "seed": 4, "traces": 20,
+                                   "items": 6}
+    assert {name: facts["sha256"] for name, facts in manifest["files"].items()} == {
+        Path(name).name: digest for name, digest in values["files"].items()}
+    with pytest.raises(RequestError, match="which exists"):
+        run("make", "geometry", "--out", tmp_path / "d")
+    _, again, _ = run(*words, "--force")
+    assert again == values
+
+
+def test_make_into_a_file_puts_items_and_manifest_beside(tmp_path: Path) -> None:
+    run("make", "addition", "--n", 20, "--items", 6, "--out", tmp_path / "a.jsonl")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.items.jsonl", "a.jsonl", "a.manifest.json"]
+    manifest = json.loads((tmp_path / "a.manifest.json").read_text())
+    assert manifest["files"]["a.jsonl"]["records"] == 20
+    assert manifest["split"] == {"prompts_in_both": 0}
+
+
+def test_shipped_names_can_be_written_shown_and_compared(tmp_path: Path) -> None:
+    _, listed, _ = run("list")
+    assert set(listed["sets"]) == {"dev-reasoning", "eval"}
+    _, made, _ = run("make", "dev-reasoning", "--out", tmp_path / "dev.jsonl")
+    assert made["files"] == {str(tmp_path / "dev.jsonl"): listed["sets"]["dev-reasoning"]["sha256"]}
+    code, diff, _ = run("diff", "dev-reasoning", tmp_path / "dev.jsonl")
+    assert (code, diff["equal"], diff["same"]) == (0, True, 550)
+    _, shown, _ = run("show", "eval", "--n", 2)
+    assert (shown["records"], len(shown["first"]), shown["recipe"]["seed"]) == (100, 2, 2026)
+    _, shown, _ = run("show", tmp_path / "dev.jsonl", "--n", 0)
+    assert (shown["records"], shown["first"], shown["sha256"]) == (550, [], listed["sets"]["dev-reasoning"]["sha256"])
+    assert "made by: workings data make arithmetic" in text("show", "eval", "--n", 0)
+    assert "kinds of `data make`:" in text("list")
+
+
+def test_diff_names_what_changed(tmp_path: Path) -> None:
+    lines = [{"id": name, "prompt": "p", "steps": ["s"], "answer": "2"} for name in "abc"]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    lines[1] |= {"answer": "3", "section": "core"}
+    lines[2]["id"] = "d"
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(line) + "\n" for line in reversed(lines)))
+    code, diff, _ = run("diff", tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    assert code == 1
+    assert diff == {"equal": False, "same": 1, "added": ["d"], "removed": ["c"],
+                    "changed": {"b": ["answer", "section"]}}
+    assert text("diff", tmp_path / "a.jsonl", tmp_path / "b.jsonl").splitlines() == [
+        "+ d", "- c", "~ b: answer, section", "1 the same, 1 added, 1 removed, 1 changed"]
+
+
+def test_check_passes_the_shipped_set_against_its_items_and_finds_a_leak(tmp_path: Path) -> None:
+    code, values, _ = run("check", "dev-reasoning", "--against", "eval")
+    assert (code, values["records"], values["passed"]) == (0, 550, True)
+    leaked = json.loads(text("show", "eval", "--n", 1, "--json").splitlines()[-1])["first"][0]
+    (tmp_path / "t.jsonl").write_text(json.dumps({"id": "x", "prompt": leaked["prompt"], "steps": ["1"],
+                                                  "answer": "1"}) + "\n")
+    code, values, _ = run("check", tmp_path / "t.jsonl", "--against", "eval", "--fix")
+    assert (code, values["counts"]["leak"], values["kept"], values["removed"]) == (1, 1, 0, 1)
+    assert Path(values["clean"]).read_bytes() == b""
+    shown = text("check", tmp_path / "t.jsonl", "--against", "eval")
+    assert "matters       1  leak: a question of the evaluation set, letter by letter" in shown
+
+
+def test_check_proves_rows_as_a_recipe_makes_them(tmp_path: Path) -> None:
+    run("make", "addition", "--n", 30, "--items", 5, "--out", tmp_path / "a.jsonl")
+    code, values, _ = run("check", tmp_path / "a.jsonl", "--recipe", "quickstart")
+    assert (code, values["passed"]) == (0, True)
+    lines = (tmp_path / "a.jsonl").read_text().splitlines()
+    long = json.loads(lines[0]) | {"id": "long", "prompt": "What is " + "1+" * 60 + "1?"}
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines, json.dumps(long)]) + "\n")
+    code, values, _ = run("check", tmp_path / "a.jsonl", "--recipe", "quickstart")
+    assert (code, values["counts"]["row"]) == (1, 1)
+
+
+def test_preview_shows_rows_and_numbers() -> None:
+    code, values, _ = run("preview", "quickstart", "--n", 1)
+    assert code == 0
+    [shown] = values["shown"]
+    assert shown["text"].startswith("<bos><start_of_turn>user⏎What is ")
+    assert shown["text"].split("«")[1].startswith("<reasoning>")
+    assert shown["text"].endswith("<end_of_turn>»")
+    assert values["tokens"] > values["supervised_tokens"] > 0
+    code, only, _ = run("preview", "quickstart", "--row", shown["id"], "data.reasoning=answer_only")
+    assert [found["id"] for found in only["shown"]] == [shown["id"]]
+    assert only["supervised_tokens"] < values["supervised_tokens"]
+    plain = text("preview", "quickstart", "--n", 1)
+    assert shown["text"] in plain
+    assert "padding: " in plain
+
+
+def test_preview_colors_what_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    colored = text("preview", "quickstart", "--n", 1)
+    assert "\x1b[32m<reasoning>\x1b[0m" in colored
+    assert "\x1b[32mWhat" not in colored
+
+
+def test_the_verbs_start_without_heavy_imports(run_python) -> None:
+    code = ("import sys; from workings.cli.main import app\n"
+            "heavy = {'numpy', 'jax', 'torch', 'transformers', 'pandas', 'datasets', 'pyarrow', 'tokenizers'}\n"
+            "print(sorted(heavy & set(sys.modules)))")
+    assert run_python("-c", code).stdout.strip() == "[]"
+    listed = ("import sys; from workings.cli.main import app\n"
+              "app(['data', 'list', '--json'], standalone_mode=False)\n"
+              "print(sorted({'jax', 'torch', 'pandas', 'datasets', 'pyarrow'} & set(sys.modules)))")
+    assert run_python("-c", listed).stdout.splitlines()[-1] == "[]"

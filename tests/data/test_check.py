@@ -1,0 +1,179 @@
+"""Every kind of finding, provoked once; what is clean stays clean; what went is listed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workings.config.data import DataConfig
+from workings.data.checking.findings import KINDS, CheckReport
+from workings.data.checking.leaks import Question, read_questions
+from workings.data.checking.near import near_duplicates
+from workings.data.checking.run import check, read_tolerantly, write_clean
+from workings.data.checking.text import numbers, words
+from workings.data.generators import addition, mixed
+from workings.data.rows import row_problems
+from workings.data.traces import read_traces, write_traces
+from workings.data.vocabulary import tokenizer_for
+from workings.errors import RequestError
+from workings.models.chat import ChatTemplate
+
+LONG = "Ada walks from the old mill to the station in 25 minutes and then takes the 7 train to town"
+
+
+def trace(name: str, **keys: Any) -> dict[str, Any]:
+    base = {"id": name, "prompt": f"What is {len(name)}+{sum(map(ord, name))}?", "steps": ["1+1=2"], "answer": "2",
+            "section": "core", "category": "sum", "difficulty": "easy", "licence": "MIT"}
+    return {key: value for key, value in (base | keys).items() if value is not None}
+
+
+def looked_at(tmp_path: Path, *lines: Any, **keys: Any) -> CheckReport:
+    path = tmp_path / "traces.jsonl"
+    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+    return check(read_tolerantly(path), **keys)
+
+
+CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
+    "unreadable": ([trace("a"), '{"id": 1', '{"id": "b"}'], {"unreadable": 2}),
+    "repeated_id": ([trace("a"), trace("a", prompt="other 9?")], {"repeated_id": 1}),
+    "duplicate": ([trace("a", prompt="1+1?"), trace("b", prompt="1+1?"), trace("c", prompt="1+1?", answer="2.0")],
+                  {"duplicate": 2}),
+    "normalized_duplicate": ([trace("a", prompt="How much is 1,000 + 1?"), trace("b", prompt="how much is  1000+1")],
+                             {"normalized_duplicate": 1}),
+    "conflict": ([trace("a", prompt="1+1?"), trace("b", prompt="1 + 1 ?", answer="3", steps=["3=3"])], {"conflict": 2}),
+    "empty_step": ([trace("a", steps=["1+1=2", " ", ""])], {"empty_step": 1}),
+    "repeated_step": ([trace("a", steps=["1+1=2", "1+1=2 "])], {"repeated_step": 1}),
+    "wrong_equation": ([trace("a", steps=["so 7*8=54", "2"])], {"wrong_equation": 1}),
+    "wrong annotation": ([trace("a", steps=["2"], calculations=[["1+1=2"], ["7*8=54"]])], {"wrong_equation": 1}),
+    "control_text": ([trace("a", prompt="1?<end_of_turn>"), trace("b", steps=["2</answer>"]),
+                      trace("c", answer="<|im_end|>2")], {"control_text": 3}),
+    "near_duplicate": ([trace("a", prompt=LONG), trace("b", prompt=LONG.replace("Ada", "Ben"))],
+                       {"near_duplicate": 1}),
+    "no_steps": ([trace("a", steps=[])], {"no_steps": 1}),
+    "answer_not_in_steps": ([trace("a", answer="17")], {"answer_not_in_steps": 1}),
+    "no_label": ([trace("a", section=None), trace("b", difficulty=None)], {"no_label": 2}),
+    "no_licence": ([trace("a", licence=None)], {"no_licence": 1}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_kind_is_found_and_nothing_else(tmp_path: Path, case: str) -> None:
+    lines, expected = CASES[case]
+    report = looked_at(tmp_path, *lines)
+    assert report.counts == expected
+    assert report.passed is not any(KINDS[kind][0] for kind in expected)
+    assert report.records == len(lines)
+
+
+def test_all_kinds_are_provoked_somewhere() -> None:
+    assert {kind for _, expected in CASES.values() for kind in expected} | {
+        "leak", "normalized_leak", "ngram_leak", "row"} == set(KINDS)
+
+
+def test_leaks_are_named_by_the_plainest(tmp_path: Path) -> None:
+    questions = [Question("q1", "What is 47+25?"), Question("q2", LONG)]
+    report = looked_at(
+        tmp_path, trace("exact", prompt="What is 47+25?"), trace("words", prompt="what is 47 + 25"),
+        trace("passage", steps=[f"As we know, {LONG.lower()}, so 2"]), trace("free", prompt="What is 47+26?"),
+        questions=questions)
+    leaks = [found for found in report.findings if found.kind.endswith("leak")]
+    assert [(found.id, found.kind) for found in leaks] == [
+        ("exact", "leak"), ("words", "normalized_leak"), ("passage", "ngram_leak")]
+    assert "asked as q1: What is 47+25?" in leaks[0].text
+    assert "13 words of q2: ada walks from the old mill" in leaks[2].text
+    few = looked_at(tmp_path, trace("a", prompt="What is 47+26?"), questions=questions, ngram=3)
+    assert few.counts == {"ngram_leak": 1}
+
+
+def test_the_conversation_before_a_question_belongs_to_it(tmp_path: Path) -> None:
+    turns = [{"role": "user", "content": "Count."}, {"role": "assistant", "content": "1"}]
+    assert looked_at(tmp_path, trace("a", prompt="And then?"),
+                     trace("b", prompt="And then?", answer="5", steps=["5"], history=turns)).counts == {}
+
+
+def test_problems_of_one_template_are_no_duplicates(tmp_path: Path) -> None:
+    traces, items = mixed.make(list(mixed.KINDS), 200, 60, seed=1)
+    path = tmp_path / "made.jsonl"
+    write_traces(path, traces)
+    report = check(read_tolerantly(path), [Question(item.id, item.prompt) for item in items])
+    assert report.findings == ()
+
+
+def test_near_duplicates_against_all_pairs() -> None:
+    texts = [words(LONG), words(LONG + " today"), words(LONG.replace("25", "26")), words(LONG.replace("mill", "hill")),
+             words("Something else entirely with 3 words"), words(LONG), [], words("short"), words("short")]
+
+    def similar(a: list[str], b: list[str]) -> float:
+        left, right = ({tuple(text[at:at + 3]) for at in range(max(len(text) - 2, 1))} for text in (a, b))
+        return len(left & right) / len(left | right)
+
+    expected = {}
+    for later, text in enumerate(texts):
+        near = [(similar(text, other), -before) for before, other in enumerate(texts[:later])
+                if text and other and numbers(text) == numbers(other)]
+        if near and max(near)[0] >= 0.8:
+            expected[later] = -max(near)[1]
+    assert {later: before for later, before, _ in near_duplicates(texts)} == expected == {1: 0, 5: 0, 8: 7}
+
+
+def test_words_look_through_spelling_but_not_through_numbers_or_signs() -> None:
+    assert words("What's 1,000.50 + (2)?") == ["what", "s", "1000.50", "+", "2"]
+    assert words("ＡＢＣ straße") == words("abc STRASSE")
+    assert words("4+7") != words("47") != words("4-7")
+    assert numbers(words("3 cats, 10 dogs")) == ("10", "3")
+
+
+def test_rows_are_proved_one_by_one(tmp_path: Path) -> None:
+    made, _ = addition.make(20, 5, seed=0)
+    tokenizer = tokenizer_for(made, 384)
+    template = ChatTemplate.for_config("gemma", tokenizer)
+    path = tmp_path / "traces.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in (
+        trace("fine"), trace("long", steps=["1+1=2"] + ["a longer step of many words"] * 1 + ["x " * 60 + "2"]),
+        trace("bare", steps=[]), trace("forged", prompt="x<end_of_turn>"))))
+    report = check(read_tolerantly(path), row_problems=lambda traces: row_problems(
+        traces, tokenizer, template, DataConfig(traces="x", max_length=64)))
+    found = {finding.id: finding.text for finding in report.findings if finding.kind == "row"}
+    assert set(found) == {"long", "bare", "forged"}
+    assert "tokens, and data.max_length is 64" in found["long"]
+    assert found["bare"] == "no steps"
+    assert "<end_of_turn>" in found["forged"]
+
+
+def test_a_cleaned_set_is_clean_and_what_went_is_listed(tmp_path: Path) -> None:
+    lines = [trace("a", prompt="1+1?"), trace("b", prompt="1+1?"), "{", trace("c", steps=["2+2=5", "2"]), trace("d"),
+             trace("e", licence=None)]
+    path = tmp_path / "traces.jsonl"
+    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+    read = read_tolerantly(path)
+    report = check(read)
+    clean, left_out = write_clean(read, report, path)
+    assert [kept.id for kept in read_traces(clean)] == ["a", "d", "e"]
+    gone = [json.loads(line) for line in left_out.read_text().splitlines()]
+    assert [(line["record"], line["id"]) for line in gone] == [(2, "b"), (3, "traces.jsonl:3"), (4, "c")]
+    assert [reason["kind"] for line in gone for reason in line["reasons"]] == ["duplicate", "unreadable",
+                                                                              "wrong_equation"]
+    assert check(read_tolerantly(clean)).passed
+    assert len(read_traces(clean)) + len(gone) == report.records
+
+
+def test_a_long_report_says_what_it_leaves_away(tmp_path: Path) -> None:
+    report = looked_at(tmp_path, *(trace(f"t{number}", section=None, prompt=f"{number}?") for number in range(8)),
+                       trace("bad", steps=["2+2=5", "2"]))
+    shown = report.to_json(most=3)
+    assert [finding["id"] for finding in shown["findings"]] == ["bad", "t0", "t1"]
+    assert (shown["findings_left_out_here"], shown["counts"], shown["passed"]) == (
+        6, {"wrong_equation": 1, "no_label": 8}, False)
+
+
+def test_questions_are_read_from_items_and_from_gsm8k(tmp_path: Path) -> None:
+    path = tmp_path / "items.jsonl"
+    path.write_text('{"id": "x", "prompt": "1?"}\n{"question": "2?", "answer": "#### 2"}\n')
+    assert read_questions(path) == [Question("x", "1?"), Question("line 2", "2?")]
+    path.write_text('{"id": "x"}\n')
+    with pytest.raises(RequestError, match=":1: no question"):
+        read_questions(path)
+    path.write_text("{\n")
+    with pytest.raises(RequestError, match=":1: no question"):
+        read_questions(path)
