@@ -1,0 +1,80 @@
+"""The command line as a person and a script meet it."""
+
+import json
+import stat
+
+import pytest
+
+
+def last_line(done):
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
+    done = workings("--help")
+    for verb in ("quickstart", "recipes", "data", "train", "ask", "eval", "compare", "baseline", "gate", "verify"):
+        assert verb in done.stdout
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["train", "smoke-tny", "--out", "x"], "workings recipes show smoke-tiny"),
+    (["train", "smoke-tiny", "--out", "x", "training.stps=3"], "did you mean `training.steps`?"),
+    (["train", "smoke-tiny", "--out", "x", "training.steps=many"], "training.steps: 'many'"),
+    (["train", "smoke-tiny"], "--out"),
+    (["trian"], "No such command"),
+    (["ask", "nowhere", "What is 1+1?"], "a sealed run directory"),
+    (["verify", "nowhere"], "nowhere"),
+    (["verify", ".", "--level", "9"], "a level from 0 to"),
+    (["recipes", "show", "nothing"], "smoke-tiny"),
+    (["eval", "--items", "none.jsonl", "--out", "x"], "neither RUN nor --predictions"),
+])
+def test_a_mistake_is_exit_code_2_with_a_way_on_and_no_traceback(workings, tmp_path, words, said):
+    done = workings(*words, cwd=tmp_path, check=False)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_recipes_are_listed_shown_copied_and_described(workings, tmp_path):
+    names = last_line(workings("recipes", "list", "--json"))["recipes"]
+    assert {"quickstart", "smoke-tiny"} <= set(names)
+    shown = workings("recipes", "show", "smoke-tiny").stdout
+    copied = tmp_path / "mine.yaml"
+    assert last_line(workings("recipes", "copy", "smoke-tiny", copied, "--json")) == {"written": str(copied)}
+    assert copied.read_text() == shown
+    again = workings("recipes", "copy", "smoke-tiny", copied, check=False)
+    assert again.returncode == 2
+    assert "which exists" in again.stderr
+    schema = json.loads(workings("recipes", "schema").stdout)
+    assert schema["additionalProperties"] is False
+    assert "description" in schema["properties"]["seed"]
+
+
+@pytest.mark.slow
+def test_train_ask_verify_and_score_again(workings, tmp_path):
+    run = tmp_path / "runs" / "tiny"
+    done = workings("train", "smoke-tiny", "--out", run, "--json")
+    result = last_line(done)
+    assert result["status"] == "complete"
+    assert result["steps"] == 2
+    assert result["run"] == str(run)
+    assert isinstance(result["final_loss"], float)
+    assert "= global 4 rows" in done.stderr
+
+    reply = last_line(workings("ask", run, "What is 47+25?", "--max-new-tokens", "5", "--json"))
+    assert reply["finish_reason"] in ("stop", "length")
+    assert 0 <= reply["tokens"] <= 5
+
+    checked = last_line(workings("verify", run, "--json"))
+    assert (checked["failed"], checked["level"]) == (0, 2)
+    assert {"id", "verdict", "text"} <= set(checked["checks"][0])
+    assert workings("verify", run, "--require-level", "2", "--level", "1", check=False).returncode == 3
+
+    summary = run / "eval" / "items" / "eval_summary.json"
+    summary.chmod(summary.stat().st_mode | stat.S_IWUSR)
+    summary.write_bytes(summary.read_bytes().replace(b'"correct":0', b'"correct":600', 1))
+    forged = workings("verify", run, "--json", check=False)
+    assert forged.returncode == 1
+    assert last_line(forged)["level"] == -1

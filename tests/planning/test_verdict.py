@@ -1,0 +1,37 @@
+"""Bytes against a limit."""
+
+import pytest
+
+from workings.engines.base import Inspection
+from workings.hardware.device import DeviceFacts
+from workings.planning.verdict import gib, judge
+
+
+def verdict(peak, limit):
+    return judge(
+        Inspection(peak_bytes=peak, source="compiled", breakdown={"arguments": 30, "temporaries": 70}, versions={"xla": "1"}),
+        DeviceFacts(platform="tpu", kind="TPU v5 lite", count=8, memory_limit_bytes=limit, memory_limit_source="compiler",
+                    mesh={"fsdp": 8, "tp": 1}, versions={}, reason="asked for"))
+
+
+@pytest.mark.parametrize(("peak", "fits", "marginal"), [
+    (900, True, False), (901, True, True), (1000, True, True), (1001, False, False),
+])
+def test_fits_marginal_and_not(peak, fits, marginal):
+    found = verdict(peak, 1000)
+    assert (found.fits, found.marginal) == (fits, marginal)
+    said = {(True, False): "fits:", (True, True): "fits, but marginally:", (False, False): "does not fit:"}
+    assert found.reasons[0].startswith(said[fits, marginal])
+
+
+def test_the_reason_names_both_numbers_and_the_largest_part():
+    found = verdict(int(28.09 * 2**30), int(15.75 * 2**30))
+    assert "28.09 GiB of 15.75 GiB a device (compiled; limit from compiler)" in found.reasons[0]
+    assert "temporaries" in found.reasons[1]
+    assert found.as_json()["devices"] == 8
+
+
+def test_sizes_for_people():
+    assert gib(2**30) == "1.00 GiB"
+    assert gib(2**30 - 1) == "1024.0 MiB"
+    assert gib(0) == "0.0 MiB"
