@@ -8,6 +8,7 @@ import pytest
 from tests.evaluation.making import write_lines
 from workings.errors import RequestError
 from workings.evaluation.items import Item, items_digest, read_items
+from workings.record.digest import json_digest
 
 
 def test_our_own_form(tmp_path: Path) -> None:
@@ -70,6 +71,7 @@ def test_the_digest_follows_content_and_order(tmp_path: Path) -> None:
         [a, b], [b, a], [a], [Item(id="a", prompt="p", expected_answer="1", tolerance=0.1), b],
         [Item(id="a", prompt="p", expected_answer="1", extra={"source": "x"}), b])}
     assert len(digests) == 5
+    assert items_digest([a, b]) == json_digest([a.to_json(), b.to_json()])
     path = write_lines(tmp_path / "items.jsonl", [a.to_json(), b.to_json()])
     assert items_digest(read_items(path)) == items_digest([a, b])
     assert json.loads(path.read_text().splitlines()[0])["section"] == "unspecified"

@@ -10,7 +10,6 @@ import os
 import resource
 import sys
 import time
-from dataclasses import asdict
 from typing import Any
 
 from workings.evaluation.items import item_from_json
@@ -47,9 +46,9 @@ def main() -> None:
 def _answer(request: dict[str, Any], score: Any, settings: EvaluationSettings) -> dict[str, Any]:
     try:
         item = item_from_json(request["item"])
-        return asdict(judge(item, request["text"], score, settings))
+        return judge(item, request["text"], score, settings, second=request["second"]).to_json()
     except Exception as error:  # noqa: BLE001 - scorers are other people's code; what they raise is the answer
-        return asdict(Judgement(error=f"scorer raised {type(error).__name__}: {error}"[:500]))
+        return Judgement(error=f"scorer raised {type(error).__name__}: {error}"[:500]).to_json()
 
 
 def _limit_memory(limit_bytes: int) -> None:

@@ -1,5 +1,6 @@
 """Evaluation questions: read, checked and frozen by a digest."""
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RequestError
-from workings.evaluation.lines import read_lines
-from workings.record.digest import json_digest
+from workings.evaluation.lines import canonical_line, read_lines
 
 UNSPECIFIED = "unspecified"
 """Section, category or difficulty of an item that names none."""
@@ -89,7 +89,12 @@ def read_items(path: Path) -> list[Item]:
 
 def items_digest(items: Sequence[Item]) -> str:
     """SHA-256 (hex) over the items in their order; two scorecards are comparable only where it is equal."""
-    return json_digest([item.to_json() for item in items])
+    # The digest of the canonical JSON list, without holding the whole list as one text.
+    digest = hashlib.sha256(b"[")
+    for index, item in enumerate(items):
+        digest.update((b"," if index else b"") + canonical_line(item.to_json())[:-1])
+    digest.update(b"]")
+    return digest.hexdigest()
 
 
 def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:

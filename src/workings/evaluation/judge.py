@@ -1,6 +1,7 @@
 """Everything that is said about one completion: extracted answer, rule, score, form, steps. Pure; runs in the child."""
 
-from dataclasses import dataclass, field
+import logging
+from dataclasses import dataclass
 from typing import Any
 
 from workings.evaluation.extract import extract
@@ -24,14 +25,21 @@ class Judgement:
     steps_valid: int = 0
     wrong_steps: tuple[str, ...] = ()
     second_opinion: str = ""
-    """`right`, `wrong` or "" where none was asked for."""
+    """`right`, `wrong`, `undecided` (it hit a limit) or "" where none was asked for."""
     error: str = ""
     """Why the completion could not be scored; its score is then 0."""
-    more: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, to be sent from the process that scores."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
-def judge(item: Item, text: str, score: ScoreFunction, settings: EvaluationSettings) -> Judgement:
-    """Extract, score and describe one completion. Raises whatever the scorer raises."""
+def judge(item: Item, text: str, score: ScoreFunction, settings: EvaluationSettings, *,
+          second: bool = False) -> Judgement:
+    """Extract, score and describe one completion; ``second`` asks math-verify as well.
+
+    Raises what the scorer raises.
+    """
     found = extract(text, answer_kind(item), settings.rules)
     value = score(found.text, item) if found.text else 0.0
     if not _is_finite(value):
@@ -41,7 +49,7 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: EvaluationSetti
     return Judgement(
         extracted=found.text, rule=found.rule, score=float(value), format_ok=keeps_form(text, settings.form),
         reasoning_chars=len(reasoning), steps_checked=steps.checked, steps_valid=steps.valid, wrong_steps=steps.wrong,
-        second_opinion=_second_opinion(found.text, item) if settings.second_opinion == "math_verify" else "")
+        second_opinion=second_opinion(found.text, item) if second else "")
 
 
 def _is_finite(value: object) -> bool:
@@ -49,13 +57,16 @@ def _is_finite(value: object) -> bool:
     return isinstance(value, bool | int | float) and value == value and abs(value) != float("inf")
 
 
-def _second_opinion(given: str, item: Item) -> str:
+def second_opinion(given: str, item: Item) -> str:
+    """What math-verify says: `right` or `wrong`. It may take forever; whoever calls it sets the limit."""
     from math_verify import parse, verify  # an extra, and slow to import
 
+    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns at every call that limits are ours
     if not given:
         return "wrong"
-    answers = (item.expected_answer, *item.aliases)
-    parsed = parse(given, parsing_timeout=None, raise_on_error=False)
-    right = any(verify(parse(f"${answer}$", parsing_timeout=None, raise_on_error=False), parsed,
-                       timeout_seconds=None, raise_on_error=False) for answer in answers)
-    return "right" if right else "wrong"
+    targets = [parse(f"${answer}$", parsing_timeout=None) for answer in (item.expected_answer, *item.aliases)]
+    for written in (given, f"${given}$"):
+        parsed = parse(written, parsing_timeout=None)
+        if any(verify(target, parsed, timeout_seconds=None) for target in targets):
+            return "right"
+    return "wrong"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,12 +150,22 @@ def _config(items: Sequence[Item], settings: EvaluationSettings, *, source: dict
         "extraction": settings.extraction(),
         "form": settings.form,
         "aggregate": settings.aggregate,
-        "second_opinion": settings.second_opinion,
+        "second_opinion": _second_opinion(settings),
         "limits": settings.limits(),
         "source": source,
         "made_from": made_from if made_from is not None else {"absent": "not made from a sealed run"},
         "software": {"workings": version("workings")},
     }
+
+
+def _second_opinion(settings: EvaluationSettings) -> dict[str, str]:
+    if settings.second_opinion == "none":
+        return {"absent": "not asked for"}
+    try:
+        return {"name": "math-verify", "version": version("math-verify")}
+    except PackageNotFoundError:
+        raise RequestError("a second opinion, and math-verify is not installed", "the extra `score`",
+                           "pip install 'workings[score]'") from None
 
 
 def _need_items(items: Sequence[Item]) -> None:

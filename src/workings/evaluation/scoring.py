@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -40,17 +41,22 @@ class ScoringProcess:
 
     def judge(self, completions: Sequence[tuple[Item, str]]) -> list[Judgement]:
         """Judgements in the order given; one that hangs or kills the process is an error of that item alone."""
-        done, error = self._ask(completions)
+        second = self._settings.second_opinion != "none"
+        done, _ = self._ask(completions, second)
         # Answers travel in groups: which completion took the process down is known only if each goes alone.
         while len(done) < len(completions):
-            alone, error = self._ask(completions[len(done):len(done) + 1])
+            one = completions[len(done):len(done) + 1]
+            alone, error = self._ask(one, second)
+            if not alone and second:  # it may be the second opinion that fails: the first must not suffer
+                alone, error = self._ask(one, False)
+                alone = [replace(judgement, second_opinion="undecided") for judgement in alone]
             done += alone or [Judgement(error=error)]
         return done
 
-    def _ask(self, completions: Sequence[tuple[Item, str]]) -> tuple[list[Judgement], str]:
+    def _ask(self, completions: Sequence[tuple[Item, str]], second: bool) -> tuple[list[Judgement], str]:
         """Judgements until the process ended or went silent, and what happened then (or "")."""
         child = self._running()
-        request = [{"item": item.to_json(), "text": text} for item, text in completions]
+        request = [{"item": item.to_json(), "text": text, "second": second} for item, text in completions]
         done: list[Judgement] = []
         try:
             child.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[union-attr]

@@ -22,8 +22,8 @@ class Summary:
         self.results: list[ItemResult] = []
         self._rules: Counter[str] = Counter()
         self._errors: dict[str, list[str]] = {}
-        self._opinions: list[str] = []
-        self._opinion_count = 0
+        self._disagreements: list[str] = []
+        self._opinions: Counter[str] = Counter()
         self._samples: dict[str, list[dict[str, Any]]] = {"right": [], "wrong": []}
         for samples in read_predictions(predictions):
             self._add(samples, aggregate)
@@ -37,9 +37,9 @@ class Summary:
             if "error" in sample:
                 self._errors.setdefault(str(sample["error"]).split(":", 1)[0], []).append(result.id)
             if "second_opinion" in sample:
-                self._opinion_count += 1
-                if (sample["second_opinion"] == "right") != (sample["score"] == 1.0):
-                    self._opinions.append(result.id)
+                self._opinions[sample["second_opinion"]] += 1
+                if sample["second_opinion"] == ("wrong" if sample["score"] == 1.0 else "right"):
+                    self._disagreements.append(result.id)
         shown = self._samples["right" if result.score == 1.0 else "wrong"]
         if len(shown) < SHOWN_SAMPLES // 2:
             shown.append(samples[0])
@@ -78,10 +78,10 @@ class Summary:
         return behaviour
 
     def _second_opinion(self) -> dict[str, Any]:
-        if not self._opinion_count:
+        if not self._opinions:
             return {"absent": "not asked for"}
-        return {"by": "math-verify", "judged": self._opinion_count, "disagreements": len(self._opinions),
-                "first": self._opinions[:_SHOWN_IDS]}
+        return {"by": "math-verify", "judged": self._opinions.total(), "undecided": self._opinions["undecided"],
+                "disagreements": len(self._disagreements), "first": self._disagreements[:_SHOWN_IDS]}
 
 
 def _ends(interval: Interval | str) -> dict[str, Any]:
