@@ -33,7 +33,7 @@ def eval_command(
     """
     from workings.errors import RequestError
     from workings.evaluation.items import read_items
-    from workings.evaluation.run import evaluate, evaluate_predictions
+    from workings.evaluation.run import evaluate_predictions
     from workings.evaluation.settings import EvaluationSettings
     from workings.evaluation.words import scorecard_text
 
@@ -45,21 +45,17 @@ def eval_command(
         aggregate=aggregate, seed=seed, scorer=scorer, form=form,
         rules=tuple(rule for rule in rules.split(",") if rule),
         second_opinion="math_verify" if second_opinion else "none")
-    questions = read_items(items)
 
     def progress(done: int, total: int) -> None:
         say(f"{done} of {total} items")
 
     if predictions is not None:
-        scorecard = evaluate_predictions(predictions, questions, out, settings=settings, progress=progress)
+        scorecard = evaluate_predictions(predictions, read_items(items), out, settings=settings,
+                                         progress=progress)
     else:
-        from workings.runs.load import open_run
+        from workings.runs.evaluate import evaluate_run
 
-        loaded = open_run(model, device) if model else None
-        assert loaded is not None
-        scorecard = evaluate(loaded.engine, loaded.state, loaded.tokenizer, loaded.template, questions, out,
-                             settings=settings, made_from=loaded.root, facts={"run": loaded.run.path.name,
-                             "step": loaded.checkpoint.step}, progress=progress)
+        scorecard = evaluate_run(Path(str(model)), items, out, settings=settings, device=device, progress=progress)
     overall = scorecard.overall.to_json()
     values = {"items": overall["n"], "accuracy": overall["mean"], "errors": overall["errors"], "out": str(out)}
     values |= {name: overall[name] for name in ("ci_low", "ci_high") if isinstance(overall[name], float | int)}

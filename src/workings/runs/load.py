@@ -16,6 +16,9 @@ from workings.record.checkpoints import Checkpoint
 from workings.record.reader import Run
 from workings.runs.describe import MODEL_SHAPE, TOKENIZER
 
+AS_RECORDED = "as recorded"
+"""The device that the run's recipe asked for."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedRun:
@@ -35,7 +38,7 @@ class LoadedRun:
         return self.run.root
 
 
-def open_run(path: Path, device: str = "as recorded") -> LoadedRun:
+def open_run(path: Path, device: str = AS_RECORDED) -> LoadedRun:
     """Open a sealed run's last checkpoint on the engine that made it.
 
     Args:
@@ -53,7 +56,7 @@ def open_run(path: Path, device: str = "as recorded") -> LoadedRun:
         raise RecordError("\n".join([f"{path} has no intact checkpoint", *skipped]))
     tokenizer = Tokenizer.load(path / TOKENIZER)
     shape = ModelShape(**loads((path / MODEL_SHAPE).read_bytes()))
-    wanted = recipe.device if device == "as recorded" else device
+    wanted = recipe.device if device == AS_RECORDED else device
     engine = find_engine(recipe.engine).engine.open(EngineRequest(
         shape=shape, device="gpu" if wanted == "cuda" else wanted,  # type: ignore[arg-type]
         optimizer=recipe.optimizer, precision=recipe.precision, memory=recipe.memory, mesh=recipe.mesh,

@@ -1,0 +1,33 @@
+"""Ask a sealed run's model a file of items."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from workings.evaluation.items import read_items
+from workings.evaluation.run import evaluate
+from workings.evaluation.scorecard import Scorecard
+from workings.evaluation.settings import EvaluationSettings
+from workings.runs.load import AS_RECORDED, open_run
+
+
+def evaluate_run(run: Path, items: Path, out: Path, *, settings: EvaluationSettings | None = None,
+                 device: str = AS_RECORDED, progress: Callable[[int, int], None] | None = None) -> Scorecard:
+    """Evaluate a run's last checkpoint on items and seal the evaluation at ``out``.
+
+    Args:
+        run: a sealed run directory.
+        items: JSON lines with id, prompt and expected_answer.
+        out: directory to make for the evaluation.
+        settings: decoding, extraction and scoring; greedy and with the built-in scorer by default.
+        device: where to generate; by default what the run's recipe asked for.
+        progress: called with the items that are done and the items in all.
+
+    Raises:
+        RequestError: no sealed run, items that are none, ``out`` exists, or the device is absent.
+        RecordError: the run has no intact checkpoint.
+    """
+    questions = read_items(items)
+    loaded = open_run(run, device)
+    return evaluate(loaded.engine, loaded.state, loaded.tokenizer, loaded.template, questions, out,
+                    settings=settings or EvaluationSettings(), made_from=loaded.root,
+                    facts={"run": loaded.run.path.name, "step": loaded.checkpoint.step}, progress=progress)
