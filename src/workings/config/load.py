@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from workings.config.aliases import rename
 from workings.config.recipe import Recipe
 from workings.config.yaml_reader import parse_yaml
 from workings.errors import RequestError
@@ -30,6 +31,8 @@ class LoadedRecipe:
     """Directory that relative paths in the recipe start from."""
     overrides: tuple[str, ...]
     """The ``key=value`` words of the command line."""
+    renamed: tuple[str, ...] = ()
+    """What was written in another trainer's words, and what it is called here."""
 
     def resolved(self) -> dict[str, Any]:
         """Every key with its value, defaults included, as JSON values; the home folder is written as `~`.
@@ -57,10 +60,11 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> LoadedRecipe:
     if not isinstance(values, dict):
         raise RequestError(f"{origin}: {type(values).__name__}", "a mapping of recipe keys",
                            "workings recipes show smoke-tiny")
+    renamed = rename(values, frozenset(Recipe.model_fields), origin)
     for override in overrides:
         _apply(values, override)
     return LoadedRecipe(recipe=check_recipe(values, origin), text=text, origin=origin, base=base,
-                        overrides=tuple(overrides))
+                        overrides=tuple(overrides), renamed=tuple(renamed))
 
 
 def check_recipe(values: dict[str, Any], origin: str) -> Recipe:

@@ -1,12 +1,13 @@
 """From the names in a recipe to traces and items: a file, or a set that is made on the spot."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from workings.config.load import LoadedRecipe
 from workings.data.generators import addition
 from workings.data.items import ItemRecord, items_bytes
-from workings.data.traces import Trace, read_traces, traces_bytes
+from workings.data.opening import open_traces
+from workings.data.sets import make_set, shipped_sets
+from workings.data.traces import Trace, traces_bytes
 from workings.errors import RequestError
 from workings.evaluation.items import Item, item_from_json, read_items
 from workings.record.digest import bytes_digest, file_digest
@@ -46,25 +47,26 @@ def _traces(loaded: LoadedRecipe, name: str, made: list[Trace], label: str, dige
     if name == ADDITION:
         digests[label] = bytes_digest(traces_bytes(made))
         return made
-    path = _file(loaded, name, f"a file of traces, or `{ADDITION}`")
-    digests[label] = file_digest(path)
-    return read_traces(path)
+    opened = open_traces(name, loaded.base)
+    digests[label] = opened.sha256
+    return opened.traces
 
 
 def _items(loaded: LoadedRecipe, name: str, made: list[ItemRecord], digests: dict[str, str]) -> list[Item]:
     if name == "none":
         return []
-    if name == ADDITION:
-        digests["items"] = bytes_digest(items_bytes(made))
-        return [item_from_json(vars(item)) for item in made]
-    path = _file(loaded, name, f"a file of items, `{ADDITION}`, or `none`")
-    digests["items"] = file_digest(path)
-    return read_items(path)
-
-
-def _file(loaded: LoadedRecipe, name: str, expected: str) -> Path:
     path = loaded.path(name)
-    if not path.is_file():
-        raise RequestError(f"{name} (looked for {path})", expected,
-                           "workings data make addition --out traces.jsonl")
-    return path
+    if name != ADDITION and path.is_file():
+        digests["items"] = file_digest(path)
+        return read_items(path)
+    records = made if name == ADDITION else _shipped_items(name)
+    digests["items"] = bytes_digest(items_bytes(records))
+    return [item_from_json(vars(record)) for record in records]
+
+
+def _shipped_items(name: str) -> list[ItemRecord]:
+    known = [recipe.name for recipe in shipped_sets().values() if recipe.holds == "items"]
+    if name not in known:
+        raise RequestError(f"evaluation.items: {name}", f"a file of items, none, {ADDITION}, or one of "
+                           + ", ".join(known), "workings data list")
+    return make_set(name).items

@@ -35,7 +35,8 @@ def write_request(writer: RunWriter, prepared: Prepared) -> None:
     """Recipe, data, environment and verdict: everything that is known before the first step."""
     loaded = prepared.loaded
     writer.write_text(RECIPE, loaded.text)
-    writer.write_json(OVERRIDES, {"origin": Path(loaded.origin).name, "overrides": list(loaded.overrides)})
+    writer.write_json(OVERRIDES, {"origin": Path(loaded.origin).name, "overrides": list(loaded.overrides),
+                                  "renamed": list(loaded.renamed)})
     writer.write_json(CONFIG, loaded.resolved())
     prepared.tokenizer.save(writer.path(TOKENIZER))
     writer.write_json(MODEL_SHAPE, asdict(prepared.shape))

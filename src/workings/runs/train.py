@@ -154,6 +154,8 @@ def _take_steps(start: Start, prepared: Prepared, policy: Policy, out: Path, sto
                 supervised_tokens=prepared.rows.supervised_tokens, data_sha256=prepared.rows.digest,
                 verdict=prepared.verdict, out=out):
             display.say(line)
+        for note in prepared.loaded.renamed:
+            display.say(f"renamed    {note}")
         if start.resumed:
             display.say(f"resume     after step {start.progress.step}")
         course = Course(

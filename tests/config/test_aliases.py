@@ -1,0 +1,76 @@
+"""Files of other trainers: renamed where there is a counterpart, refused with a way on where there is none."""
+
+import pytest
+
+from tests.config.test_load import MINIMAL
+from workings.config.aliases import table
+from workings.config.load import known_keys, load_recipe
+from workings.errors import RequestError
+
+
+def loaded(tmp_path, text, *overrides):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text)
+    return load_recipe(str(path), overrides)
+
+
+def test_every_counterpart_exists_and_every_row_says_something():
+    keys = set(known_keys())
+    for alias, row in table().items():
+        assert ("key" in row) != ("instead" in row), alias
+        assert {row["key"], *row.get("sets", {})} <= keys if "key" in row else row["instead"], alias
+
+
+TRL = """
+name: moved
+model_name_or_path: google/gemma-2b
+dataset_name: traces.jsonl
+per_device_train_batch_size: 4
+gradient_accumulation_steps: 2
+max_steps: 100
+learning_rate: 2e-5
+lr_scheduler_type: constant_with_warmup
+warmup_steps: 10
+optim: adamw_torch
+max_grad_norm: 1.0
+max_seq_length: 512
+packing: true
+gradient_checkpointing: true
+save_steps: 50
+"""
+
+
+def test_a_file_of_trl_becomes_a_recipe(tmp_path):
+    found = loaded(tmp_path, TRL)
+    recipe = found.recipe
+    assert (recipe.model.source, recipe.model.id) == ("pretrained", "google/gemma-2b")
+    assert (recipe.batch.micro_batch, recipe.batch.accumulation, recipe.training.steps) == (4, 2, 100)
+    assert (recipe.training.schedule, recipe.optimizer.name, recipe.data.packing) == ("constant", "adamw", "first_fit")
+    assert (recipe.memory.remat, recipe.optimizer.clip_norm, recipe.data.max_length) == ("layer", 1.0, 512)
+    assert "`packing` (TRL, LLaMA-Factory) is `data.packing: first_fit` here" in found.renamed
+    assert len(found.renamed) == 14
+
+
+def test_overrides_come_after_renaming(tmp_path):
+    assert loaded(tmp_path, TRL, "training.steps=17").recipe.training.steps == 17
+
+
+@pytest.mark.parametrize(("line", "said"), [
+    ("num_train_epochs: 3", "training.steps"),
+    ("output_dir: here", "--out DIR"),
+    ("fp16: true", "overflows"),
+])
+def test_what_has_no_counterpart_is_refused_with_what_to_do(tmp_path, line, said):
+    with pytest.raises(RequestError, match=said):
+        loaded(tmp_path, MINIMAL + line)
+
+
+def test_both_names_with_two_values_are_refused(tmp_path):
+    with pytest.raises(RequestError, match="one of the two"):
+        loaded(tmp_path, MINIMAL + "max_steps: 5")
+    assert loaded(tmp_path, MINIMAL + "max_steps: 3").recipe.training.steps == 3
+
+
+def test_our_own_keys_are_never_renamed(tmp_path):
+    # `optimizer` and `seed` mean something in every trainer; here they are ours
+    assert loaded(tmp_path, MINIMAL + "seed: 4").renamed == ()
