@@ -9,11 +9,16 @@ from workings.cli.output import JsonFlag, answer, say
 
 
 def eval_command(
-    items: Annotated[Path, typer.Option("--items", help="Items: JSON lines with id, prompt, expected_answer.")],
     out: Annotated[Path, typer.Option("--out", help="Directory to make for the sealed evaluation.")],
     model: Annotated[Path | None, typer.Argument(metavar="RUN", help="A sealed run directory.")] = None,
+    items: Annotated[Path | None, typer.Option(
+        "--items", help="Items: JSON lines with id, prompt, expected_answer.")] = None,
     predictions: Annotated[Path | None, typer.Option(
         "--predictions", help="Completions from elsewhere: JSON lines with id and completion.")] = None,
+    harness_log: Annotated[Path | None, typer.Option(
+        "--harness-log", help="A sample log of lm-evaluation-harness, imported with its own scores.")] = None,
+    harness_filter: Annotated[str, typer.Option("--harness-filter", help="Which of its filters counts.")] = "",
+    harness_metric: Annotated[str, typer.Option("--harness-metric", help="Which of its metrics is the score.")] = "",
     device: Annotated[str, typer.Option("--device", help="auto, cpu, gpu or tpu.")] = "as recorded",
     max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", help="Longest completion, in tokens.")] = 256,
     batch_size: Annotated[int, typer.Option("--batch-size", help="Prompts that are answered at a time.")] = 64,
@@ -31,15 +36,12 @@ def eval_command(
 
     Generates, extracts, scores, seals. With --predictions no model is needed.
     """
-    from workings.errors import RequestError
     from workings.evaluation.items import read_items
     from workings.evaluation.run import evaluate_predictions
     from workings.evaluation.settings import EvaluationSettings
     from workings.evaluation.words import scorecard_text
 
-    if (model is None) == (predictions is None):
-        raise RequestError("both RUN and --predictions" if model else "neither RUN nor --predictions", "one of them",
-                           "workings eval RUN --items ITEMS.jsonl --out DIR")
+    _check_source(model, predictions, harness_log, items)
     settings = EvaluationSettings(
         max_new_tokens=max_new_tokens, batch_size=batch_size, temperature=temperature, samples=samples,
         aggregate=aggregate, seed=seed, scorer=scorer, form=form,
@@ -49,14 +51,33 @@ def eval_command(
     def progress(done: int, total: int) -> None:
         say(f"{done} of {total} items")
 
-    if predictions is not None:
-        scorecard = evaluate_predictions(predictions, read_items(items), out, settings=settings,
-                                         progress=progress)
+    if harness_log is not None:
+        from workings.evaluation.harness import import_harness_log
+
+        scorecard = import_harness_log(harness_log, out, metric=harness_metric, filter_name=harness_filter)
+    elif predictions is not None and items is not None:
+        scorecard = evaluate_predictions(predictions, read_items(items), out, settings=settings, progress=progress)
     else:
         from workings.runs.evaluate import evaluate_run
 
-        scorecard = evaluate_run(Path(str(model)), items, out, settings=settings, device=device, progress=progress)
+        scorecard = evaluate_run(Path(str(model)), Path(str(items)), out, settings=settings, device=device,
+                                 progress=progress)
     overall = scorecard.overall.to_json()
     values = {"items": overall["n"], "accuracy": overall["mean"], "errors": overall["errors"], "out": str(out)}
     values |= {name: overall[name] for name in ("ci_low", "ci_high") if isinstance(overall[name], float | int)}
     answer(values, as_json=as_json, text=scorecard_text(scorecard, out))
+
+
+def _check_source(model: Path | None, predictions: Path | None, harness_log: Path | None, items: Path | None) -> None:
+    """Exactly one thing to score; items unless the log brings them."""
+    from workings.errors import RequestError
+
+    given = [name for name, value in (("RUN", model), ("--predictions", predictions), ("--harness-log", harness_log))
+             if value is not None]
+    example = "workings eval RUN --items ITEMS.jsonl --out DIR"
+    if len(given) != 1:
+        raise RequestError(" and ".join(given) or "nothing to score", "one of RUN, --predictions and --harness-log",
+                           example)
+    if (items is None) != (harness_log is not None):
+        raise RequestError("--items with --harness-log" if items else "no --items",
+                           "a harness log alone: it brings its items" if items else "the items to score", example)

@@ -1,0 +1,86 @@
+"""`eval`, `compare`, `baseline` and `gate` as commands: one JSON object on the last line, and the exit codes."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.evaluation.making import completions, items, write_lines
+
+Workings = Callable[..., "subprocess.CompletedProcess[str]"]
+LOG = Path(__file__).parent.parent / "evaluation" / "harness" / "samples_addition_1.jsonl"
+
+
+def answer(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def make(workings: Workings, folder: Path, name: str, right: int, count: int = 60) -> Path:
+    asked = items(count)
+    write_lines(folder / "items.jsonl", [item.to_json() for item in asked])
+    write_lines(folder / f"{name}.jsonl", completions(asked, [k < right for k in range(count)]))
+    done = workings("eval", "--predictions", folder / f"{name}.jsonl", "--items", folder / "items.jsonl", "--out",
+                    folder / name, "--json")
+    values = answer(done)
+    assert (values["items"], values["accuracy"]) == (count, right / count)
+    assert values["ci_low"] < right / count < values["ci_high"]
+    assert len(done.stdout.splitlines()) == 1
+    assert "60 of 60 items" in done.stderr
+    return folder / name
+
+
+def test_from_predictions_to_a_gate(tmp_path: Path, workings: Workings) -> None:
+    a, b = make(workings, tmp_path, "a", 20), make(workings, tmp_path, "b", 50)
+    found = workings("compare", a, b, "--html", tmp_path / "page.html", "--json")
+    values = answer(found)
+    assert values["verdict"] == "better"
+    assert {"items", "a", "b", "delta", "delta_ci_low", "delta_ci_high", "p_value", "mcnemar_p"} <= values.keys()
+    assert set(values["a"]) >= {"accuracy", "ci_low", "ci_high"}
+    assert "b is better" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert workings("compare", a, a, check=False).returncode == 3
+    assert workings("compare", a, b).stdout.startswith("On the same 60 items b reaches")
+
+    folder = tmp_path / "baselines"
+    assert answer(workings("baseline", "set", "main", a, "--dir", folder, "--json"))["items"] == 60
+    assert answer(workings("baseline", "list", "--dir", folder, "--json"))["baselines"][0]["name"] == "main"
+    gate = ("gate", b, "--baseline", "main", "--dir", folder, "--json")
+    assert answer(workings(*gate, "--metric", "accuracy", "--max-drop", "0.02"))["verdict"] == "pass"
+    workings("baseline", "set", "best", b, "--dir", folder)
+    failed = workings("gate", a, "--baseline", "best", "--dir", folder, "--json", check=False)
+    assert (failed.returncode, answer(failed)["verdict"]) == (1, "fail")
+    unsure = ("gate", b, "--baseline", "best", "--dir", folder)
+    assert workings(*unsure, check=False).returncode == 3
+    assert workings(*unsure, "--inconclusive", "pass").returncode == 0
+    assert workings(*unsure, "--inconclusive", "fail", check=False).returncode == 1
+
+
+def test_seeds_and_tables(tmp_path: Path, workings: Workings) -> None:
+    a, b, c = (make(workings, tmp_path, name, right) for name, right in (("a", 20), ("b", 50), ("c", 21)))
+    table = answer(workings("compare", a, b, c, "--json"))
+    assert (table["best"], [row["name"] for row in table["runs"]]) == ("b", ["b", "c", "a"])
+    seeds = answer(workings("compare", a, b, "--with-a", c, "--json"))
+    assert (seeds["verdict"], seeds["method_verdict"], seeds["a"]["seeds"]) == ("better", "no claim", 2)
+    assert workings("compare", a, b, c, "--with-a", c, check=False).returncode == 2
+
+
+def test_wrong_requests_exit_with_two(tmp_path: Path, workings: Workings) -> None:
+    a = make(workings, tmp_path, "a", 20)
+    imported = workings("eval", "--harness-log", LOG, "--harness-filter", "strict-match", "--out", tmp_path / "log",
+                        "--json")
+    assert answer(imported)["items"] == 40
+    different = workings("compare", a, tmp_path / "log", "--json", check=False)
+    assert (different.returncode, answer(different)["verdict"]) == (2, "not comparable")
+    for arguments, text in (
+            (("eval", "--out", tmp_path / "x"), "nothing to score"),
+            (("eval", a, "--predictions", LOG, "--items", LOG, "--out", tmp_path / "x"), "RUN and --predictions"),
+            (("eval", "--predictions", LOG, "--out", tmp_path / "x"), "no --items"),
+            (("eval", "--harness-log", LOG, "--out", tmp_path / "x"), "one of strict-match, flexible-extract"),
+            (("eval", "--predictions", LOG, "--items", tmp_path / "gone", "--out", tmp_path / "x"), "gone"),
+            (("compare", a, tmp_path / "nothing"), "nothing"),
+            (("gate", a, "--baseline", "none", "--dir", tmp_path), "none")):
+        done = workings(*arguments, check=False)
+        assert done.returncode == 2, done.stderr
+        assert text in done.stderr
+        assert "Traceback" not in done.stderr
+    assert not (tmp_path / "x").exists()
