@@ -80,6 +80,11 @@ def test_a_huge_completion_is_named_and_not_scored(tmp_path: Path) -> None:
     assert time.monotonic() - start < 60
 
 
+def test_a_bare_answer_has_no_reasoning(tmp_path: Path) -> None:
+    found = judge(tmp_path, [{"id": "i0", "completion": " 7\n"}, {"id": "i1", "completion": "1+7=8"}], items(2))
+    assert (found["i0"]["reasoning_chars"], found["i1"]["reasoning_chars"]) == (0, 5)
+
+
 def test_broken_unicode_is_recorded(tmp_path: Path) -> None:
     found = judge(tmp_path, ['{"id": "i0", "completion": "\\ud800 7"}\n'], items(1))
     assert found["i0"]["completion"] == "? 7"

@@ -44,7 +44,8 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: EvaluationSetti
     value = score(found.text, item) if found.text else 0.0
     if not _is_finite(value):
         return Judgement(extracted=found.text, rule=found.rule, error=f"scorer returned {value!r}, not a finite number")
-    reasoning = reasoning_text(text)
+    # A completion that is nothing but its answer has no reasoning.
+    reasoning = "" if text.strip() == found.text else reasoning_text(text)
     steps = check_steps(reasoning)
     return Judgement(
         extracted=found.text, rule=found.rule, score=float(value), format_ok=keeps_form(text, settings.form),

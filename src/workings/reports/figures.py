@@ -141,8 +141,9 @@ def _loss(title: str, curves: Sequence[Curve], views: Sequence[RunView], series:
                       y_label="nats per token (log scale)" if log else "nats per token")
     bare = LineChart(title=title, description=description, x_label="step", y_label=chart.y_label, log=log,
                      curves=[Curve(name=c.name, points=c.points, color=c.color, style=c.style) for c in curves])
+    kind = "dashed" if curves[0].style == "dots" else "line"
     return Drawn(wide=draw_line_chart(chart, WIDE, 340), narrow=draw_line_chart(bare, NARROW, 280),
-                 key=[_key(view, "line") for view in views], table=_loss_table(title, views, series))
+                 key=[_key(view, kind) for view in views], table=_loss_table(title, views, series))
 
 
 def _loss_table(title: str, views: Sequence[RunView], series: Sequence[Points]) -> Table:
@@ -183,8 +184,8 @@ def _delta_bounds(found: PairedDifference) -> str:
 
 
 def _key(view: RunView, kind: str) -> dict[str, Any]:
-    if kind == "line":
-        mark = Markup('<path class="line c{c}" d="M0 5H28"/>').format(c=view.color)
+    if kind != "mark":
+        mark = Markup('<path class="{kind} c{c}" d="M0 5H28"/>').format(kind=kind, c=view.color)
     else:
         shape = (Markup('<circle cx="14" cy="5" r="4.5"/>') if view.color == 0 else
                  Markup('<rect x="10" y="1" width="8" height="8"/>'))

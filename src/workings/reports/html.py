@@ -16,7 +16,7 @@ from workings.evaluation.words import p_text, percent, points
 from workings.record import atomic
 from workings.reports.figures import accuracy_figure, delta_figure, loss_figures
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
-from workings.reports.run_table import run_rows
+from workings.reports.run_table import behaviour_rows, run_rows
 
 VERDICTS = {"better": "{b} is better", "worse": "{b} is worse", "inconclusive": "inconclusive",
             "not comparable": "not comparable"}
@@ -66,6 +66,7 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
         accuracy=accuracy_figure(views), delta=delta_figure(compared) if compared else None,
         delta_caption=_delta_caption(comparison), losses=loss_figures(views), samples=samples,
         samples_text="Items on which the two differ, in full.", names=_names(comparison), run_rows=run_rows(views),
+        scored=[view for view in views if view.evaluation], behaviour=behaviour_rows(views),
         configured=configured, same=same, different=different, equal=comparison.equal if comparison else [],
         notes=comparison.notes if comparison else [], commands=commands(list(views)), method=METHOD)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from workings.record.absent import Absent
 from workings.record.manifest import RunManifest
@@ -26,6 +27,25 @@ def run_rows(views: Sequence[RunView]) -> list[RunRow]:
         rows = [RunRow(name=name, cells=[fact(view.manifest) if view.manifest else "not a run" for view in views])
                 for name, fact in _FACTS]
     return [*rows, RunRow(name="Root digest", cells=[view.root for view in views], digest=True)]
+
+
+def behaviour_rows(views: Sequence[RunView]) -> list[RunRow]:
+    """How the evaluated runs answer: form, truncation, arithmetic, length, with intervals where there are some."""
+    scored = [view.evaluation.summary for view in views if view.evaluation]
+    rows = [RunRow(name=words, cells=[_measure(summary["behaviour"].get(name, {"absent": "not measured"}), share)
+                                      for summary in scored]) for name, words, share in _MEASURES]
+    rules = [", ".join(f"{rule} {count(number)}" for rule, number in summary["rules"].items()) for summary in scored]
+    return [*rows, RunRow(name="Answers found by rule", cells=rules)] if scored else []
+
+
+def _measure(entry: dict[str, Any], share: bool) -> str:
+    if "absent" in entry:
+        return str(entry["absent"])
+    scale, unit = (100, " %") if share else (1, "")
+    text = f"{scale * entry['mean']:.1f}{unit}"
+    if not isinstance(entry["ci_low"], dict):
+        text += f" ({scale * entry['ci_low']:.1f} to {scale * entry['ci_high']:.1f})"
+    return f"{text}, {count(entry['n'])} items"
 
 
 def count(value: int) -> str:
@@ -55,6 +75,16 @@ def duration(seconds: float) -> str:
 def _number(value: float | Absent) -> str:
     return value.absent if isinstance(value, Absent) else f"{value:.4f}"
 
+
+_MEASURES = (
+    ("format_ok", "Kept to the trained form", True),
+    ("truncated", "Cut off at the length limit", True),
+    ("empty", "Empty", True),
+    ("step_validity", "Valid equations in the steps", True),
+    ("completion_tokens", "Tokens an answer", False),
+    ("reasoning_chars", "Characters of reasoning", False),
+)
+"""Measure in the summary, its name on the page, whether it is a share."""
 
 _FACTS: tuple[tuple[str, Callable[[RunManifest], str]], ...] = (
     ("Status", lambda m: m.status),
