@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections import Counter
 
 import pytest
 
@@ -92,3 +93,12 @@ def test_manifest_holds_the_files_digests(tmp_path) -> None:
         assert sum(manifest["files"][name]["counts"]["section"].values()) == count
         assert manifest["files"][name]["records"] == count
     assert manifest["split"] == {"prompts_in_both": 0}
+
+
+def test_a_few_hundred_traces_show_every_column_twice() -> None:
+    traces, _ = addition.make(400, 600, seed=17)
+    shown = Counter(re.sub(r",.*", "", step) for trace in traces for step in trace.steps)
+    ones = {f"{x}+{y}={x + y}" for x in range(10) for y in range(10)}
+    tens = {f"{x}+{y}+{c}={x + y + c}" for x in range(1, 10) for y in range(1, 10) for c in (0, 1)}
+    assert ones | tens == set(shown)
+    assert min(shown.values()) >= 2

@@ -14,7 +14,7 @@ from workings.record.digest import bytes_digest, file_digest
 
 ADDITION = "addition"
 """Name, in a recipe, of the set made by `workings.data.generators.addition` from the recipe's seed."""
-ADDITION_TRACES = 3000
+ADDITION_TRACES = 500
 ADDITION_ITEMS = 600
 
 

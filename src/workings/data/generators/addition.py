@@ -4,6 +4,8 @@ There are 8,100 such problems. Problems are split by their unordered pair, so 25
 47+25. Items take one order of their pair, so that every item is a problem of its own.
 """
 
+from collections import Counter
+
 from workings.data.draw import rank
 from workings.data.items import ItemRecord
 from workings.data.traces import Trace
@@ -12,13 +14,16 @@ from workings.errors import RequestError
 VERSION = 1
 """Raised whenever the same seed would give other problems or other texts."""
 
+SHOWN = 2
+"""Times each column is shown before a problem without news comes."""
+
 _OPERANDS = range(10, 100)
 _CATEGORY = {(0, 0): "no_carry", (1, 0): "carry_from_ones", (0, 1): "carry_from_tens", (1, 1): "two_carries"}
 _DIFFICULTY = ("easy", "medium", "hard")
 
 
 def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
-    """Training traces and held-out items, disjoint by unordered pair.
+    """Training traces and held-out items, disjoint by unordered pair; traces that show new columns come first.
 
     Args:
         n_train: number of traces; with ``n_items`` = 500 there are about 7,100 to choose from.
@@ -31,8 +36,8 @@ def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemR
     pairs = sorted(((a, b) for a in _OPERANDS for b in _OPERANDS if a <= b),
                    key=lambda pair: rank(seed, "addition", VERSION, "pair", *pair))
     held_out, trained = pairs[:n_items], pairs[n_items:]
-    problems = sorted({order for a, b in trained for order in ((a, b), (b, a))},
-                      key=lambda pair: rank(seed, "addition", VERSION, "order", *pair))
+    problems = _facts_first(sorted({order for a, b in trained for order in ((a, b), (b, a))},
+                                   key=lambda pair: rank(seed, "addition", VERSION, "order", *pair)))
     if n_train < 1 or n_items < 1 or len(held_out) < n_items or len(problems) < n_train:
         raise RequestError(
             f"{n_train} traces and {n_items} items of addition",
@@ -40,6 +45,25 @@ def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemR
             "items: there are 8,100 additions of two 2-digit numbers", "ask for fewer")
     turned = [pair if rank(seed, "addition", VERSION, "turn", *pair)[0] % 2 else pair[::-1] for pair in held_out]
     return ([_trace(a, b, seed) for a, b in problems[:n_train]], [_item(a, b) for a, b in turned])
+
+
+def _facts_first(problems: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same problems; first those that show a column which fewer than `SHOWN` earlier ones have shown.
+
+    There are 100 columns of ones and 162 of tens (with and without a carry). About 370 problems show each column
+    twice where random ones need thousands, so that a few hundred traces hold everything there is to learn.
+    """
+    shown: Counter[tuple[int, ...]] = Counter()
+    first, rest = [], []
+    for a, b in problems:
+        carry, _ = carries(a, b)
+        columns = ((a % 10, b % 10), (a // 10, b // 10, carry))
+        if min(shown[column] for column in columns) < SHOWN:
+            first.append((a, b))
+            shown.update(columns)
+        else:
+            rest.append((a, b))
+    return first + rest
 
 
 def held_out_traces(items: list[ItemRecord], seed: int) -> list[Trace]:

@@ -1,0 +1,35 @@
+"""Every shipped recipe's whole path, with a tiny model of the same architecture, on two simulated devices."""
+
+import json
+
+import pytest
+
+from workings.config.load import load_recipe, shipped_recipes
+from workings.models.shapes import catalog
+
+PRETRAINED = [name for name in shipped_recipes() if load_recipe(name).recipe.model.source == "pretrained"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRETRAINED)
+def test_smoke(workings, tmp_path, name):
+    done = workings("train", name, "--smoke", "device=cpu", "--out", tmp_path / "run", "--json", devices=2)
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert (result["status"], result["steps"], result["items"]) == ("complete", 2, 16)
+    manifest = json.loads((tmp_path / "run" / "run_manifest.json").read_text())
+    asked = load_recipe(name).recipe
+    families = {row["hub_id"]: row["shape"]["family"] for row in catalog().values()}
+    assert manifest["architecture"] == families[asked.model.id]
+    assert manifest["requested_dtypes"]["parameters"] == asked.precision.parameters == "bf16"
+    assert manifest["actual_dtypes"]["parameters"] == "bfloat16"
+    # a rounding that lets bf16 weights move at all (a linear schedule ends at zero, so the first step is looked at)
+    first = json.loads((tmp_path / "run" / "train" / "metrics.jsonl").read_text().splitlines()[0])
+    assert first["share_of_weights_changed"] > 0
+
+
+def test_a_device_that_is_absent_is_not_replaced(workings, tmp_path):
+    done = workings("train", "gemma-2b-v5e8", "--smoke", "--out", tmp_path / "run", check=False)
+    assert done.returncode == 2
+    assert "tpu" in done.stderr.lower()
+    assert "device=cpu" in done.stderr
+    assert list(tmp_path.iterdir()) == []
