@@ -24,7 +24,7 @@ def eval_command(
     batch_size: Annotated[int, typer.Option("--batch-size", help="Prompts that are answered at a time.")] = 64,
     temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; above: sampled.")] = 0.0,
     samples: Annotated[int, typer.Option("--samples", help="Completions per item (asks for a temperature).")] = 1,
-    aggregate: Annotated[str, typer.Option("--aggregate", help="An item's samples: mean, majority or pass.")] = "mean",
+    aggregate: Annotated[str, typer.Option("--aggregate", help="Over samples: mean, majority, pass, pass@K.")] = "mean",
     seed: Annotated[int, typer.Option("--seed", help="Decides what is sampled.")] = 0,
     scorer: Annotated[str, typer.Option("--scorer", help="A registered scorer, or FILE.py:FUNCTION.")] = "answer",
     rules: Annotated[str, typer.Option("--rules", help="Extraction rules in order, with commas; empty: all.")] = "",

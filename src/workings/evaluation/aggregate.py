@@ -8,13 +8,25 @@ from workings.evaluation.scorers import normalise_text
 
 
 def aggregate_score(samples: list[dict[str, Any]], how: str) -> float:
-    """``mean``: pass@1; ``majority``: score of the most frequent answer; ``pass``: any sample right (pass@n)."""
+    """An item's score from its samples.
+
+    ``mean``: pass@1; ``majority``: score of the most frequent answer; ``pass``: any sample right (pass@n);
+    ``pass@k``: the unbiased estimate of it from more than k samples.
+    """
     scores = [float(sample["score"]) for sample in samples]
     if how == "mean":
         return sum(scores) / len(scores)
     if how == "pass":
         return max(scores)
+    if how.startswith("pass@"):
+        return pass_at_k(len(scores), sum(score == 1.0 for score in scores), int(how.removeprefix("pass@")))
     return scores[majority_index([sample["extracted"] for sample in samples])]
+
+
+def is_aggregate(how: str, samples: int) -> bool:
+    """Whether this way exists and ``samples`` are enough for it."""
+    k = how.removeprefix("pass@")
+    return how in ("mean", "majority", "pass") or (how != k and k.isdecimal() and 1 <= int(k) <= samples)
 
 
 def majority_index(answers: list[Any]) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workings.errors import RequestError
+from workings.evaluation.aggregate import is_aggregate
 from workings.evaluation.foreign import ForeignPredictions
 from workings.evaluation.generate import check_can_sample, generate_batch
 from workings.evaluation.items import Item, items_digest
@@ -50,6 +51,7 @@ def evaluate(engine: "Engine", state: "State", tokenizer: "Tokenizer", template:
         RequestError: ``out`` exists, the items are none, a setting or scorer is wrong.
     """
     check_can_sample(engine, settings)
+    _check_samples(settings.aggregate, settings.samples)
     config = _config(items, settings, source={"kind": "generated"}, made_from=made_from)
     device = engine.describe()
     config |= {
@@ -82,6 +84,7 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
     settings = settings or EvaluationSettings()
     _need_items(items)
     with ForeignPredictions(predictions, items) as foreign:
+        _check_samples(settings.aggregate, foreign.samples)
         source = {"kind": "predictions", "file": predictions.name, "digest": file_digest(predictions),
                   "samples": foreign.samples}
         unknown = {"absent": "not recorded in predictions from elsewhere"}
@@ -166,6 +169,12 @@ def _second_opinion(settings: EvaluationSettings) -> dict[str, str]:
     except PackageNotFoundError:
         raise RequestError("a second opinion, and math-verify is not installed", "the extra `score`",
                            "pip install 'workings[score]'") from None
+
+
+def _check_samples(aggregate: str, samples: int) -> None:
+    if not is_aggregate(aggregate, samples):
+        raise RequestError(f"aggregate {aggregate} from {samples} sample{'s' if samples > 1 else ''} an item",
+                           "at least as many samples as K")
 
 
 def _need_items(items: Sequence[Item]) -> None:

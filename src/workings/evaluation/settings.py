@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from workings.errors import RequestError
+from workings.evaluation.aggregate import is_aggregate
 from workings.evaluation.extract import EXTRACTION_VERSION, check_rules
 from workings.evaluation.form import check_form
 
@@ -21,7 +22,8 @@ class EvaluationSettings:
     samples: int = 1
     """Completions per item; more than one asks for a temperature."""
     aggregate: str = "mean"
-    """How an item's samples become its score: `mean` (pass@1), `majority` or `pass` (any right, pass@samples)."""
+    """How an item's samples become its score: `mean` (pass@1), `majority`, `pass` (any right, pass@samples) or
+    `pass@k` (its unbiased estimate for k of the samples)."""
     seed: int = 0
     """Decides sampling and the bootstrap."""
     scorer: str = "answer"
@@ -48,7 +50,7 @@ class EvaluationSettings:
         _require(1 <= self.samples <= 10_000, "samples", self.samples, "between 1 and 10000")
         _require(self.samples == 1 or self.temperature > 0, "samples", self.samples,
                  "1, because greedy samples are all the same (or a temperature above 0)")
-        _require(self.aggregate in AGGREGATES, "aggregate", self.aggregate, f"one of {', '.join(AGGREGATES)}")
+        _require(is_aggregate(self.aggregate, 10_000), "aggregate", self.aggregate, "mean, majority, pass or pass@K")
         _require(self.second_opinion in ("none", "math_verify"), "second_opinion", self.second_opinion,
                  "none or math_verify")
         _require(0 < self.item_seconds <= 3600, "item_seconds", self.item_seconds, "above 0, at most 3600")
@@ -71,9 +73,6 @@ class EvaluationSettings:
     def to_json(self) -> dict[str, Any]:
         """All settings as written into requests to the scoring process."""
         return asdict(self)
-
-
-AGGREGATES = ("mean", "majority", "pass")
 
 
 def _require(holds: bool, name: str, given: object, expected: str) -> None:
