@@ -1,14 +1,24 @@
 """What every verb shares: answers on standard output, everything else on standard error, errors without traceback."""
 
 import json
+import shutil
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")]
 """The `--json` option of every verb."""
+
+
+def program() -> str:
+    """How to type this program's name: `workings`, or the path it was called by where that is not on the PATH."""
+    if shutil.which("workings") or not sys.argv[0].endswith("workings"):
+        return "workings"
+    called = Path(sys.argv[0])
+    return str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called)
 
 
 def say(text: str) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from workings.cli.output import JsonFlag, answer
+from workings.cli.output import JsonFlag, answer, program
 
 
 def quickstart_command(
@@ -21,4 +21,4 @@ def quickstart_command(
     from workings.runs.quickstart import quickstart
 
     result = quickstart(out, seed=seed, full=full)
-    answer(result.as_json(), as_json=as_json, text=result.text())
+    answer(result.as_json(), as_json=as_json, text=result.text(program()))

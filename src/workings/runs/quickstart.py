@@ -48,8 +48,8 @@ class QuickstartResult:
             "verdict": found["verdict"], "sentence": self.comparison.sentence, "report": str(self.out / "report.html"),
             "supervised_tokens": {name: _supervised(result) for name, result in self.runs.items()}}
 
-    def text(self) -> str:
-        """The finding and what to try next, for people."""
+    def text(self, program: str = "workings") -> str:
+        """The finding and what to try next, for people; ``program`` is how they call the command line."""
         run = self.runs[WITH_STEPS].training.run
         tokens = ", ".join(f"{name} {_supervised(result):,}" for name, result in self.runs.items())
         lines = [
@@ -59,9 +59,9 @@ class QuickstartResult:
             f"Not equal: supervised tokens ({tokens}).",
             f"All runs are sealed and verified. Report: {self.out / 'report.html'}  ({self.seconds:.0f} s)", "",
             "Try next:",
-            f"  workings ask {shlex.quote(str(run))} \"What is 47+25?\"",
-            f"  workings verify {shlex.quote(str(run))}",
-            f"  workings compare {shlex.quote(str(self.runs[ANSWER_ONLY].training.run))} {shlex.quote(str(run))}",
+            f"  {program} ask {shlex.quote(str(run))} \"What is 47+25?\"",
+            f"  {program} verify {shlex.quote(str(run))}",
+            f"  {program} compare {shlex.quote(str(self.runs[ANSWER_ONLY].training.run))} {shlex.quote(str(run))}",
         ]
         return "\n".join(lines)
 
