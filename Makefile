@@ -57,6 +57,7 @@ check: $(ALL) ## lint, types, import contract
 
 docs: $(ALL) ## writes the generated pages and builds the site into site/
 	$(BIN)/python -m tools.recipe_reference
+	$(BIN)/python -m tools.alias_reference
 	$(BIN)/python -m tools.command_reference
 	$(BIN)/python -m tools.record_reference
 	$(BIN)/python -m tools.decision_index

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import command_reference, decision_index, recipe_reference, record_reference
+from tools import alias_reference, command_reference, decision_index, recipe_reference, record_reference
 from tools.fences import RUNNABLE, fences, pages
 from tools.generated import deliver
 from tools.quotes import Quote, quotes, value_at, wrong
@@ -91,13 +91,14 @@ def test_value_at_walks_objects_and_lists():
     assert value_at({"a": [{"b": 3}]}, "a.0.b") == 3
 
 
-@pytest.mark.parametrize("generator", [recipe_reference, command_reference, record_reference, decision_index],
-                         ids=["recipes", "commands", "record", "decisions"])
+@pytest.mark.parametrize("generator", [alias_reference, recipe_reference, command_reference, record_reference,
+                                       decision_index], ids=["aliases", "recipes", "commands", "record", "decisions"])
 def test_generated_page_is_current(generator, capsys):
     assert deliver(generator.PAGE, generator.render(), check=True) == 0, capsys.readouterr().err
 
 
-@pytest.mark.parametrize("generator", [recipe_reference, record_reference], ids=["recipes", "record"])
+@pytest.mark.parametrize("generator", [alias_reference, recipe_reference, record_reference],
+                         ids=["aliases", "recipes", "record"])
 def test_every_key_is_documented(generator):
     rows = [line for line in generator.render().splitlines() if line.startswith("| `")]
     assert len(rows) > 40
