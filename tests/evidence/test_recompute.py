@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.evidence import reseal
+from workings.evaluation.harness import import_harness_log
 from workings.evaluation.items import read_items
 from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.settings import EvaluationSettings
@@ -78,3 +79,28 @@ def test_numbers_may_differ_in_their_last_bits_only() -> None:
     assert differences([1, 2], [1]) == ["$ is '[1, 2]', computed again '[1]'"]
     assert differences({"a": True}, {"a": 1}) == []
     assert differences({"a": "x"}, {"a": "y"}) == ["$.a is 'x', computed again 'y'"]
+
+
+@pytest.mark.parametrize(("aggregate", "right"), [("majority", 1), ("pass", 2), ("mean", 0), ("pass@2", 1)])
+def test_several_samples_an_item(tmp_path: Path, aggregate: str, right: int) -> None:
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ITEMS[2:4]))
+    answers = {"c": ["12", "12", "13"], "d": ["7", "8", "8"]}
+    (tmp_path / "predictions.jsonl").write_text("".join(
+        json.dumps({"id": name, "sample": sample, "completion": f"#### {text}"}) + "\n"
+        for name, texts in answers.items() for sample, text in enumerate(texts)))
+    evaluate_predictions(tmp_path / "predictions.jsonl", read_items(tmp_path / "items.jsonl"), tmp_path / "out",
+                         settings=EvaluationSettings(aggregate=aggregate))
+    found = verify(tmp_path / "out")
+    assert [one.text for one in found.checks if one.verdict == "failed"] == []
+    assert found.level == 2
+    assert f"{right} of 2 items right" in found.claims[0]
+
+
+def test_an_imported_log_keeps_its_own_scores(tmp_path: Path) -> None:
+    log = Path(__file__).parents[1] / "evaluation" / "harness" / "samples_addition_1.jsonl"
+    import_harness_log(log, tmp_path / "out", filter_name="strict-match")
+    found = verify(tmp_path / "out")
+    assert [one.text for one in found.checks if one.verdict == "failed"] == []
+    assert {one.id: str(one.verdict) for one in found.checks if one.level == 2} == {
+        "recompute.items": "passed", "recompute.scores": "not_checked", "recompute.scorecard": "passed"}
+    assert found.level == 1
