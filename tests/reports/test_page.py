@@ -1,5 +1,6 @@
 """The page: complete, self-contained, accessible, and never markup from a run."""
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -71,6 +72,18 @@ def test_a_comparison_page_says_everything(tmp_path: Path) -> None:
                  f"workings verify {runs[0]} --expect-root ", "chat template is not recorded for both",
                  "so it is", "Tango", "Kept to the trained form not measured on any item", "hashes 60"):
         assert text in page.text, text
+
+
+def test_a_run_is_trained_again_from_its_recipe(tmp_path: Path) -> None:
+    (run, _) = two_runs(tmp_path / "runs")
+    page = Page(write_report(tmp_path / "page.html", [run]).read_text(encoding="utf-8"))
+    assert f"workings train {run}/config/recipe.yaml --out {run}-again" in page.text
+    asked = json.loads((run / "config" / "overrides.json").read_text())
+    original = tmp_path / "recipes" / asked["origin"]
+    original.parent.mkdir()
+    original.write_text("name: x")
+    page = Page(write_report(tmp_path / "page.html", [run]).read_text(encoding="utf-8"))
+    assert f"workings train {original} --out {run}-again" in page.text
 
 
 def test_nothing_is_loaded_and_nothing_runs(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from workings.evaluation.predictions import PREDICTIONS, read_predictions
 from workings.evaluation.units import EvaluationRecord, find_units
-from workings.record.layout import MANIFEST
+from workings.record.canonical import loads
+from workings.record.layout import MANIFEST, OVERRIDES, RECIPE
 from workings.record.manifest import RunManifest
 from workings.record.reader import Run
 
@@ -91,13 +92,23 @@ def commands(runs: list[RunView]) -> list[tuple[str, str]]:
     for run in runs:
         place = shlex.quote(str(run.path))
         if run.manifest is not None:
-            again = shlex.quote(f"{run.path}-again")
-            recipe = shlex.quote(f"{run.path}/config/recipe.yaml")
-            found.append((f"Train {run.name} again", f"workings train {recipe} --out {again}"))
+            found.append((f"Train {run.name} again", _train_again(run.path)))
         found.append((f"Verify {run.name}", f"workings verify {place} --expect-root {run.root}"))
     if len(runs) > 1:
         found.append(("Compare", f"workings compare {shlex.quote(str(runs[0].path))} {shlex.quote(str(runs[1].path))}"))
     return found
+
+
+def _train_again(run: Path) -> str:
+    """The command that trains a run again: its recipe where it stood, if that is known, and its overrides.
+
+    A recipe names its data relative to its own place, so the copy in the run is shown only if the original is gone.
+    """
+    asked = loads((run / OVERRIDES).read_bytes()) if (run / OVERRIDES).is_file() else {}
+    original = run.parent.parent / "recipes" / Path(str(asked.get("origin", ""))).name
+    recipe = original if original.is_file() else run / RECIPE
+    overrides = [str(override) for override in asked.get("overrides", [])]
+    return shlex.join(["workings", "train", str(recipe), "--out", f"{run}-again", *overrides])
 
 
 def _answer(sample: dict[str, Any]) -> dict[str, Any]:
