@@ -83,6 +83,13 @@ def test_an_existing_run_is_never_overwritten(recipe, tmp_path):
     assert (out / "SHA256SUMS").read_bytes() == before
 
 
+def test_a_place_that_cannot_be_written_is_said_at_once(recipe, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RequestError, match="not a folder that can be written to"):
+        train(str(recipe), tmp_path / "file" / "run")
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
 def test_a_key_that_nothing_reads_is_refused_before_anything_is_written(recipe, tmp_path):
     # a constant schedule has no end value, so nothing would read this one
     with pytest.raises(RequestError, match=r"`training.final_share`.*"):

@@ -1,5 +1,6 @@
 """`train`: prepare, judge, record, train, seal. The order is the product: nothing is trained that was not checked."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -108,9 +109,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
         DoesNotFit: the compiled step needs more memory than there is.
     """
     loaded = recipe if isinstance(recipe, LoadedRecipe) else load_recipe(recipe, overrides)
-    if out.exists() and not resume:  # said before a minute of preparing; `RunWriter.create` makes sure of it
-        raise RequestError(f"--out {out}, which exists", "a directory that does not exist yet",
-                           "choose another --out, or add --resume if that run did not finish")
+    _check_out(out, resume)
     if smoke is not None:
         loaded = smoke.shrink(loaded)
     sources = find_sources(loaded)
@@ -129,6 +128,17 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
             return _seal(start, prepared, policy, outcome, out, facts)
         finally:
             start.writer.close()  # harmless after sealing; after an error the folder stays and can be resumed
+
+
+def _check_out(out: Path, resume: bool) -> None:
+    """Said before a minute of preparing; `RunWriter` makes sure of it again."""
+    if out.exists() and not resume:
+        raise RequestError(f"--out {out}, which exists", "a directory that does not exist yet",
+                           "choose another --out, or add --resume if that run did not finish")
+    place = next(parent for parent in out.absolute().parents if os.path.lexists(parent))
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise RequestError(f"--out {out}, and {place} is not a folder that can be written to",
+                           "a place for the run directory", "choose another --out")
 
 
 def _start(prepared: Prepared, out: Path, resume: bool) -> Start:
