@@ -38,8 +38,16 @@ def scores(q: jax.Array, k: jax.Array, scale: float, softcap: float) -> jax.Arra
 
 def masked_attention(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, *, scale: float,
                      softcap: float) -> jax.Array:
-    """All scores at once, in float32: ``[B, S, N, H]`` from q ``[B, S, N, H]``, k and v ``[B, T, K, H]`` and
-    ``allowed`` ``[B, S, T]``."""
+    """All scores at once, in float32: ``[B, S, N, H]``.
+
+    Args:
+        q: ``[B, S, N, H]``.
+        k: ``[B, T, K, H]``.
+        v: ``[B, T, K, H]``.
+        allowed: ``[B, S, T]``, true where a query may look.
+        scale: factor of the scores.
+        softcap: bound of the scores; 0 for none.
+    """
     masked = jnp.where(allowed[:, None, None], scores(q, k, scale, softcap), MASKED)
     weights = jax.nn.softmax(masked, axis=-1).astype(v.dtype)
     return jnp.einsum("bkgst,btkh->bskgh", weights, v).reshape(q.shape)

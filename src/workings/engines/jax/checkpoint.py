@@ -57,7 +57,11 @@ def save(state: dict[str, Any], directory: Path) -> None:
     _write(directory / OPTIMIZER_FILE, slots | {STEP: state["step"]}, {"format": "pt"})
 
 
-def _stack(read: Callable[[str], np.ndarray], name: str, spec: jax.ShapeDtypeStruct) -> np.ndarray:
+_Described = jax.Array | jax.ShapeDtypeStruct
+"""Whatever has the shape and dtype that a tensor of the state must have."""
+
+
+def _stack(read: Callable[[str], np.ndarray], name: str, spec: _Described) -> np.ndarray:
     """One flat tensor from its file, cast to the state's dtype, layers stacked."""
     if not name.startswith("layers."):
         return np.asarray(read(name)).astype(spec.dtype, copy=False)
@@ -72,7 +76,7 @@ def _put(array: np.ndarray, sharding: Any) -> jax.Array:
     return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
 
-def _reader(file: TensorFile, spec: Mapping[str, jax.ShapeDtypeStruct], slot: str) -> Callable[[str], np.ndarray]:
+def _reader(file: TensorFile, spec: Mapping[str, _Described], slot: str) -> Callable[[str], np.ndarray]:
     """Reads by Hugging Face's name, checking shape and dtype against what the state needs."""
     expected = {stored: (x.shape[1:] if name.startswith("layers.") else x.shape, np.dtype(x.dtype))
                 for name, x in spec.items() for stored in unstacked(name, x.shape[0] if x.shape else 0)}
@@ -112,12 +116,14 @@ def restore(directory: Path, abstract: dict[str, Any], shardings: dict[str, Any]
     moments: dict[str, dict[str, jax.Array]] = {}
     for slot, tree in abstract["moments"].items():
         read = _reader(optimizer, tree, slot)
-        moments[slot] = {name: _put(_stack(read, name, x), shardings["moments"][slot][name]) for name, x in tree.items()}
+        moments[slot] = {name: _put(_stack(read, name, x), shardings["moments"][slot][name])
+                         for name, x in tree.items()}
     step = _reader(optimizer, {STEP: abstract["step"]}, "")(STEP)
     return {"params": nested(params), "moments": moments, "step": _put(step, shardings["step"])}
 
 
-def load_params(directory: Path, shape: ModelShape, abstract: dict[str, Any], shardings: dict[str, Any]) -> dict[str, Any]:
+def load_params(directory: Path, shape: ModelShape, abstract: dict[str, Any],
+                shardings: dict[str, Any]) -> dict[str, Any]:
     """Parameters from a directory in Hugging Face's format, cast to the state's dtype.
 
     Raises:

@@ -68,7 +68,8 @@ def _first_line(error: Exception) -> str:
 def _absent(asked: str, present: Mapping[str, str], error: Exception) -> DeviceError:
     seen = f"{present[asked]} is there, but JAX cannot use it" if asked in present else "this machine shows none"
     others = [name for name in present if name != asked]
-    return DeviceError(f"device: {asked}; {seen} ({_first_line(error)})", f"a machine with a {asked.upper()} that JAX can use",
+    return DeviceError(f"device: {asked}; {seen} ({_first_line(error)})",
+                       f"a machine with a {asked.upper()} that JAX can use",
                        PLUGINS[asked] if asked in present else f"device={others[0] if others else 'cpu'}")
 
 

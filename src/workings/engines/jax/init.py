@@ -12,7 +12,7 @@ from workings.models.shape import ModelShape
 from workings.models.weights import layer_shapes, outer_shapes
 
 
-def tensor_key(seed: jax.Array, name: str) -> jax.Array:
+def tensor_key(seed: jax.Array | int, name: str) -> jax.Array:
     """A random key for one tensor; ``seed`` may be traced, so a new seed compiles nothing."""
     return jax.random.fold_in(jax.random.key(seed), int.from_bytes(sha256(name.encode()).digest()[:4], "big"))
 

@@ -16,7 +16,7 @@ from workings.engines.jax.model import Params
 Moments = dict[str, Any]
 
 
-def flat(tree: Params) -> dict[str, jax.Array]:
+def flat(tree: Params) -> dict[str, Any]:
     """One dictionary: ``layers.<name>`` for stacked tensors, the plain name for the others."""
     return {name: x for name, x in tree.items() if name != "layers"} | {
         f"layers.{name}": x for name, x in tree.get("layers", {}).items()}
@@ -58,7 +58,8 @@ class AdamW:
 
     def init(self, params: dict[str, jax.Array]) -> Moments:
         """Zero moments: slot -> name -> array."""
-        return {slot: {name: jnp.zeros(x.shape, self.moment_dtype) for name, x in params.items()} for slot in self.slots}
+        return {slot: {name: jnp.zeros(x.shape, self.moment_dtype) for name, x in params.items()}
+                for slot in self.slots}
 
     def place(self, slot: str, name: str, parameter: NamedSharding) -> NamedSharding:
         """A moment lies where its parameter lies."""
@@ -80,8 +81,9 @@ class AdamW:
 
 
 class Adafactor:
-    """Adafactor (Shazeer and Stern, 2018) with a given learning rate: transformers' `Adafactor` with
-    ``scale_parameter=False, relative_step=False`` and no first moment.
+    """Adafactor (Shazeer and Stern, 2018) with a given learning rate.
+
+    It is transformers' `Adafactor` with ``scale_parameter=False, relative_step=False`` and no first moment.
 
     A matrix has a row and a column of second moments, a vector a full one. Every matrix of a stack is a matrix of its
     own: means and the clip of the update never cross layers. All float32 values are functions of one element and of
@@ -123,6 +125,7 @@ class Adafactor:
         def mixed(slot: str, new: jax.Array) -> jax.Array:
             return decay * moments[slot].astype(jnp.float32) + (1.0 - decay) * new
 
+        axes: tuple[int, ...]
         if is_matrix(name, param):
             row, col = mixed("exp_avg_sq_row", square.mean(-1)), mixed("exp_avg_sq_col", square.mean(-2))
             factor = jax.lax.rsqrt(row / row.mean(-1, keepdims=True))[..., None] * jax.lax.rsqrt(col)[..., None, :]
