@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from workings.errors import RequestError
-from workings.evaluation.numbers import parse_number
+from workings.evaluation.numbers import MAX_CHARACTERS, parse_number
 
 EXTRACTION_VERSION = 1
 """Raised whenever a rule changes what it finds; scorecards of different versions are not comparable."""
@@ -95,6 +95,12 @@ def last_number(text: str, kind: Kind) -> str | None:
     for match in _NUMBER.finditer(text):
         found = match
     return found.group() if found else None
+
+
+def only_number(text: str) -> str:
+    """The number of a short text that holds exactly one ("She has 42 of them."), or ""."""
+    found = _NUMBER.findall(text) if len(text) <= MAX_CHARACTERS else []
+    return str(found[0]) if len(found) == 1 else ""
 
 
 def whole(text: str, kind: Kind) -> str | None:

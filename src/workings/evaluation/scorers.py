@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from workings.errors import RequestError
-from workings.evaluation.extract import Kind
+from workings.evaluation.extract import Kind, only_number
 from workings.evaluation.items import Item
 from workings.evaluation.numbers import equal_numbers, parse_number
 
@@ -50,8 +50,11 @@ def answer_kind(item: Item) -> Kind:
 
 @register("answer", "1")
 def answer(given: str, item: Item) -> float:
-    """Numbers by value (within the item's tolerance), texts by normalised match; aliases count as well."""
-    number = parse_number(given)
+    """Numbers by value (within the item's tolerance), texts by normalised match; aliases count as well.
+
+    Where a number is expected, a sentence that holds exactly one number stands for it; one that holds several does not.
+    """
+    number = parse_number(given) or parse_number(only_number(given))
     for expected in (item.expected_answer, *item.aliases):
         target = parse_number(expected)
         if target is not None and number is not None:

@@ -1,0 +1,64 @@
+"""Scorers: numbers by value, texts by normalised match, aliases and tolerance."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from workings.errors import RequestError
+from workings.evaluation.extract import extract
+from workings.evaluation.items import Item, read_items
+from workings.evaluation.scorers import answer, answer_kind, exact, get_scorer, normalise_text, register
+
+
+def item(gold: str, **more: object) -> Item:
+    return Item(id="a", prompt="p", expected_answer=gold, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("given", "gold", "right"), [
+    ("72", "72", 1), ("72.0", "72", 1), ("$1,234", "1234", 1), ("She has 42 of them.", "42", 1), ("42 or 43", "42", 0),
+    ("not 41 but 42", "42", 0), ("10**10**10", "10", 0), ("nothing", "42", 0), ("-5", "5", 0), ("1/3", "0.33", 0),
+    ("The Eiffel Tower.", "eiffel tower", 1), ("Paris", "London", 0), ("42", "Paris", 0), ("Paris 1", "paris 1", 1),
+    ("3:30", "3:30", 1), ("3:30", "3:45", 0)])
+def test_answers(given: str, gold: str, right: int) -> None:
+    assert answer(given, item(gold)) == right
+
+
+def test_aliases_and_tolerance() -> None:
+    assert answer("the big apple", item("New York", aliases=("Big Apple",))) == 1
+    assert answer("a dozen", item("12", aliases=("dozen",))) == 1
+    assert answer("3.14", item("3.14159", tolerance=0.01)) == 1
+    assert answer("3.1", item("3.14159", tolerance=0.01)) == 0
+
+
+def test_exact_means_the_same_characters() -> None:
+    assert exact(" 7 ", item("7")) == 1
+    assert exact("7.0", item("7")) == 0
+    assert exact("sept", item("7", aliases=("sept",))) == 1
+
+
+def test_normalisation() -> None:
+    assert normalise_text("  **The  \\text{Eiffel}   Tower**. ") == "eiffel tower"
+    assert normalise_text("a") == "a"
+
+
+def test_a_name_is_registered_once() -> None:
+    assert get_scorer("answer").version == "1"
+    with pytest.raises(RequestError, match="not registered"):
+        register("answer", "2")(answer)
+
+
+FORMS = {
+    "hashes": "{steps}#### {gold}", "answer_tag": "<reasoning>{steps}</reasoning><answer>{gold}</answer>",
+    "boxed": "{steps} so \\boxed{{{gold}}}.", "answer_phrase": "{steps}The final answer is ${gold}.",
+    "after_think": "<think>{steps}</think>\n\n**{gold}**", "last_number": "{steps}So in the end she has {gold} apples.",
+}
+
+
+@pytest.mark.parametrize("rule", FORMS)
+def test_every_gsm8k_solution_is_right_in_every_form(shared: Path, rule: str) -> None:
+    path = shared / "data/gsm8k/test.jsonl"
+    solutions = [json.loads(line)["answer"].rsplit("####", 1)[0] for line in path.read_text("utf-8").splitlines()]
+    for one, steps in zip(read_items(path), solutions, strict=True):
+        found = extract(FORMS[rule].format(steps=steps, gold=one.expected_answer), answer_kind(one))
+        assert (found.rule, answer(found.text, one)) == (rule, 1), one.id
