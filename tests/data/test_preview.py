@@ -36,6 +36,34 @@ def test_bytes_of_a_character_keep_their_names() -> None:
     assert "<0xC3><0xBC>" in marked(pieces(row, TOKENIZER))
 
 
+@pytest.mark.parametrize("kind", ["byte level", "metaspace"])
+def test_tokenizers_of_other_families(kind: str) -> None:
+    import tokenizers
+    from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+    from workings.models.tokenizer import Tokenizer
+
+    backend = tokenizers.Tokenizer(models.BPE())
+    if kind == "byte level":  # as GPT-2, Llama 3 and Qwen have it
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        backend.decoder = decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+    else:  # as Llama 2 and Mistral have it: a space in front of every text, taken away again in decoding
+        backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+        backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+        alphabet = list("0123456789+=?#\n▁")
+    backend.train_from_iterator(["What is 1+1?", "so the sum is 2"] * 9, trainers.BpeTrainer(
+        vocab_size=400, special_tokens=["<|endoftext|>"], initial_alphabet=alphabet, show_progress=False))
+    tokenizer = Tokenizer(backend, {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"})
+    trace = Trace(id="x", prompt="What is 1+1?", steps=("so the sum is 2",), answer="2")
+    [row] = build_rows([trace], tokenizer, ChatTemplate.for_config("plain", tokenizer),
+                       DataConfig(traces="x", max_length=64, reasoning="hashes")).rows
+    shown = marked(pieces(row, tokenizer))
+    assert shown.replace("« ", "«").replace("> W", ">W") == (
+        "<|endoftext|>What is 1+1?⏎«so the sum is 2⏎#### 2<|endoftext|>»")
+    assert row.tokens[0] == row.tokens[-1] == tokenizer.bos_id
+
+
 def test_the_summary_counts_what_is_there() -> None:
     longer = [Trace(id=f"t{number}", prompt="What is 1+1?", steps=("1+1=2",) * (number + 1), answer="2")
               for number in range(6)]

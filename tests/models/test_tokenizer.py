@@ -76,6 +76,16 @@ def test_a_chat_template_in_its_own_file_counts(tokenizer: Tokenizer, tmp_path) 
     assert Tokenizer.load(tmp_path).chat_template == "{{ messages }}"
 
 
+def test_turn_marks_are_control_tokens_also_when_published_as_ordinary(tokenizer: Tokenizer, tmp_path) -> None:
+    tokenizer.save(tmp_path)
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    for token in content["added_tokens"]:
+        token["special"] = False
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    marks = {"<start_of_turn>", "<end_of_turn>"}
+    assert set(Tokenizer.load(tmp_path).control_tokens) == {"<bos>", "<eos>", "<pad>"} | marks
+
+
 def test_truncation_and_padding_stored_in_the_file_are_switched_off(tokenizer: Tokenizer, tmp_path) -> None:
     tokenizer.save(tmp_path)
     content = json.loads((tmp_path / "tokenizer.json").read_text())

@@ -40,7 +40,7 @@ def import_command(
 
     opened = open_hub(file, revision=revision, subset=subset, split=split) if revision else open_file(Path(file))
     labels = {"section": section, "category": category, "difficulty": difficulty, "licence": licence,
-              "source": source or Path(opened.name).name}
+              "source": source or (opened.name if revision else Path(file).name)}
     request = ImportRequest(format=format_name, on_error=_one_of("--on-error", on_error, ("fail", "skip")),
                             annotations=_one_of("--annotations", annotations, ("strip", "keep")), labels=labels,
                             force=force)

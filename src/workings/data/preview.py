@@ -77,8 +77,11 @@ def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
     found = []
     for token, learned in zip(row.tokens.tolist(), row.loss_mask.tolist(), strict=True):
         text = tokenizer.decode([token])
-        if not text or "\ufffd" in text:
-            text = tokenizer.token(token)
+        spelling = tokenizer.token(token)
+        if spelling.startswith("▁") and not text.startswith(" "):
+            text = f" {text}"  # some decoders take the space at the beginning of a text away
+        elif not text or "\ufffd" in text:
+            text = spelling
         for hidden, visible in _VISIBLE.items():
             text = text.replace(hidden, visible)
         found.append(Piece(text, bool(learned), token in controls))

@@ -23,6 +23,10 @@ _USUAL_NAMES = {
 }
 """Asked only where a `tokenizer.json` stands alone, without the file that names its special tokens."""
 
+_TURN_MARKS = {"<start_of_turn>", "<end_of_turn>", "<|turn>", "<turn|>", "<|im_start|>", "<|im_end|>", "<|eot_id|>",
+               "<|start_header_id|>", "<|end_header_id|>", "<|end|>"}
+"""Control tokens whatever the file says: some are published as ordinary added tokens."""
+
 
 class Tokenizer:
     """Text to token ids and back."""
@@ -76,7 +80,9 @@ class Tokenizer:
     def control_tokens(self) -> dict[str, int]:
         """Tokens that structure a conversation and never belong to a person's text, with their ids."""
         added = self._backend.get_added_tokens_decoder()
-        return {token.content: token_id for token_id, token in added.items() if token.special}
+        named = {self.special_text(name) for name in _USUAL_NAMES} | _TURN_MARKS
+        return {token.content: token_id for token_id, token in added.items()
+                if token.special or token.content in named}
 
     @cached_property
     def control_ids(self) -> frozenset[int]:
