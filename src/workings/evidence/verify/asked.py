@@ -1,7 +1,7 @@
 """Level 1: what was asked for, what ran and what is said about it agree."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +17,8 @@ from workings.record.layout import CONFIG, DEVICE_CHECKS
 PLATFORMS = {"cpu": ("cpu",), "gpu": ("gpu",), "cuda": ("gpu",), "tpu": ("tpu",), "auto": ("cpu", "gpu", "tpu")}
 """What a requested device may turn out to be."""
 OURS = "workings"
+CLOCK_SLACK = timedelta(seconds=5)
+"""How far a machine's clock may be set back while it runs."""
 
 
 @check("consistency.config", level=1, title="the recipe's digest is the same everywhere")
@@ -114,7 +116,7 @@ def time_and_memory(record: Record) -> Iterator[Finding]:
             problems.append(f"training_seconds {manifest.training_seconds:.1f}, the log adds up to {seconds:.1f}")
         moments = [_moment(str(row.get("time"))) for row in unit.events]
         problems += [f"event {number + 1} is earlier than event {number}"
-                     for number, (one, other) in enumerate(pairwise(moments), start=1) if other < one]
+                     for number, (one, other) in enumerate(pairwise(moments), start=1) if other < one - CLOCK_SLACK]
         problems += _memory_problems(unit)
         yield judged(problems, f"{seconds:.1f} s of steps, {manifest.started_at} to {manifest.finished_at}", unit)
     return each_run(record, find)

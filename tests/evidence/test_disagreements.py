@@ -1,0 +1,183 @@
+"""One small disagreement at a time, sealed again: the check that is about it says so, in words that name it."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.evidence import reseal
+from workings.evidence.verify import verify
+
+Change = Callable[[Path], object]
+
+
+def manifest(**changes: Any) -> Change:
+    return lambda run: reseal.edit_manifest(run, **changes)
+
+
+def recipe(**changes: Any) -> Change:
+    return lambda run: reseal.change_config(run, lambda value: value | changes)
+
+
+def lines(name: str, change: Callable[[list[dict[str, Any]]], Any]) -> Change:
+    """``change`` edits the rows in place."""
+    def edit(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        change(rows)
+        return rows
+    return lambda run: reseal.edit_lines(run / name, edit)
+
+
+def json_file(name: str, value: Any) -> Change:
+    return lambda run: reseal.edit_json(run / name, lambda _: value)
+
+
+def first(**changes: Any) -> Callable[[list[dict[str, Any]]], None]:
+    return lambda rows: rows[0].update(changes)
+
+
+TRAINING = {"steps": 6, "learning_rate": 0.01, "schedule": "constant"}
+CASES: dict[str, tuple[Change, str, str]] = {
+    "planned steps": (recipe(training=TRAINING | {"steps": 7}), "consistency.config", "asks for 7 steps"),
+    "seed": (manifest(seed=8), "consistency.config", "the recipe's seed is '7', the manifest's 8"),
+    "too few steps": (manifest(completed_steps=5, training_steps=5), "consistency.status", "complete, with 5 of 6 steps"),
+    "too many steps": (manifest(completed_steps=7, training_steps=7), "consistency.status", "7 steps done, 6 planned"),
+    "training steps": (manifest(training_steps=5), "consistency.status", "training_steps 5, completed_steps 6"),
+    "status": (manifest(status="failed"), "consistency.status", "the seal says complete, the manifest failed"),
+    "device checks are a list": (json_file("env/device_checks.json", []), "consistency.device", "not a JSON object"),
+    "device check failed": (json_file("env/device_checks.json", {"passed": False}), "consistency.device", "check failed"),
+    "device check elsewhere": (json_file("env/device_checks.json", {"platform": "tpu", "kind": "x"}),
+                               "consistency.device", "has platform 'tpu', the manifest 'cpu'"),
+    "devices unchecked": (json_file("env/device_checks.json", {"devices": []}), "consistency.device", "0 were checked"),
+    "other devices checked": (json_file("env/device_checks.json", {"devices": ["TPU_0"]}), "consistency.device",
+                              "'TPU_0' is no cpu"),
+    "vram of a cpu": (manifest(vram=16_000_000_000), "consistency.device", "vram is 16000000000"),
+    "engine version": (manifest(engine_distribution={"name": "workings", "version": "9"}), "consistency.engine",
+                       "engine from workings 9"),
+    "time of steps": (manifest(training_seconds=500.0), "consistency.time_and_memory", "training_seconds 500.0"),
+    "more time than there was": (lines("train/metrics.jsonl", first(seconds=3600)), "consistency.time_and_memory",
+                                 "s of steps in 9.0 s"),
+    "events backwards": (lines("train/events.jsonl", first(time="2099-01-01T00:00:00.000Z")),
+                         "consistency.time_and_memory", "event 2 is earlier than event 1"),
+    "no time zone": (lines("train/events.jsonl", first(time="2026-01-01T00:00:00")), "consistency.time_and_memory",
+                     "without a time zone"),
+    "no moment": (lines("train/events.jsonl", first(time="today")), "consistency.time_and_memory", "not a moment"),
+    "peak above the limit": (manifest(memory_limit_bytes=1000), "consistency.time_and_memory", "on a device with 1,000"),
+    "peak below the log": (manifest(measured_peak_bytes=5), "consistency.time_and_memory", "123,456,789 in the log"),
+    "event without a kind": (lines("train/events.jsonl", lambda rows: rows[0].pop("kind")), "form.schema",
+                             "event 1 has no kind or no time"),
+    "unexplained resume": (manifest(resumes=1), "consistency.steps", "1 resumes in the manifest, 0 in the events"),
+    "order of steps": (lines("train/metrics.jsonl", lambda rows: rows.reverse()), "consistency.steps", "is step 6"),
+    "token count": (manifest(tokens=1), "consistency.losses", "tokens is 1, the log adds up to"),
+    "more supervised than real": (lines("train/metrics.jsonl", first(tokens=1)), "consistency.supervision", "of 1 tokens"),
+    "nothing learned": (manifest(supervised_tokens=0), "consistency.supervision", "no supervised token in the whole"),
+    "rate above the peak": (lines("train/metrics.jsonl", first(learning_rate=0.5)), "consistency.learning_rate",
+                            "step 1: 0.5, the recipe's peak is 0.01"),
+    "rate below the constant": (lines("train/metrics.jsonl", first(learning_rate=0.001)), "consistency.learning_rate",
+                                "step 1: 0.001, the constant rate is 0.01"),
+    "digests elsewhere": (json_file("data/digests.json", {}), "consistency.rows", "differs from the manifest"),
+    "row without learning": (lines("data/rows.jsonl", first(supervised_tokens=0)), "consistency.rows",
+                             "rows without a supervised token"),
+    "row without an id": (lines("data/rows.jsonl", lambda rows: rows[0].pop("id")), "consistency.rows", "no id"),
+    "row without a count": (lines("data/rows.jsonl", first(tokens=-1)), "consistency.rows", "tokens is no count"),
+    "row twice": (lines("data/rows.jsonl", lambda rows: rows.append(rows[0])), "consistency.rows", "stands there twice"),
+    "row too long": (lines("data/rows.jsonl", first(tokens=97)), "consistency.order", "longer than data.max_length"),
+    "no rows": (lines("data/rows.jsonl", lambda rows: rows.clear()), "consistency.order", "no rows"),
+    "row shorter": (lines("data/rows.jsonl", first(digest="ab" * 32)), "consistency.order", "another batch than seed"),
+    "batch size": (manifest(global_batch=8), "consistency.order", "is not the manifest's global batch of 8"),
+    "batch of nothing": (recipe(batch={"micro_batch": 0, "accumulation": 1}), "consistency.order", "are no counts"),
+    "no batch": (recipe(batch={}), "consistency.order", "data and batch cannot be read"),
+    "readme": (lambda run: (run / "README.md").write_text("Status: **failed**.\n"), "consistency.views",
+               "README.md says failed, the manifest complete"),
+    "evaluation without a card": (json_file("eval/test/eval_summary.json", {"schema": "eval_summary/1"}),
+                                  "consistency.scorecard", "no scorecard.overall"),
+    "evaluation of nothing": (lambda run: (run / "eval/test/predictions.jsonl").write_text(""),
+                              "consistency.scorecard", "0 items answered"),
+    "score that is none": (lines("eval/test/predictions.jsonl", first(score="1")), "form.schema", "no id or no score"),
+    "summary of no kind": (json_file("eval/test/eval_summary.json", {"schema": "x"}), "form.schema", "schema 'x'"),
+    "sections": (lines("eval/test/predictions.jsonl", first(section="new")), "consistency.scorecard", "per_section has"),
+    "predictions without a rule": (lines("eval/test/predictions.jsonl", lambda rows: rows[0].pop("rule")),
+                                   "recompute.scorecard", "cannot be summarized"),
+    "attempts of another recipe": (
+        lambda run: (run.parent / "attempts.jsonl").write_text('{"run":"tiny","config_digest":"0"}\n'),
+        "consistency.attempts", "lists no start of 'tiny'"),
+    "attempts torn in the middle": (lambda run: (run.parent / "attempts.jsonl").write_text('{"run":\n{}\n'),
+                                    "consistency.attempts", "line 1: not JSON"),
+    "uncommitted checkpoint": (lambda run: (run / "checkpoints/step_000006/COMMIT.json").unlink(),
+                               "integrity.checkpoints", "COMMIT.json is missing"),
+    "folder that is no checkpoint": (lambda run: (run / "checkpoints/step_000006").rename(run / "checkpoints/last"),
+                                     "integrity.checkpoints", "not a checkpoint's name"),
+    "file beside the commit": (lambda run: (run / "checkpoints/step_000006/more.txt").write_text("x"),
+                               "integrity.checkpoints", "not in both"),
+    "evaluation where a report should be": (lambda run: (run / "eval/test").rename(run / "report"), "integrity.sealed",
+                                            "its place and files say 'report'"),
+    "one-digit digest": (manifest(commit_sha="0" * 40), "form.placeholders", "$.commit_sha"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_named_in_words(run: Path, name: str) -> None:
+    change, expected, words = CASES[name]
+    change(run)
+    for inner in (run / "eval" / "test", run / "report"):
+        if inner.exists():
+            reseal.reseal(inner)
+    reseal.reseal(run)
+    failed = {one.id: one.text for one in verify(run).checks if one.verdict == "failed"}
+    assert words in failed.get(expected, ""), failed
+
+
+def test_a_file_where_only_units_stand_is_extra(run: Path) -> None:
+    (run / "eval" / "x.txt").write_text("x")
+    failed = {one.id: one.text for one in verify(run, level=0).checks if one.verdict == "failed"}
+    assert failed == {"integrity.extra": "eval/x.txt is in no sums"}
+
+
+def test_a_run_without_checkpoints_or_rates_is_not_checked_there(run: Path) -> None:
+    shutil.rmtree(run / "checkpoints")
+    reseal.change_config(run, lambda value: value | {"training": {"steps": 6}})
+    reseal.reseal(run)
+    found = {one.id: str(one.verdict) for one in verify(run).checks}
+    assert (found["integrity.checkpoints"], found["consistency.checkpoints"]) == ("not_checked", "not_checked")
+    assert found["consistency.learning_rate"] == "not_checked"
+
+
+def test_an_index_without_digests_of_questions(run: Path) -> None:
+    def drop(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{key: value for key, value in row.items() if key != "prompt_digest"} for row in rows]
+    reseal.edit_lines(run / "data/rows.jsonl", drop)
+    reseal.reseal(run)
+    found = verify(run)
+    disjoint = next(one for one in found.checks if one.id == "consistency.disjoint")
+    assert (str(disjoint.verdict), found.level) == ("not_checked", 0)
+
+
+def test_many_sequences_are_not_planned_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workings.evidence.verify.fromdata.MAX_SEQUENCES", 10)
+    order = next(one for one in verify(run).checks if one.id == "consistency.order")
+    assert (str(order.verdict), order.text) == ("not_checked", "more than 10 sequences")
+
+
+def test_dropped_rows_are_no_rows(run: Path) -> None:
+    reseal.edit_lines(run / "data/rows.jsonl", lambda rows: [
+        *rows, {"id": "long", "status": "dropped", "tokens": 500, "reason": "too long"}])
+    reseal.reseal(run)
+    assert [one.id for one in verify(run).checks if one.verdict == "failed"] == []
+
+
+def test_the_net_below_the_checks(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(record: object) -> object:
+        raise KeyError("something new")
+    from workings.evidence.verify.registry import CHECKS, RegisteredCheck
+    known = CHECKS["form.nulls"]
+    monkeypatch.setitem(CHECKS, "form.nulls", RegisteredCheck(id=known.id, level=0, title=known.title, find=broken))
+    nulls = next(one for one in verify(run, level=0).checks if one.id == "form.nulls")
+    assert (str(nulls.verdict), "something new" in nulls.text) == ("failed", True)
+
+
+def test_claims_survive_what_cannot_be_read(run: Path) -> None:
+    (run / "run_manifest.json").write_text("[]")
+    (run / "eval/test/eval_summary.json").write_text(json.dumps({"scorecard": {}}))
+    assert verify(run, level=0).claims[:2] == (".: cannot be read.", "eval/test: cannot be read.")
