@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, StepResult
@@ -18,8 +17,8 @@ from workings.engines.jax.generate import cut, make_generate, bucket, prompt_bat
 from workings.engines.jax.init import init_params
 from workings.engines.jax.inspect import inspection
 from workings.engines.jax.sharding import make_layout
-from workings.engines.jax.spec import abstract_state, batch_shapes, build_spec, state_shardings
-from workings.engines.jax.step import make_evaluation, make_step
+from workings.engines.jax.spec import abstract_state, build_spec, lower_step, state_shardings
+from workings.engines.jax.step import make_evaluation
 from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
@@ -89,15 +88,7 @@ class JaxEngine:
     def _compiled_step(self, shape: tuple[int, ...]) -> Any:
         """The step for one batch shape; compiled once, whoever asks first (`inspect` or `step`)."""
         if shape not in self._steps:
-            if shape[1] % self.layout.fsdp:
-                raise RequestError(f"{shape[1]} rows per micro batch on fsdp={self.layout.fsdp}",
-                                   "rows divisible by fsdp", f"batch of {self.layout.fsdp} rows, or mesh.fsdp=1")
-            places = dict.fromkeys(FIELDS, self.layout.batch())
-            jitted = jax.jit(make_step(self.spec), donate_argnums=0,
-                             in_shardings=(self._shardings, places, self.layout.everywhere()),
-                             out_shardings=(self._shardings, self.layout.everywhere()))
-            rate = jax.ShapeDtypeStruct((), jnp.float32)
-            self._steps[shape] = jitted.lower(self._abstract, batch_shapes(shape), rate).compile()
+            self._steps[shape] = lower_step(self.spec, self._abstract, self._shardings, shape).compile()
             self.compilations += 1
         return self._steps[shape]
 

@@ -51,9 +51,9 @@ def _prefill(spec: StepSpec, params: Params, tokens: jax.Array) -> tuple[jax.Arr
         return out, (k, v)
 
     def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, Any]:
-        return block(x, xs[0], positions, spec.shape, attend, xs[1])
+        return block(x, xs[0], positions, spec.shape, attend, xs[1], spec.layout)
 
-    x = embed(params[EMBEDDING], tokens, spec.shape, spec.compute_dtype)
+    x = embed(params[EMBEDDING], tokens, spec.shape, spec.compute_dtype, spec.layout)
     x, (keys, values) = jax.lax.scan(layer, x, (params["layers"], layer_constants(spec.shape)))
     return x, keys, values
 
@@ -77,9 +77,9 @@ def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Arra
 
     def layer(carry: tuple[jax.Array, Any], xs: tuple[Params, Params, jax.Array]) -> tuple[tuple[jax.Array, Any], None]:
         inputs = xs[1] | {"index": xs[2], "caches": carry[1]}
-        return block(carry[0], xs[0], position[:, None], spec.shape, attend, inputs), None
+        return block(carry[0], xs[0], position[:, None], spec.shape, attend, inputs, spec.layout), None
 
-    x = embed(params[EMBEDDING], token[:, None], spec.shape, spec.compute_dtype)
+    x = embed(params[EMBEDDING], token[:, None], spec.shape, spec.compute_dtype, spec.layout)
     xs = (params["layers"], layer_constants(spec.shape), jnp.arange(spec.shape.layers))
     (x, caches), _ = jax.lax.scan(layer, (x, caches), xs)
     return _greedy(spec, params, x)[:, 0], caches

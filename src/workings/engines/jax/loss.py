@@ -1,12 +1,21 @@
 """Masked next-token loss as a sum, so that micro batches, devices and batches add up exactly.
 
-Shape suffixes: B rows, S positions, D width, V vocabulary.
+Two ways with the same result. `plain_loss_sum` has all logits in memory. `split_loss_sum` never has: it walks over
+chunks of positions, and on several devices each holds its own part of the vocabulary, so that neither the logits nor
+the embedding is ever whole anywhere, and the embedding's gradient never leaves the device that owns it.
+
+Shape suffixes: B rows, S positions, D width, V vocabulary, C positions of a chunk.
 """
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from workings.engines.jax.model import final_logits
+from workings.engines.jax.sharding import FSDP, TP, Layout, P
 from workings.models.shape import ModelShape
 
 
@@ -17,6 +26,126 @@ def token_losses(logits: jax.Array, targets: jax.Array) -> jax.Array:
     return jax.nn.logsumexp(logits, -1) - jnp.sum(jnp.where(hit, logits, 0.0), -1)
 
 
-def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: jax.Array, shape: ModelShape) -> jax.Array:
+def plain_loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: jax.Array,
+                   shape: ModelShape) -> jax.Array:
     """Sum of ``weights * loss`` over all positions, with all logits in memory at once."""
     return jnp.sum(token_losses(final_logits(hidden, head, shape), targets) * weights)
+
+
+@dataclass(frozen=True)
+class Split:
+    """How the loss is cut: positions per chunk and device, and whether each device has its part of the vocabulary."""
+
+    layout: Layout
+    chunk: int
+    softcap: float
+    vocabulary_parallel: bool
+
+
+def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: jax.Array, shape: ModelShape,
+             layout: Layout, chunk: int) -> jax.Array:
+    """Sum of ``weights * loss``. One device and no chunk: all logits at once; else `split_loss_sum`.
+
+    Args:
+        hidden: ``[B, S, D]``.
+        head: ``[V, D]``.
+        targets, weights: ``[B, S]``.
+        shape: of the model.
+        layout: the mesh.
+        chunk: positions of one device whose logits exist at one time; 0: all.
+    """
+    if layout.size == 1 and chunk == 0:
+        return plain_loss_sum(hidden, head, targets, weights, shape)
+    split = Split(layout, chunk, shape.final_softcap, layout.splits_vocabulary(head.shape[0]))
+    return split_loss_sum(split, hidden, head.astype(hidden.dtype), targets, weights)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def split_loss_sum(split: Split, hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: jax.Array) -> jax.Array:
+    """Sum of ``weights * loss`` over chunks. Its gradient is computed in the same pass: the logits of a chunk are
+    made once, not once in forward and again in backward."""
+    return _mapped(split, False)(hidden, head, targets, weights)
+
+
+def _forward(split: Split, hidden: jax.Array, head: jax.Array, targets: jax.Array,
+             weights: jax.Array) -> tuple[jax.Array, Any]:
+    loss, d_hidden, d_head = _mapped(split, True)(hidden, head, targets, weights)
+    return loss, (d_hidden, d_head)
+
+
+def _backward(split: Split, kept: tuple[jax.Array, jax.Array], ct: jax.Array) -> tuple[Any, ...]:
+    d_hidden, d_head = kept
+    return (d_hidden * ct).astype(d_hidden.dtype), (d_head * ct).astype(d_head.dtype), None, None
+
+
+split_loss_sum.defvjp(_forward, _backward)
+
+
+def _mapped(split: Split, gradient: bool) -> Any:
+    """The loss on every device's own rows and its own part of the vocabulary."""
+    rows, own = P(FSDP), P((FSDP, TP)) if split.vocabulary_parallel else P()
+    out = (P(), rows, own) if gradient else P()
+    # Nothing is differentiated through the collectives: both gradients are outputs, written out below.
+    return jax.shard_map(partial(_local, split, gradient), mesh=split.layout.mesh, in_specs=(rows, own, rows, rows),
+                         out_specs=out, check_vma=False)
+
+
+def _chunks(x: jax.Array, chunk: int) -> jax.Array:
+    """``[B, S, ...]`` as ``[n, C, ...]``, padded with zeros (whose weight is zero, too)."""
+    flat = x.reshape(-1, *x.shape[2:])
+    flat = jnp.pad(flat, ((0, -flat.shape[0] % chunk), *[(0, 0)] * (flat.ndim - 1)))
+    return flat.reshape(-1, chunk, *flat.shape[1:])
+
+
+def _local(split: Split, gradient: bool, hidden: jax.Array, head: jax.Array, targets: jax.Array,
+           weights: jax.Array) -> Any:
+    """One device's share: walks over its chunks; each chunk is gathered from all devices that share the vocabulary."""
+    count = hidden.shape[0] * hidden.shape[1]
+    chunk = min(split.chunk or count, count)
+    first = jax.lax.axis_index((FSDP, TP)) * head.shape[0] if split.vocabulary_parallel else 0
+    together = split.vocabulary_parallel
+
+    def one(carry: tuple[jax.Array, jax.Array], xs: tuple[jax.Array, ...]) -> tuple[Any, jax.Array]:
+        h, t, w = (jax.lax.all_gather(x, FSDP, axis=0, tiled=True) for x in xs) if together else xs
+        logits, slope = _capped(jnp.einsum("cd,vd->cv", h, head, preferred_element_type=jnp.float32), split.softcap)
+        hit = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 1) + first == t[:, None]
+        log_z, picked = _normalizer(logits, hit, together)
+        loss = carry[0] + jnp.sum((log_z - picked) * w)
+        if not gradient:
+            return (loss, carry[1]), jnp.zeros(())
+        d_logits = ((jnp.exp(logits - log_z[:, None]) - hit) * w[:, None] * slope).astype(h.dtype)
+        d_head = carry[1] + jnp.einsum("cv,cd->vd", d_logits, h, preferred_element_type=jnp.float32)
+        d_h = jnp.einsum("cv,vd->cd", d_logits, head, preferred_element_type=jnp.float32)
+        if together:
+            d_h = jax.lax.psum_scatter(jax.lax.psum(d_h, TP), FSDP, scatter_dimension=0, tiled=True)
+        return (loss, d_head), d_h.astype(h.dtype)
+
+    start = (jnp.zeros(()), jnp.zeros(head.shape if gradient else (), jnp.float32))
+    (loss, d_head), d_hidden = jax.lax.scan(one, start, tuple(_chunks(x, chunk) for x in (hidden, targets, weights)))
+    if not together:
+        loss = jax.lax.psum(loss, FSDP)
+    if not gradient:
+        return loss
+    if not together:
+        d_head = jax.lax.psum(d_head, FSDP)
+    d_hidden = d_hidden.reshape(-1, hidden.shape[-1])[:count].reshape(hidden.shape)
+    return loss, d_hidden, d_head.astype(head.dtype)
+
+
+def _capped(raw: jax.Array, softcap: float) -> tuple[jax.Array, jax.Array | float]:
+    """Logits after the soft cap, and the derivative of the cap."""
+    if not softcap:
+        return raw, 1.0
+    bent = jnp.tanh(raw / softcap)
+    return softcap * bent, 1.0 - jnp.square(bent)
+
+
+def _normalizer(logits: jax.Array, hit: jax.Array, together: bool) -> tuple[jax.Array, jax.Array]:
+    """``[C]`` log of the sum of exponentials and logit of the target, over the whole vocabulary."""
+    top = jnp.max(logits, -1)
+    if together:
+        top = jax.lax.pmax(top, (FSDP, TP))
+    total, picked = jnp.sum(jnp.exp(logits - top[:, None]), -1), jnp.sum(jnp.where(hit, logits, 0.0), -1)
+    if together:
+        total, picked = jax.lax.psum((total, picked), (FSDP, TP))
+    return jnp.log(total) + top, picked

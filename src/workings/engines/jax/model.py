@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from workings.engines.jax.attention import Attention
+from workings.engines.jax.embedding import split_lookup
 from workings.engines.jax.matmul import lookup, matmul
 from workings.engines.jax.remat import Remat
 from workings.engines.jax.sharding import Layout
@@ -85,38 +86,40 @@ def query_scale(shape: ModelShape) -> float:
 
 
 def _attention_block(x: jax.Array, w: Params, angles: jax.Array, shape: ModelShape, attend: Attend,
-                     inputs: Any) -> tuple[jax.Array, Any]:
+                     inputs: Any, layout: Layout) -> tuple[jax.Array, Any]:
     split = (*x.shape[:2], -1, shape.head_dim)
-    q, k, v = (linear(x, w, f"self_attn.{name}_proj").reshape(split) for name in "qkv")
+    q, k, v = (layout.inner(linear(x, w, f"self_attn.{name}_proj").reshape(split)) for name in "qkv")
     if shape.qk_norm:
         q = rms_norm(q, w["self_attn.q_norm.weight"], shape)
         k = rms_norm(k, w["self_attn.k_norm.weight"], shape)
     mixed, extra = attend(rotate(q, angles), rotate(k, angles), v, inputs)
-    return linear(mixed.reshape(*x.shape[:2], -1), w, "self_attn.o_proj"), extra
+    return layout.inner(linear(mixed.reshape(*x.shape[:2], -1), w, "self_attn.o_proj")), extra
 
 
-def _feed_forward(x: jax.Array, w: Params, shape: ModelShape) -> jax.Array:
-    gate = linear(x, w, "mlp.gate_proj")
+def _feed_forward(x: jax.Array, w: Params, shape: ModelShape, layout: Layout) -> jax.Array:
+    gate = layout.inner(linear(x, w, "mlp.gate_proj"))
     active = jax.nn.silu(gate) if shape.activation == "silu" else jax.nn.gelu(gate, approximate=True)
-    return linear(active * linear(x, w, "mlp.up_proj"), w, "mlp.down_proj")
+    return linear(layout.inner(active * linear(x, w, "mlp.up_proj")), w, "mlp.down_proj")
 
 
 def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, attend: Attend,
-          inputs: Any) -> tuple[jax.Array, Any]:
+          inputs: Any, layout: Layout) -> tuple[jax.Array, Any]:
     """One decoder layer on ``[B, S, D]``. ``inputs`` holds this layer's `layer_constants` and goes to ``attend``."""
     angles = positions[..., None].astype(jnp.float32) * inputs["frequencies"]
-    mixed, extra = _attention_block(rms_norm(x, w["input_layernorm.weight"], shape), w, angles, shape, attend, inputs)
+    mixed, extra = _attention_block(rms_norm(x, w["input_layernorm.weight"], shape), w, angles, shape, attend, inputs,
+                                    layout)
     if shape.post_norms:
         x = x + rms_norm(mixed, w["post_attention_layernorm.weight"], shape)
-        inner = _feed_forward(rms_norm(x, w["pre_feedforward_layernorm.weight"], shape), w, shape)
+        inner = _feed_forward(rms_norm(x, w["pre_feedforward_layernorm.weight"], shape), w, shape, layout)
         return x + rms_norm(inner, w["post_feedforward_layernorm.weight"], shape), extra
     x = x + mixed
-    return x + _feed_forward(rms_norm(x, w["post_attention_layernorm.weight"], shape), w, shape), extra
+    return x + _feed_forward(rms_norm(x, w["post_attention_layernorm.weight"], shape), w, shape, layout), extra
 
 
-def embed(table: jax.Array, tokens: jax.Array, shape: ModelShape, dtype: Any) -> jax.Array:
+def embed(table: jax.Array, tokens: jax.Array, shape: ModelShape, dtype: Any, layout: Layout) -> jax.Array:
     """``[B, S, D]`` embeddings of tokens; Gemma's are multiplied by the root of the width, rounded to ``dtype``."""
-    x = lookup(table, tokens).astype(dtype)
+    rows = split_lookup(layout, table, tokens) if layout.splits_vocabulary(table.shape[0]) else lookup(table, tokens)
+    x = rows.astype(dtype)
     return x * jnp.asarray(shape.width ** 0.5, dtype) if shape.scaled_embeddings else x
 
 
@@ -160,8 +163,8 @@ def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, position
                          scale=query_scale(shape), softcap=shape.attention_softcap), None
 
     def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, None]:
-        return layout.rows(block(x, xs[0], positions, shape, attend, xs[1])[0]), None
+        return layout.rows(block(x, xs[0], positions, shape, attend, xs[1], layout)[0]), None
 
-    x = layout.rows(embed(params[EMBEDDING], tokens, shape, dtype))
+    x = layout.rows(embed(params[EMBEDDING], tokens, shape, dtype, layout))
     x, _ = jax.lax.scan(remat(layer), x, (params["layers"], layer_constants(shape)), unroll=unroll(shape))
     return final_norm(x, params, shape)

@@ -32,6 +32,11 @@ class Layout:
         """Devices over which rows are split."""
         return int(self.mesh.shape[FSDP])
 
+    @property
+    def tp(self) -> int:
+        """Devices over which matrices are split."""
+        return int(self.mesh.shape[TP])
+
     def place(self, *spec: Any) -> NamedSharding:
         """A sharding on this mesh."""
         return NamedSharding(self.mesh, P(*spec))
@@ -41,6 +46,17 @@ class Layout:
         if self.size == 1:
             return x
         return jax.lax.with_sharding_constraint(x, self.place(FSDP))
+
+    def inner(self, x: jax.Array) -> jax.Array:
+        """Activations inside a layer: split by row, the other axes as the compiler likes (``tp`` splits heads)."""
+        if self.size == 1:
+            return x
+        free = [P.UNCONSTRAINED] * (x.ndim - 1)
+        return jax.lax.with_sharding_constraint(x, self.place(FSDP, *free))
+
+    def splits_vocabulary(self, vocab_size: int) -> bool:
+        """Whether each device holds its own part of the embedding (it comes out even on more than one device)."""
+        return self.size > 1 and vocab_size % self.size == 0
 
     def batch(self) -> NamedSharding:
         """Place of a step's arrays ``[A, B, S]``."""

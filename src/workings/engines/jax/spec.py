@@ -7,14 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from workings.engines.base import EngineRequest
-from workings.engines.jax.attention import plain_attention
+from workings.engines.jax.attention import Attention, plain_attention
+from workings.engines.jax.chunked_attention import chunked_attention
+from workings.engines.jax.flash_attention import flash_refusal, make_flash_attention
 from workings.engines.jax.init import parameter_shapes
 from workings.engines.jax.optimizer import flat, make_rule, nested
 from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.rounding import MASTER
 from workings.engines.jax.sharding import Layout
-from workings.engines.jax.step import StepSpec
+from workings.engines.jax.step import StepSpec, make_step
 from workings.errors import RequestError
+from workings.models.shape import ModelShape
 
 DTYPES = {"fp32": jnp.float32, "bf16": jnp.bfloat16}
 
@@ -25,18 +28,25 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
     if precision.parameters == "fp32" and precision.rounding != "nearest":
         raise RequestError(f"precision.rounding: {precision.rounding} with fp32 parameters",
                            "nearest: an fp32 weight keeps the whole update", "precision.rounding=nearest")
-    del platform
     return StepSpec(
-        shape=request.shape, layout=layout, attention=_attention(memory.attention), remat=POLICIES[memory.remat],
+        shape=request.shape, layout=layout, remat=POLICIES[memory.remat],
+        attention=_attention(memory.attention, request.shape, layout, platform),
         loss_chunk=memory.loss_chunk, parameter_dtype=DTYPES[precision.parameters],
         compute_dtype=DTYPES[precision.compute], rounding=precision.rounding, seed=request.seed,
         optimizer=make_rule(request.optimizer, DTYPES[precision.moments]))
 
 
-def _attention(asked: str) -> Any:
-    if asked in ("auto", "plain"):
-        return plain_attention
-    raise RequestError(f"memory.attention: {asked}", "auto or plain", "memory.attention=plain")
+def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> Attention:
+    """The attention function; ``auto`` is flash on a TPU whose model it serves, chunked on a GPU, plain on a CPU."""
+    if asked == "auto":
+        on_tpu = "chunked" if flash_refusal(shape) else "flash"
+        asked = {"tpu": on_tpu, "gpu": "chunked"}.get(platform, "plain")
+    if asked == "flash" and platform != "tpu":
+        raise RequestError(f"memory.attention: flash on a {platform.upper()}", "flash is for TPUs in this engine",
+                           "memory.attention=chunked")
+    if asked == "flash":
+        return make_flash_attention(shape, layout)
+    return {"plain": plain_attention, "chunked": chunked_attention}[asked]
 
 
 def abstract_state(spec: StepSpec, request: EngineRequest) -> dict[str, Any]:
@@ -59,3 +69,18 @@ def batch_shapes(shape: tuple[int, ...]) -> dict[str, jax.ShapeDtypeStruct]:
     """A batch as shapes and dtypes."""
     whole = dict.fromkeys(("tokens", "targets", "positions", "segment_ids"), jax.ShapeDtypeStruct(shape, np.int32))
     return whole | {"weights": jax.ShapeDtypeStruct(shape, np.float32)}
+
+
+def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any], shape: tuple[int, ...]) -> Any:
+    """The jitted step, lowered for a batch of this shape: the one program that runs and that is inspected.
+
+    The state is donated, so parameters and moments exist once. Raises `RequestError` for rows that do not divide.
+    """
+    if shape[1] % spec.layout.fsdp:
+        raise RequestError(f"{shape[1]} rows per micro batch on fsdp={spec.layout.fsdp}", "rows divisible by fsdp",
+                           f"a batch of {spec.layout.fsdp} rows, or mesh.fsdp=1")
+    places = dict.fromkeys(batch_shapes(shape), spec.layout.batch())
+    everywhere = spec.layout.everywhere()
+    jitted = jax.jit(make_step(spec), donate_argnums=0, in_shardings=(shardings, places, everywhere),
+                     out_shardings=(shardings, everywhere))
+    return jitted.lower(abstract, batch_shapes(shape), jax.ShapeDtypeStruct((), jnp.float32))

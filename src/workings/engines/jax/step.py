@@ -50,7 +50,8 @@ def micro_batch_loss(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
     """Sum of the supervised losses of one micro batch ``[B, S]``."""
     hidden = hidden_states(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
                            attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
-    return loss_sum(hidden, unembedding(params), rows["targets"], rows["weights"], spec.shape)
+    return loss_sum(hidden, unembedding(params), rows["targets"], rows["weights"], spec.shape,
+                    spec.layout, spec.loss_chunk)
 
 
 def gradients(spec: StepSpec, params: Params, batch: Arrays) -> tuple[jax.Array, Params]:

@@ -1,0 +1,73 @@
+"""Looking up tokens in an embedding whose rows are spread over all devices, without gathering it anywhere.
+
+Each device looks up, for the tokens of all rows, those that it owns (zero elsewhere); a sum over devices completes
+them and gives every device its own rows back. Tokens are taken in chunks, so that what is gathered stays small.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from workings.engines.jax.sharding import FSDP, TP, Layout, P
+
+CHUNK = 1024
+"""Positions per device and turn."""
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def split_lookup(layout: Layout, table: jax.Array, tokens: jax.Array) -> jax.Array:
+    """``[B, S, D]`` rows of ``table`` ``[V, D]`` (split by row over all devices) for tokens ``[B, S]`` (split by B)."""
+    return _mapped(layout, _lookup_local, (P((FSDP, TP)), P(FSDP)), P(FSDP))(table, tokens)
+
+
+def _forward(layout: Layout, table: jax.Array, tokens: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return split_lookup(layout, table, tokens), (table, tokens)
+
+
+def _backward(layout: Layout, kept: tuple[jax.Array, jax.Array], dy: jax.Array) -> tuple[jax.Array, None]:
+    table, tokens = kept
+    add = _mapped(layout, _add_local, (P((FSDP, TP)), P(FSDP), P(FSDP)), P((FSDP, TP)))
+    return add(table, tokens, dy), None
+
+
+split_lookup.defvjp(_forward, _backward)
+
+
+def _mapped(layout: Layout, function: Any, inputs: Any, outputs: Any) -> Any:
+    return jax.shard_map(function, mesh=layout.mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
+
+
+def _turns(x: jax.Array) -> jax.Array:
+    """``[B, S, ...]`` as ``[n, C, ...]``; padding has index or value zero."""
+    flat = x.reshape(-1, *x.shape[2:])
+    chunk = min(CHUNK, flat.shape[0])
+    flat = jnp.pad(flat, ((0, -flat.shape[0] % chunk), *[(0, 0)] * (flat.ndim - 1)))
+    return flat.reshape(-1, chunk, *flat.shape[1:])
+
+
+def _own_index(tokens: jax.Array, size: int) -> jax.Array:
+    """Position of a token in this device's rows; ``size`` (past the end) where another device owns it."""
+    local = tokens - jax.lax.axis_index((FSDP, TP)) * size
+    return jnp.where((local >= 0) & (local < size), local, size)
+
+
+def _lookup_local(table: jax.Array, tokens: jax.Array) -> jax.Array:
+    def turn(chunk: jax.Array) -> jax.Array:
+        index = _own_index(jax.lax.all_gather(chunk, FSDP, axis=0, tiled=True), table.shape[0])
+        found = jnp.take(table, index, axis=0, mode="fill", fill_value=0)
+        # At most one device has something to add, so the sum is exact in any number format.
+        return jax.lax.psum_scatter(jax.lax.psum(found, TP), FSDP, scatter_dimension=0, tiled=True)
+
+    found = jax.lax.map(turn, _turns(tokens))
+    return found.reshape(-1, table.shape[1])[:tokens.size].reshape(*tokens.shape, table.shape[1])
+
+
+def _add_local(table: jax.Array, tokens: jax.Array, dy: jax.Array) -> jax.Array:
+    def turn(total: jax.Array, xs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        chunk, rows = (jax.lax.all_gather(x, FSDP, axis=0, tiled=True) for x in xs)
+        return total.at[_own_index(chunk, table.shape[0])].add(rows.astype(jnp.float32), mode="drop"), None
+
+    total, _ = jax.lax.scan(turn, jnp.zeros(table.shape, jnp.float32), (_turns(tokens), _turns(dy)))
+    return total.astype(table.dtype)

@@ -1,0 +1,83 @@
+"""Flash attention on TPU: JAX's splash kernel, which skips blocks that the mask leaves empty.
+
+It takes segments, soft caps and local windows, that is every Gemma. A mask is fixed when a kernel is made, so a model
+with sliding layers has two kernels, and each layer of the scan runs the one it needs.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
+from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
+
+from workings.engines.jax.sharding import FSDP, TP, Layout, P
+from workings.errors import RequestError
+from workings.models.shape import ModelShape
+
+BLOCK = 512
+"""Largest block of queries or keys."""
+LANES = 128
+"""Lengths and head sizes are multiples of this."""
+
+
+def flash_refusal(shape: ModelShape) -> str:
+    """Why the kernel cannot serve this model; empty where it can."""
+    return f"head_dim {shape.head_dim} is not a multiple of {LANES}" if shape.head_dim % LANES else ""
+
+
+def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool = False) -> Callable[..., jax.Array]:
+    """An attention function (`workings.engines.jax.attention.Attention`) for one model on one mesh.
+
+    Args:
+        shape: decides heads, window and soft cap.
+        layout: rows are split over ``fsdp``; heads over ``tp`` where both kinds of heads come out even.
+        interpret: run the kernel's steps one by one on any device (tests).
+
+    Raises:
+        RequestError: the model's head size is not one the kernel takes; when called, a length that is not.
+    """
+    if refusal := flash_refusal(shape):
+        raise RequestError(f"memory.attention: flash; {refusal}", "a head size the kernel takes",
+                           "memory.attention=chunked")
+    heads_axis = TP if shape.heads % layout.tp == 0 and shape.kv_heads % layout.tp == 0 else None
+
+    def attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,
+                  slides: jax.Array, scale: float, softcap: float) -> jax.Array:
+        del window  # the kernels know it
+        length = q.shape[1]
+        if length % LANES:
+            raise RequestError(f"rows of {length} tokens with flash attention", f"a multiple of {LANES}",
+                               f"data.max_length={-(-length // LANES) * LANES}, or memory.attention=chunked")
+        run = partial(_run, layout, heads_axis, (q * scale).swapaxes(1, 2), k.swapaxes(1, 2), v.swapaxes(1, 2), segment_ids)
+        shards = layout.tp if heads_axis else 1
+        everything = _kernel(shape.heads, length, 0, softcap, interpret, shards)
+        if not shape.sliding_pattern or shape.sliding_window >= length:
+            return run(everything).swapaxes(1, 2)
+        local = _kernel(shape.heads, length, shape.sliding_window, softcap, interpret, shards)
+        return jax.lax.cond(slides, lambda: run(local), lambda: run(everything)).swapaxes(1, 2)
+
+    return attention
+
+
+def _kernel(heads: int, length: int, window: int, softcap: float, interpret: bool, shards: int) -> Any:
+    """A splash kernel for causal attention, within ``window`` positions where it is not 0."""
+    one = masks.LocalMask((length, length), (window - 1, 0), 0) if window else masks.CausalMask((length, length))
+    block = next(b for b in (BLOCK, 256, LANES) if length % b == 0)
+    sizes = splash.BlockSizes(block_q=block, block_kv=block, block_kv_compute=block, block_q_dkv=block,
+                              block_kv_dkv=block, block_kv_dkv_compute=block, block_q_dq=block, block_kv_dq=block)
+    return splash.make_splash_mha(masks.MultiHeadMask([one] * heads), block_sizes=sizes, head_shards=shards,
+                                  q_seq_shards=1, attn_logits_soft_cap=softcap or None, interpret=interpret)
+
+
+def _run(layout: Layout, heads_axis: str | None, q: jax.Array, k: jax.Array, v: jax.Array, segment_ids: jax.Array,
+         kernel: Any) -> jax.Array:
+    """The kernel on every device's own rows and heads: ``[B, heads, S, H]``."""
+    def rows(kernel: Any, q: jax.Array, k: jax.Array, v: jax.Array, ids: jax.Array) -> jax.Array:
+        return jax.vmap(lambda q, k, v, ids: kernel(q, k, v, segment_ids=splash.SegmentIds(q=ids, kv=ids)))(q, k, v, ids)
+
+    split = P(FSDP, heads_axis)
+    places = kernel.manual_sharding_spec(layout.place(heads_axis, None))
+    return jax.shard_map(rows, mesh=layout.mesh, in_specs=(places, split, split, split, P(FSDP)), out_specs=split,
+                         check_vma=False)(kernel, q, k, v, segment_ids)

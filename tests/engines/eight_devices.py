@@ -1,0 +1,77 @@
+"""Child process of the sharding tests: eight simulated devices. Prints one JSON object. Usage: eight_devices.py CASE DIR."""
+
+import json
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from tests.engines.tiny import random_batch, request, tiny_shape
+from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig
+from workings.engines.jax import embedding
+from workings.engines.jax.engine import JaxEngine
+
+MESHES = {"1": MeshConfig(fsdp=1), "8": MeshConfig(fsdp=8), "4x2": MeshConfig(fsdp=4, tp=2), "2": MeshConfig(fsdp=2),
+          "4": MeshConfig(fsdp=4)}
+
+
+def engine(mesh: str, *, vocab: int = 64, optimizer: str = "adamw", chunk: int = 8, family: str = "gemma2") -> JaxEngine:
+    """Five layers, so that the scan is a real loop."""
+    rule = AdamWConfig(name="adamw", clip_norm=1.0) if optimizer == "adamw" else AdafactorConfig(name="adafactor")
+    shape = tiny_shape(family, vocab=vocab, layers=5)
+    return JaxEngine.open(request(shape, mesh=MESHES[mesh], optimizer=rule, memory=MemoryConfig(loss_chunk=chunk, remat="layer")))
+
+
+def curve(e: JaxEngine, state: dict, steps: int, first: int = 0) -> tuple[dict, list[float]]:
+    found = []
+    for i in range(first, first + steps):
+        state, result = e.step(state, random_batch(e.spec.shape, micro=2, rows=8, seed=i % 4), 1e-3)
+        found.append(result.loss)
+    return state, found
+
+
+def curves(optimizer: str, vocab: int) -> dict:
+    found = {}
+    for mesh, chunk in (("1", 0), ("8", 8), ("4x2", 5)):
+        e = engine(mesh, vocab=vocab, optimizer=optimizer, chunk=chunk)
+        found[mesh] = curve(e, e.init(0), 20)[1]
+    return found
+
+
+def checkpoints(folder: Path) -> dict:
+    e = engine("8")
+    state, _ = curve(e, e.init(0), 3)
+    e.save(state, folder)
+    found = {"8": curve(e, state, 4, 3)[1]}
+    for mesh in ("1", "2", "4"):
+        other = engine(mesh)
+        found[mesh] = curve(other, other.restore(folder), 4, 3)[1]
+    return found
+
+
+def generation() -> dict:
+    prompts = [np.random.default_rng(i).integers(0, 64, n).tolist() for i, n in enumerate((3, 9, 5))]
+    found = {}
+    for mesh in ("1", "8", "4x2"):
+        e = engine(mesh)
+        found[mesh] = [c.tokens for c in e.generate(e.init(2), prompts, max_new_tokens=6, stop_ids=[])]
+    return found
+
+
+def places() -> dict:
+    """Where things lie in the compiled module: shape of each device's batch, and every array type that occurs."""
+    embedding.CHUNK = 16  # the usual 1024 positions would be the whole tiny batch
+    e = engine("8", vocab=128)
+    compiled = e._compiled_step((1, 16, 32))
+    batch = compiled.input_shardings[0][1]["tokens"].shard_shape((1, 16, 32))
+    moments = compiled.input_shardings[0][0]["moments"]["exp_avg"]["layers.mlp.up_proj.weight"].shard_shape((5, 48, 32))
+    return {"tokens": batch, "moment": moments, "text": compiled.as_text()}
+
+
+if __name__ == "__main__":
+    assert len(jax.devices("cpu")) == 8
+    case, folder = sys.argv[1], Path(sys.argv[2])
+    answers = {"adamw": lambda: curves("adamw", 64), "adafactor": lambda: curves("adafactor", 61),
+               "checkpoints": lambda: checkpoints(folder), "generation": generation, "places": places}
+    json.dump(answers[case](), sys.stdout)

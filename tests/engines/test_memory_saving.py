@@ -1,0 +1,124 @@
+"""Attention functions and the loss without logits: the same numbers as the plain ways, gradients included."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.engines.tiny import random_batch, request, tiny_shape
+from workings.config.training import MemoryConfig
+from workings.engines.jax import chunked_attention as chunked
+from workings.engines.jax.attention import plain_attention
+from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.flash_attention import make_flash_attention
+from workings.engines.jax.loss import loss_sum, plain_loss_sum
+from workings.engines.jax.sharding import make_layout
+from workings.errors import RequestError
+from workings.models.shape import ModelShape
+
+
+def attention_inputs(length: int, shape: ModelShape) -> tuple[tuple[jax.Array, ...], jax.Array]:
+    """Random q, k, v ``[2, length, heads, H]`` and three segments with padding at the end."""
+    draw = np.random.default_rng(0)
+    q, k, v = (jnp.asarray(draw.normal(size=(2, length, heads, shape.head_dim)), jnp.float32)
+               for heads in (shape.heads, shape.kv_heads, shape.kv_heads))
+    cuts = jnp.asarray([[length // 5, length // 2, length - 7], [length // 3, length // 2, length]])
+    index = jnp.arange(length)
+    segments = jnp.where(index < cuts[:, :1], 1, jnp.where(index < cuts[:, 1:2], 2, jnp.where(index < cuts[:, 2:], 3, 0)))
+    return (q, k, v), segments.astype(jnp.int32)
+
+
+def compare(function: Callable[..., jax.Array], length: int, shape: ModelShape, slides: bool) -> None:
+    """Output and gradients against plain attention, at positions that are not padding."""
+    qkv, segments = attention_inputs(length, shape)
+    settings: dict[str, Any] = {
+        "segment_ids": segments, "scale": shape.head_dim ** -0.5, "softcap": shape.attention_softcap,
+        "window": jnp.int32(shape.sliding_window if slides else 2 ** 30), "slides": jnp.asarray(slides)}
+    real = (segments > 0)[..., None, None]
+    mix = jnp.asarray(np.random.default_rng(1).normal(size=qkv[0].shape), jnp.float32) * real
+
+    def run(f: Callable[..., jax.Array]) -> tuple[Any, ...]:
+        value, gradients = jax.jit(jax.value_and_grad(lambda qkv: jnp.sum(f(*qkv, **settings) * mix)))(qkv)
+        return value, *gradients
+
+    for ours, plain in zip(run(function), run(plain_attention), strict=True):
+        np.testing.assert_allclose(ours, plain, atol=2e-5 * float(jnp.max(jnp.abs(plain))))
+
+
+@pytest.mark.parametrize("slides", [False, True])
+def test_chunked_attention_equals_plain(slides: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunked, "QUERIES", 16)
+    compare(chunked.chunked_attention, 41, tiny_shape("gemma2", sliding_window=5), slides)
+
+
+@pytest.mark.parametrize(("family", "slides"), [("gemma", False), ("gemma2", True), ("gemma2", False), ("gemma3", True)])
+def test_flash_attention_equals_plain_in_interpret_mode(family: str, slides: bool) -> None:
+    """Segments, soft caps (Gemma 2) and windows, forward and backward, with the kernel's own block skipping."""
+    shape = tiny_shape(family, head_dim=128, heads=2, kv_heads=1)
+    shape = ModelShape(**(shape.__dict__ | ({"sliding_window": 100} if shape.sliding_pattern else {})))
+    layout = make_layout(tuple(jax.devices("cpu")[:1]), 1, 1)
+    compare(make_flash_attention(shape, layout, interpret=True), 256, shape, slides)
+
+
+def test_flash_refuses_what_its_kernel_cannot_do() -> None:
+    layout = make_layout(tuple(jax.devices("cpu")[:1]), 1, 1)
+    with pytest.raises(RequestError, match="head_dim 8"):
+        make_flash_attention(tiny_shape(), layout)
+    flash = make_flash_attention(tiny_shape(head_dim=128), layout)
+    x = jnp.zeros((1, 100, 4, 128))
+    with pytest.raises(RequestError, match="rows of 100 tokens"):
+        flash(x, x, x, segment_ids=jnp.ones((1, 100), jnp.int32), window=0, slides=False, scale=1.0, softcap=0.0)
+    with pytest.raises(RequestError, match="flash on a CPU"):
+        JaxEngine.open(request(tiny_shape(head_dim=128), memory=MemoryConfig(attention="flash")))
+
+
+@pytest.mark.parametrize("chunk", [5, 48])
+@pytest.mark.parametrize("family", ["gemma", "gemma2"])
+def test_the_loss_in_chunks_equals_the_plain_loss(family: str, chunk: int) -> None:
+    """Value and both gradients, with Gemma 2's cap and chunks that do not come out even."""
+    shape = tiny_shape(family)
+    draw = np.random.default_rng(0)
+    hidden = jnp.asarray(draw.normal(size=(4, 12, shape.width)), jnp.float32)
+    head = jnp.asarray(draw.normal(size=(61, shape.width)), jnp.float32)
+    batch = random_batch(shape)
+    targets, weights = batch.targets[0], batch.weights[0]
+    layout = make_layout(tuple(jax.devices("cpu")[:1]), 1, 1)
+    split = jax.value_and_grad(lambda h, e: loss_sum(h, e, targets, weights, shape, layout, chunk), (0, 1))
+    plain = jax.value_and_grad(lambda h, e: plain_loss_sum(h, e, targets, weights, shape), (0, 1))
+    for ours, expected in zip(jax.tree.leaves(jax.jit(split)(hidden, head)), jax.tree.leaves(plain(hidden, head)),
+                              strict=True):
+        np.testing.assert_allclose(ours, expected, atol=1e-5 * float(jnp.max(jnp.abs(expected))))
+
+
+def test_no_array_of_positions_by_vocabulary_exists_with_a_chunk() -> None:
+    """48 positions, 1100 tokens, chunks of 5: neither forward nor backward has 48 x 1100 of anything."""
+    found = {}
+    for chunk in (0, 5):
+        engine = JaxEngine.open(request(tiny_shape(vocab=1100), memory=MemoryConfig(loss_chunk=chunk)))
+        text = engine._compiled_step((1, 4, 12)).as_text()
+        found[chunk] = [size for size in ("48,1100", "4,12,1100", "1100,48") if f"[{size}]" in text]
+    assert found[0]
+    assert not found[5]
+
+
+def test_a_perturbed_row_leaves_its_packed_neighbor_unchanged_bit_for_bit() -> None:
+    """Two segments in one sequence: changing every token of the first changes no bit of the second's hidden states."""
+    from workings.engines.jax.model import hidden_states
+
+    for family in ("gemma", "gemma3"):
+        engine = JaxEngine.open(request(tiny_shape(family)))
+        spec, params = engine.spec, engine.init(0)["params"]
+        segments = jnp.asarray([[1] * 7 + [2] * 9])
+        positions = jnp.asarray([[*range(7), *range(9)]])
+        run = jax.jit(lambda tokens: hidden_states(
+            params, spec.shape, tokens, positions, segments, attention=spec.attention, remat=spec.remat,
+            dtype=spec.compute_dtype, layout=spec.layout))
+        tokens = np.arange(16, dtype=np.int32)[None]
+        other = tokens.copy()
+        other[0, :7] += 20
+        before, after = np.asarray(run(tokens)), np.asarray(run(other))
+        assert not np.array_equal(before[0, :7], after[0, :7])
+        assert before[0, 7:].tobytes() == after[0, 7:].tobytes()
