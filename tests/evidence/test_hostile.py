@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import resource
+import shutil
 import struct
 import subprocess
 import sys
@@ -100,6 +101,39 @@ def test_archives_that_lie(tmp_path: Path) -> None:
         at = data.index(b"a/x.txt") + len(b"a/x.txt")
         data[at:at + 6] = b"\xff" * 6
     assert "broken compression" in failures(patched(make(), break_the_stream))["content.plain"]
+
+
+def large_form(path: Path, claimed: int = -1) -> Path:
+    """The archive with the end records of one beyond 4 GiB; ``claimed``: a lie about its table of contents."""
+    data = path.read_bytes()
+    at = data.rindex(b"PK\x05\x06")
+    count, size, offset = struct.unpack_from("<HLL", data, at + 10)
+    record = struct.pack("<4sQHHLLQQQQ", b"PK\x06\x06", 44, 45, 45, 0, 0, count, count,
+                         size if claimed < 0 else claimed, offset)
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, at, 1)
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
+    path.write_bytes(data[:at] + record + locator + end)
+    return path
+
+
+def test_the_form_of_large_archives(run: Path, tmp_path: Path) -> None:
+    def packed() -> Path:
+        return Path(shutil.make_archive(str(tmp_path / "large"), "zip", run))
+    assert verify(large_form(packed())).level == 2
+    claims = large_form(packed(), claimed=2**40)
+    assert "table of contents claims 1,099,511,627,776 bytes" in failures(claims)["integrity.readable"]
+    beyond = patched(large_form(packed()), lambda data: data.__setitem__(
+        slice(len(data) - 34, len(data) - 26), struct.pack("<Q", 2**50)))
+    assert "cut off" in failures(beyond)["integrity.readable"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may list and read everything")
+def test_folders_and_files_that_may_not_be_read(run: Path) -> None:
+    (run / "README.md").chmod(0)
+    assert "cannot be read" in failures(run)["integrity.sums"]
+    (run / "train").chmod(0)
+    assert "cannot be listed" in failures(run)["integrity.readable"]
+    (run / "train").chmod(0o700)
 
 
 # --- files --------------------------------------------------------------------------------------------------------

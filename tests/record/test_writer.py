@@ -1,5 +1,7 @@
 """A run directory from its beginning to its seal: nothing overwritten, one writer, resumes that lose nothing."""
 
+import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -13,6 +15,7 @@ from workings.errors import RecordError, RequestError, StorageError
 from workings.record import attempts, jsonl
 from workings.record.absent import Absent, absent, is_absent, number_or_absent
 from workings.record.layout import EVENTS, METRICS, partial_path
+from workings.record.lock import DirectoryLock
 from workings.record.manifest import Origin, parse_manifest
 from workings.record.reader import Run
 from workings.record.writer import RunWriter
@@ -79,6 +82,24 @@ def test_two_writers(tmp_path) -> None:
     first.close()
     second = RunWriter.reopen(tmp_path / "run")
     second.close()
+
+
+def test_a_file_system_without_locks(tmp_path, monkeypatch) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(StorageError, match="could not lock .*No locks available; choose a folder on a local disk"):
+        RunWriter.create(tmp_path / "run")
+
+
+def test_a_folder_that_another_process_finished_in_between(tmp_path, monkeypatch) -> None:
+    (tmp_path / "run.partial").mkdir()
+
+    def rename_first(descriptor: int, operation: int) -> None:
+        (tmp_path / "run.partial").rename(tmp_path / "run")
+    monkeypatch.setattr(fcntl, "flock", rename_first)
+    with pytest.raises(RequestError, match="another process has just finished"):
+        DirectoryLock(tmp_path / "run.partial")
 
 
 def test_a_folder_that_cannot_be_made(tmp_path) -> None:
