@@ -51,6 +51,9 @@ def test_worse_and_inconclusive(tmp_path: Path) -> None:
     assert compare(second, first).verdict == "worse"
     same = compare(first, first)
     assert (same.verdict, same.to_json()["delta"], same.to_json()["p_value"]) == ("inconclusive", 0, 1)
+    # No item differs: the interval is z² / (n + z²) to both sides, and the smallest visible effect follows from it.
+    assert same.to_json()["delta_ci_high"] == pytest.approx(3.841459 / 103.841459, abs=1e-6)
+    assert same.to_json()["minimum_detectable_effect"] == pytest.approx(0.036994 * 2.801585 / 1.959964, abs=1e-5)
     assert "a (A)" in same.sentence
     assert "a (B)" in same.sentence
 

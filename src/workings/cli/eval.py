@@ -1,7 +1,7 @@
 """`workings eval`: ask a model the items, or score completions from elsewhere."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,15 +20,18 @@ def eval_command(
     harness_filter: Annotated[str, typer.Option("--harness-filter", help="Which of its filters counts.")] = "",
     harness_metric: Annotated[str, typer.Option("--harness-metric", help="Which of its metrics is the score.")] = "",
     device: Annotated[str, typer.Option("--device", help="auto, cpu, gpu or tpu.")] = "as recorded",
-    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", help="Longest completion, in tokens.")] = 256,
-    batch_size: Annotated[int, typer.Option("--batch-size", help="Prompts that are answered at a time.")] = 64,
+    max_new_tokens: Annotated[int | None, typer.Option(
+        "--max-new-tokens", help="Longest completion, in tokens; by default as in the run's recipe.")] = None,
+    batch_size: Annotated[int | None, typer.Option(
+        "--batch-size", help="Prompts that are answered at a time; by default as in the run's recipe.")] = None,
     temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; above: sampled.")] = 0.0,
     samples: Annotated[int, typer.Option("--samples", help="Completions per item (asks for a temperature).")] = 1,
     aggregate: Annotated[str, typer.Option("--aggregate", help="Over samples: mean, majority, pass, pass@K.")] = "mean",
     seed: Annotated[int, typer.Option("--seed", help="Decides what is sampled.")] = 0,
     scorer: Annotated[str, typer.Option("--scorer", help="A registered scorer, or FILE.py:FUNCTION.")] = "answer",
     rules: Annotated[str, typer.Option("--rules", help="Extraction rules in order, with commas; empty: all.")] = "",
-    form: Annotated[str, typer.Option("--form", help="Form to check: tags, think, hashes, answer_only, any.")] = "any",
+    form: Annotated[str | None, typer.Option(
+        "--form", help="Form to check: tags, think, hashes, answer_only, any; by default the trained one.")] = None,
     second_opinion: Annotated[bool, typer.Option("--second-opinion", help="Let math-verify judge as well.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -42,11 +45,12 @@ def eval_command(
     from workings.evaluation.words import scorecard_text
 
     _check_source(model, predictions, harness_log, items)
+    given = {"max_new_tokens": max_new_tokens, "batch_size": batch_size, "form": form}
     settings = EvaluationSettings(
-        max_new_tokens=max_new_tokens, batch_size=batch_size, temperature=temperature, samples=samples,
-        aggregate=aggregate, seed=seed, scorer=scorer, form=form,
+        temperature=temperature, samples=samples, aggregate=aggregate, seed=seed, scorer=scorer,
         rules=tuple(rule for rule in rules.split(",") if rule),
-        second_opinion="math_verify" if second_opinion else "none")
+        second_opinion="math_verify" if second_opinion else "none",
+        **_as_recorded(model) | {name: value for name, value in given.items() if value is not None})
 
     def progress(done: int, total: int) -> None:
         say(f"{done} of {total} items")
@@ -66,6 +70,18 @@ def eval_command(
     values = {"items": overall["n"], "accuracy": overall["mean"], "errors": overall["errors"], "out": str(out)}
     values |= {name: overall[name] for name in ("ci_low", "ci_high") if isinstance(overall[name], float | int)}
     answer(values, as_json=as_json, text=scorecard_text(scorecard, out))
+
+
+def _as_recorded(model: Path | None) -> dict[str, Any]:
+    """What the run's own evaluation used: without a reason to differ, the two stay comparable."""
+    if model is None:
+        return {}
+    from workings.record.reader import Run
+
+    recipe = Run.open(model).manifest.config_snapshot
+    asked = {name: recipe.get("evaluation", {}).get(name) for name in ("max_new_tokens", "batch_size")}
+    asked["form"] = recipe.get("data", {}).get("reasoning")
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def _check_source(model: Path | None, predictions: Path | None, harness_log: Path | None, items: Path | None) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.evaluation.scorecard import ItemResult, cluster_names, too_few_clusters
-from workings.evaluation.statistics.interval import Interval
+from workings.evaluation.statistics.interval import Interval, z_value
 from workings.evaluation.statistics.mean import MIN_CLUSTERS, clustered_t_mean, t_mean
 from workings.evaluation.statistics.paired import mcnemar_exact, score_p, tango
 from workings.evaluation.statistics.power import minimum_detectable_effect
@@ -39,11 +39,13 @@ class PairedDifference:
 
     def to_json(self) -> dict[str, Any]:
         """Keys of ``compare --json``; what does not exist is left out."""
-        record: dict[str, Any] = {"delta": self.delta, "newly_right": self.newly_right, "newly_wrong": self.newly_wrong,
-                                  "minimum_detectable_effect": minimum_detectable_effect(self.standard_error)}
+        record: dict[str, Any] = {"delta": self.delta, "newly_right": self.newly_right, "newly_wrong": self.newly_wrong}
         if isinstance(self.interval, Interval):
+            # From the wider side: where no item differs the standard error says 0, the interval does not.
+            half = max(self.interval.high - self.delta, self.delta - self.interval.low)
             record |= {"delta_ci_low": self.interval.low, "delta_ci_high": self.interval.high,
-                       "method": self.interval.method}
+                       "method": self.interval.method,
+                       "minimum_detectable_effect": minimum_detectable_effect(half / z_value())}
         if self.p_value is not None:
             record["p_value"] = self.p_value
         if isinstance(self.mcnemar, float):
