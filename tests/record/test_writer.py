@@ -88,7 +88,7 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch) -> None:
     def refuse(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(StorageError, match="could not lock .*No locks available; choose a folder on a local disk"):
+    with pytest.raises(StorageError, match=r"could not lock .*No locks available; choose a folder on a local disk"):
         RunWriter.create(tmp_path / "run")
 
 
