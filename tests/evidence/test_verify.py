@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence.reseal import edit_manifest, reseal
+from tests.evidence.reseal import edit_json, edit_manifest, reseal
 from tests.record import synthetic
 from workings.errors import RequestError
 from workings.evidence.verify import Verdict, Verification, verify
@@ -120,6 +120,7 @@ def test_anchoring(run: Path) -> None:
 
 def test_a_foreign_engine_is_named_and_nothing_is_said_for_it(run: Path) -> None:
     edit_manifest(run, engine_distribution={"name": "theirs", "version": "2.0"})
+    edit_json(run / "env/device_checks.json", lambda value: value | {"devices": ["their device"]})
     reseal(run)
     found = verify(run)
     engine = next(one for one in found.checks if one.id == "consistency.engine")

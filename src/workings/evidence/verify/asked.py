@@ -76,7 +76,8 @@ def device(record: Record) -> Iterator[Finding]:
                 problems.append(f"{DEVICE_CHECKS} has {key} {str(checks[key])[:40]!r}, the manifest {mine!r}")
         if checks.get("passed") is False:
             problems.append("the device check failed")
-        problems += _checked_devices(checks, used.platform, used.count)
+        if manifest.engine_distribution.name == OURS:  # other engines name devices in their own way
+            problems += _checked_devices(checks, used.platform, used.count)
         if (used.platform == "cpu") != isinstance(manifest.vram, Absent):
             problems.append(f"platform {used.platform}, and vram is {manifest.vram}")
         yield judged(problems, f"{asked} asked for, {used.count} x {used.kind} ({used.platform}) used, checked", unit)
