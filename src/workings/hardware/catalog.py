@@ -1,0 +1,87 @@
+"""Machines that a plan can be made for, read from `catalog.json`, where every row names its source."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from workings.errors import RequestError
+
+OPTIONAL = ("memory_gb_per_device", "usable_gib", "bandwidth_gb_s", "rates_tflops", "interconnect_gb_s",
+            "compute_capability", "lowest_cuda", "topology", "accelerator_type", "kaggle_session_hours")
+"""Figures that a row has, or says under ``absent`` why it has not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One machine. Figures are per device as the framework sees it; a missing one is 0 or empty and in ``absent``."""
+
+    name: str
+    platform: Literal["cpu", "gpu", "tpu"]
+    kind: str
+    """What the device calls itself."""
+    devices: int
+    """Devices of the whole machine (cores on TPU v2, v3 and 7x, chips or cards elsewhere)."""
+    chips: int
+    source: str
+    aliases: tuple[str, ...] = ()
+    memory_gb_per_device: float = 0.0
+    """In units of 10**9 bytes."""
+    usable_gib: float = 0.0
+    """What a compiler allows a program to use, in units of 2**30 bytes."""
+    usable_source: str = ""
+    bandwidth_gb_s: float = 0.0
+    """Memory bandwidth, in units of 10**9 bytes a second."""
+    rates_tflops: Mapping[str, float] = field(default_factory=dict)
+    """Dense peak rates by number format, in 10**12 operations a second."""
+    no_matrix_units: tuple[str, ...] = ()
+    """Number formats that run without matrix units, and so far below the rates of the others."""
+    interconnect_gb_s: float = 0.0
+    compute_capability: str = ""
+    lowest_cuda: str = ""
+    topology: str = ""
+    """Name by which the TPU compiler knows the machine."""
+    accelerator_type: str = ""
+    """Cloud's name of the machine, which the TPU compiler wants in its environment."""
+    topology_options: Mapping[str, Any] = field(default_factory=dict)
+    """What else it wants to be told for this machine (one chip per host, both cores of a chip as one device)."""
+    kaggle_session_hours: int = 0
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Figure -> why it is left out."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Usable bytes of one device: the compiler's limit where it is known, else what the datasheet says."""
+        return int(self.usable_gib * 2**30) if self.usable_gib else int(self.memory_gb_per_device * 10**9)
+
+    @property
+    def memory_source(self) -> str:
+        """Who says so."""
+        return self.usable_source or self.source.split(";")[0]
+
+
+@cache
+def targets() -> Mapping[str, Target]:
+    """All rows by name, in the order of the file."""
+    text = files("workings.hardware").joinpath("catalog.json").read_text(encoding="utf-8")
+    rows: list[dict[str, Any]] = json.loads(text)["targets"]
+    return {row["name"]: _target(row) for row in rows}
+
+
+def _target(row: dict[str, Any]) -> Target:
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    return Target(**fields)
+
+
+def find_target(name: str) -> Target:
+    """A target by its name or another spelling of it. Raises `RequestError` that names the near ones."""
+    wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
+    spelled = {spelling: row for row in targets().values() for spelling in (row.name, *row.aliases)}
+    if wanted in spelled:
+        return spelled[wanted]
+    near = list(dict.fromkeys(spelled[spelling].name for spelling in get_close_matches(wanted, spelled, 5, 0.5)))
+    raise RequestError(f"--on {name}", "a target of the catalog: " + ", ".join(targets()),
+                       "--on " + " or --on ".join(near[:3]) if near else "--on v5e-8")

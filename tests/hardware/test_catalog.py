@@ -1,0 +1,63 @@
+"""The catalog of targets: nothing without a source, nothing missing without a reason."""
+
+import pytest
+
+from workings.errors import RequestError
+from workings.hardware.catalog import OPTIONAL, find_target, targets
+
+ASKED_FOR = ("t4", "t4x2", "p100", "l4", "a10", "a100-40", "a100-80", "rtx3090", "rtx4090", "rtx5090", "h100", "h200",
+             "b200", "v2-8", "v3-8", "v4-8", "v5e-1", "v5e-4", "v5e-8", "v5e-16", "v5e-256", "v5p-8", "v6e-1", "v6e-4",
+             "v6e-8", "v6e-256", "tpu7x-8", "cpu")
+
+
+def test_every_machine_is_there():
+    assert sorted(targets()) == sorted(ASKED_FOR)
+
+
+@pytest.mark.parametrize("name", ASKED_FOR)
+def test_a_row_says_where_it_is_from_and_why_anything_is_missing(name):
+    row = targets()[name]
+    assert len(row.source) > 10
+    missing = {key for key in OPTIONAL if not getattr(row, key)}
+    assert missing == set(row.absent)
+    assert all(len(why) > 5 for why in row.absent.values())
+    assert row.devices % row.chips == 0
+    assert set(row.rates_tflops) <= {"bf16", "fp16", "fp32", "tf32", "int8", "fp8"}
+    assert set(row.no_matrix_units) <= {"bf16", "fp16", "fp32"}
+    if row.usable_gib:
+        assert 0.9 < row.usable_gib / row.memory_gb_per_device < 1.01
+        assert row.usable_source
+    if row.platform == "tpu":
+        dims = [int(n) for n in row.topology.split(":")[1].split("x")]
+        product = 1
+        for n in dims:
+            product *= n
+        assert product == row.chips
+    if row.platform == "gpu":
+        major, minor = row.compute_capability.split(".")
+        assert (int(major), int(minor)) >= (6, 0)
+
+
+def test_figures_that_people_get_wrong():
+    assert targets()["v3-8"].memory_gb_per_device == 16
+    assert targets()["v3-8"].memory_gb_per_device * targets()["v3-8"].devices == 128
+    assert targets()["v5e-8"].memory_bytes == int(15.75 * 2**30)
+    assert "bf16" in targets()["t4"].no_matrix_units
+    assert targets()["rtx5090"].lowest_cuda == "12.8"
+    assert targets()["t4x2"].devices == 2
+
+
+def test_other_spellings_and_near_names():
+    assert find_target("v5litepod-8").name == "v5e-8"
+    assert find_target("RTX 5090").name == "rtx5090"
+    with pytest.raises(RequestError) as caught:
+        find_target("v5e-9")
+    assert "v5e-8" in caught.value.try_next
+    assert caught.value.exit_code == 2
+    with pytest.raises(RequestError, match="v5e-8"):
+        find_target("zzzzzz")
+
+
+def test_spellings_are_unique():
+    spelled = [spelling for row in targets().values() for spelling in (row.name, *row.aliases)]
+    assert len(spelled) == len(set(spelled))
