@@ -1,7 +1,10 @@
 """`eval`, `compare`, `baseline` and `gate` as commands: one JSON object on the last line, and the exit codes."""
 
 import json
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,11 +60,33 @@ def test_from_predictions_to_a_gate(tmp_path: Path, workings: Workings) -> None:
 
 def test_seeds_and_tables(tmp_path: Path, workings: Workings) -> None:
     a, b, c = (make(workings, tmp_path, name, right) for name, right in (("a", 20), ("b", 50), ("c", 21)))
-    table = answer(workings("compare", a, b, c, "--json"))
+    table = answer(workings("compare", a, b, c, "--html", tmp_path / "page.html", "--json"))
+    assert "b, c" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert (table["best"], [row["name"] for row in table["runs"]]) == ("b", ["b", "c", "a"])
     seeds = answer(workings("compare", a, b, "--with-a", c, "--json"))
     assert (seeds["verdict"], seeds["method_verdict"], seeds["a"]["seeds"]) == ("better", "no claim", 2)
     assert workings("compare", a, b, c, "--with-a", c, check=False).returncode == 2
+    assert workings("compare", a, b, "--with-a", c, "--html", tmp_path / "x.html", check=False).returncode == 2
+
+
+def test_an_interrupted_evaluation_says_how_to_go_on(tmp_path: Path,
+                                                    child_environment: Callable[..., dict[str, str]]) -> None:
+    asked = items(3)
+    write_lines(tmp_path / "items.jsonl", [item.to_json() for item in asked])
+    write_lines(tmp_path / "p.jsonl", completions(asked, [True] * 3))
+    (tmp_path / "slow.py").write_text("import time\ndef score(answer, item):\n"
+                                      "    open('started', 'w').close()\n    time.sleep(600)\n")
+    command = [sys.executable, "-m", "workings", "eval", "--predictions", "p.jsonl", "--items", "items.jsonl", "--out",
+               "out", "--scorer", "slow.py:score"]
+    child = subprocess.Popen(command, cwd=tmp_path, env=child_environment(), stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "started").exists():
+        assert child.poll() is None
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate()
+    assert child.returncode == 130
+    assert "the same command goes on" in said
+    assert "Traceback" not in said
 
 
 def test_wrong_requests_exit_with_two(tmp_path: Path, workings: Workings) -> None:

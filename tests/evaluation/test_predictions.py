@@ -112,20 +112,21 @@ def strict(answer, item):
     if item.id == "i4": return float("nan")
     if item.id == "i5": bytearray(10**12)
     print("a scorer may print")
-    return len(answer) / 2
+    return 2 if item.id == "i7" else len(answer) / 2
 '''
 
 
 def test_a_persons_own_scorer_cannot_take_the_evaluation_down(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
-    found = judge(tmp_path, completions(items(7), [True] * 7), items(7), scorer=f"{tmp_path}/own.py:strict",
+    found = judge(tmp_path, completions(items(8), [True] * 8), items(8), scorer=f"{tmp_path}/own.py:strict",
                   item_seconds=1.0)
     assert found["i0"]["score"] == 0.5
     assert found["i6"]["score"] == 1
+    assert found["i7"]["error"] == "scorer returned 2, not a number from 0 to 1"
     assert found["i1"]["error"] == "time limit: not scored within 1 s"
     assert found["i2"]["error"] == "the scoring process died (exit code 9)"
     assert found["i3"]["error"] == "scorer raised KeyError: 'oops'"
-    assert found["i4"]["error"] == "scorer returned nan, not a finite number"
+    assert found["i4"]["error"] == "scorer returned nan, not a number from 0 to 1"
     assert found["i5"]["error"].startswith("scorer raised MemoryError")
     config = json.loads((tmp_path / "out" / "eval_config.json").read_text())
     assert config["scorer"]["name"] == "own.py:strict"

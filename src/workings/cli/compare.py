@@ -31,8 +31,10 @@ def compare_command(
     several_seeds = len(seeds_a) + len(seeds_b) > 2
     if more and several_seeds:
         raise RequestError("more than two runs and --with-a or --with-b", "a table of runs, or several seeds of two")
+    if several_seeds and html is not None:
+        raise RequestError("--html with several seeds", "a page of two runs, or of a table of runs", "leave out --html")
     if more:
-        _table([a, b, *more], as_json)
+        _table([a, b, *more], html, as_json)
     elif several_seeds:
         _seeds(seeds_a, seeds_b, as_json)
     else:
@@ -61,10 +63,15 @@ def _seeds(a: Sequence[Path], b: Sequence[Path], as_json: bool) -> None:
     _exit(found.verdict)
 
 
-def _table(runs: Sequence[Path], as_json: bool) -> None:
+def _table(runs: Sequence[Path], html: Path | None, as_json: bool) -> None:
     from workings.evaluation.ranking import rank
 
     ranking = rank(runs)
+    if html is not None:
+        from workings.reports.html import write_report
+
+        write_report(html, runs)
+        say(f"page: {html}")
     answer(ranking.to_json(), as_json=as_json, text=ranking.text())
     _exit("better" if ranking.best else "inconclusive")
 

@@ -39,6 +39,7 @@ def eval_command(
 
     Generates, extracts, scores, seals. With --predictions no model is needed.
     """
+    from workings.errors import Interrupted
     from workings.evaluation.items import read_items
     from workings.evaluation.run import evaluate_predictions
     from workings.evaluation.settings import EvaluationSettings
@@ -55,17 +56,20 @@ def eval_command(
     def progress(done: int, total: int) -> None:
         say(f"{done} of {total} items")
 
-    if harness_log is not None:
-        from workings.evaluation.harness import import_harness_log
+    try:
+        if harness_log is not None:
+            from workings.evaluation.harness import import_harness_log
 
-        scorecard = import_harness_log(harness_log, out, metric=harness_metric, filter_name=harness_filter)
-    elif predictions is not None and items is not None:
-        scorecard = evaluate_predictions(predictions, read_items(items), out, settings=settings, progress=progress)
-    else:
-        from workings.runs.evaluate import evaluate_run
+            scorecard = import_harness_log(harness_log, out, metric=harness_metric, filter_name=harness_filter)
+        elif predictions is not None and items is not None:
+            scorecard = evaluate_predictions(predictions, read_items(items), out, settings=settings, progress=progress)
+        else:
+            from workings.runs.evaluate import evaluate_run
 
-        scorecard = evaluate_run(Path(str(model)), Path(str(items)), out, settings=settings, device=device,
-                                 progress=progress)
+            scorecard = evaluate_run(Path(str(model)), Path(str(items)), out, settings=settings, device=device,
+                                     progress=progress)
+    except KeyboardInterrupt:
+        raise Interrupted(f"stopped; what was scored is kept in {out}.partial: the same command goes on") from None
     overall = scorecard.overall.to_json()
     values = {"items": overall["n"], "accuracy": overall["mean"], "errors": overall["errors"], "out": str(out)}
     values |= {name: overall[name] for name in ("ci_low", "ci_high") if isinstance(overall[name], float | int)}

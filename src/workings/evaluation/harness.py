@@ -9,7 +9,7 @@ from typing import Any
 from workings.errors import RequestError
 from workings.evaluation.form import keeps_form, reasoning_text
 from workings.evaluation.items import Item, items_digest
-from workings.evaluation.judge import Judgement
+from workings.evaluation.judge import Judgement, is_score
 from workings.evaluation.lines import read_lines
 from workings.evaluation.predictions import Answered, prediction_line
 from workings.evaluation.scorecard import Scorecard
@@ -105,14 +105,14 @@ def import_harness_log(path: Path, out: Path, *, metric: str = "", filter_name: 
 
 def _line(log: HarnessLog, item: Item, record: dict[str, Any]) -> dict[str, Any]:
     value, text = record.get(log.metric), _completion(record)
-    number = float(value) if isinstance(value, bool | int | float) else float("nan")
-    good = number == number and abs(number) != float("inf")
+    good = is_score(value)
     answered = Answered(item=item, text=text or "", problem="" if text is not None else "no text: log likelihoods")
     filtered = record.get("filtered_resps") or [""]
     steps = check_steps(reasoning_text(answered.text))
     judgement = Judgement(
         extracted=filtered[0] if isinstance(filtered[0], str) else "", rule=f"harness:{log.filter}",
-        score=number if good else 0.0, error="" if good else f"metric {log.metric} is {value!r}",
+        score=float(value) if good else 0.0,  # type: ignore[arg-type] # a score is a number
+        error="" if good else f"metric {log.metric} is {str(value)[:60]}, not a number from 0 to 1",
         format_ok=keeps_form(answered.text, "any"), reasoning_chars=len(reasoning_text(answered.text)),
         steps_checked=steps.checked, steps_valid=steps.valid, wrong_steps=steps.wrong)
     line = prediction_line(answered, judgement, "any")

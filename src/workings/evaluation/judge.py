@@ -42,8 +42,9 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: EvaluationSetti
     """
     found = extract(text, answer_kind(item), settings.rules)
     value = score(found.text, item) if found.text else 0.0
-    if not _is_finite(value):
-        return Judgement(extracted=found.text, rule=found.rule, error=f"scorer returned {value!r}, not a finite number")
+    if not is_score(value):
+        return Judgement(extracted=found.text, rule=found.rule,
+                         error=f"scorer returned {str(value)[:60]}, not a number from 0 to 1")
     # A completion that is nothing but its answer has no reasoning.
     reasoning = "" if text.strip() == found.text else reasoning_text(text)
     steps = check_steps(reasoning)
@@ -53,9 +54,9 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: EvaluationSetti
         second_opinion=second_opinion(found.text, item) if second else "")
 
 
-def _is_finite(value: object) -> bool:
-    """Scorers from files return whatever they like."""
-    return isinstance(value, bool | int | float) and value == value and abs(value) != float("inf")
+def is_score(value: object) -> bool:
+    """Whether a value is a number from 0 (wrong) to 1 (right); scorers from files return whatever they like."""
+    return isinstance(value, bool | int | float) and 0 <= value <= 1
 
 
 def second_opinion(given: str, item: Item) -> str:

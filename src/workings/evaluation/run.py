@@ -120,19 +120,23 @@ def _pipeline(chunks: Sequence[int], answer: Callable[[int], list[Answered]], sc
     """Lines of one chunk after the other; while one is scored, the next is answered and the last is written."""
     waiting: tuple[int, list[Answered], Future[list[Judgement]]] | None = None
     with ThreadPoolExecutor(1) as pool:
-        for index in chunks:
-            try:
-                answers = [sanitised(answered, settings) for answered in answer(index)]
-            except BaseException:
-                if waiting is not None:  # its answers have cost as much as these: keep them
+        try:
+            for index in chunks:
+                try:
+                    answers = [sanitised(answered, settings) for answered in answer(index)]
+                except BaseException:
+                    if waiting is not None:  # its answers have cost as much as these: keep them
+                        yield waiting[0], _lines(waiting[1], waiting[2].result(), settings)
+                    raise
+                future = pool.submit(scoring.judge, [(a.item, a.text) for a in answers if not a.problem])
+                if waiting is not None:
                     yield waiting[0], _lines(waiting[1], waiting[2].result(), settings)
-                raise
-            future = pool.submit(scoring.judge, [(a.item, a.text) for a in answers if not a.problem])
+                waiting = index, answers, future
             if waiting is not None:
                 yield waiting[0], _lines(waiting[1], waiting[2].result(), settings)
-            waiting = index, answers, future
-        if waiting is not None:
-            yield waiting[0], _lines(waiting[1], waiting[2].result(), settings)
+        except BaseException:
+            scoring.cancel()  # leaving the pool waits for its thread
+            raise
 
 
 def _lines(answers: Sequence[Answered], judgements: Sequence[Judgement],

@@ -11,7 +11,7 @@ from workings.evaluation.items import Item
 from workings.evaluation.numbers import equal_numbers, parse_number
 
 ScoreFunction = Callable[[str, Item], float]
-"""Extracted answer and item to a score: 1.0 right, 0.0 wrong, or any finite number."""
+"""Extracted answer and item to a score from 0.0 (wrong) to 1.0 (right)."""
 
 
 @dataclass(frozen=True, slots=True)

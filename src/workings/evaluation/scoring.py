@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +32,7 @@ class ScoringProcess:
         self._child: subprocess.Popen[bytes] | None = None
         self._answers: queue.Queue[bytes] = queue.Queue()
         self._rest = b""
+        self._cancelled = False
 
     def __enter__(self) -> "ScoringProcess":
         return self
@@ -71,7 +73,14 @@ class ScoringProcess:
             return done, f"the scoring process died ({_ending(child)})"
         return done, ""
 
+    def cancel(self) -> None:
+        """Give up at once, from another thread: what is being judged is lost, and nothing is judged any more."""
+        self._cancelled = True
+        self._stop()
+
     def _running(self) -> "subprocess.Popen[bytes]":
+        if self._cancelled:
+            raise CancelledError
         if self._child is not None:
             return self._child
         self._answers, self._rest = queue.Queue(), b""
