@@ -1,4 +1,7 @@
-"""Child process of the sharding tests: eight simulated devices. Prints one JSON object. Usage: eight_devices.py CASE DIR."""
+"""Child process of the sharding tests: eight simulated devices.
+
+Prints one JSON object. Usage: python -m tests.engines.eight_devices CASE DIR
+"""
 
 import json
 import sys
@@ -16,11 +19,12 @@ MESHES = {"1": MeshConfig(fsdp=1), "8": MeshConfig(fsdp=8), "4x2": MeshConfig(fs
           "4": MeshConfig(fsdp=4)}
 
 
-def engine(mesh: str, *, vocab: int = 64, optimizer: str = "adamw", chunk: int = 8, family: str = "gemma2") -> JaxEngine:
+def engine(mesh: str, *, vocab: int = 64, optimizer: str = "adamw", chunk: int = 8) -> JaxEngine:
     """Five layers, so that the scan is a real loop."""
     rule = AdamWConfig(name="adamw", clip_norm=1.0) if optimizer == "adamw" else AdafactorConfig(name="adafactor")
-    shape = tiny_shape(family, vocab=vocab, layers=5)
-    return JaxEngine.open(request(shape, mesh=MESHES[mesh], optimizer=rule, memory=MemoryConfig(loss_chunk=chunk, remat="layer")))
+    shape = tiny_shape("gemma2", vocab=vocab, layers=5)
+    memory = MemoryConfig(loss_chunk=chunk, remat="layer")
+    return JaxEngine.open(request(shape, mesh=MESHES[mesh], optimizer=rule, memory=memory))
 
 
 def curve(e: JaxEngine, state: dict, steps: int, first: int = 0) -> tuple[dict, list[float]]:
@@ -61,7 +65,7 @@ def generation() -> dict:
 
 def places() -> dict:
     """Where things lie in the compiled module: shape of each device's batch, and every array type that occurs."""
-    embedding.CHUNK = 16  # the usual 1024 positions would be the whole tiny batch
+    embedding.CHUNK = 4  # the usual 1024 positions would be the whole tiny batch
     e = engine("8", vocab=128)
     compiled = e._compiled_step((1, 16, 32))
     batch = compiled.input_shardings[0][1]["tokens"].shard_shape((1, 16, 32))

@@ -48,6 +48,10 @@ class ModelShape:
     rope_llama3: tuple[float, ...] = ()
     """Llama 3.1's frequency scaling as (factor, low_freq_factor, high_freq_factor, original context); empty: none."""
 
+    def __post_init__(self) -> None:
+        """A shape read from JSON has a list there."""
+        object.__setattr__(self, "rope_llama3", tuple(self.rope_llama3))
+
     def slides(self, layer: int) -> bool:
         """Whether this layer (from 0) sees only the last ``sliding_window`` positions."""
         return self.sliding_pattern > 0 and (layer + 1) % self.sliding_pattern != 0

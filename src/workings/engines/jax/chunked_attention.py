@@ -11,7 +11,7 @@ QUERIES = 256
 
 def chunked_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,
                       slides: jax.Array, scale: float, softcap: float) -> jax.Array:
-    """The numbers of `plain_attention`, with scores for `QUERIES` positions in memory; they are recomputed in backward."""
+    """The numbers of `plain_attention`, the scores of `QUERIES` positions in memory; recomputed in backward."""
     del slides
     batch, length, heads, size = q.shape
     chunk = min(QUERIES, length)

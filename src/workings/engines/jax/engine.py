@@ -12,8 +12,15 @@ import numpy as np
 
 from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, StepResult
 from workings.engines.jax import checkpoint
-from workings.engines.jax.device import Devices, check_kernels, device_name, find_devices, library_versions, memory_limit
-from workings.engines.jax.generate import cut, make_generate, bucket, prompt_batches
+from workings.engines.jax.device import (
+    Devices,
+    check_kernels,
+    device_name,
+    find_devices,
+    library_versions,
+    memory_limit,
+)
+from workings.engines.jax.generate import bucket, cut, make_generate, prompt_batches
 from workings.engines.jax.init import init_params
 from workings.engines.jax.inspect import inspection
 from workings.engines.jax.sharding import make_layout

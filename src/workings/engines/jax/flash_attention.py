@@ -50,7 +50,9 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
         if length % LANES:
             raise RequestError(f"rows of {length} tokens with flash attention", f"a multiple of {LANES}",
                                f"data.max_length={-(-length // LANES) * LANES}, or memory.attention=chunked")
-        run = partial(_run, layout, heads_axis, (q * scale).swapaxes(1, 2), k.swapaxes(1, 2), v.swapaxes(1, 2), segment_ids)
+        q, k, v = ((x * factor).swapaxes(1, 2) if factor != 1 else x.swapaxes(1, 2)
+                   for x, factor in ((q, scale), (k, 1), (v, 1)))
+        run = partial(_run, layout, heads_axis, q, k, v, segment_ids)
         shards = layout.tp if heads_axis else 1
         everything = _kernel(shape.heads, length, 0, softcap, interpret, shards)
         if not shape.sliding_pattern or shape.sliding_window >= length:
@@ -75,7 +77,10 @@ def _run(layout: Layout, heads_axis: str | None, q: jax.Array, k: jax.Array, v: 
          kernel: Any) -> jax.Array:
     """The kernel on every device's own rows and heads: ``[B, heads, S, H]``."""
     def rows(kernel: Any, q: jax.Array, k: jax.Array, v: jax.Array, ids: jax.Array) -> jax.Array:
-        return jax.vmap(lambda q, k, v, ids: kernel(q, k, v, segment_ids=splash.SegmentIds(q=ids, kv=ids)))(q, k, v, ids)
+        def row(q: jax.Array, k: jax.Array, v: jax.Array, ids: jax.Array) -> jax.Array:
+            return kernel(q, k, v, segment_ids=splash.SegmentIds(q=ids, kv=ids))
+
+        return jax.vmap(row)(q, k, v, ids)
 
     split = P(FSDP, heads_axis)
     places = kernel.manual_sharding_spec(layout.place(heads_axis, None))

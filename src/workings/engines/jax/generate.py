@@ -29,6 +29,8 @@ from workings.engines.jax.model import (
 from workings.engines.jax.step import StepSpec
 from workings.models.weights import EMBEDDING
 
+Caches = tuple[jax.Array, jax.Array]
+"""Keys and values ``[L, B, T, K, H]``."""
 SMALLEST = 16
 """Shortest padded length: shorter prompts share its program."""
 MOST_ROWS = 128
@@ -59,7 +61,7 @@ def _prefill(spec: StepSpec, params: Params, tokens: jax.Array) -> tuple[jax.Arr
 
 
 def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Array, slot: jax.Array, seen: jax.Array,
-            slot_positions: jax.Array, caches: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+            slot_positions: jax.Array, caches: Caches) -> tuple[jax.Array, Caches]:
     """Next token of every row, and the caches with this token's keys and values in ``slot``.
 
     ``seen`` and ``slot_positions`` are ``[B, T]``: whether a row may see a slot, and that slot's position.

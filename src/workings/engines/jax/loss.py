@@ -61,9 +61,13 @@ def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: ja
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def split_loss_sum(split: Split, hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: jax.Array) -> jax.Array:
-    """Sum of ``weights * loss`` over chunks. Its gradient is computed in the same pass: the logits of a chunk are
-    made once, not once in forward and again in backward."""
+def split_loss_sum(split: Split, hidden: jax.Array, head: jax.Array, targets: jax.Array,
+                   weights: jax.Array) -> jax.Array:
+    """Sum of ``weights * loss`` over chunks.
+
+    Its gradient is computed in the same pass: the logits of a chunk are
+    made once, not once in forward and again in backward.
+    """
     return _mapped(split, False)(hidden, head, targets, weights)
 
 

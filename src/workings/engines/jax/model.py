@@ -140,8 +140,11 @@ def final_norm(x: jax.Array, params: Params, shape: ModelShape) -> jax.Array:
 
 
 def unroll(shape: ModelShape) -> int:
-    """Layers per turn of the loop. A few layers are written out: a loop copies every kept activation into a stack,
-    which costs a tiny model a third of its step; for a deep one it saves minutes of compilation."""
+    """Layers per turn of the loop.
+
+    A few layers are written out: a loop copies every kept activation into a stack,
+    which costs a tiny model a third of its step; for a deep one it saves minutes of compilation.
+    """
     return shape.layers if shape.layers <= 4 else 1
 
 

@@ -76,27 +76,31 @@ class Layout:
         if name in (EMBEDDING, HEAD):
             return P((FSDP, TP), None) if size[0] % self.size == 0 else P()
         axes = (FSDP, TP) if name.removesuffix(".weight") in ROW_WISE else (TP, FSDP)
-        return P(*(axis if length % self.mesh.shape[axis] == 0 else None for axis, length in zip(axes, size, strict=True)))
+        return P(*(axis if length % self.mesh.shape[axis] == 0 else None
+                   for axis, length in zip(axes, size, strict=True)))
 
     def params(self, tree: dict[str, Any]) -> dict[str, Any]:
         """Shardings of a tree of parameters (or of arrays of the same names and shapes)."""
-        placed = {name: NamedSharding(self.mesh, self.spec(name, x.shape)) for name, x in tree.items() if name != "layers"}
+        placed: dict[str, Any] = {
+            name: NamedSharding(self.mesh, self.spec(name, x.shape)) for name, x in tree.items() if name != "layers"}
         placed["layers"] = {name: self.place(None, *self.spec(name, x.shape[1:])) for name, x in tree["layers"].items()}
         return placed
 
 
 def make_layout(devices: tuple[jax.Device, ...], fsdp: int | Literal["auto"], tp: int) -> Layout:
-    """The mesh for a request. ``auto`` takes all devices that ``tp`` leaves; on a CPU, where several devices are a
+    """The mesh for a request.
+
+    ``auto`` takes all devices that ``tp`` leaves; on a CPU, where several devices are a
     simulation, it takes one.
 
     Raises:
         RequestError: more devices asked for than there are, or a split that does not come out even.
     """
     there = len(devices)
-    if fsdp == "auto":
-        fsdp = 1 if devices[0].platform == "cpu" else max(1, there // tp)
-    if fsdp * tp > there:
-        raise RequestError(f"mesh.fsdp x mesh.tp = {fsdp} x {tp} = {fsdp * tp}", f"at most {there} devices, which are here",
+    share = fsdp if isinstance(fsdp, int) else 1 if devices[0].platform == "cpu" else max(1, there // tp)
+    if share * tp > there:
+        raise RequestError(f"mesh.fsdp x mesh.tp = {share} x {tp} = {share * tp}",
+                           f"at most {there} devices, which are here",
                            f"mesh.fsdp={max(1, there // tp)}")
-    grid = np.array(devices[:fsdp * tp]).reshape(fsdp, tp)
+    grid = np.array(devices[:share * tp]).reshape(share, tp)
     return Layout(Mesh(grid, (FSDP, TP)))

@@ -76,9 +76,12 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays) -> tuple[jax.Array,
 
 
 def changed_share(old: dict[str, jax.Array], new: dict[str, jax.Array]) -> jax.Array:
-    """Share of stored parameters whose value changed. Rows are counted as integers first: a float32 count of single
-    elements would stop at 2 ** 24."""
-    total = sum(x.size for x in old.values())
+    """Share of stored parameters whose value changed.
+
+    Rows are counted as integers first: a float32 count of single
+    elements would stop at 2 ** 24.
+    """
+    total = float(sum(x.size for x in old.values()))  # a count of billions is no int32
     rows = [jnp.sum(old[name] != new[name], axis=-1, dtype=jnp.int32).astype(jnp.float32) for name in old]
     return sum((jnp.sum(count) for count in rows), jnp.zeros(())) / total
 

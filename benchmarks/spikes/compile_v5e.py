@@ -1,0 +1,49 @@
+"""Compile this package's own training step for a TPU v5e-8 that is not here and print the compiler's memory.
+
+    python -m benchmarks.spikes.compile_v5e MODEL OPTIMIZER ROWS LENGTH [rounding=stochastic] [clip=1] [chunk=N]
+        [accumulation=N] [devices=N] [remat=layer] [attention=auto] [layers=N] [moments=fp32]
+
+Prints one JSON object: peak GiB per chip, the floor, seconds, the largest arrays of the compiled module.
+"""
+
+import json
+import sys
+from dataclasses import replace
+
+from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
+from workings.engines.base import EngineRequest
+from workings.engines.jax.target import V5E_8, compile_for
+from workings.models.shapes import published_shape
+
+GIB = 2 ** 30
+
+
+def main(model: str, optimizer: str, rows: str, length: str, *options: str) -> None:
+    """One compilation."""
+    option = {"rounding": "nearest", "clip": "0", "chunk": "128", "accumulation": "1", "devices": "0",
+              "remat": "layer", "attention": "auto", "layers": "0", "moments": "bf16", "tp": "1"}
+    option |= dict(pair.split("=", 1) for pair in options)
+    shape = published_shape(model)
+    if int(option["layers"]):
+        shape = replace(shape, layers=int(option["layers"]))
+    rule = {"adamw": AdamWConfig, "adafactor": AdafactorConfig}[optimizer](
+        name=optimizer, clip_norm=float(option["clip"]))
+    request = EngineRequest(
+        shape=shape, device="tpu", seed=0, optimizer=rule, mesh=MeshConfig(tp=int(option["tp"])),
+        precision=PrecisionConfig(parameters="bf16", compute="bf16", moments=option["moments"],
+                                  rounding=option["rounding"]),
+        memory=MemoryConfig(attention=option["attention"], remat=option["remat"], loss_chunk=int(option["chunk"])))
+    batch = (int(option["accumulation"]), int(rows), int(length))
+    found = compile_for(request, batch, V5E_8, int(option["devices"]))
+    floor = found.details["floor"]
+    print(json.dumps({
+        "command": " ".join(["python -m benchmarks.spikes.compile_v5e", *sys.argv[1:]]),
+        "peak_gib": round(found.peak_bytes / GIB, 3), "refused": found.details.get("refused", "no"),
+        "floor_gib": round(sum(floor.values()) / GIB, 3),
+        "breakdown_gib": {name: round(size / GIB, 3) for name, size in found.breakdown.items()},
+        "versions": dict(found.versions),
+        **{name: value for name, value in found.details.items() if name not in ("floor", "refused")}}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
