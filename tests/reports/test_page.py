@@ -14,7 +14,7 @@ from workings.evaluation.compare import compare
 from workings.evaluation.run import evaluate_predictions
 from workings.reports.html import write_report
 
-VOID = {"meta", "line", "path", "circle", "rect", "br"}
+VOID = {"meta", "line", "path", "circle", "polygon", "br"}
 
 
 class Page(HTMLParser):

@@ -44,6 +44,7 @@ def evaluate_base(engine: "Engine", state: "Callable[[], State]", tokenizer: "To
 
     Args:
         state: makes the state to ask; called only where there is nothing in the cache.
+        out: beside the runs and not in one, where an evaluation stands for that run's own model; must not exist.
         model: what decides the weights: their digests, or shape and seed of random ones.
         cache: folder of cached evaluations; made where it does not exist.
 

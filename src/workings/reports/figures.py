@@ -12,7 +12,7 @@ from workings.evaluation.statistics.interval import Interval
 from workings.evaluation.words import p_text, percent, points
 from workings.reports.gather import RunView
 from workings.reports.interval_chart import IntervalChart, Mark, Row, draw_interval_chart
-from workings.reports.line_chart import Curve, LineChart, Points, draw_line_chart, smoothed
+from workings.reports.line_chart import Curve, LineChart, Points, draw_line_chart, marker, smoothed
 
 WIDE, NARROW = 880, 360
 SMOOTHING_SHARE = 50
@@ -187,7 +187,5 @@ def _key(view: RunView, kind: str) -> dict[str, Any]:
     if kind != "mark":
         mark = Markup('<path class="{kind} c{c}" d="M0 5H28"/>').format(kind=kind, c=view.color)
     else:
-        shape = (Markup('<circle cx="14" cy="5" r="4.5"/>') if view.color == 0 else
-                 Markup('<rect x="10" y="1" width="8" height="8"/>'))
-        mark = Markup('<g class="mark c{c}">{shape}</g>').format(c=view.color, shape=shape)
+        mark = Markup('<g class="mark c{c}">{shape}</g>').format(c=view.color, shape=marker(view.color, 14, 5, 4))
     return {"mark": mark, "text": view.name}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from workings.reports.line_chart import svg
+from workings.reports.line_chart import marker, svg
 from workings.reports.scales import Scale, linear_ticks
 
 _ROW, _TOP, _BOTTOM = 21, 8, 40
@@ -119,7 +119,5 @@ def _mark(mark: Mark, x: Scale, y: float) -> Markup:
         a, b = x(mark.low), x(mark.high)
         parts.append(Markup('<path class="whisker" d="M{a} {y}H{b}M{a} {t}V{u}M{b} {t}V{u}"/>').format(
             a=a, b=b, y=y, t=y - 5, u=y + 5))
-    shape = (Markup('<circle cx="{x}" cy="{y}" r="4.5"/>') if mark.color == 0 else
-             Markup('<rect x="{l}" y="{t}" width="8" height="8"/>'))
-    parts.append(shape.format(x=x(mark.value), y=y, l=x(mark.value) - 4, t=y - 4))
+    parts.append(marker(mark.color, x(mark.value), y, 4.5))
     return Markup('<g class="mark c{c}">{parts}</g>').format(c=mark.color, parts=Markup("").join(parts))

@@ -40,7 +40,7 @@ class LineChart:
 
 def draw_line_chart(chart: LineChart, width: int, height: int) -> Markup:
     """The figure as one SVG element of this size; it scales with its container."""
-    right = 14 + max((7 * len(curve.label) for curve in chart.curves), default=0)
+    right = 14 + max((round(7.6 * len(curve.label)) for curve in chart.curves), default=0)
     xs = [x for curve in chart.curves for x, _ in curve.points]
     ys = [y for curve in chart.curves for _, y in curve.points if y > 0 or not chart.log]
     low, high = _domain(ys, chart.log)
@@ -56,6 +56,19 @@ def svg(width: int, height: int, title: str, description: str, content: Markup) 
     """An SVG element with its text alternative."""
     return Markup('<svg viewBox="0 0 {w} {h}" role="img" aria-label="{label}" class="chart">{content}</svg>').format(
         w=width, h=height, label=f"{title}. {description}", content=content)
+
+
+def marker(color: int, x: float, y: float, size: float) -> Markup:
+    """A run's sign: circle, square, diamond or triangle, so that runs are told apart without their colors."""
+    if color == 0:
+        return Markup('<circle cx="{x}" cy="{y}" r="{r}"/>').format(x=x, y=y, r=size)
+    corners = {
+        1: ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
+        2: ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
+        3: ((0, -1.2), (1.2, 1), (-1.2, 1)),
+    }.get(color, ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)))
+    points = " ".join(f"{x + size * dx:g},{y + size * dy:g}" for dx, dy in corners)
+    return Markup('<polygon points="{points}"/>').format(points=points)
 
 
 def smoothed(points: Points, span: int) -> list[tuple[float, float]]:
@@ -116,7 +129,7 @@ def _curve(curve: Curve, x: Scale, y: Scale) -> Markup:
     if not points:
         return Markup("")
     if curve.style == "dots":
-        dots = Markup("").join(Markup('<circle cx="{x}" cy="{y}" r="3.5"/>').format(x=a, y=b) for a, b in points)
+        dots = Markup("").join(marker(curve.color, a, b, 3.5) for a, b in points)
         path = _path(points)
         return Markup('<g class="dots c{c}"><path class="dashed" d="{d}"/>{dots}</g>').format(
             c=curve.color, d=path, dots=dots)
