@@ -9,9 +9,10 @@ from workings.planning.verdict import gib, judge
 
 def verdict(peak, limit):
     return judge(
-        Inspection(peak_bytes=peak, source="compiled", breakdown={"arguments": 30, "temporaries": 70}, versions={"xla": "1"}),
-        DeviceFacts(platform="tpu", kind="TPU v5 lite", count=8, memory_limit_bytes=limit, memory_limit_source="compiler",
-                    mesh={"fsdp": 8, "tp": 1}, versions={}, reason="asked for"))
+        Inspection(peak_bytes=peak, source="compiled", breakdown={"arguments": 30, "temporaries": 70},
+                   versions={"xla": "1"}),
+        DeviceFacts(platform="tpu", kind="TPU v5 lite", count=8, memory_limit_bytes=limit,
+                    memory_limit_source="compiler", mesh={"fsdp": 8, "tp": 1}, versions={}, reason="asked for"))
 
 
 @pytest.mark.parametrize(("peak", "fits", "marginal"), [

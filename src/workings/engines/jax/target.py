@@ -87,7 +87,8 @@ def compile_for(request: EngineRequest, batch: tuple[int, int, int], target: Tpu
     if "wrong" in answer:
         raise RequestError(*answer["wrong"])
     if "failed" in answer:
-        raise _crash(f"compiling for {target.topology} failed: {answer['failed'][:600]}", answer["failed"] + done.stderr)
+        raise _crash(f"compiling for {target.topology} failed: {answer['failed'][:600]}",
+                     answer["failed"] + done.stderr)
     return Inspection(peak_bytes=answer["peak_bytes"], source="compiled", breakdown=answer["breakdown"],
                       versions=answer["versions"], details=answer["details"])
 
