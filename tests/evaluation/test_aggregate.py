@@ -63,7 +63,7 @@ class SamplingEngine(AddingEngine):
 
 
 def test_samples_have_their_own_seeds(tmp_path: Path) -> None:
-    fake, settings = model(), EvaluationSettings(temperature=0.7, samples=3, batch_size=2, seed=5)
+    fake, settings = model(), EvaluationSettings(temperature=0.7, samples=3, batch_size=7, seed=5)
     engine = SamplingEngine()
     asked = items(3)
     evaluate(engine, fake.state, fake.tokenizer, fake.template, asked, tmp_path / "out", settings=settings,

@@ -62,7 +62,7 @@ def evaluate(engine: "Engine", state: "State", tokenizer: "Tokenizer", template:
                    "versions": dict(device.versions)},
         "model": dict(facts) if facts else {"absent": "not described by the caller"},
     }
-    size = settings.batch_size
+    size = max(1, settings.batch_size // settings.samples)  # a batch counts prompts, an item's samples stay together
     batches = [items[start:start + size] for start in range(0, len(items), size)]
 
     def answer(index: int) -> list[Answered]:
