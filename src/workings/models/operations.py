@@ -1,0 +1,65 @@
+"""Floating-point operations of a training step, from the model's shape alone. A multiplication and an addition are two.
+
+Only matrix products count: norms, activations and the optimizer are below two percent at any size worth timing. The
+formula is tested against a compiler's count of a small unrolled model; XLA's own count of a scanned model is useless,
+because it counts a loop's body once.
+"""
+
+from collections.abc import Iterable
+from math import prod
+
+from workings.models.shape import ModelShape
+from workings.models.weights import PROJECTIONS, layer_shapes
+
+BACKWARD = 2
+"""A product's backward is two products of its size."""
+
+
+def projection_operations(shape: ModelShape) -> int:
+    """Operations of one token's forward through the matrices of all layers."""
+    sizes = layer_shapes(shape)
+    return shape.layers * sum(2 * prod(sizes[f"{name}.weight"]) for name in PROJECTIONS)
+
+
+def head_operations(shape: ModelShape) -> int:
+    """Operations of one token's logits."""
+    return 2 * shape.vocab_size * shape.width
+
+
+def pairs(length: int, window: int = 0) -> int:
+    """Query and key pairs that causal attention over one row needs, within ``window`` positions where it is not 0."""
+    if not window or window >= length:
+        return length * (length + 1) // 2
+    return window * (window + 1) // 2 + (length - window) * window
+
+
+def attention_operations(shape: ModelShape, length: int, *, square: bool = False) -> int:
+    """Operations of one row's forward attention, all layers: scores and weighted sum.
+
+    Args:
+        shape: of the model.
+        length: tokens of the row.
+        square: count every pair, as plain attention computes them, instead of the causal ones that matter.
+    """
+    each = 2 * 2 * shape.heads * shape.head_dim
+    total = 0
+    for layer in range(shape.layers):
+        total += each * (length * length if square else pairs(length, shape.sliding_window if shape.slides(layer) else 0))
+    return total
+
+
+def step_operations(shape: ModelShape, lengths: Iterable[int], *, square: bool = False, recompute: bool = False) -> int:
+    """Operations of one training step over rows of these lengths.
+
+    Args:
+        shape: of the model.
+        lengths: tokens of each row (padding counts only if the caller counts it).
+        square: see `attention_operations`.
+        recompute: add the layers' second forward of `memory.remat: layer`. Leave it out for model FLOP utilization,
+            which counts what the model needs and not what was recomputed.
+    """
+    total = 0
+    for length in lengths:
+        layers = length * projection_operations(shape) + attention_operations(shape, length, square=square)
+        total += (1 + BACKWARD) * (layers + length * head_operations(shape)) + recompute * layers
+    return total

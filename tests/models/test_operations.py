@@ -1,0 +1,50 @@
+"""Counts of operations: by hand, against the rule of six, and against a compiler's own count."""
+
+from dataclasses import replace
+
+import pytest
+
+from workings.models.operations import attention_operations, pairs, projection_operations, step_operations
+from workings.models.shapes import published_shape
+from workings.models.weights import parameter_count
+
+
+def test_pairs_by_hand() -> None:
+    """Four tokens: 1 + 2 + 3 + 4 pairs; with a window of two: 1 + 2 + 2 + 2."""
+    assert pairs(4) == 10
+    assert pairs(4, 2) == 7
+    assert pairs(4, 9) == 10
+
+
+def test_one_layer_by_hand() -> None:
+    """Width 2, one head of size 2, feed-forward 3: matrices of 4 x 4 + 3 x 6 = 34 weights, two operations each."""
+    shape = replace(published_shape("gemma-2b"), layers=1, width=2, heads=1, kv_heads=1, head_dim=2, mlp_width=3)
+    assert projection_operations(shape) == 2 * 34
+    # 10 pairs, two products of two operations over two numbers.
+    assert attention_operations(shape, 4) == 10 * 2 * 2 * 2
+    assert attention_operations(shape, 4, square=True) == 16 * 2 * 2 * 2
+
+
+def test_the_rule_of_six_per_parameter_and_token() -> None:
+    """Where attention is short, a step takes 6 operations per weight and token (norms are too small to see)."""
+    shape = published_shape("gemma-2b")
+    assert step_operations(shape, [64]) / (6 * 64 * parameter_count(shape)) == pytest.approx(1.0, abs=2e-3)
+    more = step_operations(shape, [64], recompute=True)
+    assert 1.2 < more / step_operations(shape, [64]) < 1.34
+
+
+@pytest.mark.parametrize("family", ["gemma", "gemma3"])
+def test_the_formula_equals_the_compilers_count_to_two_percent(family: str) -> None:
+    """Loss and gradient of a two-layer model, written out (no loop), plain attention."""
+    jax = pytest.importorskip("jax")
+    from tests.engines.tiny import random_batch, request, tiny_shape
+    from workings.engines.jax.engine import JaxEngine
+    from workings.engines.jax.step import gradients
+
+    shape = tiny_shape(family, vocab=2048, width=256, mlp_width=1024, heads=4, kv_heads=2, head_dim=64)
+    engine = JaxEngine.open(request(shape))
+    batch = random_batch(shape, rows=2, length=64)
+    arrays = {name: getattr(batch, name) for name in batch.__dict__}
+    program = jax.jit(lambda params, arrays: gradients(engine.spec, params, arrays))
+    counted = program.lower(engine._abstract["params"], arrays).compile().cost_analysis()["flops"]
+    assert step_operations(shape, [64, 64], square=True) == pytest.approx(counted, rel=0.02)
