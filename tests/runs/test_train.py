@@ -211,6 +211,14 @@ def test_nothing_to_resume(recipe, tmp_path):
         train(str(recipe), tmp_path / "run", resume=True)
 
 
+def test_the_command_in_the_readme_makes_the_same_run_again(recipe, tmp_path):
+    run = train(str(recipe), tmp_path / "runs" / "a", ["training.steps=5"]).run
+    command = next(line.split() for line in (run / "README.md").read_text().splitlines() if "workings train" in line)
+    assert command[:2] == ["workings", "train"]
+    subprocess.run([sys.executable, "-m", *command], cwd=run, check=True, capture_output=True)
+    assert weights(tmp_path / "runs" / "a-again") == weights(run)
+
+
 def test_attempts_are_listed_beside_the_runs(recipe, tmp_path):
     for name in ("a", "b"):
         train(str(recipe), tmp_path / "runs" / name)

@@ -1,5 +1,6 @@
 """What a run writes about itself: the files before the first step, and the manifest and README at the end."""
 
+import os
 import shlex
 from dataclasses import asdict
 from pathlib import Path
@@ -24,6 +25,8 @@ TOKENIZER = "config/tokenizer"
 MODEL_SHAPE = "config/model_shape.json"
 ENVIRONMENT_TEXT = "env/env_info.txt"
 PLAN = "plan/plan.json"
+NEAR = 3
+"""Folders that a recipe may lie above its run and still be named by its relative path."""
 
 
 def data_digests(prepared: Prepared) -> dict[str, str]:
@@ -109,7 +112,8 @@ Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_st
 - Trained on {manifest.supervised_tokens:,} supervised tokens; {loss}.
 - Made by workings {manifest.workings_version}.
 
-Reproduce it (the recipe as written and the overrides are in `config/`):
+Reproduce it, typed in this folder (the recipe as written and the overrides are in `config/`, the digests of the data
+in `data/digests.json`; paths in a recipe are relative to where it stood):
 
     {command}
 
@@ -120,10 +124,17 @@ Verify it, offline, without any ML library; every file is listed in `SHA256SUMS`
 """
 
 
-def reproduce_command(prepared: Prepared) -> str:
-    """The command that asks for this run again, from inside its directory's parent."""
-    loaded = prepared.loaded
-    name = loaded.origin.removeprefix("shipped:") if loaded.origin.startswith("shipped:") else "config/recipe.yaml"
-    words = ["workings", "train", name, "--out", "again", *loaded.overrides]
-    return shlex.join(words)
+def reproduce_command(prepared: Prepared, out: Path) -> str:
+    """The command that asks for this run again, typed inside its directory.
 
+    A recipe file is named where it stood, because what it names is relative to that place; a place far away is not
+    written down (it may name a person's home), and the copy in `config/` stands for it.
+    """
+    loaded = prepared.loaded
+    if loaded.origin.startswith("shipped:"):
+        name = loaded.origin.removeprefix("shipped:")
+    else:
+        name = os.path.relpath(Path(loaded.origin).absolute(), out.absolute())
+        if name.count("..") > NEAR:
+            name = "config/recipe.yaml"
+    return shlex.join(["workings", "train", name, "--out", f"../{out.name}-again", *loaded.overrides])

@@ -215,7 +215,7 @@ def _seal(start: Start, prepared: Prepared, policy: Policy, outcome: Outcome, ou
                               resumes=start.resumes, resumed_from=writer.resumed_from, facts=facts)
     if outcome.status == "failed":
         writer.event("failed", reason=outcome.reason)
-    writer.write_text(README, readme(manifest, prepared, reproduce_command(prepared)))
+    writer.write_text(README, readme(manifest, prepared, reproduce_command(prepared, out)))
     run = writer.seal(outcome.status, manifest)
     return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,
                        supervised_tokens=outcome.progress.supervised_tokens,
