@@ -12,9 +12,10 @@ import numpy as np
 
 from tests.engines.tiny import random_batch, request, tiny_shape
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig
-from workings.engines.jax import embedding
+from workings.engines.jax import embedding, feed_forward
 from workings.engines.jax.engine import JaxEngine
 
+feed_forward.CHUNK = 4  # several chunks of the few positions that a device has here
 MESHES = {"1": MeshConfig(fsdp=1), "8": MeshConfig(fsdp=8), "4x2": MeshConfig(fsdp=4, tp=2), "2": MeshConfig(fsdp=2),
           "4": MeshConfig(fsdp=4)}
 

@@ -11,6 +11,7 @@ import pytest
 from tests.engines.tiny import random_batch, request, tiny_shape
 from workings.config.training import MemoryConfig
 from workings.engines.jax import chunked_attention as chunked
+from workings.engines.jax import feed_forward
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.flash_attention import make_flash_attention
@@ -123,3 +124,16 @@ def test_a_perturbed_row_leaves_its_packed_neighbor_unchanged_bit_for_bit(family
     before, after = np.asarray(run(tokens)), np.asarray(run(other))
     assert not np.array_equal(before[0, :7], after[0, :7])
     assert before[0, 7:].tobytes() == after[0, 7:].tobytes()
+
+
+def test_feed_forward_in_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """48 positions in chunks of at least 10 (four of 12) against all at once: loss, gradient norm and new weights."""
+    assert [feed_forward.chunk_count(n) for n in (2047, 4096, 4097, 8192, 65536)] == [1, 2, 1, 4, 8]
+    results = []
+    for least in (10, 1000):
+        monkeypatch.setattr(feed_forward, "CHUNK", least)
+        engine = JaxEngine.open(request(tiny_shape("gemma2"), memory=MemoryConfig(remat="layer")))
+        assert feed_forward.chunk_count(48) == (4 if least == 10 else 1)
+        state, result = engine.step(engine.init(0), random_batch(engine.spec.shape), 1e-3)
+        results.append([result.loss, result.grad_norm, float(jnp.abs(state["params"]["model.norm.weight"]).sum())])
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-5)

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from workings.engines.jax import feed_forward
 from workings.engines.jax.attention import Attention
 from workings.engines.jax.embedding import split_lookup
 from workings.engines.jax.matmul import lookup, matmul
@@ -96,24 +97,30 @@ def _attention_block(x: jax.Array, w: Params, angles: jax.Array, shape: ModelSha
     return layout.inner(linear(mixed.reshape(*x.shape[:2], -1), w, "self_attn.o_proj")), extra
 
 
-def _feed_forward(x: jax.Array, w: Params, shape: ModelShape, layout: Layout) -> jax.Array:
-    gate = layout.inner(linear(x, w, "mlp.gate_proj"))
-    active = jax.nn.silu(gate) if shape.activation == "silu" else jax.nn.gelu(gate, approximate=True)
-    return linear(layout.inner(active * linear(x, w, "mlp.up_proj")), w, "mlp.down_proj")
+def _feed_forward(x: jax.Array, w: Params, shape: ModelShape, layout: Layout, chunks: bool) -> jax.Array:
+    gate, up, down = (w[f"mlp.{name}_proj.weight"].astype(x.dtype) for name in feed_forward.NAMES)
+    positions = x.shape[0] * x.shape[1] // layout.fsdp
+    if chunks and feed_forward.chunk_count(positions) > 1:
+        return feed_forward.chunked(x, gate, up, down, shape, layout)
+    return feed_forward.gated(x, gate, up, down, shape, layout)
 
 
 def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, attend: Attend,
-          inputs: Any, layout: Layout) -> tuple[jax.Array, Any]:
-    """One decoder layer on ``[B, S, D]``. ``inputs`` holds this layer's `layer_constants` and goes to ``attend``."""
+          inputs: Any, layout: Layout, *, chunks: bool = False) -> tuple[jax.Array, Any]:
+    """One decoder layer on ``[B, S, D]``.
+
+    ``inputs`` holds this layer's `layer_constants` and goes to ``attend``; ``chunks``: see `feed_forward`.
+    """
     angles = positions[..., None].astype(jnp.float32) * inputs["frequencies"]
     mixed, extra = _attention_block(rms_norm(x, w["input_layernorm.weight"], shape), w, angles, shape, attend, inputs,
                                     layout)
     if shape.post_norms:
         x = x + rms_norm(mixed, w["post_attention_layernorm.weight"], shape)
-        inner = _feed_forward(rms_norm(x, w["pre_feedforward_layernorm.weight"], shape), w, shape, layout)
+        inner = _feed_forward(rms_norm(x, w["pre_feedforward_layernorm.weight"], shape), w, shape, layout, chunks)
         return x + rms_norm(inner, w["post_feedforward_layernorm.weight"], shape), extra
     x = x + mixed
-    return x + _feed_forward(rms_norm(x, w["post_attention_layernorm.weight"], shape), w, shape, layout), extra
+    normed = rms_norm(x, w["post_attention_layernorm.weight"], shape)
+    return x + _feed_forward(normed, w, shape, layout, chunks), extra
 
 
 def embed(table: jax.Array, tokens: jax.Array, shape: ModelShape, dtype: Any, layout: Layout) -> jax.Array:
@@ -166,8 +173,9 @@ def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, position
                          scale=query_scale(shape), softcap=shape.attention_softcap), None
 
     def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, None]:
-        return layout.rows(block(x, xs[0], positions, shape, attend, xs[1], layout)[0]), None
+        out, _ = block(x, xs[0], positions, shape, attend, xs[1], layout, chunks=remat.chunks)
+        return layout.rows(out), None
 
     x = layout.rows(embed(params[EMBEDDING], tokens, shape, dtype, layout))
-    x, _ = jax.lax.scan(remat(layer), x, (params["layers"], layer_constants(shape)), unroll=unroll(shape))
+    x, _ = jax.lax.scan(remat.wrap(layer), x, (params["layers"], layer_constants(shape)), unroll=unroll(shape))
     return final_norm(x, params, shape)

@@ -1,23 +1,32 @@
 """Remat policies: which activations of a layer are kept for backward and which are computed again."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 
-Remat = Callable[[Callable[..., Any]], Callable[..., Any]]
+Layer = Callable[..., Any]
 
 
-def keep_all(layer: Callable[..., Any]) -> Callable[..., Any]:
+def keep_all(layer: Layer) -> Layer:
     """Every activation is kept: fastest, largest."""
     return layer
 
 
-def recompute_layer(layer: Callable[..., Any]) -> Callable[..., Any]:
+def recompute_layer(layer: Layer) -> Layer:
     """Only the layer's input is kept: about one third more operations, smallest."""
     # Inside a scan nothing can be shared between forward and backward, so the barrier against it is not needed.
     return jax.checkpoint(layer, prevent_cse=False)
 
 
-POLICIES: dict[str, Remat] = {"none": keep_all, "layer": recompute_layer}
+@dataclass(frozen=True)
+class Remat:
+    """A policy: what happens to the function of one layer, and whether its feed-forward runs in chunks."""
+
+    wrap: Callable[[Layer], Layer]
+    chunks: bool
+
+
+POLICIES = {"none": Remat(keep_all, False), "layer": Remat(recompute_layer, True)}
 """`memory.remat` of a recipe -> policy."""
