@@ -8,7 +8,7 @@ import numpy as np
 from tests.engines.tiny import request, tiny_shape
 from workings.config.training import AdamWConfig
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.loss import loss_sum, token_losses
+from workings.engines.jax.loss import plain_loss_sum, token_losses
 from workings.engines.jax.optimizer import AdamW, clip_factor, flat
 from workings.models.batch import Batch
 
@@ -25,7 +25,7 @@ def test_only_supervised_positions_count() -> None:
     shape = tiny_shape()
     hidden, head = jnp.zeros((1, 4, shape.width)), jnp.ones((shape.vocab_size, shape.width))
     weights = jnp.array([[0.0, 1.0, 0.0, 1.0]])
-    got = loss_sum(hidden, head, jnp.array([[3, 1, 4, 1]]), weights, shape)
+    got = plain_loss_sum(hidden, head, jnp.array([[3, 1, 4, 1]]), weights, shape)
     np.testing.assert_allclose(got, 2 * math.log(shape.vocab_size), rtol=1e-6)
 
 
@@ -34,7 +34,7 @@ def test_the_final_soft_cap_is_applied() -> None:
     shape = tiny_shape("gemma2", vocab=2)
     hidden = jnp.zeros((1, 1, shape.width)).at[0, 0, 0].set(1.0)
     head = jnp.zeros((2, shape.width)).at[0, 0].set(60.0)
-    got = loss_sum(hidden, head, jnp.array([[1]]), jnp.ones((1, 1)), shape)
+    got = plain_loss_sum(hidden, head, jnp.array([[1]]), jnp.ones((1, 1)), shape)
     np.testing.assert_allclose(got, math.log1p(math.exp(30 * math.tanh(2.0))), rtol=1e-6)
 
 

@@ -1,0 +1,60 @@
+"""Memory of full fine-tuning steps on a TPU v5e-8, by compiling them with the real TPU compiler; no chip is needed.
+
+    python -m benchmarks.v5e [--from LINES]
+
+Every case is one command of `benchmarks.spikes`; each takes half a minute of processor time or more. ``--from`` takes
+answers of the same commands that were kept in a file, a JSON object a line, instead of compiling again. Peaks do not
+depend on this machine, seconds do.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tools.result_file import ROOT, load_average, write_result
+
+OWN, TUNIX = "benchmarks.spikes.compile_v5e", "benchmarks.spikes.compile_tunix_v5e"
+CASES = {
+    "gemma_2b_adafactor_32x2048": f"{OWN} gemma-2b adafactor 32 2048",
+    "gemma_2b_adafactor_32x2048_stochastic_clipped": f"{OWN} gemma-2b adafactor 32 2048 rounding=stochastic clip=1",
+    "gemma_2b_adafactor_256x2048": f"{OWN} gemma-2b adafactor 256 2048",
+    "gemma_2b_adamw_8x8192": f"{OWN} gemma-2b adamw 8 8192",
+    "gemma_3_1b_adamw_8x2048": f"{OWN} gemma-3-1b adamw 8 2048",
+    "gemma_3_1b_adamw_8x32768": f"{OWN} gemma-3-1b adamw 8 32768",
+    "gemma_2_2b_adamw_8x2048": f"{OWN} gemma-2-2b adamw 8 2048",
+    "tunix_gemma_2b_adafactor_32x2048": f"{TUNIX} 18 32 2048",
+}
+OUT = ROOT / "benchmarks" / "results" / "v5e.json"
+
+
+def compile_case(command: str) -> dict[str, Any]:
+    """Run one command and read its last line."""
+    done = subprocess.run([sys.executable, "-m", *command.split()], cwd=ROOT, text=True, capture_output=True,
+                          check=False)
+    if done.returncode != 0:
+        return {"command": f"python -m {command}", "failed": done.stderr.strip().splitlines()[-1][:300]}
+    answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return answer
+
+
+def main(arguments: list[str]) -> int:
+    """All cases; 1 if one of them could not be compiled for another reason than memory."""
+    kept: dict[str, dict[str, Any]] = {}
+    if arguments[:1] == ["--from"]:
+        lines = [json.loads(line) for line in Path(arguments[1]).read_text(encoding="utf-8").splitlines()]
+        kept = {line["command"]: line for line in lines if "command" in line}
+    before = load_average()
+    cases = {}
+    for name, command in CASES.items():
+        answer = kept.get(f"python -m {command}") or compile_case(command)
+        cases[name] = answer | {"fits": "peak_gib" in answer and answer.get("refused", "no") == "no"}
+    write_result(OUT, what="Compiler's peak memory per chip of full fine-tuning steps on a TPU v5e-8",
+                 command="python -m benchmarks.v5e", values={"limit_gib": 15.75, "cases": cases},
+                 packages=("jax", "jaxlib", "libtpu", "google-tunix", "flax", "optax"), load_before=before)
+    return int(any("failed" in case for case in cases.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
