@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from workings.cli import ask, compare, data, eval, gate, quickstart, recipes, train, verify
+from workings.cli import ask, compare, data, eval, gate, plan, quickstart, recipes, train, verify
 from workings.cli.output import say
 from workings.errors import WorkingsError
 
@@ -15,6 +15,7 @@ app = typer.Typer(
 app.command("quickstart")(quickstart.quickstart_command)
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(data.app, name="data")
+app.command("plan")(plan.plan_command)
 app.command("train")(train.train_command)
 app.command("ask")(ask.ask_command)
 app.command("eval")(eval.eval_command)

@@ -1,0 +1,58 @@
+"""The shipped v5e-8 recipes compiled for a TPU v5e-8 that is not here, and one that does not fit with its way out.
+
+    python -m benchmarks.plan_v5e8
+
+Writes `benchmarks/results/plan_v5e8.json`. Takes some minutes a recipe. Exits with 1 where a recipe that ships for a
+v5e-8 does not fit one, and with 3 where the TPU compiler is not installed.
+"""
+
+import importlib.util
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tools.result_file import load_average, write_result
+from workings.runs.plan import plan
+
+RECIPES = ("gemma-3-1b-v5e8", "gemma-2b-v5e8", "gemma-2-2b-v5e8")
+TOO_LARGE = ("mesh.fsdp=1", "optimizer={name: adamw}", "precision={parameters: bf16, compute: bf16, moments: bf16}",
+             "batch.micro_batch=1", "data.max_length=128")
+"""Gemma 2B with AdamW on one chip of eight: what was once reported as a limit of the hardware."""
+RESULT = Path(__file__).parent / "results" / "plan_v5e8.json"
+GIB = 2**30
+
+
+def ask(recipe: str, *overrides: str) -> dict[str, Any]:
+    """One plan as plain values, with its seconds."""
+    start = time.monotonic()
+    made = plan(recipe, "v5e-8", overrides)
+    values = made.as_json() | {"seconds": round(time.monotonic() - start, 1), "overrides": list(overrides),
+                               "peak_gib": round(made.verdict.peak_bytes / GIB, 3),
+                               "limit_gib": round(made.verdict.limit_bytes / GIB, 3),
+                               "details": made.details}
+    if made.nearest is not None:
+        values["nearest"] = made.nearest.as_json() | {"peak_gib": round(made.nearest.peak_bytes / GIB, 3)}
+    print(recipe, *overrides, made.verdict.reasons[0], f"{values['seconds']} s", flush=True)
+    return values
+
+
+def main() -> int:
+    """Compile, write, judge."""
+    if importlib.util.find_spec("libtpu") is None:
+        print("not measured: libtpu is not installed")
+        return 3
+    before = load_average()
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["WORKINGS_CACHE"] = cache  # everything is compiled, nothing remembered
+        found = {"too_large": ask("gemma-2b-v5e8", *TOO_LARGE)} | {recipe: ask(recipe) for recipe in RECIPES}
+    write_result(RESULT, what="Memory per chip of the shipped v5e-8 recipes by the TPU compiler, without the chip.",
+                 command="python -m benchmarks.plan_v5e8", values=found, packages=("jax", "jaxlib", "libtpu"),
+                 load_before=before)
+    return 0 if all(found[recipe]["fits"] for recipe in RECIPES) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""What a step holds, in bytes per device: exact from tensor shapes and the mesh, and an estimate of the rest.
+
+Shape suffixes of the formulas: A micro batches, B rows and S positions of one device's micro batch, T = B x S, D width,
+F feed-forward width, N query heads, K key/value heads, H head size, V vocabulary, L layers.
+"""
+
+from collections.abc import Iterator
+from math import prod
+
+from workings.engines.base import EngineRequest
+from workings.models.weights import EMBEDDING, HEAD, layer_shapes, outer_shapes
+
+BYTES = {"fp32": 4, "bf16": 2}
+INPUT_SPLIT = ("self_attn.o_proj.weight", "mlp.down_proj.weight")
+"""Matrices whose input axis is split over ``tp``; all others split their output axis."""
+BATCH_FIELDS = 5
+"""Arrays of a batch (tokens, targets, weights, positions, segment ids), four bytes an element."""
+QUERIES = 256
+"""Query positions whose scores exist at one time with chunked attention."""
+
+
+def local_shapes(request: EngineRequest, fsdp: int, tp: int) -> Iterator[tuple[tuple[int, ...], int]]:
+    """One device's piece of each tensor, and how many tensors have it; an axis that does not divide is left whole."""
+    for name, size in outer_shapes(request.shape).items():
+        yield _local(name, size, fsdp, tp), 1
+    for name, size in layer_shapes(request.shape).items():
+        yield _local(name, size, fsdp, tp), request.shape.layers
+
+
+def _local(name: str, size: tuple[int, ...], fsdp: int, tp: int) -> tuple[int, ...]:
+    if len(size) < 2:
+        return size
+    if name in (EMBEDDING, HEAD):
+        return (size[0] // (fsdp * tp), size[1]) if size[0] % (fsdp * tp) == 0 else size
+    axes = (fsdp, tp) if name in INPUT_SPLIT else (tp, fsdp)
+    return tuple(length // axis if length % axis == 0 else length for length, axis in zip(size, axes, strict=True))
+
+
+def exact_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, tp: int) -> dict[str, int]:
+    """Bytes per device of parameters, moments, gradients and batch, from shapes, formats and the mesh alone."""
+    shapes = list(local_shapes(request, fsdp, tp))
+    elements = sum(prod(size) * count for size, count in shapes)
+    stored = BYTES[request.precision.parameters]
+    if request.optimizer.name == "adamw":
+        moments = 2 * elements
+    else:  # a row and a column of every matrix, the whole of every vector
+        moments = sum(sum(size) * count for size, count in shapes)
+    parts = {
+        "parameters": elements * stored,
+        "moments": moments * BYTES[request.precision.moments],
+        "gradients": elements * stored,
+        "batch": BATCH_FIELDS * 4 * batch[0] * batch[1] // fsdp * batch[2],
+    }
+    if request.precision.rounding == "master_fp32":
+        parts["master weights"] = 4 * elements
+    if batch[0] > 1:
+        parts["gradient accumulator"] = elements * stored
+    return parts
+
+
+def estimated_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, tp: int,
+                    platform: str) -> dict[str, int]:
+    """Bytes per device of what lives only inside a step, by formula. A compiler may do better or worse."""
+    shape, memory = request.shape, request.memory
+    number = BYTES[request.precision.compute]
+    rows, length = batch[1] // fsdp, batch[2]
+    tokens = rows * length
+    inner = tokens * number * (4 * shape.width + (2 * shape.heads + 2 * shape.kv_heads) * shape.head_dim // tp
+                               + 3 * shape.mlp_width // tp)
+    kept = shape.layers * tokens * shape.width * number if memory.remat == "layer" else shape.layers * inner
+    scores = 4 * rows * max(1, shape.heads // tp) * _score_elements(request, length, platform)
+    alive = 2 if memory.remat == "layer" else shape.layers
+    devices = fsdp * tp
+    chunk = min(memory.loss_chunk or tokens, tokens)
+    parallel = devices > 1 and shape.vocab_size % devices == 0
+    logits = 2 * 4 * chunk * (fsdp if parallel else 1) * (shape.vocab_size // devices if parallel else shape.vocab_size)
+    head_gradient = 4 * shape.vocab_size * shape.width // (devices if parallel else 1)
+    parts = {"activations": kept + 2 * inner, "attention scores": alive * scores,
+             "logits": logits, "head gradient in fp32": head_gradient}
+    if fsdp > 1:
+        layer = sum(prod(size) for size in layer_shapes(shape).values())
+        parts["gathered weights of two layers"] = 2 * layer * number // tp
+    return parts
+
+
+def _score_elements(request: EngineRequest, length: int, platform: str) -> int:
+    """Elements of one head's scores that exist at one time."""
+    asked: str = request.memory.attention
+    if asked == "auto":
+        asked = {"tpu": "flash", "gpu": "chunked"}.get(platform, "plain")
+    return {"plain": length * length, "chunked": min(QUERIES, length) * length, "flash": 0}[asked]
+
+
+def estimated_peak(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, tp: int, platform: str) -> int:
+    """Closed-form estimate of a step's peak, bytes per device."""
+    return sum(exact_parts(request, batch, fsdp, tp).values()) + sum(
+        estimated_parts(request, batch, fsdp, tp, platform).values())

@@ -1,0 +1,43 @@
+"""From a recipe and a target to what an engine is asked, and the batch that decides: the longest one."""
+
+from workings.config.recipe import Recipe
+from workings.engines.base import EngineRequest
+from workings.errors import RequestError
+from workings.hardware.catalog import Target
+from workings.models.shape import ModelShape
+
+
+def mesh_of(recipe: Recipe, target: Target) -> tuple[int, int]:
+    """Sizes of the axes ``fsdp`` and ``tp`` on this target.
+
+    Raises:
+        RequestError: a mesh that does not divide the devices.
+    """
+    tp = recipe.mesh.tp
+    fsdp = max(1, target.devices // tp) if recipe.mesh.fsdp == "auto" else recipe.mesh.fsdp
+    if fsdp < 1 or target.devices % (fsdp * tp):
+        raise RequestError(f"mesh.fsdp x mesh.tp = {fsdp} x {tp} = {fsdp * tp} on {target.name}",
+                           f"a product that divides its {target.devices} devices", "mesh.fsdp=auto mesh.tp=1")
+    return fsdp, tp
+
+
+def longest_batch(recipe: Recipe, fsdp: int) -> tuple[int, int, int]:
+    """Accumulation, rows over all devices, positions: the largest batch that this recipe can make."""
+    return recipe.batch.accumulation, recipe.batch.micro_batch * fsdp, recipe.data.max_length
+
+
+def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineRequest:
+    """What the engine is asked for on this target.
+
+    Raises:
+        RequestError: rows longer than the model's context, or heads that the mesh does not divide.
+    """
+    if recipe.data.max_length > shape.context:
+        raise RequestError(f"data.max_length: {recipe.data.max_length}",
+                           f"at most the model's context of {shape.context} tokens", f"data.max_length={shape.context}")
+    if shape.heads % recipe.mesh.tp:
+        raise RequestError(f"mesh.tp: {recipe.mesh.tp} with {shape.heads} heads", "a tp that divides the heads",
+                           "mesh.tp=1")
+    mesh_of(recipe, target)
+    return EngineRequest(shape=shape, device=target.platform, optimizer=recipe.optimizer, precision=recipe.precision,
+                         memory=recipe.memory, mesh=recipe.mesh, seed=recipe.seed)

@@ -1,0 +1,186 @@
+"""The nearest plan that fits: combinations of changes in the order of how little they change what was asked.
+
+Each combination is estimated by formula, corrected by what the compiler said so far; the first that comes under the
+limit is compiled whole. If the compiler refuses it, the search goes on behind it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from workings.config.load import check_recipe
+from workings.config.recipe import Recipe
+from workings.hardware.catalog import Target
+from workings.models.shape import ModelShape
+from workings.planning.parts import estimated_peak
+from workings.planning.plan import Nearest, Plan, make_plan
+from workings.planning.request import engine_request, longest_batch, mesh_of
+from workings.planning.verdict import MARGINAL_SHARE
+
+COMPILES = 4
+"""Candidates that the compiler is asked about before the search gives up."""
+
+Words = dict[str, Any]
+
+
+def _whole_mesh(recipe: Recipe, target: Target) -> Words:
+    if target.platform == "cpu":
+        return {}
+    fsdp, tp = mesh_of(recipe, target)
+    return {"mesh.fsdp": "auto"} if fsdp * tp < target.devices else {}
+
+
+def _attention(recipe: Recipe, target: Target) -> Words:
+    wanted = "chunked" if target.platform == "cpu" else "auto"
+    whole = recipe.memory.attention in ("plain", *(["auto"] if target.platform == "cpu" else []))
+    return {"memory.attention": wanted} if whole else {}
+
+
+def _loss_chunk(recipe: Recipe, target: Target) -> Words:
+    return {"memory.loss_chunk": 128} if recipe.memory.loss_chunk == 0 or recipe.memory.loss_chunk > 128 else {}
+
+
+def _remat(recipe: Recipe, target: Target) -> Words:
+    return {"memory.remat": "layer"} if recipe.memory.remat == "none" else {}
+
+
+def _micro_batch(recipe: Recipe, target: Target) -> Words:
+    """The global batch stays: half the rows at a time, twice as often."""
+    rows = recipe.batch.micro_batch
+    if rows % 2:
+        return {}
+    return {"batch.micro_batch": rows // 2, "batch.accumulation": recipe.batch.accumulation * 2}
+
+
+def _no_accumulation(recipe: Recipe, target: Target) -> Words:
+    """The global batch stays: all rows at once, so that no second copy of the gradients is kept."""
+    batch = recipe.batch
+    return {"batch.micro_batch": batch.micro_batch * batch.accumulation, "batch.accumulation": 1} \
+        if batch.accumulation > 1 else {}
+
+
+def _moments(recipe: Recipe, target: Target) -> Words:
+    return {"precision.moments": "bf16"} if recipe.precision.moments == "fp32" \
+        and recipe.optimizer.name == "adamw" else {}
+
+
+def _rounding(recipe: Recipe, target: Target) -> Words:
+    return {"precision.rounding": "stochastic"} if recipe.precision.rounding == "master_fp32" else {}
+
+
+def _optimizer(recipe: Recipe, target: Target) -> Words:
+    if recipe.optimizer.name == "adafactor":
+        return {}
+    words: Words = {"optimizer": {"name": "adafactor", "weight_decay": recipe.optimizer.weight_decay,
+                                  "clip_norm": recipe.optimizer.clip_norm}}
+    return words | ({"precision.moments": "fp32"} if recipe.precision.moments == "bf16" else {})
+
+
+def _parameters(recipe: Recipe, target: Target) -> Words:
+    return {"precision.parameters": "bf16", "precision.rounding": "stochastic"} \
+        if recipe.precision.parameters == "fp32" else {}
+
+
+Change = Callable[[Recipe, Target], Words]
+
+LADDER: tuple[tuple[Change, int], ...] = (
+    (_parameters, 1), (_optimizer, 1), (_rounding, 1), (_moments, 1), (_micro_batch, 6), (_no_accumulation, 1),
+    (_remat, 1), (_loss_chunk, 1), (_attention, 1), (_whole_mesh, 1))
+"""Changes and how often each may be made: first what changes the training most, last what only uses more devices."""
+
+
+def candidates(recipe: Recipe, target: Target) -> Iterator[Recipe]:
+    """Every combination of changes, the least first: one rung less is worth all rungs below it."""
+    for counts in product(*(range(most + 1) for _, most in LADDER)):
+        candidate = _combined(recipe, target, counts)
+        if candidate is not None and candidate != recipe:
+            yield candidate
+
+
+def _combined(recipe: Recipe, target: Target, counts: tuple[int, ...]) -> Recipe | None:
+    """The recipe with these changes; None where one has nothing to change (a combination without it is the same)."""
+    for (change, _), count in zip(LADDER, counts, strict=True):
+        for _ in range(count):
+            changes = change(recipe, target)
+            if not changes:
+                return None
+            recipe = changed(recipe, changes)
+    return recipe
+
+
+def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, search: bool = True) -> Plan:
+    """The plan as asked; where it does not fit, with the nearest one that does, if the ladder has one."""
+    asked = make_plan(recipe, shape, target)
+    if asked.verdict.fits or not search:
+        return asked
+    found = nearest(recipe, shape, target, asked)
+    if found is None:
+        return replace(asked, reasons=(*asked.reasons, "no plan of the search fits: a smaller model, shorter rows "
+                                       "or a larger machine are left"))
+    return replace(asked, nearest=found, reasons=(
+        *asked.reasons, f"nearest plan that fits ({found.source}): " + " ".join(found.overrides)))
+
+
+def nearest(recipe: Recipe, shape: ModelShape, target: Target, asked: Plan) -> Nearest | None:
+    """The first candidate that the compiler (or, for a GPU, the estimate) lets through."""
+    tried: list[str] = []
+    limit = asked.verdict.limit_bytes
+    # Formulas are off by a factor that mostly carries over from one candidate to the next.
+    factor = asked.verdict.peak_bytes / max(1, estimated(recipe, shape, target))
+    for candidate in candidates(recipe, target):
+        guess = estimated(candidate, shape, target)
+        if guess * factor > MARGINAL_SHARE * limit:
+            continue
+        plan = make_plan(candidate, shape, target)
+        words = difference(recipe, candidate)
+        if plan.verdict.fits:
+            return Nearest(overrides=words, peak_bytes=plan.verdict.peak_bytes, limit_bytes=plan.verdict.limit_bytes,
+                           source=plan.verdict.source, tried=tuple(tried))
+        tried.append(" ".join(words))
+        factor = max(factor, plan.verdict.peak_bytes / max(1, guess))
+        if len(tried) == COMPILES:
+            return None
+    return None
+
+
+def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
+    """The recipe with dotted keys set."""
+    values = recipe.model_dump(mode="json", exclude_unset=True)
+    for dotted, value in changes.items():
+        *parents, last = dotted.split(".")
+        here = values
+        for parent in parents:
+            here = here.setdefault(parent, {})
+        here[last] = value
+    return check_recipe(values, "a candidate of the search")
+
+
+def difference(asked: Recipe, found: Recipe) -> tuple[str, ...]:
+    """What to type after the recipe's name to get the other one: ``key=value`` words."""
+    before, after = _flat(asked.model_dump(mode="json")), _flat(found.model_dump(mode="json"))
+    if asked.optimizer.name != found.optimizer.name:  # keys of the old optimizer have no place in the new one
+        section = found.optimizer.model_dump(mode="json", exclude_defaults=True)
+        inside = ", ".join(f"{key}: {value}" for key, value in section.items())
+        after = {key: value for key, value in after.items() if not key.startswith("optimizer.")}
+        return (*_words(before, after), f"optimizer={{{inside}}}")
+    return _words(before, after)
+
+
+def _words(before: Words, after: Words) -> tuple[str, ...]:
+    return tuple(f"{key}={value}" for key, value in after.items() if before.get(key) != value)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Words:
+    found: Words = {}
+    for key, value in values.items():
+        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found
+
+
+def estimated(recipe: Recipe, shape: ModelShape, target: Target) -> int:
+    """Closed-form peak of a recipe on a target, bytes per device."""
+    on_cpu = target.platform == "cpu"
+    request = engine_request(changed(recipe, {"mesh.fsdp": 1}) if on_cpu else recipe, shape, target)
+    mesh = (1, 1) if on_cpu else mesh_of(recipe, target)
+    return estimated_peak(request, longest_batch(recipe, mesh[0]), *mesh, target.platform)

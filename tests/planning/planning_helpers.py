@@ -1,0 +1,28 @@
+"""A recipe and a shape small enough to count by hand."""
+
+from workings.config.load import check_recipe
+from workings.config.recipe import Recipe
+from workings.engines.base import EngineRequest
+from workings.models.shape import ModelShape
+from workings.models.shapes import shape_from_config
+
+SHAPE = {"family": "gemma", "layers": 2, "width": 16, "mlp_width": 32, "heads": 2, "kv_heads": 1, "head_dim": 8,
+         "context": 128}
+
+
+def recipe(**changes) -> Recipe:
+    values = {
+        "name": "counted", "model": {"source": "scratch", "shape": SHAPE}, "tokenizer": "train",
+        "data": {"traces": "addition", "max_length": 64}, "batch": {"micro_batch": 4},
+        "training": {"steps": 2, "learning_rate": 1e-3}, "optimizer": {"name": "adamw"},
+        "memory": {"attention": "plain"}}
+    return check_recipe(values | changes, "test")
+
+
+def shape() -> ModelShape:
+    return shape_from_config(recipe().model.shape, 96)
+
+
+def request_of(asked: Recipe) -> EngineRequest:
+    return EngineRequest(shape=shape(), device="gpu", optimizer=asked.optimizer, precision=asked.precision,
+                         memory=asked.memory, mesh=asked.mesh, seed=0)

@@ -1,0 +1,69 @@
+"""Bytes from shapes: by hand for a model small enough to count."""
+
+import pytest
+
+from tests.planning.planning_helpers import recipe, request_of, shape
+from workings.hardware.catalog import targets
+from workings.models.shapes import parameter_count
+from workings.planning.parts import estimated_parts, exact_parts
+from workings.planning.seconds import step_operations, step_seconds
+
+ELEMENTS = 96 * 16 + 16 + 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)
+"""Embedding, final norm; per layer two norms, q, k and v, o, three feed-forward matrices."""
+
+
+def test_one_device_holds_everything():
+    found = exact_parts(request_of(recipe()), (1, 4, 64), 1, 1)
+    assert parameter_count(shape()) == ELEMENTS
+    assert found == {"parameters": 4 * ELEMENTS, "moments": 8 * ELEMENTS, "gradients": 4 * ELEMENTS,
+                     "batch": 5 * 4 * 4 * 64}
+
+
+def test_eight_devices_share_matrices_and_copy_vectors():
+    found = exact_parts(request_of(recipe()), (1, 32, 64), 8, 1)
+    vectors = 16 + 2 * 2 * 16
+    assert found["parameters"] == 4 * ((ELEMENTS - vectors) // 8 + vectors)
+    assert found["batch"] == 5 * 4 * 4 * 64
+
+
+def test_a_factored_moment_is_a_row_and_a_column():
+    found = exact_parts(request_of(recipe(optimizer={"name": "adafactor"})), (1, 1, 64), 1, 1)
+    layer = 2 * 16 + (16 + 16) + 2 * (8 + 16) + (16 + 16) + 3 * (32 + 16)
+    assert found["moments"] == 4 * (96 + 16 + 16 + 2 * layer)
+
+
+def test_accumulation_and_a_master_are_copies():
+    found = exact_parts(request_of(recipe(precision={"parameters": "bf16", "rounding": "master_fp32"})),
+                        (2, 1, 64), 1, 1)
+    assert found["gradient accumulator"] == found["gradients"] == 2 * ELEMENTS
+    assert found["master weights"] == 4 * ELEMENTS
+
+
+def test_what_saves_memory_lowers_the_estimate():
+    plain = {"attention": "plain", "remat": "none", "loss_chunk": 0}
+
+    def total(**changes):
+        asked = recipe(memory=plain | changes)
+        return sum(estimated_parts(request_of(asked), (1, 4, 64), 1, 1, "gpu").values())
+
+    assert total(remat="layer") < total()
+    assert total(loss_chunk=8) < total()
+    assert total(attention="flash") < total()
+
+
+def test_operations_by_hand():
+    """Forward: 2 x matrix elements x tokens, half of the score matrix twice, and the vocabulary; three passes."""
+    matrices = 2 * (16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)
+    scores = 2 * 2 * 2 * 2 * 8 * (64 * 65 / 2)
+    assert step_operations(request_of(recipe()), (1, 1, 64)) == 3 * (
+        2 * matrices * 64 + scores + 2 * 96 * 16 * 64)
+
+
+def test_a_step_time_needs_a_rate():
+    bf16 = request_of(recipe(precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"}))
+    seconds, how = step_seconds(bf16, (1, 8, 64), targets()["v5e-8"], 8)
+    assert seconds == pytest.approx(step_operations(bf16, (1, 8, 64)) / (197e12 * 0.4 * 8))
+    assert "assumption" in how
+    seconds, how = step_seconds(bf16, (1, 8, 64), targets()["t4"], 1)
+    assert seconds is None
+    assert "no bf16 rate for t4" in how

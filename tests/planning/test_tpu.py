@@ -1,0 +1,63 @@
+"""The real TPU compiler, without the chip: a small model on eight chips, what is remembered, and a refusal."""
+
+import importlib.util
+import json
+
+import pytest
+
+from tests.planning.planning_helpers import SHAPE, recipe
+from workings.config.load import check_recipe
+from workings.engines.jax.target import refused_bytes
+from workings.hardware.catalog import targets
+from workings.models.shapes import shape_from_config
+from workings.planning.plan import make_plan
+
+
+def test_both_sentences_of_a_refusal():
+    assert refused_bytes("Ran out of memory in memory space hbm. Used 28.00G of 15.75G hbm. Exceeded") == (
+        28 * 2**30, int(15.75 * 2**30))
+    assert refused_bytes("the total memory required for HLO temporaries (512.00G) exceeds available HBM (15.75G).") == (
+        512 * 2**30, int(15.75 * 2**30))
+    assert refused_bytes("INTERNAL: something else") == (0, 0)
+
+
+@pytest.mark.slow
+def test_a_small_step_on_eight_chips(tmp_path, monkeypatch):
+    if importlib.util.find_spec("libtpu") is None:
+        pytest.skip("the TPU compiler (libtpu) is not installed")
+    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
+    asked = recipe(memory={"attention": "chunked", "remat": "layer"}, batch={"micro_batch": 2})
+    shape = shape_from_config(asked.model.shape, 96)
+    found = make_plan(asked, shape, targets()["v5e-8"])
+    assert found.verdict.fits
+    assert found.verdict.source == "compiled"
+    assert found.verdict.devices == 8
+    assert found.verdict.limit_bytes == int(15.75 * 2**30)
+    assert found.details["tokens_per_device"] == [1, 2, 64]
+    exact = {part.name: part.size_bytes for part in found.parts if part.certainty == "exact"}
+    # The engine's own count of the same arrays, from their shardings; four bytes more for the step's number.
+    assert found.details["floor"]["state"] == exact["parameters"] + exact["moments"] + 4
+    assert found.details["floor"]["gradients"] == exact["gradients"]
+    kept = list((tmp_path / "plans").iterdir())
+    assert len(kept) == 1
+    again = make_plan(asked, shape, targets()["v5e-8"])
+    assert again.details["cached"] is True
+    assert again.verdict == found.verdict
+    assert json.loads(kept[0].read_text("utf-8"))["peak_bytes"] == found.verdict.peak_bytes
+
+
+@pytest.mark.slow
+def test_a_refusal_carries_the_compilers_number(tmp_path, monkeypatch):
+    if importlib.util.find_spec("libtpu") is None:
+        pytest.skip("the TPU compiler (libtpu) is not installed")
+    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
+    large = SHAPE | {"layers": 1, "width": 8192, "mlp_width": 65536, "heads": 2, "head_dim": 8}
+    asked = check_recipe(recipe(memory={"attention": "chunked", "remat": "layer"}, mesh={"fsdp": 1}).model_dump(
+        mode="json", exclude_unset=True) | {"model": {"source": "scratch", "shape": large}}, "test")
+    found = make_plan(asked, shape_from_config(asked.model.shape, 96), targets()["v5e-8"])
+    # 1.6 billion fp32 weights with two moments and a gradient are 24 GiB.
+    assert not found.verdict.fits
+    assert 24 * 2**30 < found.verdict.peak_bytes < 60 * 2**30
+    assert found.verdict.limit_bytes == int(15.75 * 2**30)
+    assert "7 of 8 devices are idle" in found.culprit
+    assert any("the compiler refused" in reason for reason in found.reasons)
