@@ -10,6 +10,7 @@ depend on this machine, seconds do.
 import json
 import subprocess
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ CASES = {
     "gemma_2_2b_adamw_8x2048": f"{OWN} gemma-2-2b adamw 8 2048",
     "tunix_gemma_2b_adafactor_32x2048": f"{TUNIX} 18 32 2048",
 }
+FORWARD = ("model", "matmul", "attention", "feed_forward", "embedding", "remat", "sharding")
+"""Files of `engines/jax` that a forward of Tunix's would replace."""
 OUT = ROOT / "benchmarks" / "results" / "v5e.json"
 
 
@@ -37,6 +40,15 @@ def compile_case(command: str) -> dict[str, Any]:
         return {"command": f"python -m {command}", "failed": done.stderr.strip().splitlines()[-1][:300]}
     answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return answer
+
+
+def lines() -> dict[str, int]:
+    """Lines of our forward (six families) and of the two files of Tunix that hold Gemma 1 to 3."""
+    tunix = Path(str(distribution("google-tunix").locate_file("tunix"))) / "models"
+    counted = {f"tunix_{name}": (tunix / name / "model.py").read_text(encoding="utf-8").count("\n")
+               for name in ("gemma", "gemma3")}
+    ours = ROOT / "src" / "workings" / "engines" / "jax"
+    return counted | {"own": sum((ours / f"{name}.py").read_text(encoding="utf-8").count("\n") for name in FORWARD)}
 
 
 def main(arguments: list[str]) -> int:
@@ -51,7 +63,7 @@ def main(arguments: list[str]) -> int:
         answer = kept.get(f"python -m {command}") or compile_case(command)
         cases[name] = answer | {"fits": "peak_gib" in answer and answer.get("refused", "no") == "no"}
     write_result(OUT, what="Compiler's peak memory per chip of full fine-tuning steps on a TPU v5e-8",
-                 command="python -m benchmarks.v5e", values={"limit_gib": 15.75, "cases": cases},
+                 command="python -m benchmarks.v5e", values={"limit_gib": 15.75, "cases": cases, "lines": lines()},
                  packages=("jax", "jaxlib", "libtpu", "google-tunix", "flax", "optax"), load_before=before)
     return int(any("failed" in case for case in cases.values()))
 

@@ -2,8 +2,12 @@
 
 import json
 import re
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -44,3 +48,30 @@ def test_the_compiled_module_holds_no_unsplit_batch_and_no_whole_embedding(run_p
     sizes = {tuple(map(int, dims.split(","))) for dims in re.findall(r"f32\[([\d,]+)\]", found["text"])}
     assert (2, 32, 32) in sizes
     assert not sizes & {(16, 32, 32), (512, 32), (16, 32, 48), (512, 48), (128, 32)}
+
+
+def test_a_checkpoint_goes_on_in_two_processes_and_comes_back(tmp_path: Path, run_python, child_environment) -> None:
+    """Written by one process on one device, continued by two on loopback, restored by one: same losses, same state."""
+    from tests.engines.eight_devices import curve, engine
+
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    after.mkdir()
+    one = engine("1")
+    state, _ = curve(one, one.init(0), 3)
+    one.save(state, before)
+    straight, expected = curve(one, state, 3, 3)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    children = [subprocess.Popen(
+        [sys.executable, "-m", "tests.engines.two_processes", address, str(index), before, after],
+        cwd=Path(__file__).resolve().parents[2], env=child_environment(), stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True) for index in range(2)]
+    for child in children:
+        out, err = child.communicate()
+        assert child.returncode == 0, err
+        np.testing.assert_allclose(json.loads(out.splitlines()[-1])["losses"], expected, rtol=1e-5)
+    restored = one.restore(after)
+    for x, y in zip(jax.tree.leaves(restored["params"]), jax.tree.leaves(straight["params"]), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-4)

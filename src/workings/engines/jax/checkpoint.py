@@ -27,6 +27,15 @@ def unstacked(name: str, layers: int) -> list[str]:
     return [layer_name(i, name.removeprefix("layers.")) for i in range(layers)]
 
 
+def whole(x: jax.Array) -> np.ndarray:
+    """An array on the host; in a run of several processes its parts are gathered first, so all of them must ask."""
+    if x.is_fully_addressable:
+        return np.asarray(x)
+    from jax.experimental import multihost_utils
+
+    return np.asarray(multihost_utils.process_allgather(x, tiled=True))
+
+
 def _write(path: Path, arrays: Mapping[str, jax.Array], metadata: dict[str, str]) -> None:
     """Write flat arrays (keys may carry a ``slot|`` in front, which becomes ``slot.``)."""
     plan: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
@@ -44,10 +53,14 @@ def _write(path: Path, arrays: Mapping[str, jax.Array], metadata: dict[str, str]
         key, i = source[full]
         if key not in held:  # one stacked tensor on the host at a time
             held.clear()
-            held[key] = np.asarray(arrays[key])
+            held[key] = whole(arrays[key])
         return held[key] if i < 0 else held[key][i]
 
-    write_tensors(path, plan, fetch, metadata)
+    if jax.process_index() == 0:
+        write_tensors(path, plan, fetch, metadata)
+        return
+    for full in plan:  # the other processes take part in gathering, in the same order, and write nothing
+        fetch(full)
 
 
 def save(state: dict[str, Any], directory: Path) -> None:
@@ -146,4 +159,5 @@ def export(state: dict[str, Any], shape: ModelShape, directory: Path) -> None:
     _write(directory / MODEL_FILE, params, {"format": "pt"})
     dtype = {"float32": "float32", "bfloat16": "bfloat16"}[str(next(iter(params.values())).dtype)]
     text = json.dumps(to_hf_config(shape) | {"dtype": dtype}, indent=2, sort_keys=True)
-    (directory / "config.json").write_text(text + "\n", encoding="utf-8")
+    if jax.process_index() == 0:
+        (directory / "config.json").write_text(text + "\n", encoding="utf-8")

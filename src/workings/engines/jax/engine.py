@@ -89,8 +89,13 @@ class JaxEngine:
         return {"params": params, "moments": moments,
                 "step": jax.device_put(np.int32(0), self._shardings["step"])}
 
-    def _arrays(self, batch: Batch) -> dict[str, np.ndarray]:
-        return {name: getattr(batch, name) for name in FIELDS}
+    def _arrays(self, batch: Batch) -> dict[str, Any]:
+        """A batch as the compiled programs take it; every process has the whole batch and hands over its own rows."""
+        arrays = {name: getattr(batch, name) for name in FIELDS}
+        if jax.process_count() == 1:
+            return arrays
+        place = self.layout.batch()
+        return {name: jax.make_array_from_callback(x.shape, place, x.__getitem__) for name, x in arrays.items()}
 
     def _compiled_step(self, shape: tuple[int, ...]) -> Any:
         """The step for one batch shape; compiled once, whoever asks first (`inspect` or `step`)."""
