@@ -1,7 +1,7 @@
 """Train models that show their workings, and show yours.
 
-The Python interface is the verbs: `train`, `evaluate`, `compare`, `verify`. They are imported when they are first
-used, so that `import workings` brings in no framework.
+The Python interface is the verbs: `plan`, `train`, `evaluate`, `compare`, `verify`. They are imported when they
+are first used, so that `import workings` brings in no framework.
 """
 
 from importlib import import_module
@@ -11,15 +11,17 @@ if TYPE_CHECKING:
     from workings.evaluation.compare import compare as compare
     from workings.evidence.verify import verify as verify
     from workings.runs.evaluate import evaluate_run as evaluate
+    from workings.runs.plan import plan as plan
     from workings.runs.whole import train_and_evaluate as train
 
 _PLACES = {
     "compare": ("workings.evaluation.compare", "compare"),
     "evaluate": ("workings.runs.evaluate", "evaluate_run"),
+    "plan": ("workings.runs.plan", "plan"),
     "train": ("workings.runs.whole", "train_and_evaluate"),
     "verify": ("workings.evidence.verify", "verify"),
 }
-__all__ = ["compare", "evaluate", "train", "verify"]
+__all__ = ["compare", "evaluate", "plan", "train", "verify"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,12 +2,14 @@
 
 import importlib.util
 import json
+import tempfile
 
 import pytest
 
-from tests.planning.planning_helpers import SHAPE, recipe
+from tests.planning.planning_helpers import SHAPE, recipe, request_of
 from workings.config.load import check_recipe
-from workings.engines.jax.target import refused_bytes
+from workings.engines.jax.target import TpuTarget, compile_for, refused_bytes
+from workings.errors import WorkingsError
 from workings.hardware.catalog import targets
 from workings.models.shapes import shape_from_config
 from workings.planning.plan import make_plan
@@ -19,6 +21,18 @@ def test_both_sentences_of_a_refusal():
     assert refused_bytes("the total memory required for HLO temporaries (512.00G) exceeds available HBM (15.75G).") == (
         512 * 2**30, int(15.75 * 2**30))
     assert refused_bytes("INTERNAL: something else") == (0, 0)
+
+
+def test_a_crash_of_the_compiler_is_no_verdict(tmp_path, monkeypatch):
+    if importlib.util.find_spec("libtpu") is None:
+        pytest.skip("the TPU compiler (libtpu) is not installed")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    impossible = TpuTarget(topology="v5e:9x9x9", accelerator_type="v5litepod-8")
+    with pytest.raises(WorkingsError, match="this says nothing about memory") as caught:
+        compile_for(request_of(recipe()), (1, 8, 64), impossible)
+    log = next(tmp_path.glob("workings-compiler-*.log"))
+    assert str(log) in str(caught.value)
+    assert "v5e:9x9x9" in log.read_text("utf-8")
 
 
 @pytest.mark.slow

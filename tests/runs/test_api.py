@@ -23,4 +23,4 @@ def test_the_verbs_as_functions(tmp_path):
 def test_importing_brings_no_framework(run_python):
     code = ("import sys, workings; heavy = {'jax', 'torch', 'transformers', 'pandas', 'numpy', 'scipy'}; "
             "print(sorted(heavy & set(sys.modules)), dir(workings))")
-    assert run_python("-c", code).stdout.strip() == "[] ['compare', 'evaluate', 'train', 'verify']"
+    assert run_python("-c", code).stdout.strip() == "[] ['compare', 'evaluate', 'plan', 'train', 'verify']"
