@@ -50,6 +50,13 @@ def write_tensors(path: Path, tensors: Mapping[str, tuple[np.dtype[Any], tuple[i
             file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
+_ENTRY = {"dtype": "", "shape": [], "data_offsets": [0, 0]}
+
+
+def _is_entry(entry: Any) -> bool:
+    return isinstance(entry, dict) and _ENTRY.keys() <= entry.keys() and len(entry["data_offsets"]) == 2
+
+
 class TensorFile:
     """An open safetensors file: what is in it is checked at once, tensors are read when asked for.
 
@@ -68,6 +75,8 @@ class TensorFile:
                 header = json.loads(file.read(length))
             except ValueError as error:
                 raise RecordError(f"{path.name} has a damaged header") from error
+        if not isinstance(header, dict) or not all(map(_is_entry, (header | {"__metadata__": _ENTRY}).values())):
+            raise RecordError(f"{path.name} has a damaged header")
         self.metadata: dict[str, str] = header.pop("__metadata__", {})
         self._entries: dict[str, dict[str, Any]] = header
         self._start = 8 + length

@@ -1,0 +1,87 @@
+"""Weight files: our writer against the library's reader, prefixes of multimodal checkpoints, damage."""
+
+import json
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.engines.tiny import request, tiny_shape
+from workings.config.training import PrecisionConfig
+from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.optimizer import flat
+from workings.engines.safetensors_file import TensorFile, write_tensors
+from workings.engines.weight_files import WeightFiles
+from workings.errors import RecordError, RequestError
+
+
+def write(path: Path, tensors: dict[str, np.ndarray]) -> None:
+    sizes = {name: (x.dtype, x.shape) for name, x in tensors.items()}
+    write_tensors(path, sizes, tensors.__getitem__, {"format": "pt"})
+
+
+def test_the_library_reads_what_we_write_and_we_read_what_it_writes(tmp_path: Path) -> None:
+    library = pytest.importorskip("safetensors.numpy")
+    tensors = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "empty": np.zeros((0, 4), np.float32),
+               "count": np.int32(7).reshape(())}
+    write(tmp_path / "ours", tensors)
+    theirs = library.load_file(tmp_path / "ours")
+    library.save_file(tensors, tmp_path / "theirs")
+    again = TensorFile(tmp_path / "theirs")
+    for name, x in tensors.items():
+        np.testing.assert_array_equal(theirs[name], x)
+        np.testing.assert_array_equal(again.read(name), x)
+        assert (again.shape(name), again.dtype(name)) == (x.shape, x.dtype)
+
+
+def test_bfloat16_weights_survive_export_in_torch_bit_for_bit(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    load = pytest.importorskip("safetensors.torch").load_file
+    engine = JaxEngine.open(request(tiny_shape("gemma3"), precision=PrecisionConfig(parameters="bf16")))
+    state = engine.init(0)
+    engine.export(state, tmp_path)
+    stored = load(tmp_path / "model.safetensors")
+    stacked = np.asarray(flat(state["params"])["layers.mlp.up_proj.weight"])
+    assert stored["model.layers.1.mlp.up_proj.weight"].dtype == torch.bfloat16
+    bits = stored["model.layers.1.mlp.up_proj.weight"].view(torch.int16).numpy()
+    np.testing.assert_array_equal(bits, stacked[1].view(np.int16))
+    assert stacked.dtype == ml_dtypes.bfloat16
+    assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
+
+
+@pytest.mark.parametrize("prefix", ["language_model.model.", "model.language_model."])
+def test_the_text_part_of_a_multimodal_checkpoint_is_found(prefix: str, tmp_path: Path) -> None:
+    x = np.ones((2, 2), np.float32)
+    write(tmp_path / "model.safetensors", {f"{prefix}norm.weight": x, "vision_tower.a": x})
+    assert WeightFiles(tmp_path, {"model.norm.weight": (2, 2)}).read("model.norm.weight").shape == (2, 2)
+    with pytest.raises(RequestError, match=r"without tensor model\.embed"):
+        WeightFiles(tmp_path, {"model.embed_tokens.weight": (2, 2)})
+
+
+def with_header(header: object) -> bytes:
+    """A file with this header and no tensor bytes."""
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text
+
+
+@pytest.mark.parametrize(("content", "expected"), [
+    (b"abc", "cut short"),
+    (b"\xff" * 16, "cut short"),
+    ((9).to_bytes(8, "little") + b"not json!", "damaged header"),
+    (with_header([1, 2]), "damaged header"),
+    (with_header({"a": {"dtype": "F32"}}), "damaged header"),
+    (with_header({"a": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}), "cut short: a"),
+    (with_header({"a": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 12]}}), "12 bytes for shape"),
+    (with_header({"a": {"dtype": "F99", "shape": [2, 2], "data_offsets": [0, 16]}}), "number format F99"),
+])
+def test_damage_is_named(content: bytes, expected: str, tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(content)
+    with pytest.raises(RecordError, match=expected):
+        TensorFile(file)
+
+
+def test_a_tensor_of_another_shape_than_announced_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="announced as"):
+        write_tensors(tmp_path / "x", {"a": (np.dtype(np.float32), (3,))}, lambda _: np.zeros(2, np.float32), {})
