@@ -1,4 +1,4 @@
-"""The quickstart under several seeds: does its finding hang on one of them?
+"""The quickstart under several seeds, to see whether its finding hangs on one of them.
 
     python -m proof.quickstart_seeds --seeds 17 18 19 20 21
 

@@ -26,7 +26,7 @@ def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
     (["verify", "nowhere"], "nowhere"),
     (["verify", ".", "--level", "9"], "a level from 0 to"),
     (["recipes", "show", "nothing"], "smoke-tiny"),
-    (["eval", "--items", "none.jsonl", "--out", "x"], "neither RUN nor --predictions"),
+    (["eval", "--items", "none.jsonl", "--out", "x"], "nothing to score"),
 ])
 def test_a_mistake_is_exit_code_2_with_a_way_on_and_no_traceback(workings, tmp_path, words, said):
     done = workings(*words, cwd=tmp_path, check=False)
