@@ -55,8 +55,8 @@ def main(arguments: list[str]) -> int:
     """All cases; 1 if one of them could not be compiled for another reason than memory."""
     kept: dict[str, dict[str, Any]] = {}
     if arguments[:1] == ["--from"]:
-        lines = [json.loads(line) for line in Path(arguments[1]).read_text(encoding="utf-8").splitlines()]
-        kept = {line["command"]: line for line in lines if "command" in line}
+        answers = [json.loads(line) for line in Path(arguments[1]).read_text(encoding="utf-8").splitlines()]
+        kept = {answer["command"]: answer for answer in answers if "command" in answer}
     before = load_average()
     cases = {}
     for name, command in CASES.items():
