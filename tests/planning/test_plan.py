@@ -4,13 +4,14 @@ import json
 
 import pytest
 
-from tests.planning.planning_helpers import recipe, shape
+from tests.planning.planning_helpers import recipe, request_of, shape
 from workings.config.load import load_recipe
 from workings.engines.base import Inspection
 from workings.errors import RequestError, WorkingsError
 from workings.hardware.catalog import find_target, targets
 from workings.planning.compiling import check_split
-from workings.planning.plan import make_plan
+from workings.planning.parts import estimated_parts, exact_parts
+from workings.planning.plan import make_plan, split_parts
 from workings.planning.request import mesh_of
 from workings.planning.search import candidates, changed, difference
 from workings.runs.plan import plan, planned_shape
@@ -46,6 +47,19 @@ def test_too_large_a_plan_comes_with_one_that_fits():
     assert kept.micro_batch * kept.accumulation == asked.micro_batch * asked.accumulation
 
 
+@pytest.mark.parametrize(("share", "certainty"), [(0.5, "by proportion"), (3.0, "unexplained")])
+def test_parts_add_up_to_what_the_compiler_says(share, certainty):
+    request, batch = request_of(recipe()), (1, 4, 64)
+    exact = sum(exact_parts(request, batch, 1, 1).values())
+    formula = sum(estimated_parts(request, batch, 1, 1, "tpu").values())
+    peak = exact + int(share * formula)
+    found = split_parts(request, batch, (1, 1), "tpu", Inspection(
+        peak_bytes=peak, source="compiled", breakdown={"sum": peak}, versions={}))
+    assert abs(sum(part.size_bytes for part in found) - peak) < 10
+    assert found[-1].certainty == certainty
+    assert sum(part.size_bytes for part in found if part.certainty == "exact") == exact
+
+
 def test_the_least_change_comes_first():
     asked = recipe(memory={"attention": "plain", "remat": "none"}, mesh={"fsdp": 1})
     found = candidates(asked, targets()["v5e-8"])
@@ -57,6 +71,12 @@ def test_no_candidate_changes_the_global_batch():
     asked = recipe(batch={"micro_batch": 4, "accumulation": 2})
     rows = {c.batch.micro_batch * c.batch.accumulation for c in candidates(asked, targets()["t4"])}
     assert rows == {8}
+
+
+def test_more_devices_share_the_rows_there_are():
+    asked = recipe(batch={"micro_batch": 8, "accumulation": 2}, mesh={"fsdp": 1})
+    assert difference(asked, next(candidates(asked, targets()["v5e-8"]))) == (
+        "batch.micro_batch=2", "batch.accumulation=1", "mesh.fsdp=auto")
 
 
 def test_another_optimizer_is_written_as_one_word():

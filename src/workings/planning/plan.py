@@ -36,7 +36,8 @@ class Part:
     size_bytes: int
     certainty: str
     """``exact``: from shapes, formats and mesh. ``estimated``: by formula. ``by proportion``: what the compiler needs
-    beyond the exact parts, shared out in the proportion of the formulas."""
+    beyond the exact parts, shared out in the proportion of the formulas, where it needs less than they say.
+    ``unexplained``: what it needs more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +75,8 @@ class Nearest:
 
     overrides: tuple[str, ...]
     """The difference, as ``key=value`` words."""
+    rows: int
+    """Of the global batch; that of the plan as asked, unless its rows do not divide among the devices."""
     peak_bytes: int
     limit_bytes: int
     source: str
@@ -82,8 +85,8 @@ class Nearest:
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON value."""
-        return {"overrides": list(self.overrides), "peak_bytes": self.peak_bytes, "limit_bytes": self.limit_bytes,
-                "source": self.source, "tried": list(self.tried)}
+        return {"overrides": list(self.overrides), "rows": self.rows, "peak_bytes": self.peak_bytes,
+                "limit_bytes": self.limit_bytes, "source": self.source, "tried": list(self.tried)}
 
 
 def make_plan(recipe: Recipe, shape: ModelShape, target: Target) -> Plan:
@@ -171,17 +174,18 @@ def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int],
 
 def split_parts(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[int, int], platform: str,
                 found: Inspection) -> tuple[Part, ...]:
-    """The peak in parts: exact ones from shapes; the rest by formula, or in its proportion where a compiler spoke."""
+    """The peak in parts: exact ones from shapes, the others by formula, corrected where a compiler spoke."""
     parts = [Part(name=name, size_bytes=size, certainty="exact")
              for name, size in exact_parts(request, batch, *mesh).items()]
     inside = estimated_parts(request, batch, *mesh, platform)
-    if found.source != "estimated":
-        rest = found.peak_bytes - sum(part.size_bytes for part in parts)
-        total = sum(inside.values())
+    certainty, total = "estimated", sum(inside.values())
+    rest = found.peak_bytes - sum(part.size_bytes for part in parts)
+    if found.source != "estimated" and rest < total:
         # The compiler says how much there is, the formulas in which proportion.
-        inside = {name: max(0, rest) * size // total for name, size in inside.items()}
-    certainty = "estimated" if found.source == "estimated" else "by proportion"
+        certainty, inside = "by proportion", {name: max(0, rest) * size // total for name, size in inside.items()}
     parts += [Part(name=name, size_bytes=size, certainty=certainty) for name, size in inside.items() if size]
+    if rest > total:
+        parts.append(Part(name="what no formula explains", size_bytes=rest - total, certainty="unexplained"))
     return tuple(parts)
 
 

@@ -7,6 +7,7 @@ limit is compiled whole. If the compiler refuses it, the search goes on behind i
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
+from math import gcd
 from typing import Any
 
 from workings.config.load import check_recipe
@@ -25,10 +26,19 @@ Words = dict[str, Any]
 
 
 def _whole_mesh(recipe: Recipe, target: Target) -> Words:
+    """All devices; fewer rows on each where they come out even, so that the global batch stays."""
     if target.platform == "cpu":
         return {}
     fsdp, tp = mesh_of(recipe, target)
-    return {"mesh.fsdp": "auto"} if fsdp * tp < target.devices else {}
+    more = target.devices // (fsdp * tp)
+    if more == 1:
+        return {}
+    batch = recipe.batch
+    if batch.micro_batch * batch.accumulation % more:
+        return {"mesh.fsdp": "auto"}
+    fewer = gcd(batch.accumulation, more)
+    return {"mesh.fsdp": "auto", "batch.accumulation": batch.accumulation // fewer,
+            "batch.micro_batch": batch.micro_batch * fewer // more}
 
 
 def _attention(recipe: Recipe, target: Target) -> Words:
@@ -118,8 +128,14 @@ def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, sear
     if found is None:
         return replace(asked, reasons=(*asked.reasons, "no plan of the search fits: a smaller model, shorter rows "
                                        "or a larger machine are left"))
-    return replace(asked, nearest=found, reasons=(
-        *asked.reasons, f"nearest plan that fits ({found.source}): " + " ".join(found.overrides)))
+    way_out = f"nearest plan that fits ({found.source}): " + " ".join(found.overrides)
+    return replace(asked, nearest=found, reasons=(*asked.reasons, way_out, *_grown(asked, found)))
+
+
+def _grown(asked: Plan, found: Nearest) -> list[str]:
+    before, after = asked.batch[0] * asked.batch[1], found.rows
+    return [f"its global batch has {after} rows instead of {before}: devices do not share a row"] \
+        if before != after else []
 
 
 def nearest(recipe: Recipe, shape: ModelShape, target: Target, asked: Plan) -> Nearest | None:
@@ -135,8 +151,8 @@ def nearest(recipe: Recipe, shape: ModelShape, target: Target, asked: Plan) -> N
         plan = make_plan(candidate, shape, target)
         words = difference(recipe, candidate)
         if plan.verdict.fits:
-            return Nearest(overrides=words, peak_bytes=plan.verdict.peak_bytes, limit_bytes=plan.verdict.limit_bytes,
-                           source=plan.verdict.source, tried=tuple(tried))
+            return Nearest(overrides=words, rows=plan.batch[0] * plan.batch[1], peak_bytes=plan.verdict.peak_bytes,
+                           limit_bytes=plan.verdict.limit_bytes, source=plan.verdict.source, tried=tuple(tried))
         tried.append(" ".join(words))
         factor = max(factor, plan.verdict.peak_bytes / max(1, guess))
         if len(tried) == COMPILES:
