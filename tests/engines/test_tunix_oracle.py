@@ -13,11 +13,13 @@ nnx = pytest.importorskip("flax.nnx")
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kv_heads", [2, 4])
-def test_gemma_logits_equal_tunix(kv_heads: int) -> None:
+@pytest.mark.parametrize(("family", "kv_heads"), [("gemma", 2), ("gemma", 4), ("gemma2", 2)])
+def test_gemma_logits_equal_tunix(family: str, kv_heads: int) -> None:
+    """Gemma 1 with both of Tunix's layouts of k and v; Gemma 2 with both caps, a window of four and its four norms."""
     from tunix.models.gemma import model as theirs
 
-    shape = tiny_shape("gemma", kv_heads=kv_heads)
+    second = family == "gemma2"
+    shape = tiny_shape(family, kv_heads=kv_heads, **({"query_scale": 0.0} if second else {}))
     engine = JaxEngine.open(request(shape))
     params = engine.init(1)["params"]
     draw = np.random.default_rng(2)
@@ -25,9 +27,11 @@ def test_gemma_logits_equal_tunix(kv_heads: int) -> None:
               for name, x in params["layers"].items()}
     config = theirs.ModelConfig(
         num_layers=shape.layers, num_embed=shape.vocab_size, embed_dim=shape.width, hidden_dim=shape.mlp_width,
-        num_heads=shape.heads, head_dim=shape.head_dim, num_kv_heads=shape.kv_heads, final_logit_softcap=None,
-        use_post_attn_norm=False, use_post_ffw_norm=False,
-        attention_types=(theirs.AttentionType.GLOBAL,) * shape.layers)
+        num_heads=shape.heads, head_dim=shape.head_dim, num_kv_heads=shape.kv_heads,
+        final_logit_softcap=shape.final_softcap or None, attn_logits_soft_cap=shape.attention_softcap or None,
+        use_post_attn_norm=second, use_post_ffw_norm=second, sliding_window_size=shape.sliding_window or None,
+        attention_types=tuple(theirs.AttentionType.LOCAL_SLIDING if shape.slides(i) else theirs.AttentionType.GLOBAL
+                              for i in range(shape.layers)))
     model = theirs.Gemma(config, rngs=nnx.Rngs(0))
     model.embedder.input_embedding.value = params[EMBEDDING]
     model.final_norm.scale.value = params[FINAL_NORM]
@@ -56,7 +60,11 @@ def fill(layer, w: dict[str, np.ndarray], shape) -> None:
     out = w["self_attn.o_proj.weight"].reshape(-1, shape.heads, shape.head_dim).transpose(1, 2, 0)
     layer.attn.attn_vec_einsum.w.value = jnp.asarray(out)
     layer.pre_attention_norm.scale.value = jnp.asarray(w["input_layernorm.weight"])
-    layer.pre_ffw_norm.scale.value = jnp.asarray(w["post_attention_layernorm.weight"])
+    before_ffw = "pre_feedforward_layernorm" if shape.post_norms else "post_attention_layernorm"
+    layer.pre_ffw_norm.scale.value = jnp.asarray(w[f"{before_ffw}.weight"])
+    if shape.post_norms:
+        layer.post_attn_norm.scale.value = jnp.asarray(w["post_attention_layernorm.weight"])
+        layer.post_ffw_norm.scale.value = jnp.asarray(w["post_feedforward_layernorm.weight"])
     layer.mlp.gate_proj.kernel.value = jnp.asarray(w["mlp.gate_proj.weight"].T)
     layer.mlp.up_proj.kernel.value = jnp.asarray(w["mlp.up_proj.weight"].T)
     layer.mlp.down_proj.kernel.value = jnp.asarray(w["mlp.down_proj.weight"].T)
