@@ -15,6 +15,8 @@ INPUT_SPLIT = ("self_attn.o_proj.weight", "mlp.down_proj.weight")
 """Matrices whose input axis is split over ``tp``; all others split their output axis."""
 BATCH_FIELDS = 5
 """Arrays of a batch (tokens, targets, weights, positions, segment ids), four bytes an element."""
+FEED_FORWARD_POSITIONS, FEED_FORWARD_CHUNKS = 2048, 8
+"""Least positions of a chunk and most chunks of a recomputed layer's feed-forward."""
 QUERIES = 256
 """Query positions whose scores exist at one time with chunked attention."""
 
@@ -65,8 +67,11 @@ def estimated_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: i
     number = BYTES[request.precision.compute]
     rows, length = batch[1] // fsdp, batch[2]
     tokens = rows * length
-    inner = tokens * number * (4 * shape.width + (2 * shape.heads + 2 * shape.kv_heads) * shape.head_dim // tp
-                               + 3 * shape.mlp_width // tp)
+    heads = 4 * shape.width + (2 * shape.heads + 2 * shape.kv_heads) * shape.head_dim // tp
+    # Recomputed layers run their feed-forward in at most eight chunks of at least 2048 positions.
+    chunked = max(min(tokens, FEED_FORWARD_POSITIONS), tokens // FEED_FORWARD_CHUNKS)
+    wide = chunked if memory.remat == "layer" else tokens
+    inner = number * (tokens * heads + wide * 3 * shape.mlp_width // tp)
     kept = shape.layers * tokens * shape.width * number if memory.remat == "layer" else shape.layers * inner
     scores = 4 * rows * max(1, shape.heads // tp) * _score_elements(request, length, platform)
     alive = 2 if memory.remat == "layer" else shape.layers
