@@ -1,4 +1,6 @@
-"""Our Gemma against Tunix's class with the same weights."""
+"""Our Gemma 1, 2 and 3 against Tunix's classes with the same weights."""
+
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -7,32 +9,54 @@ import pytest
 from tests.engines.test_transformers_oracle import our_logits
 from tests.engines.tiny import request, tiny_shape
 from workings.engines.jax.engine import JaxEngine
+from workings.models.shape import ModelShape
 from workings.models.weights import EMBEDDING, FINAL_NORM
 
 nnx = pytest.importorskip("flax.nnx")
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("family", "kv_heads"), [("gemma", 2), ("gemma", 4), ("gemma2", 2)])
-def test_gemma_logits_equal_tunix(family: str, kv_heads: int) -> None:
-    """Gemma 1 with both of Tunix's layouts of k and v; Gemma 2 with both caps, a window of four and its four norms."""
+def gemma12(shape: ModelShape) -> Any:
+    """Tunix's class for Gemma 1 and 2 at this shape."""
     from tunix.models.gemma import model as theirs
 
-    second = family == "gemma2"
-    shape = tiny_shape(family, kv_heads=kv_heads, **({"query_scale": 0.0} if second else {}))
+    kinds = (theirs.AttentionType.GLOBAL, theirs.AttentionType.LOCAL_SLIDING)
+    return theirs.Gemma(theirs.ModelConfig(
+        num_layers=shape.layers, num_embed=shape.vocab_size, embed_dim=shape.width, hidden_dim=shape.mlp_width,
+        num_heads=shape.heads, head_dim=shape.head_dim, num_kv_heads=shape.kv_heads,
+        final_logit_softcap=shape.final_softcap or None, attn_logits_soft_cap=shape.attention_softcap or None,
+        use_post_attn_norm=shape.post_norms, use_post_ffw_norm=shape.post_norms,
+        sliding_window_size=shape.sliding_window or None,
+        attention_types=tuple(kinds[shape.slides(i)] for i in range(shape.layers))), rngs=nnx.Rngs(0))
+
+
+def gemma3(shape: ModelShape) -> Any:
+    """Tunix's class for Gemma 3 at this shape."""
+    from tunix.models.gemma3 import model as theirs
+
+    return theirs.Gemma3(theirs.ModelConfig(
+        num_layers=shape.layers, num_embed=shape.vocab_size, embed_dim=shape.width, hidden_dim=shape.mlp_width,
+        num_heads=shape.heads, head_dim=shape.head_dim, num_kv_heads=shape.kv_heads,
+        sliding_window_size=shape.sliding_window, local_base_frequency=int(shape.local_rope_theta),
+        global_base_frequency=int(shape.rope_theta), global_scale_factor=shape.rope_scaling,
+        param_dtype=jnp.float32), rngs=nnx.Rngs(0))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("family", "changes"), [
+    ("gemma", {"kv_heads": 2}), ("gemma", {"kv_heads": 4}), ("gemma2", {"query_scale": 0.0}),
+    ("gemma3", {"query_scale": 0.0, "layers": 6, "sliding_pattern": 6, "rope_scaling": 8.0}),
+])
+def test_logits_equal_tunix(family: str, changes: dict[str, Any]) -> None:
+    """Gemma 1 with both of Tunix's layouts of k and v; Gemma 2 with both caps, a window of four and its four norms;
+    Gemma 3 with its norms on q and k, both rope bases and a scaled one.
+    """
+    shape = tiny_shape(family, **changes)
     engine = JaxEngine.open(request(shape))
     params = engine.init(1)["params"]
     draw = np.random.default_rng(2)
     layers = {name: np.asarray(x) + draw.normal(0, 0.2, x.shape).astype(np.float32)
               for name, x in params["layers"].items()}
-    config = theirs.ModelConfig(
-        num_layers=shape.layers, num_embed=shape.vocab_size, embed_dim=shape.width, hidden_dim=shape.mlp_width,
-        num_heads=shape.heads, head_dim=shape.head_dim, num_kv_heads=shape.kv_heads,
-        final_logit_softcap=shape.final_softcap or None, attn_logits_soft_cap=shape.attention_softcap or None,
-        use_post_attn_norm=second, use_post_ffw_norm=second, sliding_window_size=shape.sliding_window or None,
-        attention_types=tuple(theirs.AttentionType.LOCAL_SLIDING if shape.slides(i) else theirs.AttentionType.GLOBAL
-                              for i in range(shape.layers)))
-    model = theirs.Gemma(config, rngs=nnx.Rngs(0))
+    model = gemma3(shape) if family == "gemma3" else gemma12(shape)
     model.embedder.input_embedding.value = params[EMBEDDING]
     model.final_norm.scale.value = params[FINAL_NORM]
     for i, layer in enumerate(model.layers):
@@ -46,7 +70,7 @@ def test_gemma_logits_equal_tunix(family: str, kv_heads: int) -> None:
     assert np.abs(ours - expected).max() < 1e-5 * np.abs(expected).max()
 
 
-def fill(layer, w: dict[str, np.ndarray], shape) -> None:
+def fill(layer: Any, w: dict[str, np.ndarray], shape: ModelShape) -> None:
     """Give one of Tunix's layers a layer's tensors: heads split out, matrices as [in, out]."""
     def heads(name: str, count: int) -> np.ndarray:  # [N * H, D] -> [N, D, H]
         return w[f"self_attn.{name}_proj.weight"].reshape(count, shape.head_dim, -1).transpose(0, 2, 1)
@@ -63,8 +87,12 @@ def fill(layer, w: dict[str, np.ndarray], shape) -> None:
     before_ffw = "pre_feedforward_layernorm" if shape.post_norms else "post_attention_layernorm"
     layer.pre_ffw_norm.scale.value = jnp.asarray(w[f"{before_ffw}.weight"])
     if shape.post_norms:
-        layer.post_attn_norm.scale.value = jnp.asarray(w["post_attention_layernorm.weight"])
+        after = layer.post_attention_norm if shape.family == "gemma3" else layer.post_attn_norm
+        after.scale.value = jnp.asarray(w["post_attention_layernorm.weight"])
         layer.post_ffw_norm.scale.value = jnp.asarray(w["post_feedforward_layernorm.weight"])
     layer.mlp.gate_proj.kernel.value = jnp.asarray(w["mlp.gate_proj.weight"].T)
     layer.mlp.up_proj.kernel.value = jnp.asarray(w["mlp.up_proj.weight"].T)
     layer.mlp.down_proj.kernel.value = jnp.asarray(w["mlp.down_proj.weight"].T)
+    if shape.qk_norm:
+        layer.attn._query_norm.scale.value = jnp.asarray(w["self_attn.q_norm.weight"])
+        layer.attn._key_norm.scale.value = jnp.asarray(w["self_attn.k_norm.weight"])
