@@ -44,7 +44,8 @@ def attention_operations(shape: ModelShape, length: int, *, square: bool = False
     each = 2 * 2 * shape.heads * shape.head_dim
     total = 0
     for layer in range(shape.layers):
-        total += each * (length * length if square else pairs(length, shape.sliding_window if shape.slides(layer) else 0))
+        window = shape.sliding_window if shape.slides(layer) else 0
+        total += each * (length * length if square else pairs(length, window))
     return total
 
 
