@@ -25,6 +25,7 @@ CASES = {
     "gemma_3_1b_adamw_8x2048": f"{OWN} gemma-3-1b adamw 8 2048",
     "gemma_3_1b_adamw_8x32768": f"{OWN} gemma-3-1b adamw 8 32768",
     "gemma_2_2b_adamw_8x2048": f"{OWN} gemma-2-2b adamw 8 2048",
+    "one_chip_gemma_2b_adafactor_1x64": f"{OWN} gemma-2b adafactor 1 64 devices=1 attention=plain chunk=0",
     "tunix_gemma_2b_adafactor_32x2048": f"{TUNIX} 18 32 2048",
 }
 FORWARD = ("model", "matmul", "attention", "feed_forward", "embedding", "remat", "sharding")

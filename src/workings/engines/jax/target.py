@@ -127,8 +127,8 @@ def largest_arrays(text: str, count: int = 8) -> dict[str, int]:
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))[:count])
 
 
-def floor_bytes(state: Mapping[str, Any], places: Mapping[str, Any]) -> dict[str, int]:
-    """Bytes per device of what no schedule can avoid: the state, its gradients, one layer's gathered weights."""
+def floor_bytes(state: Mapping[str, Any], places: Mapping[str, Any], fsdp: int) -> dict[str, int]:
+    """Bytes per device that this step cannot do without: the state, its gradients, one layer's gathered weights."""
     import jax
 
     def local(x: Any, place: Any) -> int:
@@ -139,7 +139,7 @@ def floor_bytes(state: Mapping[str, Any], places: Mapping[str, Any]) -> dict[str
 
     layer = sum(int(prod(x.shape[1:])) * x.dtype.itemsize for x in state["params"]["layers"].values())
     return {"state": total(state, places), "gradients": total(state["params"], places["params"]),
-            "gathered_layer": layer}
+            "gathered_layer": layer if fsdp > 1 else 0}
 
 
 def _compile(ask: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,7 +170,8 @@ def _compile(ask: Mapping[str, Any]) -> dict[str, Any]:
     lower_seconds, start = time.monotonic() - start, time.monotonic()
     details: dict[str, Any] = {
         "topology": ask["target"]["topology"], "devices": layout.size, "mesh": dict(layout.mesh.shape),
-        "batch": list(batch), "lower_seconds": round(lower_seconds, 1), "floor": floor_bytes(state, places),
+        "batch": list(batch), "lower_seconds": round(lower_seconds, 1),
+        "floor": floor_bytes(state, places, layout.fsdp),
         "device_kind": str(getattr(chips[0], "device_kind", "unknown")),
     }
     versions = {"jax": jax.__version__, "jaxlib": version("jaxlib"), "libtpu": libtpu}
