@@ -11,10 +11,13 @@ import jax
 import numpy as np
 import pytest
 
+QUICK = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+"""Eight devices, machine code not optimized: these tests compile more than they run."""
+
 
 def ask(run_python, case: str, folder: Path) -> dict:
-    done = run_python("-m", "tests.engines.eight_devices", case, folder, devices=8,
-                      cwd=Path(__file__).resolve().parents[2])
+    done = run_python("-m", "tests.engines.eight_devices", case, folder, cwd=Path(__file__).resolve().parents[2],
+                      environment={"XLA_FLAGS": QUICK, "JAX_PLATFORMS": "cpu"})
     return json.loads(done.stdout)
 
 
