@@ -1,0 +1,41 @@
+"""The main job as a person runs it, with what it has to show."""
+
+import json
+
+import pytest
+
+from workings.record.reader import Run
+
+
+@pytest.mark.slow
+def test_quickstart(workings, tmp_path):
+    out = tmp_path / "quickstart"
+    done = workings("quickstart", "--out", out, "--json")
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["traces_accuracy"] >= 0.95
+    assert found["answer_only_accuracy"] <= 0.40
+    assert found["p_value"] < 1e-6
+    assert found["items"] >= 500
+    assert found["verdict"] == "better"
+
+    runs = [Run.open(out / "runs" / name) for name in ("with-steps", "answer-only")]
+    assert [str(run.path) for run in runs] == found["runs"]
+    with_steps, answer_only = (run.manifest for run in runs)
+    for same in ("completed_steps", "seed", "global_batch", "parameters", "mesh"):
+        assert getattr(with_steps, same) == getattr(answer_only, same), same
+    for same in ("traces", "items", "tokenizer"):
+        assert with_steps.data_digests[same] == answer_only.data_digests[same]
+    assert found["supervised_tokens"] == {"with-steps": with_steps.supervised_tokens,
+                                          "answer-only": answer_only.supervised_tokens}
+    # no problem that is asked was trained on, in either order
+    operands = [{frozenset(json.loads(line)["prompt"][8:-1].split("+")) for line in path.read_text().splitlines()}
+                for path in (out / "data" / "traces.jsonl", out / "data" / "items.jsonl")]
+    assert not operands[0] & operands[1]
+    assert (out / "report.html").stat().st_size > 10_000
+    assert (out / "data" / "manifest.json").is_file()
+
+    answer = json.loads(workings("ask", out / "runs" / "with-steps", "What is 47+25?", "--json").stdout)
+    assert answer["completion"] == "<reasoning>7+5=12, write 2 carry 1\n4+2+1=7</reasoning><answer>72</answer>"
+    again = workings("quickstart", "--out", out, check=False)
+    assert again.returncode == 2
+    assert "which exists" in again.stderr
