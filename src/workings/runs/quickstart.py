@@ -40,13 +40,16 @@ class QuickstartResult:
     def as_json(self) -> dict[str, Any]:
         """Keys of `quickstart --json`."""
         found = self.comparison.to_json()
-        return {
+        values = {
             "traces_accuracy": found["b"]["accuracy"], "answer_only_accuracy": found["a"]["accuracy"],
             "items": found["items"], "p_value": found["p_value"], "seconds": round(self.seconds, 1),
             "runs": [str(result.training.run) for result in self.runs.values()],
             "delta": found["delta"], "delta_ci_low": found["delta_ci_low"], "delta_ci_high": found["delta_ci_high"],
             "verdict": found["verdict"], "sentence": self.comparison.sentence, "report": str(self.out / "report.html"),
             "supervised_tokens": {name: _supervised(result) for name, result in self.runs.items()}}
+        if SAME_TOKENS in self.more:
+            values["same_tokens_accuracy"] = self.more[SAME_TOKENS].to_json()["a"]["accuracy"]
+        return values
 
     def text(self, program: str = "workings") -> str:
         """The finding and what to try next, for people; ``program`` is how they call the command line."""
