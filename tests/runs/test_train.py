@@ -46,6 +46,14 @@ def wait_for_steps(out, count):
         time.sleep(0.005)
 
 
+def kill_after(recipe, out, steps, seconds="0.05"):
+    """A run in a child, killed with SIGKILL once so many steps are written down."""
+    process = child(recipe, out, UNIGRAM_SECONDS=seconds)
+    wait_for_steps(out, steps)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
 def test_a_run_is_complete_learns_and_verifies(recipe, tmp_path):
     result = train_and_evaluate(str(recipe), tmp_path / "runs" / "a")
     run = Run.open(result.training.run)
@@ -139,10 +147,7 @@ def test_not_a_number_stops_at_the_last_good_checkpoint(recipe, tmp_path, monkey
 def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(recipe, tmp_path, steps):
     straight = train(str(recipe), tmp_path / "straight").run
     out = tmp_path / "killed"
-    process = child(recipe, out, UNIGRAM_SECONDS="0.02")
-    wait_for_steps(out, steps)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    kill_after(recipe, out, steps, seconds="0.02")
     assert not out.exists()
     resumed = train(str(recipe), out, resume=True)
     assert resumed.status == "complete"
@@ -170,10 +175,7 @@ def test_a_polite_stop_saves_and_says_how_to_go_on(recipe, tmp_path, number):
 
 def test_resuming_something_else_is_refused(recipe, tmp_path):
     out = tmp_path / "run"
-    process = child(recipe, out, UNIGRAM_SECONDS="0.05")
-    wait_for_steps(out, 4)
-    process.kill()
-    process.communicate()
+    kill_after(recipe, out, 4)
     with pytest.raises(RequestError, match=r"training\.learning_rate: 0\.5 before, 0\.1 now"):
         train(str(recipe), out, ["training.learning_rate=0.1"], resume=True)
     traces = recipe.with_name("traces.jsonl")
@@ -187,10 +189,7 @@ def test_resuming_something_else_is_refused(recipe, tmp_path):
 
 def test_a_truncated_checkpoint_is_passed_over_and_named(recipe, tmp_path):
     out = tmp_path / "run"
-    process = child(recipe, out, UNIGRAM_SECONDS="0.05")
-    wait_for_steps(out, 8)
-    process.kill()
-    process.communicate()
+    kill_after(recipe, out, 8)
     partial = tmp_path / "run.partial"
     newest = sorted((partial / "checkpoints").glob("step_*"))[-1]
     with (newest / "model.safetensors").open("r+b") as file:
