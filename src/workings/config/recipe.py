@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from workings.config.data import DataConfig
+from workings.config.method import FULL, MethodConfig
 from workings.config.model import ModelConfig
 from workings.config.section import Section
 from workings.config.training import (
@@ -38,6 +39,8 @@ class Recipe(Section):
     """Which traces, rendered how."""
     batch: BatchConfig
     """Rows per update."""
+    method: MethodConfig = FULL
+    """Which weights are trained: all of them, or low-rank adapters."""
     training: TrainingConfig
     """Updates and learning rate."""
     optimizer: OptimizerConfig

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from workings.config.method import FULL, FullConfig, LoraConfig, QloraConfig
 from workings.config.training import MemoryConfig, MeshConfig, OptimizerConfig, PrecisionConfig
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
@@ -30,6 +31,9 @@ class EngineRequest:
     memory: MemoryConfig
     mesh: MeshConfig
     seed: int
+    method: FullConfig | LoraConfig | QloraConfig = FULL
+    weights: Path | None = None
+    """Directory of the frozen weights beside which `restore` puts adapters; None: random ones from ``seed``."""
 
 
 @dataclass(frozen=True, kw_only=True)

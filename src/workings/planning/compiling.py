@@ -61,7 +61,8 @@ def _digest(request: EngineRequest, batch: tuple[int, int, int], target: Target)
     return json_digest({
         "shape": asdict(request.shape), "seed": request.seed, "optimizer": request.optimizer.model_dump(),
         "precision": request.precision.model_dump(), "memory": request.memory.model_dump(),
-        "mesh": request.mesh.model_dump(), "batch": list(batch), "topology": target.topology,
+        "mesh": request.mesh.model_dump(), "method": request.method.model_dump(),
+        "batch": list(batch), "topology": target.topology,
         "options": dict(target.topology_options), "versions": _versions(), "engine": _engine_digest(),
         "flags": {name: os.environ[name] for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS") if name in os.environ},
     })

@@ -40,4 +40,4 @@ def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineR
                            "mesh.tp=1")
     mesh_of(recipe, target)
     return EngineRequest(shape=shape, device=target.platform, optimizer=recipe.optimizer, precision=recipe.precision,
-                         memory=recipe.memory, mesh=recipe.mesh, seed=recipe.seed)
+                         memory=recipe.memory, mesh=recipe.mesh, seed=recipe.seed, method=recipe.method)

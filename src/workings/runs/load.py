@@ -60,7 +60,7 @@ def open_run(path: Path, device: str = AS_RECORDED) -> LoadedRun:
     engine = find_engine(recipe.engine).engine.open(EngineRequest(
         shape=shape, device="gpu" if wanted == "cuda" else wanted,  # type: ignore[arg-type]
         optimizer=recipe.optimizer, precision=recipe.precision, memory=recipe.memory, mesh=recipe.mesh,
-        seed=recipe.seed))
+        seed=recipe.seed, method=recipe.method))
     return LoadedRun(run=run, recipe=recipe, checkpoint=checkpoint, engine=engine,
                      state=engine.restore(checkpoint.path), tokenizer=tokenizer,
                      template=ChatTemplate.for_config(recipe.data.template, tokenizer))

@@ -70,7 +70,8 @@ def prepare(loaded: LoadedRecipe, sources: Sources | None = None) -> Prepared:
 
     engine = registered.engine.open(EngineRequest(
         shape=shape, device="gpu" if recipe.device == "cuda" else recipe.device, optimizer=recipe.optimizer,
-        precision=recipe.precision, memory=recipe.memory, mesh=recipe.mesh, seed=recipe.seed))
+        precision=recipe.precision, memory=recipe.memory, mesh=recipe.mesh, seed=recipe.seed,
+        method=recipe.method, weights=weights.directory))
     device = engine.describe()
     device_check = engine.check_device()
     rows_per_micro_batch = recipe.batch.micro_batch * device.mesh["fsdp"]

@@ -20,6 +20,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from workings.config.method import MethodConfig
 from workings.config.training import MemoryConfig, MeshConfig, OptimizerConfig, PrecisionConfig
 from workings.engines.base import EngineRequest, Inspection
 from workings.errors import RequestError, WorkingsError
@@ -70,6 +71,7 @@ def compile_for(request: EngineRequest, batch: tuple[int, int, int], target: Tpu
         "shape": asdict(request.shape), "seed": request.seed, "batch": list(batch), "target": asdict(target),
         "devices": devices, "optimizer": request.optimizer.model_dump(), "precision": request.precision.model_dump(),
         "memory": request.memory.model_dump(), "mesh": request.mesh.model_dump(),
+        "method": request.method.model_dump(),
     }
     environment = dict(os.environ) | {
         "JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": target.accelerator_type,
@@ -103,9 +105,10 @@ def _crash(what: str, said: str) -> WorkingsError:
 def _request(ask: Mapping[str, Any]) -> EngineRequest:
     """The request as the parent had it."""
     optimizer: Any = TypeAdapter(OptimizerConfig).validate_python(ask["optimizer"])
+    method: Any = TypeAdapter(MethodConfig).validate_python(ask["method"])
     return EngineRequest(shape=ModelShape(**ask["shape"]), device="tpu", seed=ask["seed"], optimizer=optimizer,
                          precision=PrecisionConfig(**ask["precision"]), memory=MemoryConfig(**ask["memory"]),
-                         mesh=MeshConfig(**ask["mesh"]))
+                         mesh=MeshConfig(**ask["mesh"]), method=method)
 
 
 def refused_bytes(message: str) -> tuple[int, int]:
