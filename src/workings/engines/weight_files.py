@@ -49,6 +49,8 @@ class WeightFiles:
         return {name: file for file in files for name in file.names()}
 
     def _stored_name(self, name: str) -> str:
+        if name.removeprefix("transformer.") in self._where:  # GPT-2 as first published
+            return name.removeprefix("transformer.")
         for prefix in PREFIXES:
             # "model.language_model." replaces the leading "model." of a text name.
             stored = prefix + name if prefix != PREFIXES[2] else prefix + name.removeprefix("model.")

@@ -12,6 +12,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "post_norms": True, "qk_norm": True, "rope_theta": 1_000_000.0, "local_rope_theta": 10_000.0,
         "sliding_window": 512, "sliding_pattern": 6,
     },
+    "gpt2": {"scaled_embeddings": False, "norm_plus_one": False, "rms_norm_eps": 1e-5},  # the rest: gpt2.py
     "llama": {
         "activation": "silu", "scaled_embeddings": False, "norm_plus_one": False, "rms_norm_eps": 1e-5,
         "rope_theta": 500_000.0, "tied_embeddings": False,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from math import prod
 
 from workings.models.shape import ModelShape
-from workings.models.weights import PROJECTIONS, layer_shapes
+from workings.models.weights import layer_shapes, projections
 
 BACKWARD = 2
 """A product's backward is two products of its size."""
@@ -18,7 +18,7 @@ BACKWARD = 2
 def projection_operations(shape: ModelShape) -> int:
     """Operations of one token's forward through the matrices of all layers."""
     sizes = layer_shapes(shape)
-    return shape.layers * sum(2 * prod(sizes[f"{name}.weight"]) for name in PROJECTIONS)
+    return shape.layers * sum(2 * prod(sizes[f"{name}.weight"]) for name in projections(shape))
 
 
 def head_operations(shape: ModelShape) -> int:

@@ -8,7 +8,7 @@ from typing import Literal
 class ModelShape:
     """Sizes and switches of one model; the field names follow Hugging Face's ``config.json`` where it has one."""
 
-    family: Literal["gemma", "gemma2", "gemma3", "llama", "qwen2", "qwen3"]
+    family: Literal["gemma", "gemma2", "gemma3", "gpt2", "llama", "qwen2", "qwen3"]
     vocab_size: int
     layers: int
     width: int
@@ -18,6 +18,7 @@ class ModelShape:
     head_dim: int
     context: int
     rms_norm_eps: float = 1e-6
+    """Added to the mean square, or in GPT-2's layer norms to the variance."""
     rope_theta: float = 10_000.0
     rope_scaling: float = 1.0
     """Positions of global layers are divided by this before rotation (Gemma 3 4B and larger: 8)."""

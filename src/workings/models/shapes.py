@@ -9,6 +9,7 @@ from typing import Any
 
 from workings.config.model import ShapeConfig
 from workings.errors import RequestError
+from workings.models import gpt2
 from workings.models.families import FAMILIES
 from workings.models.shape import ModelShape
 from workings.models.weights import parameter_count, tensor_shapes
@@ -20,6 +21,7 @@ ARCHITECTURES = {
     "gemma": ("gemma", "GemmaForCausalLM"),
     "gemma2": ("gemma2", "Gemma2ForCausalLM"),
     "gemma3": ("gemma3_text", "Gemma3ForCausalLM"),
+    "gpt2": ("gpt2", "GPT2LMHeadModel"),
     "llama": ("llama", "LlamaForCausalLM"),
     "qwen2": ("qwen2", "Qwen2ForCausalLM"),
     "qwen3": ("qwen3", "Qwen3ForCausalLM"),
@@ -32,6 +34,8 @@ def check_shape(shape: ModelShape) -> ModelShape:
     if shape.heads % shape.kv_heads:
         raise RequestError(f"heads: {shape.heads}, kv_heads: {shape.kv_heads}", "kv_heads divides heads",
                            f"kv_heads: {next(k for k in range(shape.kv_heads, 0, -1) if shape.heads % k == 0)}")
+    if shape.family == "gpt2":
+        gpt2.check(shape)
     if shape.vocab_size < 1:
         raise RequestError(f"vocab_size: {shape.vocab_size}", "a vocabulary of at least one token")
     return shape
@@ -118,6 +122,8 @@ def from_hf_config(config: Mapping[str, Any]) -> ModelShape:
     if config.get("model_type") not in names:
         raise RequestError(f"model_type: {config.get('model_type')!r}", f"one of {', '.join(names)}")
     family = names[config["model_type"]]
+    if family == "gpt2":
+        return check_shape(ModelShape(family="gpt2", **(FAMILIES["gpt2"] | gpt2.from_config(config))))
     missing = [key for key in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
                                "num_attention_heads", "max_position_embeddings") if key not in config]
     if missing:
@@ -142,6 +148,8 @@ def from_hf_config(config: Mapping[str, Any]) -> ModelShape:
 
 def to_hf_config(shape: ModelShape) -> dict[str, Any]:
     """Content of a ``config.json`` that transformers opens as this very model."""
+    if shape.family == "gpt2":
+        return gpt2.to_config(shape)
     model_type, architecture = ARCHITECTURES[shape.family]
     activation = "gelu_pytorch_tanh" if shape.activation == "gelu_tanh" else "silu"
     config: dict[str, Any] = {

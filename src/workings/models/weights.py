@@ -1,11 +1,12 @@
 """Names and shapes of a model's tensors, exactly as Hugging Face's checkpoints carry them.
 
 Sizes: V vocabulary, D width, F feed-forward width, N query heads, K key/value heads, H head size.
-Matrices are stored ``[out, in]`` and applied as ``x @ W.T``.
+Matrices are stored ``[out, in]`` and applied as ``x @ W.T``; GPT-2's names and shapes are in `gpt2.py`.
 """
 
 from math import prod
 
+from workings.models import gpt2
 from workings.models.shape import ModelShape
 
 EMBEDDING = "model.embed_tokens.weight"
@@ -17,8 +18,15 @@ PROJECTIONS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self
 """The matrices of one layer, in the order in which they are applied."""
 
 
+def projections(shape: ModelShape) -> tuple[str, ...]:
+    """Names of the matrices of one layer, in the order in which they are applied."""
+    return gpt2.PROJECTIONS if shape.family == "gpt2" else PROJECTIONS
+
+
 def layer_shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
     """Tensors of one layer: name below ``model.layers.<i>.`` -> shape."""
+    if shape.family == "gpt2":
+        return gpt2.layer_shapes(shape)
     width, inner = shape.width, shape.mlp_width
     query, key = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     shapes: dict[str, tuple[int, ...]] = {
@@ -43,6 +51,8 @@ def layer_shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
 
 def outer_shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
     """Tensors outside the layers: name -> shape. Tied embeddings have no ``lm_head.weight``."""
+    if shape.family == "gpt2":
+        return gpt2.outer_shapes(shape)
     shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (shape.vocab_size, shape.width), FINAL_NORM: (shape.width,)}
     if not shape.tied_embeddings:
         shapes[HEAD] = (shape.vocab_size, shape.width)
@@ -57,7 +67,8 @@ def layer_name(layer: int, name: str) -> str:
 def tensor_shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
     """Every tensor of the model: full name -> shape."""
     inner = layer_shapes(shape)
-    layers = {layer_name(i, name): size for i in range(shape.layers) for name, size in inner.items()}
+    full_name = gpt2.layer_name if shape.family == "gpt2" else layer_name
+    layers = {full_name(i, name): size for i in range(shape.layers) for name, size in inner.items()}
     return outer_shapes(shape) | layers
 
 

@@ -27,7 +27,11 @@ class Smoke:
         """The recipe with a tiny model from scratch, few steps and small batches; everything else as it was."""
         values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
         values["name"] += "-smoke"
-        values["model"] = {"source": "scratch", "shape": {"family": _family(loaded), **TINY}}
+        family = _family(loaded)
+        shape: dict[str, Any] = {"family": family, **TINY}
+        if family == "gpt2":  # has no grouped heads
+            shape["kv_heads"] = shape["heads"]
+        values["model"] = {"source": "scratch", "shape": shape}
         values["tokenizer"] = "train"
         values["batch"]["micro_batch"] = min(ROWS, loaded.recipe.batch.micro_batch)
         values["training"]["steps"] = self.steps

@@ -25,6 +25,9 @@ DTYPES = {"fp32": jnp.float32, "bf16": jnp.bfloat16}
 def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpec:
     """The step that a request asks for. Raises `RequestError` for what this engine does not do."""
     precision, memory = request.precision, request.memory
+    if request.shape.family == "gpt2":
+        raise RequestError("a gpt2 model with engine: jax", "one of the other families; GPT-2 runs on PyTorch",
+                           "engine=torch")
     if request.method.name != "full":
         raise RequestError(f"method.name: {request.method.name}", "full: this engine trains every weight",
                            "method.name=full")
