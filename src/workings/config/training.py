@@ -98,6 +98,8 @@ class MemoryConfig(Section):
     """Which activations are recomputed in backward (PyTorch: gradient checkpointing)."""
     loss_chunk: int = Field(default=0, ge=0)
     """Positions whose logits exist at one time; 0: all of a micro batch."""
+    optimizer_in_backward: bool = False
+    """Each gradient is used and freed as soon as it is complete (engine `torch`); not with accumulation or clipping."""
 
 
 class MeshConfig(Section):
