@@ -1,16 +1,20 @@
 """`workings eval`: ask a model the items, or score completions from elsewhere."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from workings.cli.output import JsonFlag, answer, say
 
+if TYPE_CHECKING:
+    from workings.errors import RequestError
+
 
 def eval_command(
     out: Annotated[Path, typer.Option("--out", help="Directory to make for the sealed evaluation.")],
-    model: Annotated[Path | None, typer.Argument(metavar="RUN", help="A sealed run directory.")] = None,
+    model: Annotated[str | None, typer.Argument(
+        metavar="MODEL", help="A sealed run; or a folder or Hub id of weights in Hugging Face's format.")] = None,
     items: Annotated[Path | None, typer.Option(
         "--items", help="Items: JSON lines with id, prompt, expected_answer.")] = None,
     predictions: Annotated[Path | None, typer.Option(
@@ -19,7 +23,16 @@ def eval_command(
         "--harness-log", help="A sample log of lm-evaluation-harness, imported with its own scores.")] = None,
     harness_filter: Annotated[str, typer.Option("--harness-filter", help="Which of its filters counts.")] = "",
     harness_metric: Annotated[str, typer.Option("--harness-metric", help="Which of its metrics is the score.")] = "",
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, gpu or tpu.")] = "as recorded",
+    device: Annotated[str | None, typer.Option(
+        "--device", help="auto, cpu, gpu or tpu; by default as in the run's recipe, auto for weights.")] = None,
+    template: Annotated[str | None, typer.Option(
+        "--template", help="Chat template of weights (never guessed): gemma, gemma4, tokenizer or plain.")] = None,
+    engine: Annotated[str | None, typer.Option("--engine", help="Engine for weights: jax, ….")] = None,
+    precision: Annotated[str | None, typer.Option(
+        "--precision", help="Number format of weights and arithmetic: fp32 or bf16.")] = None,
+    tokenizer: Annotated[Path | None, typer.Option(
+        "--tokenizer", help="Directory of the weights' tokenizer, where it is not beside them.")] = None,
+    revision: Annotated[str | None, typer.Option("--revision", help="Branch, tag or commit of a Hub id.")] = None,
     max_new_tokens: Annotated[int | None, typer.Option(
         "--max-new-tokens", help="Longest completion, in tokens; by default as in the run's recipe.")] = None,
     batch_size: Annotated[int | None, typer.Option(
@@ -35,9 +48,10 @@ def eval_command(
     second_opinion: Annotated[bool, typer.Option("--second-opinion", help="Let math-verify judge as well.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Score a run, or text from elsewhere, on items.
+    """Score a run, other weights, or text from elsewhere, on items.
 
-    Generates, extracts, scores, seals. With --predictions no model is needed.
+    Generates, extracts, scores, seals. Weights that are no run of ours need --template. With --predictions no model is
+    needed.
     """
     from workings.errors import Interrupted
     from workings.evaluation.items import read_items
@@ -46,12 +60,16 @@ def eval_command(
     from workings.evaluation.words import scorecard_text
 
     _check_source(model, predictions, harness_log, items)
+    weights = {"template": template, "engine": engine, "precision": precision, "tokenizer": tokenizer,
+               "revision": revision}
+    opening = {name: value for name, value in weights.items() if value is not None}
+    recorded = _as_recorded(model, opening)
     given = {"max_new_tokens": max_new_tokens, "batch_size": batch_size, "form": form}
     settings = EvaluationSettings(
         temperature=temperature, samples=samples, aggregate=aggregate, seed=seed, scorer=scorer,
         rules=tuple(rule for rule in rules.split(",") if rule),
         second_opinion="math_verify" if second_opinion else "none",
-        **_as_recorded(model) | {name: value for name, value in given.items() if value is not None})
+        **recorded | {name: value for name, value in given.items() if value is not None})
 
     def progress(done: int, total: int) -> None:
         say(f"{done} of {total} items")
@@ -63,11 +81,19 @@ def eval_command(
             scorecard = import_harness_log(harness_log, out, metric=harness_metric, filter_name=harness_filter)
         elif predictions is not None and items is not None:
             scorecard = evaluate_predictions(predictions, read_items(items), out, settings=settings, progress=progress)
+        elif opening:
+            from workings.runs.evaluate import evaluate_weights
+            from workings.runs.weights import WeightsRequest
+
+            scorecard = evaluate_weights(
+                str(model), Path(str(items)), out, settings=settings, progress=progress,
+                request=WeightsRequest(device=device or "auto", **{"template": "", **opening}))  # type: ignore[arg-type]
         else:
             from workings.runs.evaluate import evaluate_run
+            from workings.runs.load import AS_RECORDED
 
-            scorecard = evaluate_run(Path(str(model)), Path(str(items)), out, settings=settings, device=device,
-                                     progress=progress)
+            scorecard = evaluate_run(Path(str(model)), Path(str(items)), out, settings=settings,
+                                     device=device or AS_RECORDED, progress=progress)
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; what was scored is kept in {out}.partial: the same command goes on") from None
     overall = scorecard.overall.to_json()
@@ -76,27 +102,51 @@ def eval_command(
     answer(values, as_json=as_json, text=scorecard_text(scorecard, out))
 
 
-def _as_recorded(model: Path | None) -> dict[str, Any]:
-    """What the run's own evaluation used: without a reason to differ, the two stay comparable."""
+def _as_recorded(model: str | None, opening: dict[str, Any]) -> dict[str, Any]:
+    """What the run's own evaluation used: without a reason to differ, the two stay comparable.
+
+    Plain weights have no recipe; how they are opened has to be said, and cannot be said of a run.
+    """
     if model is None:
+        if opening:
+            raise _misplaced(opening, "without a model")
         return {}
+    from workings.errors import RequestError
+    from workings.record.layout import SEAL
     from workings.record.reader import Run
 
-    recipe = Run.open(model).manifest.config_snapshot
+    path = Path(model)
+    if not (path / SEAL).is_file():
+        if opening:
+            return {}
+        if (path / "config.json").is_file() or not path.exists():
+            raise RequestError(f"{model}, which is no sealed run, and no --template",
+                               "a sealed run; or weights, with the chat template that they were trained with",
+                               f"workings eval {model} --template tokenizer --items ITEMS.jsonl --out DIR")
+    elif opening:
+        raise _misplaced(opening, "with a sealed run, whose recipe says it")
+    recipe = Run.open(path).manifest.config_snapshot
     asked = {name: recipe.get("evaluation", {}).get(name) for name in ("max_new_tokens", "batch_size")}
     asked["form"] = recipe.get("data", {}).get("reasoning")
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def _check_source(model: Path | None, predictions: Path | None, harness_log: Path | None, items: Path | None) -> None:
+def _misplaced(opening: dict[str, Any], where: str) -> "RequestError":
+    from workings.errors import RequestError
+
+    return RequestError(f"{' and '.join(f'--{name}' for name in opening)} {where}", "these with plain weights only",
+                        "leave them out")
+
+
+def _check_source(model: str | None, predictions: Path | None, harness_log: Path | None, items: Path | None) -> None:
     """Exactly one thing to score; items unless the log brings them."""
     from workings.errors import RequestError
 
-    given = [name for name, value in (("RUN", model), ("--predictions", predictions), ("--harness-log", harness_log))
+    given = [name for name, value in (("MODEL", model), ("--predictions", predictions), ("--harness-log", harness_log))
              if value is not None]
     example = "workings eval RUN --items ITEMS.jsonl --out DIR"
     if len(given) != 1:
-        raise RequestError(" and ".join(given) or "nothing to score", "one of RUN, --predictions and --harness-log",
+        raise RequestError(" and ".join(given) or "nothing to score", "one of MODEL, --predictions and --harness-log",
                            example)
     if (items is None) != (harness_log is not None):
         raise RequestError("--items with --harness-log" if items else "no --items",

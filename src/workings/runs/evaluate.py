@@ -1,4 +1,4 @@
-"""Ask a sealed run's model a file of items."""
+"""Ask a model a file of items: a sealed run's, or weights that were not trained here."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +8,7 @@ from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.runs.load import AS_RECORDED, open_run
+from workings.runs.weights import WeightsRequest, open_weights
 
 
 def evaluate_run(run: Path, items: Path, out: Path, *, settings: EvaluationSettings | None = None,
@@ -30,4 +31,26 @@ def evaluate_run(run: Path, items: Path, out: Path, *, settings: EvaluationSetti
     loaded = open_run(run, device)
     return evaluate(loaded.engine, loaded.state, loaded.tokenizer, loaded.template, questions, out,
                     settings=settings or EvaluationSettings(), made_from=loaded.root,
-                    facts={"run": loaded.run.path.name, "step": loaded.checkpoint.step}, progress=progress)
+                    facts={"run": loaded.run.path.resolve().name, "step": loaded.checkpoint.step}, progress=progress)
+
+
+def evaluate_weights(model: str, items: Path, out: Path, *, request: WeightsRequest,
+                     settings: EvaluationSettings | None = None,
+                     progress: Callable[[int, int], None] | None = None) -> Scorecard:
+    """Evaluate weights in Hugging Face's format (a folder, or a Hub id) and seal the evaluation at ``out``.
+
+    Args:
+        model: a folder with ``config.json``, safetensors and tokenizer, or an id such as ``google/gemma-2b``.
+        items: JSON lines with id, prompt and expected_answer.
+        out: directory to make for the evaluation.
+        request: chat template, engine, device and number format: there is no recipe to take them from.
+        settings: as in `evaluate_run`.
+        progress: called with the items that are done and the items in all.
+
+    Raises:
+        RequestError: as `workings.runs.weights.open_weights`, or as `evaluate_run`.
+    """
+    questions = read_items(items)
+    opened = open_weights(model, request)
+    return evaluate(opened.engine, opened.state, opened.tokenizer, opened.template, questions, out,
+                    settings=settings or EvaluationSettings(), made_from=None, facts=opened.facts, progress=progress)
