@@ -79,7 +79,7 @@ def preview_command(
     shown = [(found, pieces(found, tokenizer)) for found in chosen]
     values = {**summary.to_json(), "dropped_rows": [vars(gone) for gone in rows.dropped[:20]], "shown": [
         {"id": found.id, "tokens": len(found.tokens), "supervised_tokens": found.supervised_tokens,
-         "text": marked(parts)} for found, parts in shown]}
+         "text": marked(parts), "pieces": [vars(piece) for piece in parts]} for found, parts in shown]}
     if not as_json:
         _print_rows(shown)
     answer(values, as_json=as_json, text=summary.text())
