@@ -56,11 +56,13 @@ def checkpoints(folder: Path) -> dict:
 
 
 def generation() -> dict:
-    prompts = [np.random.default_rng(i).integers(0, 64, n).tolist() for i, n in enumerate((3, 9, 5))]
+    prompts = [np.random.default_rng(i).integers(0, 64, n).tolist() for i, n in enumerate((3, 9, 12))]
     found = {}
     for mesh in ("1", "8", "4x2"):
         e = engine(mesh)
-        found[mesh] = [c.tokens for c in e.generate(e.init(2), prompts, max_new_tokens=6, stop_ids=[])]
+        state, asked = e.init(2), {"max_new_tokens": 6, "stop_ids": []}
+        drawn = e.sample(state, prompts, temperature=1.0, seeds=[1, 2, 3], **asked)
+        found[mesh] = [c.tokens for c in [*e.generate(state, prompts, **asked), *drawn]]
     return found
 
 

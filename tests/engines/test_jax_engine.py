@@ -11,7 +11,6 @@ from tests.engines.tiny import random_batch, request, tiny_shape
 from workings.config.method import LoraConfig
 from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.generate import bucket, cut, prompt_batches
 from workings.errors import RecordError, RequestError
 from workings.models.batch import Batch
 from workings.models.shapes import to_hf_config
@@ -133,15 +132,6 @@ def test_generation_stops_keeps_order_and_does_not_depend_on_the_batch() -> None
     assert stopped[4].tokens == together[4].tokens[:together[4].tokens.index(stop)]
     with pytest.raises(RequestError, match="empty prompt"):
         engine.generate(state, [[1], []], max_new_tokens=2, stop_ids=[])
-
-
-def test_prompts_are_padded_to_few_shapes() -> None:
-    assert [bucket(n) for n in (1, 16, 17, 64, 65)] == [16, 16, 32, 64, 128]
-    parts = prompt_batches([[1] * (n % 30 + 1) for n in range(300)])
-    assert sorted(i for part in parts for i in part.indices) == list(range(300))
-    assert {part.tokens.shape for part in parts} == {(128, 16), (128, 32), (64, 32)}
-    assert cut([5, 6, 7], 2, [7]).finish_reason == "length"
-    assert cut([5, 6, 7], 3, [7]).tokens == [5, 6]
 
 
 def test_inspection_describes_the_executable_that_runs() -> None:

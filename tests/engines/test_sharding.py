@@ -36,7 +36,7 @@ def test_a_checkpoint_of_eight_devices_goes_on_with_one_two_and_four(run_python,
         np.testing.assert_allclose(found[mesh], found["8"], rtol=1e-5)
 
 
-def test_greedy_text_is_the_same_on_every_mesh(run_python, tmp_path: Path) -> None:
+def test_greedy_and_drawn_text_is_the_same_on_every_mesh(run_python, tmp_path: Path) -> None:
     found = ask(run_python, "generation", tmp_path)
     assert found["8"] == found["1"]
     assert found["4x2"] == found["1"]

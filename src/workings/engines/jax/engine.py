@@ -20,13 +20,12 @@ from workings.engines.jax.device import (
     library_versions,
     memory_limit,
 )
-from workings.engines.jax.generate import bucket, cut, make_generate, prompt_batches
+from workings.engines.jax.generate import Generator
 from workings.engines.jax.init import init_params
 from workings.engines.jax.inspect import inspection
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import abstract_state, build_spec, lower_step, state_shardings
 from workings.engines.jax.step import make_evaluation
-from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
 
@@ -48,7 +47,7 @@ class JaxEngine:
         self._shardings = state_shardings(self.spec, self._abstract)
         self._steps: dict[tuple[int, ...], Any] = {}
         self._evaluations: dict[tuple[int, ...], Any] = {}
-        self._generators: dict[int, Any] = {}
+        self._generator = Generator(self.spec)
         self.compilations = 0
         """Number of step programs compiled so far (tests assert that it stays at the number of batch shapes)."""
 
@@ -124,20 +123,13 @@ class JaxEngine:
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:
-        """Greedy continuations in the order given; sorted by length inside, so that little is padding."""
-        if any(len(prompt) == 0 for prompt in prompts):
-            raise RequestError("an empty prompt", "prompts of at least one token")
-        room = bucket(max_new_tokens)
-        if room not in self._generators:
-            self._generators[room] = jax.jit(make_generate(self.spec, room), out_shardings=self.layout.everywhere())
-        answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
-        stops = np.array([*stop_ids] or [-1], np.int32)
-        for rows in prompt_batches(prompts, self.layout.fsdp):
-            out = self._generators[room](state["params"], rows.tokens, rows.lengths, np.int32(max_new_tokens), stops,
-                                         rows.real)
-            for i, tokens in zip(rows.indices, np.asarray(out).tolist(), strict=False):
-                answers[i] = cut(tokens, max_new_tokens, stop_ids)
-        return answers
+        """Greedy continuations in the order given."""
+        return self._generator.answer(state["params"], prompts, max_new_tokens, stop_ids)
+
+    def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
+               temperature: float, seeds: Sequence[int]) -> list[Completion]:
+        """One drawn continuation per prompt, in the order given; each depends on its own prompt and seed only."""
+        return self._generator.answer(state["params"], prompts, max_new_tokens, stop_ids, temperature, seeds)
 
     def save(self, state: State, directory: Path) -> None:
         """Write ``model.safetensors`` and ``optimizer.safetensors``."""

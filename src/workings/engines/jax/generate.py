@@ -1,9 +1,9 @@
-"""Greedy generation in batches with a key/value cache, compiled for few padded shapes.
+"""Generation in batches with a key/value cache, compiled for few padded shapes; greedy or drawn.
 
-Prompts are padded on the right to a power of two. New tokens of all rows go to the same cache slots after the padding,
-so one slice is written per step; which slots a row may see, and how far apart two tokens are, is decided by positions.
+Prompts are padded on the left to a power of two, and only prompts of the same padded length share a batch: a row's
+numbers depend neither on its neighbours' lengths nor on what they answer.
 
-Shape suffixes: L layers, B rows, P padded prompt length, C room for new tokens, T = P + C slots, K heads, H head size.
+Shape suffixes: L layers, B rows, P padded prompt length, K heads, H head size, D width.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,22 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from workings.engines.base import Completion
-from workings.engines.jax.attention import masked_attention
-from workings.engines.jax.model import (
-    Params,
-    block,
-    embed,
-    final_logits,
-    final_norm,
-    layer_constants,
-    query_scale,
-    unembedding,
-)
+from workings.engines.jax import cache, choose
+from workings.engines.jax.attention import plain_attention
+from workings.engines.jax.flash_attention import LANES
+from workings.engines.jax.model import Params, block, embed, layer_constants, query_scale
 from workings.engines.jax.step import StepSpec
+from workings.errors import RequestError
 from workings.models.weights import EMBEDDING
 
-Caches = tuple[jax.Array, jax.Array]
-"""Keys and values ``[L, B, T, K, H]``."""
 SMALLEST = 16
 """Shortest padded length: shorter prompts share its program."""
 MOST_ROWS = 128
@@ -42,71 +34,52 @@ def bucket(length: int, smallest: int = SMALLEST) -> int:
     return max(smallest, 1 << (length - 1).bit_length())
 
 
-def _prefill(spec: StepSpec, params: Params, tokens: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Hidden states ``[B, P, D]`` of the prompts, and keys and values ``[L, B, P, K, H]`` of every layer."""
-    positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
-    segments = jnp.ones_like(tokens)  # padding is on the right: no real token can see it
+def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
+             lengths: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Last hidden state ``[B, D]`` of the prompts, and keys and values ``[L, B, P, K, H]`` of every layer."""
+    place = jnp.arange(tokens.shape[1])[None] - (tokens.shape[1] - lengths)[:, None]
+    positions, segments = jnp.maximum(place, 0), (place >= 0).astype(jnp.int32)
+    attention = spec.attention if tokens.shape[1] % LANES == 0 else plain_attention  # flash takes no short rows
 
     def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
-        out = spec.attention(q, k, v, segment_ids=segments, window=inputs["window"], slides=inputs["slides"],
-                             scale=query_scale(spec.shape), softcap=spec.shape.attention_softcap)
+        out = attention(q, k, v, segment_ids=segments, window=inputs["window"], slides=inputs["slides"],
+                        scale=query_scale(spec.shape), softcap=spec.shape.attention_softcap)
         return out, (k, v)
 
     def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, Any]:
-        return block(x, xs[0], positions, spec.shape, attend, xs[1], spec.layout)
+        out, found = block(x, xs[0], positions, spec.shape, attend, xs[1], spec.layout)
+        return spec.layout.rows(out), found
 
-    x = embed(params[EMBEDDING], tokens, spec.shape, spec.compute_dtype, spec.layout)
+    x = spec.layout.rows(embed(params[EMBEDDING], tokens, spec.shape, spec.compute_dtype, spec.layout))
     x, (keys, values) = jax.lax.scan(layer, x, (params["layers"], layer_constants(spec.shape)))
-    return x, keys, values
+    return x[:, -1], keys, values
 
 
-def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Array, slot: jax.Array, seen: jax.Array,
-            slot_positions: jax.Array, caches: Caches) -> tuple[jax.Array, Caches]:
-    """Next token of every row, and the caches with this token's keys and values in ``slot``.
+def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Array, count: jax.Array,
+            caches: cache.Caches) -> tuple[jax.Array, cache.Caches]:
+    """Hidden state ``[B, D]`` of new token number ``count`` of every row, and the caches with it."""
+    attend = cache.attend_cached(spec.shape, caches, position, count, query_scale(spec.shape))
 
-    ``seen`` and ``slot_positions`` are ``[B, T]``: whether a row may see a slot, and that slot's position.
-    """
-    distance = position[:, None] - slot_positions
-
-    def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
-        index, (keys, values) = inputs["index"], inputs["caches"]
-        keys = jax.lax.dynamic_update_slice(keys, k[None].astype(keys.dtype), (index, 0, slot, 0, 0))
-        values = jax.lax.dynamic_update_slice(values, v[None].astype(values.dtype), (index, 0, slot, 0, 0))
-        allowed = (seen & (distance < inputs["window"]))[:, None]
-        out = masked_attention(q, keys[index], values[index], allowed, scale=query_scale(spec.shape),
-                               softcap=spec.shape.attention_softcap)
-        return out, (keys, values)
-
-    def layer(carry: tuple[jax.Array, Any], xs: tuple[Params, Params, jax.Array]) -> tuple[tuple[jax.Array, Any], None]:
-        inputs = xs[1] | {"index": xs[2], "caches": carry[1]}
-        return block(carry[0], xs[0], position[:, None], spec.shape, attend, inputs, spec.layout), None
+    def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, Any]:
+        return block(x, xs[0], position[:, None], spec.shape, attend, xs[1], spec.layout)
 
     x = embed(params[EMBEDDING], token[:, None], spec.shape, spec.compute_dtype, spec.layout)
-    xs = (params["layers"], layer_constants(spec.shape), jnp.arange(spec.shape.layers))
-    (x, caches), _ = jax.lax.scan(layer, (x, caches), xs)
-    return _greedy(spec, params, x)[:, 0], caches
+    constants = layer_constants(spec.shape) | {"index": jnp.asarray(cache.index_in_kind(spec.shape))}
+    x, (keys, values) = jax.lax.scan(layer, x, (params["layers"], constants))
+    return x[:, 0], cache.put(spec.shape, caches, keys, values, count)
 
 
-def _greedy(spec: StepSpec, params: Params, x: jax.Array) -> jax.Array:
-    hidden = final_norm(x, params, spec.shape)
-    return jnp.argmax(final_logits(hidden, unembedding(params), spec.shape), -1).astype(jnp.int32)
+def make_generate(spec: StepSpec, room: int, drawn: bool) -> Callable[..., jax.Array]:
+    """``(params, tokens_BP, lengths_B, limit, stop_ids, real_B, temperature, seeds_B) -> tokens [B, room]``.
 
-
-def make_generate(spec: StepSpec, room: int) -> Callable[..., jax.Array]:
-    """``(params, tokens_BP, lengths_B, limit, stop_ids, real_B) -> tokens [B, room]`` (0 after a row's end).
-
-    The loop ends when every row has written a stop token or ``limit`` tokens; rows that are not ``real`` are padding.
+    A row holds 0 after its end. The loop ends when every row has written a stop token or ``limit`` tokens; rows that
+    are not ``real`` are padding. ``temperature`` and ``seeds`` count only where tokens are ``drawn``.
     """
     def generate(params: Params, tokens: jax.Array, lengths: jax.Array, limit: jax.Array, stop_ids: jax.Array,
-                 real: jax.Array) -> jax.Array:
-        rows, padded = tokens.shape
-        x, keys, values = _prefill(spec, params, tokens)
-        last = jnp.take_along_axis(x, (lengths - 1)[:, None, None], 1)
-        space = ((0, 0), (0, 0), (0, room), (0, 0), (0, 0))
-        caches = (jnp.pad(keys, space), jnp.pad(values, space))
-        index = jnp.arange(padded + room)
-        prompt = index[None] < lengths[:, None]
-        slot_positions = jnp.where(index[None] < padded, index[None], lengths[:, None] + index[None] - padded)
+                 real: jax.Array, temperature: jax.Array, seeds: jax.Array) -> jax.Array:
+        def pick(x: jax.Array, count: jax.Array) -> jax.Array:
+            logits = choose.next_logits(spec, params, x)
+            return choose.draw(spec, logits, temperature, seeds, count) if drawn else choose.greedy(logits)
 
         def going(carry: Any) -> jax.Array:
             return (carry[0] < limit) & ~jnp.all(carry[2])
@@ -115,11 +88,13 @@ def make_generate(spec: StepSpec, room: int) -> Callable[..., jax.Array]:
             count, token, done, out, caches = carry
             out = jax.lax.dynamic_update_slice(out, jnp.where(done, 0, token)[:, None], (0, count))
             done = done | jnp.isin(token, stop_ids)
-            seen = prompt | ((index >= padded) & (index <= padded + count))[None]
-            token, caches = _decode(spec, params, token, lengths + count, padded + count, seen, slot_positions, caches)
-            return count + 1, token, done, out, caches
+            x, caches = _decode(spec, params, token, lengths + count, count, caches)
+            return count + 1, pick(x, count + 1), done, out, caches
 
-        start = (jnp.int32(0), _greedy(spec, params, last)[:, 0], ~real, jnp.zeros((rows, room), jnp.int32), caches)
+        x, keys, values = _prefill(spec, params, tokens, lengths)
+        caches = cache.fill(spec.shape, spec.layout, keys, values, room)
+        first = pick(x, jnp.int32(0))
+        start = (jnp.int32(0), first, ~real, jnp.zeros((tokens.shape[0], room), jnp.int32), caches)
         return jax.lax.while_loop(going, one, start)[3]
 
     return generate
@@ -127,32 +102,40 @@ def make_generate(spec: StepSpec, room: int) -> Callable[..., jax.Array]:
 
 @dataclass(frozen=True)
 class PromptBatch:
-    """Prompts of similar length, padded: what one call of the compiled program gets."""
+    """Prompts of the same padded length: what one call of the compiled program gets."""
 
     indices: list[int]
     tokens: np.ndarray
     lengths: np.ndarray
     real: np.ndarray
 
+    def seeds(self, given: Sequence[int]) -> np.ndarray:
+        """``[B]`` uint32: the rows' own seeds."""
+        found = np.zeros(len(self.real), np.uint32)
+        found[:len(self.indices)] = [given[i] for i in self.indices]
+        return found
+
 
 def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1) -> list[PromptBatch]:
-    """Prompts sorted by length (so that little is padding) and cut into batches of at most `MOST_ROWS` rows.
+    """Prompts by padded length, in batches of at most `MOST_ROWS` rows.
 
     ``rows_multiple``: the number of rows is a multiple of it (devices that share the rows).
     """
-    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-    batches = []
-    for start in range(0, len(order), MOST_ROWS):
-        indices = order[start:start + MOST_ROWS]
-        rows = bucket(len(indices), 8)
-        rows = -(-rows // rows_multiple) * rows_multiple
-        tokens = np.zeros((rows, bucket(max(len(prompts[i]) for i in indices))), np.int32)
-        lengths = np.ones(rows, np.int32)
-        for row, i in enumerate(indices):
-            tokens[row, :len(prompts[i])] = prompts[i]
-            lengths[row] = len(prompts[i])
-        batches.append(PromptBatch(indices, tokens, lengths, np.arange(rows) < len(indices)))
-    return batches
+    by_length: dict[int, list[int]] = {}
+    for i in sorted(range(len(prompts)), key=lambda i: len(prompts[i])):
+        by_length.setdefault(bucket(len(prompts[i])), []).append(i)
+    return [_padded(prompts, together[start:start + MOST_ROWS], padded, rows_multiple)
+            for padded, together in by_length.items() for start in range(0, len(together), MOST_ROWS)]
+
+
+def _padded(prompts: Sequence[Sequence[int]], indices: list[int], padded: int, rows_multiple: int) -> PromptBatch:
+    rows = -(-bucket(len(indices), 8) // rows_multiple) * rows_multiple
+    tokens = np.zeros((rows, padded), np.int32)
+    lengths = np.ones(rows, np.int32)
+    for row, i in enumerate(indices):
+        tokens[row, padded - len(prompts[i]):] = prompts[i]
+        lengths[row] = len(prompts[i])
+    return PromptBatch(indices, tokens, lengths, np.arange(rows) < len(indices))
 
 
 def cut(tokens: list[int], limit: int, stop_ids: Sequence[int]) -> Completion:
@@ -161,3 +144,44 @@ def cut(tokens: list[int], limit: int, stop_ids: Sequence[int]) -> Completion:
         if token in stop_ids:
             return Completion(tokens=tokens[:i], finish_reason="stop")
     return Completion(tokens=tokens[:limit], finish_reason="length")
+
+
+class Generator:
+    """Answers prompts; keeps what it has compiled (one program per padded length, rows and room)."""
+
+    def __init__(self, spec: StepSpec) -> None:
+        self.spec = spec
+        self._programs: dict[tuple[int, bool], Any] = {}
+
+    def answer(self, params: Params, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop_ids: Sequence[int],
+               temperature: float = 0.0, seeds: Sequence[int] | None = None) -> list[Completion]:
+        """One completion per prompt, in the order given; greedy without ``seeds``.
+
+        Raises:
+            RequestError: an empty prompt, or seeds or a temperature that cannot be drawn with.
+        """
+        _check(prompts, temperature, seeds)
+        room, drawn = bucket(max_new_tokens), seeds is not None
+        if (room, drawn) not in self._programs:
+            self._programs[room, drawn] = jax.jit(make_generate(self.spec, room, drawn),
+                                                  out_shardings=self.spec.layout.everywhere())
+        answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
+        stops = np.array([*stop_ids] or [-1], np.int32)
+        for rows in prompt_batches(prompts, self.spec.layout.fsdp):
+            out = self._programs[room, drawn](
+                params, rows.tokens, rows.lengths, np.int32(max_new_tokens), stops, rows.real, np.float32(temperature),
+                rows.seeds(seeds or [0] * len(prompts)))
+            for i, tokens in zip(rows.indices, np.asarray(out).tolist(), strict=False):
+                answers[i] = cut(tokens, max_new_tokens, stop_ids)
+        return answers
+
+
+def _check(prompts: Sequence[Sequence[int]], temperature: float, seeds: Sequence[int] | None) -> None:
+    if any(len(prompt) == 0 for prompt in prompts):
+        raise RequestError("an empty prompt", "prompts of at least one token")
+    if seeds is None:
+        return
+    if temperature <= 0:
+        raise RequestError(f"temperature {temperature:g} for drawn completions", "above 0, or greedy decoding")
+    if len(seeds) != len(prompts) or not all(0 <= seed < 2 ** 32 for seed in seeds):
+        raise RequestError(f"{len(seeds)} seeds for {len(prompts)} prompts", "one per prompt, each below 2 ** 32")

@@ -1,0 +1,136 @@
+"""Keys and values of what was read and written so far, in rings: a layer keeps no more slots than it can look back.
+
+All rows of a batch share their slots. Prompts are padded on the left, so their last tokens stand side by side; the new
+token number c of every row goes to slot ``c mod R``, where the oldest one stood. So one slice is written per step, and
+how far back a slot lies is the same for all rows.
+
+Shape suffixes: L layers, l layers of one kind, B rows, P padded prompt length, C room for new tokens, R slots of a
+ring, N query heads, K key/value heads, H head size, G = N / K.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from workings.engines.jax.attention import MASKED, scores
+from workings.engines.jax.sharding import FSDP, TP, Layout
+from workings.models.shape import ModelShape
+
+LOCAL, GLOBAL = "local", "global"
+
+
+class Ring(NamedTuple):
+    """The slots of all layers of one kind, ``[l, B, R, K, H]`` each."""
+
+    keys: jax.Array
+    values: jax.Array
+
+
+Caches = dict[str, Ring]
+"""`LOCAL` and `GLOBAL`; a kind that the model does not have is left out."""
+
+
+def layers_of(shape: ModelShape) -> dict[str, list[int]]:
+    """Kind -> numbers of its layers."""
+    kinds = {LOCAL: [i for i in range(shape.layers) if shape.slides(i)],
+             GLOBAL: [i for i in range(shape.layers) if not shape.slides(i)]}
+    return {kind: layers for kind, layers in kinds.items() if layers}
+
+
+def index_in_kind(shape: ModelShape) -> np.ndarray:
+    """``[L]`` int32: which of its kind a layer is."""
+    places = np.zeros(shape.layers, np.int32)
+    for layers in layers_of(shape).values():
+        places[layers] = np.arange(len(layers))
+    return places
+
+
+def slots(shape: ModelShape, kind: str, whole: int) -> int:
+    """Slots of a ring where a row has at most ``whole`` tokens: a sliding layer needs no more than its window."""
+    return min(shape.sliding_window, whole) if kind == LOCAL else whole
+
+
+def fill(shape: ModelShape, layout: Layout, keys: jax.Array, values: jax.Array, room: int) -> Caches:
+    """Rings that hold the ends of the prompts.
+
+    Args:
+        shape: decides which layers slide.
+        layout: rows are split over ``fsdp``, heads over ``tp`` where they come out even.
+        keys: ``[L, B, P, K, H]`` of prompts that are padded on the left.
+        values: the same.
+        room: new tokens that a row can get.
+    """
+    padded = keys.shape[2]
+
+    def end(x: jax.Array, kind: str, layers: list[int]) -> jax.Array:
+        count = slots(shape, kind, padded + room)
+        mine = x if len(layers) == shape.layers else x[np.array(layers)]
+        mine = mine[:, :, max(0, padded - count):]
+        mine = jnp.pad(mine, ((0, 0), (0, 0), (max(0, count - padded), 0), (0, 0), (0, 0)))
+        return _placed(layout, mine)
+
+    return {kind: Ring(end(keys, kind, layers), end(values, kind, layers))
+            for kind, layers in layers_of(shape).items()}
+
+
+def _placed(layout: Layout, x: jax.Array) -> jax.Array:
+    if layout.size == 1:
+        return x
+    heads = TP if x.shape[3] % layout.tp == 0 else None
+    return jax.lax.with_sharding_constraint(x, layout.place(None, FSDP, None, heads))
+
+
+def put(shape: ModelShape, caches: Caches, keys: jax.Array, values: jax.Array, count: jax.Array) -> Caches:
+    """The rings with new token number ``count`` of every row, whose keys and values are ``[L, B, 1, K, H]``."""
+    def written(ring: jax.Array, new: jax.Array, layers: list[int]) -> jax.Array:
+        mine = new if len(layers) == shape.layers else new[np.array(layers)]
+        return jax.lax.dynamic_update_slice_in_dim(ring, mine.astype(ring.dtype), count % ring.shape[2], 2)
+
+    return {kind: Ring(written(caches[kind].keys, keys, layers), written(caches[kind].values, values, layers))
+            for kind, layers in layers_of(shape).items()}
+
+
+def look(q: jax.Array, k: jax.Array, v: jax.Array, ring: Ring, index: jax.Array, position: jax.Array,
+         count: jax.Array, *, window: jax.Array, scale: float, softcap: float) -> jax.Array:
+    """Attention ``[B, 1, N, H]`` of new token number ``count`` over a layer's ring and itself.
+
+    Args:
+        q: ``[B, 1, N, H]``.
+        k: ``[B, 1, K, H]``, the token's own.
+        v: ``[B, 1, K, H]``, the token's own.
+        ring: before the token is put into it.
+        index: which layer of its kind it is.
+        position: ``[B]`` of the token in its row.
+        count: new tokens that every row had before.
+        window: positions that the layer sees back, itself included.
+        scale: factor of the scores.
+        softcap: bound of the scores; 0 for none.
+    """
+    keys, values = ring.keys[index], ring.values[index]
+    size = keys.shape[1]
+    back = size - (jnp.arange(size) - count) % size  # how many positions before the token a slot lies: 1 to R
+    seen = (back[None] <= position[:, None]) & (back < window)[None]
+    old = jnp.where(seen[:, None, None, None], scores(q, keys, scale, softcap), MASKED)
+    weights = jax.nn.softmax(jnp.concatenate([old, scores(q, k, scale, softcap)], -1), -1).astype(v.dtype)
+    mixed = (jnp.einsum("bkgst,btkh->bskgh", weights[..., :size], values)
+             + jnp.einsum("bkgst,btkh->bskgh", weights[..., size:], v))
+    return mixed.reshape(q.shape)
+
+
+def attend_cached(shape: ModelShape, caches: Caches, position: jax.Array, count: jax.Array, scale: float) -> Any:
+    """An `Attend` for one new token a row: looks into the rings and hands out the token's keys and values.
+
+    ``inputs`` of a layer has ``index`` (`index_in_kind`) beside its constants.
+    """
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
+        def of(kind: str) -> Any:
+            return lambda: look(q, k, v, caches[kind], inputs["index"], position, count, window=inputs["window"],
+                                scale=scale, softcap=shape.attention_softcap)
+
+        if len(caches) == 1:
+            return of(next(iter(caches)))(), (k, v)
+        return jax.lax.cond(inputs["slides"], of(LOCAL), of(GLOBAL)), (k, v)
+
+    return attend

@@ -1,0 +1,49 @@
+"""The next token of every row: the likeliest one, or one drawn at a temperature.
+
+Shape suffixes: B rows, D width, V vocabulary.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from workings.engines.jax.model import Params, final_logits, final_norm, unembedding
+from workings.engines.jax.sharding import FSDP, TP
+from workings.engines.jax.step import StepSpec
+
+
+def next_logits(spec: StepSpec, params: Params, x: jax.Array) -> jax.Array:
+    """``[B, V]`` float32 logits of hidden states ``[B, D]``.
+
+    Every device computes all rows for its own part of the vocabulary: a few rows travel, not the embedding.
+    """
+    hidden = final_norm(x, params, spec.shape)
+    head = unembedding(params)
+    if not spec.layout.splits_vocabulary(head.shape[0]):
+        return final_logits(hidden, head, spec.shape)
+    hidden = jax.lax.with_sharding_constraint(hidden, spec.layout.everywhere())
+    return _split(spec, final_logits(hidden, head, spec.shape))
+
+
+def _split(spec: StepSpec, x: jax.Array) -> jax.Array:
+    return jax.lax.with_sharding_constraint(x, spec.layout.place(None, (FSDP, TP)))
+
+
+def greedy(logits: jax.Array) -> jax.Array:
+    """``[B]`` int32: the likeliest token; of equals the first."""
+    return jnp.argmax(logits, -1).astype(jnp.int32)
+
+
+def draw(spec: StepSpec, logits: jax.Array, temperature: jax.Array, seeds: jax.Array, count: jax.Array) -> jax.Array:
+    """``[B]`` int32: one token from ``softmax(logits / temperature)``.
+
+    The logits get noise of Gumbel's distribution, and the largest sum wins. The noise of a row comes from its own seed
+    and from ``count`` alone, by a generator that gives the same bits on every device and mesh.
+    """
+    def noise(seed: jax.Array) -> jax.Array:
+        key = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), count)
+        return jax.random.gumbel(key, logits.shape[1:], jnp.float32)
+
+    drawn = jax.vmap(noise)(seeds)
+    if spec.layout.splits_vocabulary(logits.shape[1]):
+        drawn = _split(spec, drawn)
+    return greedy(logits / temperature + drawn)

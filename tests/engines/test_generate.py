@@ -1,0 +1,116 @@
+"""Drawn completions, the rings of the cache, and how prompts are cut into batches. Greedy text is compared with
+transformers in `test_transformers_oracle.py`, on simulated devices in `test_sharding.py`."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from tests.engines.tiny import request, tiny_shape
+from workings.engines.base import SamplingEngine
+from workings.engines.jax import cache
+from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.generate import bucket, cut, prompt_batches
+from workings.engines.jax.model import final_logits, hidden_states, unembedding
+from workings.errors import RequestError
+
+
+@pytest.fixture(scope="module")
+def engine() -> JaxEngine:
+    """Both kinds of layers, a window of four."""
+    return JaxEngine.open(request(tiny_shape("gemma2")))
+
+
+@pytest.fixture(scope="module")
+def state(engine: JaxEngine) -> dict:
+    return engine.init(4)
+
+
+def test_prompts_are_padded_to_few_shapes() -> None:
+    assert [bucket(n) for n in (1, 16, 17, 64, 65)] == [16, 16, 32, 64, 128]
+    parts = prompt_batches([[1] * (n % 30 + 1) for n in range(300)])
+    assert sorted(i for part in parts for i in part.indices) == list(range(300))
+    assert [part.tokens.shape for part in parts] == [(128, 16), (32, 16), (128, 32), (16, 32)]
+    assert {part.tokens.shape[0] for part in prompt_batches([[1]] * 9, 6)} == {18}
+    assert parts[0].tokens[0].tolist() == [0] * 15 + [1]
+    assert cut([5, 6, 7], 2, [7]).finish_reason == "length"
+    assert cut([5, 6, 7], 3, [7]).tokens == [5, 6]
+
+
+def test_a_sliding_layer_keeps_its_window_and_no_more(engine: JaxEngine) -> None:
+    shape = engine.spec.shape
+    keys = jax.ShapeDtypeStruct((2, 8, 16, shape.kv_heads, shape.head_dim), np.float32)
+    rings = jax.eval_shape(lambda k: cache.fill(shape, engine.layout, k, k, 16), keys)
+    assert {kind: ring.keys.shape[:3] for kind, ring in rings.items()} == {"local": (1, 8, 4), "global": (1, 8, 32)}
+    llama = tiny_shape("llama")
+    assert set(jax.eval_shape(lambda k: cache.fill(llama, engine.layout, k, k, 16), keys)) == {"global"}
+
+
+def test_the_slot_of_a_ring_that_falls_out_of_the_window_is_not_seen(engine: JaxEngine, state: dict) -> None:
+    """Far beyond the window, greedy text equals the argmax of a whole forward, token by token."""
+    prompt = [7, 3, 9, 22, 5, 41]
+    answer = engine.generate(state, [prompt], max_new_tokens=14, stop_ids=[])[0].tokens
+    whole = np.array([prompt + answer], np.int32)
+    assert np.argmax(logits(engine, state, whole)[0, len(prompt) - 1:-1], -1).tolist() == answer
+
+
+def logits(engine: JaxEngine, state: dict, tokens: np.ndarray) -> np.ndarray:
+    """``[B, S, V]`` of rows without padding, by the model that trains."""
+    spec, params = engine.spec, state["params"]
+    positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
+    hidden = hidden_states(params, spec.shape, jnp.asarray(tokens), positions, jnp.ones_like(positions),
+                           attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
+    return np.asarray(final_logits(hidden, unembedding(params), spec.shape))
+
+
+def test_drawn_tokens_follow_the_softmax_at_the_temperature(engine: JaxEngine, state: dict) -> None:
+    """10,240 first tokens against the distribution that they are drawn from; the greedy one is not all there is."""
+    prompt, temperature = [3, 1, 4, 1, 5], 0.7
+    scores = logits(engine, state, np.array([prompt], np.int32))[0, -1].astype(np.float64) / temperature
+    expected = np.exp(scores - scores.max())
+    expected /= expected.sum()
+    count = 10_240
+    answers = engine.sample(state, [prompt] * count, max_new_tokens=1, stop_ids=[], temperature=temperature,
+                            seeds=range(count))
+    found = np.bincount([answer.tokens[0] for answer in answers], minlength=61)
+    assert expected.max() < 0.9
+    assert chisquare(found, expected * count).pvalue > 1e-4
+
+
+def test_a_completion_depends_on_its_prompt_and_seed_and_on_nothing_beside_it(engine: JaxEngine, state: dict) -> None:
+    draw = np.random.default_rng(0)
+    prompts = [draw.integers(0, 61, n).tolist() for n in (3, 14, 30, 5, 21, 9, 3, 3, 2, 11)]
+    seeds = [*range(9), 2 ** 32 - 1]
+
+    def ask(which: list[int]) -> list[list[int]]:
+        answers = engine.sample(state, [prompts[i] for i in which], max_new_tokens=12, stop_ids=[60], temperature=1.0,
+                                seeds=[seeds[i] for i in which])
+        return [answer.tokens for answer in answers]
+
+    together = ask([*range(10)])
+    assert ask([*range(10)][::-1]) == together[::-1]
+    for i in (0, 2, 4, 9):
+        assert ask([i]) == [together[i]]
+    same_prompt = [answer.tokens for answer in engine.sample(
+        state, [prompts[0]] * 20, max_new_tokens=12, stop_ids=[], temperature=1.0, seeds=[*range(19), 0])]
+    assert same_prompt[0] == same_prompt[-1]
+    assert len({tuple(tokens) for tokens in same_prompt}) == 19
+
+
+def test_finish_reasons_of_drawn_completions(engine: JaxEngine, state: dict) -> None:
+    answers = engine.sample(state, [[1, 2]] * 64, max_new_tokens=20, stop_ids=[7, 9], temperature=1.5, seeds=range(64))
+    reasons = {answer.finish_reason for answer in answers}
+    assert reasons == {"stop", "length"}
+    for answer in answers:
+        assert not {7, 9} & set(answer.tokens)
+        assert (len(answer.tokens) == 20) == (answer.finish_reason == "length")
+
+
+def test_what_cannot_be_drawn_is_refused(engine: JaxEngine, state: dict) -> None:
+    assert isinstance(engine, SamplingEngine)
+    for temperature, seeds, said in ((0.0, [1], "above 0"), (1.0, [], "one per prompt"), (1.0, [2 ** 32], "below 2")):
+        with pytest.raises(RequestError, match=said):
+            engine.sample(state, [[1]], max_new_tokens=2, stop_ids=[], temperature=temperature, seeds=seeds)
+    with pytest.raises(RequestError, match="at least one token"):
+        engine.generate(state, [[]], max_new_tokens=2, stop_ids=[])
