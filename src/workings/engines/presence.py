@@ -6,6 +6,8 @@ bus instead of asking a framework that might have been installed without support
 
 from pathlib import Path
 
+from workings.hardware.memory import host_memory
+
 NVIDIA, GOOGLE = "0x10de", "0x1ae0"
 DISPLAY_CLASSES = ("0x0300", "0x0302")
 
@@ -60,15 +62,6 @@ def cpu_name(root: Path = Path("/")) -> str:
 
 
 def cpu_memory(root: Path = Path("/")) -> tuple[int, str]:
-    """Bytes that processes may use here, and who says so: the control group if it has a limit, else the machine."""
-    limit = root / "sys/fs/cgroup/memory.max"
-    if limit.is_file() and (text := limit.read_text().strip()).isdigit():
-        return int(text), "control group (memory.max)"
-    file = root / "proc/meminfo"
-    if file.is_file():
-        for line in file.read_text().splitlines():
-            if line.startswith("MemTotal:"):
-                return int(line.split()[1]) * 1024, "machine (/proc/meminfo)"
-    import os
-
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "machine (sysconf)"
+    """Bytes that processes may use here, and who says so: the lowest of machine, control group and `ulimit -v`."""
+    memory = host_memory(root)
+    return memory.limit_bytes, memory.limit_source

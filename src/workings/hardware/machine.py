@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-_CGROUP = Path("/sys/fs/cgroup")
+from workings.hardware.memory import host_memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,21 +31,23 @@ class Machine:
     """Variables that set the number of threads of numeric libraries, where they are set."""
 
 
-def describe() -> Machine:
-    """Facts about the machine that this process runs on."""
-    physical = physical_memory_bytes()
-    limit = cgroup_memory_limit_bytes(_CGROUP)
-    limited = 0 < limit < physical
+def describe(root: Path = Path("/")) -> Machine:
+    """Facts about the machine that this process runs on.
+
+    Args:
+        root: where ``proc`` and ``sys`` hang (tests give a folder).
+    """
+    memory = host_memory(root)
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = cgroup_cpu_quota(_CGROUP)
+    quota = cgroup_cpu_quota(root / "sys/fs/cgroup")
     return Machine(
         cpu_model=cpu_model(),
         architecture=platform.machine(),
         logical_cores=os.cpu_count() or 1,
         usable_cores=max(1, min(usable, quota)) if quota else usable,
-        memory_bytes=physical,
-        usable_memory_bytes=limit if limited else physical,
-        memory_source="control group limit" if limited else "physical memory",
+        memory_bytes=physical_memory_bytes(),
+        usable_memory_bytes=memory.limit_bytes,
+        memory_source=memory.limit_source,
         threads={name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
     )
 
@@ -73,21 +75,6 @@ def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 def physical_memory_bytes() -> int:
     """Physical memory of the machine, in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def cgroup_memory_limit_bytes(root: Path) -> int:
-    """Memory limit of this process's control group, in bytes; 0 where there is none.
-
-    Inside a container the group's own files are at the root of the mount: `memory.max` (version 2) or
-    `memory/memory.limit_in_bytes` (version 1, where "no limit" is a number close to 2**63).
-    """
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        file = root / name
-        if file.is_file():
-            text = file.read_text(encoding="ascii").strip()
-            if text.isdigit() and int(text) < 2**62:
-                return int(text)
-    return 0
 
 
 def cgroup_cpu_quota(root: Path) -> int:

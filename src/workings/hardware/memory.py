@@ -1,0 +1,126 @@
+"""Memory of this machine that a process may use: what there is, what is free of it now, and who says so.
+
+Three things can set the limit: the machine, a control group around this process, and an address-space limit of the
+process itself (`ulimit -v`). The lowest one counts, for the whole and for what is free separately.
+"""
+
+import os
+import resource
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+NO_LIMIT = 2**62
+"""Control groups of version 1 write a number close to 2**63 for "no limit"."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostMemory:
+    """Bytes, and where they come from."""
+
+    limit_bytes: int
+    """What processes here may use together."""
+    limit_source: str
+    available_bytes: int
+    """What this process can still take without swapping."""
+    available_source: str
+
+
+def host_memory(root: Path = Path("/")) -> HostMemory:
+    """The lowest limit, and the least that is free.
+
+    Args:
+        root: where ``proc`` and ``sys`` hang (tests give a folder).
+    """
+    found = [_machine(root), *_groups(root), *_address_space(root)]
+    limit, limit_source = min((limit, source) for limit, _, source in found)
+    available, available_source = min((max(0, free), source) for _, free, source in found)
+    return HostMemory(limit_bytes=limit, limit_source=limit_source, available_bytes=available,
+                      available_source=available_source)
+
+
+def resident_bytes(root: Path = Path("/")) -> int:
+    """Memory that this process holds at this moment; 0 where the system does not say."""
+    return _statm(root)[1]
+
+
+def peak_resident_bytes() -> int:
+    """The most memory that this process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def _machine(root: Path) -> tuple[int, int, str]:
+    """All memory and what is available of it; a system without `/proc` does not say what is available."""
+    file = root / "proc/meminfo"
+    if file.is_file():
+        rows = dict(line.split(":", 1) for line in file.read_text().splitlines() if ":" in line)
+        kib = {key: int(value.split()[0]) for key, value in rows.items() if value.split()}
+        if "MemTotal" in kib:
+            total = kib["MemTotal"] * 1024
+            return total, kib.get("MemAvailable", kib["MemTotal"]) * 1024, "machine (/proc/meminfo)"
+    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return pages, pages, "machine (sysconf)"
+
+
+def _groups(root: Path) -> list[tuple[int, int, str]]:
+    """Limits of the control group of this process and of the groups around it, version 2 and 1."""
+    found = []
+    for base, path, names in _memberships(root):
+        for folder in (base / path, *(base / path).parents):
+            if not folder.is_relative_to(base):
+                break
+            limit = _number(folder / names[0])
+            if 0 < limit < NO_LIMIT:
+                held = _number(folder / names[1]) - _reclaimable(folder / "memory.stat", names[2])
+                found.append((limit, limit - max(0, held), f"control group ({names[0]})"))
+    return found
+
+
+def _memberships(root: Path) -> list[tuple[Path, str, tuple[str, str, str]]]:
+    """Where the memory group of this process is: mount, path below it, and the names of its files."""
+    mount = root / "sys/fs/cgroup"
+    second = ("memory.max", "memory.current", "inactive_file")
+    first = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    # Inside a container the group's own files often hang at the mount itself, whatever the path says.
+    found = [(mount, "", second), (mount / "memory", "", first)]
+    file = root / "proc/self/cgroup"
+    for line in file.read_text().splitlines() if file.is_file() else []:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            found += [(mount, path.lstrip("/"), second), (mount / "unified", path.lstrip("/"), second)]
+        elif "memory" in controllers.split(","):
+            found.append((mount / "memory", path.lstrip("/"), first))
+    return found
+
+
+def _number(file: Path) -> int:
+    """The number in a file; 0 where there is no file or no number."""
+    text = file.read_text().strip() if file.is_file() else ""
+    return int(text) if text.isdigit() else 0
+
+
+def _reclaimable(file: Path, name: str) -> int:
+    """Bytes of cached files that the kernel gives up before it refuses memory."""
+    for line in file.read_text().splitlines() if file.is_file() else []:
+        key, _, value = line.partition(" ")
+        if key == name:
+            return int(value)
+    return 0
+
+
+def _address_space(root: Path) -> list[tuple[int, int, str]]:
+    """`ulimit -v`, where it is set."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    virtual = _statm(root)[0]
+    if soft == resource.RLIM_INFINITY or not virtual:
+        return []
+    return [(soft, soft - virtual, "address space (ulimit -v)")]
+
+
+def _statm(root: Path) -> tuple[int, int]:
+    """Virtual and resident bytes of this process."""
+    file = root / "proc/self/statm"
+    if not file.is_file():
+        return 0, 0
+    virtual, resident = (int(pages) for pages in file.read_text().split()[:2])
+    return virtual * resource.getpagesize(), resident * resource.getpagesize()
