@@ -135,3 +135,5 @@ class EvaluationConfig(Section):
     """Longest completion, in tokens."""
     batch_size: int = Field(default=64, ge=1)
     """Prompts that are answered at a time."""
+    base: bool = True
+    """Whether the untrained model is asked the items as well, once for all runs that start from it."""
