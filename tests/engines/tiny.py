@@ -16,8 +16,8 @@ FAMILIES = ("gemma", "gemma2", "gemma3", "llama", "qwen2", "qwen3")
 
 def tiny_shape(family: str = "gemma", *, vocab: int = 61, layers: int = 2, **changes: Any) -> ModelShape:
     """A model of a few thousand parameters with every feature of its family switched on and in reach."""
-    config = ShapeConfig(family=family, layers=layers, width=32, mlp_width=48, heads=4, kv_heads=2, head_dim=8,
-                         context=128)
+    config = ShapeConfig(family=family, layers=layers, width=32, mlp_width=48, heads=4,
+                         kv_heads=4 if family == "gpt2" else 2, head_dim=8, context=128)
     shape = shape_from_config(config, vocab)
     if shape.sliding_pattern:
         changes = {"sliding_window": 4, "sliding_pattern": 2, "query_scale": 12 ** -0.5} | changes

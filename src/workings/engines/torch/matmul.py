@@ -1,0 +1,104 @@
+"""Modules whose weights are stored in one number format and used in another.
+
+Where the two differ, a weight is cast when it is used and cast again in backward: one matrix exists in the other format
+at a time, never the whole model. (Autocast knows no float32, and keeps its casts for backward.)
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+
+class _Product(torch.autograd.Function):
+    """``x @ W.T`` (or ``x @ W``) with W cast to x's dtype, twice instead of kept."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, transposed: bool) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.transposed = transposed
+        wide = weight.to(x.dtype)
+        return x @ wide if transposed else F.linear(x, wide)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        x, weight = ctx.saved_tensors
+        dy, d_x, d_weight = grads[0], None, None
+        if ctx.needs_input_grad[0]:
+            wide = weight.to(dy.dtype)
+            d_x = F.linear(dy, wide) if ctx.transposed else dy @ wide
+        if ctx.needs_input_grad[1]:
+            rows, out = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
+            d_weight = (rows.T @ out if ctx.transposed else out.T @ rows).to(weight.dtype)
+        return d_x, d_weight, None
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None, compute: torch.dtype, *, transposed: bool) -> Tensor:
+    """``[..., out]`` in the format of computation."""
+    y: Tensor = _Product.apply(x.to(compute), weight, transposed)
+    return y if bias is None else y + bias.to(compute)
+
+
+class StoredLinear(nn.Linear):
+    """A linear layer that computes in ``compute`` whatever its weight is stored in."""
+
+    compute: torch.dtype
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
+        """``x @ W.T + b``."""
+        return product(input, self.weight, self.bias, self.compute, transposed=False)
+
+
+class StoredConv1D(Conv1D):  # type: ignore[misc]
+    """GPT-2's linear layer, weight stored ``[in, out]``."""
+
+    compute: torch.dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x @ W + b``."""
+        return product(x, self.weight, self.bias, self.compute, transposed=True)
+
+
+class StoredEmbedding(nn.Embedding):
+    """Rows of the table, cast after the lookup; Gemma's are multiplied after the cast."""
+
+    compute: torch.dtype
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
+        """``[..., D]``."""
+        rows = F.embedding(input, self.weight).to(self.compute)
+        scale = getattr(self, "scalar_embed_scale", None)
+        return rows if scale is None else rows * torch.tensor(scale, dtype=self.compute, device=rows.device)
+
+
+class StoredLayerNorm(nn.LayerNorm):
+    """Layer norm computed in float32, as the RMS norms of transformers are."""
+
+    compute: torch.dtype
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
+        """Of x's shape, in the format of computation."""
+        y = F.layer_norm(input.float(), self.normalized_shape, self.weight.float(), self.bias.float(), self.eps)
+        return y.to(self.compute)
+
+
+def _to_compute(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+    """Forward hook of RMS norms: a float32 weight makes a float32 output in some families."""
+    return output.to(module.compute)  # type: ignore[arg-type]
+
+
+def mix_formats(model: nn.Module, compute: torch.dtype) -> None:
+    """Let every layer of a transformers model compute in ``compute`` from weights stored in another format."""
+    for module in model.modules():
+        stored = next((mine for theirs, mine in (
+            (nn.Linear, StoredLinear), (Conv1D, StoredConv1D), (nn.Embedding, StoredEmbedding),
+            (nn.LayerNorm, StoredLayerNorm)) if isinstance(module, theirs)), None)
+        if stored is not None:
+            # The class is exchanged, not the module: names, weights and ties stay.
+            module.__class__ = stored  # type: ignore[assignment]
+            module.compute = compute  # type: ignore[assignment]
+        elif type(module).__name__.endswith("RMSNorm"):
+            module.compute = compute  # type: ignore[assignment]
+            module.register_forward_hook(_to_compute)

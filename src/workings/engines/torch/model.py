@@ -1,0 +1,120 @@
+"""Models by transformers, built from a shape: no remote code, nothing unpickled, weights filled or read by name.
+
+Shape suffixes: B rows, S positions, D width, V vocabulary.
+"""
+
+from typing import Any
+
+import accelerate
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.initialization import no_init_weights
+from transformers.pytorch_utils import Conv1D
+
+from workings.engines.torch import attention
+from workings.engines.torch.attention import Visible
+from workings.engines.torch.matmul import mix_formats
+from workings.engines.torch.rounding import tensor_generator
+from workings.engines.torch.spec import TorchSpec
+from workings.models.shape import ModelShape
+from workings.models.shapes import to_hf_config
+
+NO_DROPOUT = {"attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
+"""GPT-2's config has dropout on; no run here drops anything, whatever the model."""
+RESIDUAL = ("o_proj.weight", "down_proj.weight", "c_proj.weight")
+"""Matrices that write into the residual stream."""
+
+
+def hf_config(shape: ModelShape, attention_name: str) -> Any:
+    """The configuration of transformers' model."""
+    values = to_hf_config(shape)
+    config = AutoConfig.for_model(values.pop("model_type"), **(values | (NO_DROPOUT if shape.family == "gpt2" else {})))
+    # A padding index would stop the gradient of one embedding row, whose token may be a real one.
+    config.pad_token_id = config.bos_token_id = config.eos_token_id = None
+    config._attn_implementation = f"workings_{attention_name}"
+    return config
+
+
+def empty_model(spec: TorchSpec) -> PreTrainedModel:
+    """The model with parameters that have no memory yet (device ``meta``) and real buffers."""
+    attention.register()
+    with no_init_weights(), accelerate.init_empty_weights(include_buffers=False):
+        model = AutoModelForCausalLM.from_config(hf_config(spec.shape, spec.attention), dtype=torch.float32)
+    model.tie_weights()
+    if spec.parameter_dtype != spec.compute_dtype:
+        mix_formats(model, spec.compute_dtype)
+    if spec.checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
+    return model.train()  # checkpointing asks for training mode; nothing is dropped in either
+
+
+def allocate(model: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
+    """Give every parameter memory, contents undefined; buffers move to the device in their own formats."""
+    made: dict[int, nn.Parameter] = {}
+    for module in model.modules():
+        for name, old in module.named_parameters(recurse=False):
+            if id(old) not in made:
+                data = torch.empty(old.shape, dtype=dtype, device=device)
+                made[id(old)] = nn.Parameter(data, requires_grad=old.requires_grad)
+            setattr(module, name, made[id(old)])
+        for name, buffer in module.named_buffers(recurse=False):
+            setattr(module, name, buffer.to(device))
+
+
+def build_model(spec: TorchSpec) -> PreTrainedModel:
+    """The model on the device with parameters of undefined contents."""
+    model = empty_model(spec)
+    allocate(model, spec.parameter_dtype, spec.device)
+    return model
+
+
+def random_value(spec: TorchSpec, seed: int, name: str, size: torch.Size, *, transposed: bool) -> Tensor:
+    """Float32 random weights of one tensor, on the CPU: the same numbers on every device and any number of them.
+
+    The distribution is that of `engines/jax/init.py`: normal of variance 1 / fan-in, smaller where a matrix writes
+    into the residual stream; norms start as the identity, biases at zero.
+    """
+    if name.endswith(".bias"):
+        return torch.zeros(size)
+    if len(size) == 1:
+        return torch.zeros(size) if spec.shape.norm_plus_one else torch.ones(size)
+    deviation = float(size[0] if transposed else size[-1]) ** -0.5
+    if name.endswith(RESIDUAL):
+        deviation *= (2 * spec.shape.layers) ** -0.5
+    return torch.randn(size, generator=tensor_generator(seed, name)) * deviation
+
+
+@torch.no_grad()
+def fill_random(spec: TorchSpec, model: nn.Module, seed: int) -> None:
+    """Random weights for every parameter, one tensor at a time."""
+    transposed = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, Conv1D)}
+    for name, param in model.named_parameters():
+        param.copy_(random_value(spec, seed, name, param.shape, transposed=name in transposed))
+
+
+def hidden_states(model: PreTrainedModel, tokens: Tensor, positions: Tensor, visible: Visible,
+                  cache: Any = None) -> Tensor:
+    """``[B, S, D]`` normed hidden states of rows of tokens ``[B, S]``.
+
+    Args:
+        model: from `build_model`.
+        tokens: ids.
+        positions: of each token within its segment.
+        visible: what a query may see.
+        cache: transformers' key/value cache during generation; None in training.
+    """
+    out = model.base_model(input_ids=tokens, position_ids=positions, visible=visible, past_key_values=cache,
+                           use_cache=cache is not None)
+    return out.last_hidden_state
+
+
+def unembedding(model: PreTrainedModel) -> nn.Parameter:
+    """The ``[V, D]`` matrix that turns hidden states into logits."""
+    return model.get_output_embeddings().weight
+
+
+def final_logits(model: PreTrainedModel, hidden: Tensor, softcap: float) -> Tensor:
+    """``[..., V]`` float32 logits of normed hidden states."""
+    raw = (hidden @ unembedding(model).to(hidden.dtype).T).float()
+    return softcap * torch.tanh(raw / softcap) if softcap else raw

@@ -1,0 +1,62 @@
+"""From a request to the pieces of the step: dtypes, attention, checkpointing, optimizer, processes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from workings.config.method import FullConfig, LoraConfig, QloraConfig
+from workings.engines.base import EngineRequest
+from workings.engines.torch.attention import choose
+from workings.engines.torch.optimizer import Rule, make_rule
+from workings.engines.torch.sharding import Mesh
+from workings.errors import RequestError
+from workings.models.shape import ModelShape
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchSpec:
+    """Everything the step is made of; two equal specs take the same step."""
+
+    shape: ModelShape
+    device: torch.device
+    mesh: Mesh
+    attention: str
+    """A key of `attention.FUNCTIONS`."""
+    checkpointing: bool
+    """Activations of a layer are computed again in backward (`memory.remat: layer`)."""
+    loss_chunk: int
+    parameter_dtype: torch.dtype
+    compute_dtype: torch.dtype
+    rounding: str
+    seed: int
+    optimizer: Rule
+    clip_norm: float
+    optimizer_in_backward: bool
+    method: FullConfig | LoraConfig | QloraConfig
+
+
+def build_spec(request: EngineRequest, device: torch.device, mesh: Mesh | None = None) -> TorchSpec:
+    """The step that a request asks for. Raises `RequestError` for what this engine does not do."""
+    precision, memory, shape = request.precision, request.memory, request.shape
+    if precision.parameters == "fp32" and precision.rounding != "nearest":
+        raise RequestError(f"precision.rounding: {precision.rounding} with fp32 parameters",
+                           "nearest: an fp32 weight keeps the whole update", "precision.rounding=nearest")
+    if memory.attention == "flash" and shape.attention_softcap:
+        raise RequestError(f"memory.attention: flash with a {shape.family} model, whose attention scores are capped",
+                           "a function that caps scores; PyTorch's fused kernels do not", "memory.attention=chunked")
+    return TorchSpec(
+        shape=shape, device=device, mesh=mesh or Mesh(),
+        attention=choose(memory.attention, device.type, shape.attention_softcap),
+        checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
+        parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.compute],
+        rounding=precision.rounding, seed=request.seed,
+        optimizer=make_rule(request.optimizer, DTYPES[precision.moments]),
+        clip_norm=request.optimizer.clip_norm, optimizer_in_backward=memory.optimizer_in_backward, method=request.method)
+
+
+def dtype_name(dtype: Any) -> str:
+    """``float32`` for ``torch.float32``."""
+    return str(dtype).removeprefix("torch.")

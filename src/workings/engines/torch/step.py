@@ -1,0 +1,162 @@
+"""One optimizer step, and the evaluation of one batch.
+
+Order within a step: every micro batch forward and backward (gradients add up in the parameters' format), the norm of
+the whole gradient, the clip factor, then tensor after tensor its update, after which its gradient is freed. With the
+optimizer in backward a tensor is updated as soon as its gradient is complete.
+"""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from workings.engines.torch.attention import Visible
+from workings.engines.torch.backward_optimizer import BackwardOptimizer
+from workings.engines.torch.loss import linear_cross_entropy
+from workings.engines.torch.model import hidden_states, unembedding
+from workings.engines.torch.optimizer import Change, clip_factor, sum_of_squares, update_tensor
+from workings.engines.torch.rounding import MASTER
+from workings.engines.torch.spec import TorchSpec
+from workings.models.batch import Batch
+
+
+@dataclass(kw_only=True)
+class State:
+    """A model, its optimizer state and the number of updates so far. A step changes it in place."""
+
+    model: PreTrainedModel
+    trained: dict[str, nn.Parameter]
+    """What is updated, by its name in a checkpoint."""
+    moments: dict[str, dict[str, Tensor]]
+    """Slot -> name -> tensor; the float32 master is one of the slots."""
+    step: int = 0
+    in_backward: BackwardOptimizer | None = field(default=None, repr=False)
+    """Hooks of the optimizer in backward, once they are there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """One micro batch on the device. Lists of supervised positions come from the host, so no shape depends on data."""
+
+    tokens: Tensor
+    """``[B, S]`` int64."""
+    positions: Tensor
+    """``[B, S]`` int64."""
+    segment_ids: Tensor
+    """``[B, S]`` int64."""
+    index: Tensor
+    """``[N]`` int64: supervised positions of the flattened rows."""
+    targets: Tensor
+    """``[N]`` int64."""
+    weights: Tensor
+    """``[N]`` float32."""
+    packed: bool
+    """Whether a row holds several segments, so that attention needs a mask."""
+
+
+def to_rows(spec: TorchSpec, batch: Batch) -> tuple[list[Rows], float]:
+    """This process's share of each micro batch, and the supervised tokens of the whole step over all processes."""
+    micro_batches = []
+    for i in range(batch.tokens.shape[0]):
+        own = {name: x[i, spec.mesh.rows(x.shape[1])] for name, x in vars(batch).items()}
+        index = np.flatnonzero(own["weights"])
+        arrays = {name: torch.from_numpy(own[name].astype(np.int64)).to(spec.device)
+                  for name in ("tokens", "positions", "segment_ids")}
+        micro_batches.append(Rows(
+            index=torch.from_numpy(index).to(spec.device), packed=bool(own["segment_ids"].max() > 1),
+            targets=torch.from_numpy(own["targets"].reshape(-1)[index].astype(np.int64)).to(spec.device),
+            weights=torch.from_numpy(own["weights"].reshape(-1)[index]).to(spec.device), **arrays))
+    return micro_batches, float(batch.weights.sum(dtype=np.float64))
+
+
+def blank_rows(spec: TorchSpec, shape: tuple[int, int, int]) -> tuple[list[Rows], float]:
+    """Micro batches of this shape ``[A, B, S]`` in which every position is supervised: what needs most memory."""
+    count, length = shape[1] // spec.mesh.fsdp, shape[2]
+
+    def zeros(*size: int) -> Tensor:
+        return torch.zeros(size, dtype=torch.int64, device=spec.device)
+
+    rows = [Rows(tokens=zeros(count, length), positions=zeros(count, length), segment_ids=zeros(count, length),
+                 index=zeros(count * length), targets=zeros(count * length), packed=False,
+                 weights=torch.ones(count * length, device=spec.device)) for _ in range(shape[0])]
+    return rows, float(shape[0] * shape[1] * length)
+
+
+def make_state(spec: TorchSpec, model: PreTrainedModel, trained: dict[str, nn.Parameter]) -> State:
+    """A state at step 0: moments of zero, masters equal to the weights."""
+    moments: dict[str, dict[str, Tensor]] = {}
+    for name, param in trained.items():
+        own = spec.optimizer.init(param.detach())
+        if spec.rounding == "master_fp32":
+            own[MASTER] = param.detach().float().clone()
+        for slot, x in own.items():
+            moments.setdefault(slot, {})[name] = x
+    return State(model=model, trained=trained, moments=moments)
+
+
+def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
+    """Sum of the supervised losses of one micro batch, a float32 scalar; no logits of other positions are made."""
+    visible = Visible(segment_ids=rows.segment_ids if rows.packed else None)
+    hidden = hidden_states(model, rows.tokens, rows.positions, visible)
+    picked = hidden.reshape(-1, hidden.shape[-1]).index_select(0, rows.index)
+    if rows.index.shape[0] == 0:  # a share without supervised tokens still takes part in communication
+        return picked.float().sum()
+    return linear_cross_entropy(picked, unembedding(model), rows.targets, rows.weights, chunk=spec.loss_chunk,
+                                soft_cap=spec.shape.final_softcap)
+
+
+def _backward(spec: TorchSpec, model: PreTrainedModel, micro_batches: list[Rows], total: float) -> Tensor:
+    """Add up the gradient of the mean loss; returns this process's share of the mean.
+
+    Micro batches are weighted by their supervised tokens, so the split into micro batches does not change the result.
+    """
+    loss = torch.zeros((), device=spec.device)
+    for rows in micro_batches:
+        share = micro_batch_loss(spec, model, rows) / total
+        share.backward()
+        loss += share.detach()
+    return loss
+
+
+def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], total: float, learning_rate: float) -> Tensor:
+    """One update in place.
+
+    Returns:
+        ``[3]`` float32 on the device: mean loss before the update, gradient norm before clipping, share of stored
+        weights that changed. Nothing is read back, so a trace can follow.
+    """
+    change = Change(step=state.step + 1, learning_rate=learning_rate, rounding=spec.rounding, seed=spec.seed)
+    if spec.optimizer_in_backward:
+        hooks = state.in_backward or BackwardOptimizer(state.trained, spec.optimizer, state.moments)
+        state.in_backward = hooks
+        with hooks.armed(change):
+            loss = _backward(spec, state.model, micro_batches, total)
+        norm, changed = hooks.squares.sqrt(), hooks.changed
+    else:
+        loss = _backward(spec, state.model, micro_batches, total)
+        norm, changed = _update(spec, state, change)
+    state.step += 1
+    count = sum(param.numel() for param in state.trained.values())
+    return torch.stack([loss, norm, (changed.double() / count).float()])
+
+
+def _gradient(param: nn.Parameter) -> Tensor:
+    """The gradient; zeros for a parameter that no token reached."""
+    return torch.zeros_like(param) if param.grad is None else param.grad
+
+
+@torch.no_grad()
+def _update(spec: TorchSpec, state: State, change: Change) -> tuple[Tensor, Tensor]:
+    """Gradient norm, and how many stored weights changed."""
+    squares = [sum_of_squares(_gradient(param)) for param in state.trained.values()]
+    norm = torch.stack(squares).sum().sqrt()
+    if spec.clip_norm:
+        change = replace(change, scale=clip_factor(norm, spec.clip_norm))
+    changed = torch.zeros((), dtype=torch.int64, device=norm.device)
+    for name, param in state.trained.items():
+        slots = {slot: of[name] for slot, of in state.moments.items() if name in of}
+        changed += update_tensor(spec.optimizer, name, param, _gradient(param), slots, change)
+        param.grad = None
+    return norm, changed
