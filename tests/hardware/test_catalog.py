@@ -3,7 +3,7 @@
 import pytest
 
 from workings.errors import RequestError
-from workings.hardware.catalog import OPTIONAL, find_target, targets
+from workings.hardware.catalog import OPTIONAL, find_target, gpu_config, targets
 
 ASKED_FOR = ("t4", "t4x2", "p100", "l4", "a10", "a100-40", "a100-80", "rtx3090", "rtx4090", "rtx5090", "h100", "h200",
              "b200", "v2-8", "v3-8", "v4-8", "v5e-1", "v5e-4", "v5e-8", "v5e-16", "v5e-256", "v5p-8", "v6e-1", "v6e-4",
@@ -44,6 +44,7 @@ def test_figures_that_people_get_wrong():
     assert targets()["v5e-8"].memory_bytes == int(15.75 * 2**30)
     assert "bf16" in targets()["t4"].no_matrix_units
     assert targets()["rtx5090"].lowest_cuda == "12.8"
+    assert int(targets()["rtx5090"].lowest_driver.split(".")[0]) >= 570
     assert targets()["t4x2"].devices == 2
 
 
@@ -61,3 +62,15 @@ def test_other_spellings_and_near_names():
 def test_spellings_are_unique():
     spelled = [spelling for row in targets().values() for spelling in (row.name, *row.aliases)]
     assert len(spelled) == len(set(spelled))
+
+
+@pytest.mark.parametrize("name", [row.name for row in targets().values() if row.platform == "gpu"])
+def test_a_card_that_the_compiler_is_told_about_is_the_one_of_the_row(name):
+    row = targets()[name]
+    told = gpu_config(row.gpu_config)
+    assert told.compute_capability.rstrip("a") == row.compute_capability
+    assert len(told.source) > 10
+    assert told.derived == ("openxla/xla" not in told.source or "," in told.source.split(".txtpb")[1])
+    assert told.memory_bandwidth == pytest.approx(row.bandwidth_gb_s * 10**9, rel=0.05)
+    assert abs(told.device_memory_size - row.memory_bytes) < 0.01 * 2**30
+    assert row.topology == f"1x1x{row.devices}"

@@ -11,7 +11,8 @@ from typing import Any, Literal
 from workings.errors import RequestError
 
 OPTIONAL = ("memory_gb_per_device", "usable_gib", "bandwidth_gb_s", "rates_tflops", "interconnect_gb_s",
-            "compute_capability", "lowest_cuda", "topology", "accelerator_type", "kaggle_session_hours")
+            "compute_capability", "lowest_cuda", "lowest_driver", "topology", "gpu_config", "accelerator_type",
+            "kaggle_session_hours")
 """Figures that a row has, or says under ``absent`` why it has not."""
 
 
@@ -42,8 +43,13 @@ class Target:
     interconnect_gb_s: float = 0.0
     compute_capability: str = ""
     lowest_cuda: str = ""
+    """Oldest CUDA toolkit that knows the card."""
+    lowest_driver: str = ""
+    """Linux driver packaged with that toolkit."""
     topology: str = ""
-    """Name by which the TPU compiler knows the machine."""
+    """Name by which the TPU compiler knows the machine; for GPUs partitions x hosts x cards."""
+    gpu_config: str = ""
+    """Card in `gpu_configs/` that the CUDA compiler is told about."""
     accelerator_type: str = ""
     """Cloud's name of the machine, which the TPU compiler wants in its environment."""
     topology_options: Mapping[str, Any] = field(default_factory=dict)
@@ -61,6 +67,36 @@ class Target:
     def memory_source(self) -> str:
         """Who says so."""
         return self.usable_source or self.source.split(";")[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuConfig:
+    """What XLA's CUDA compiler has to know of a card that is not here (one file of `gpu_configs/`)."""
+
+    name: str
+    kind: str
+    derived: bool
+    """Put together from datasheets and tables instead of read from such a card."""
+    source: str
+    compute_capability: str
+    """With the letter ``a`` where kernels may use what only this architecture has."""
+    core_count: int
+    fpus_per_core: int
+    threads_per_core_limit: int
+    shared_memory_per_core: int
+    shared_memory_per_block_optin: int
+    l2_cache_size: int
+    memory_bandwidth: int
+    """Bytes a second."""
+    clock_rate_ghz: float
+    device_memory_size: int
+    """Bytes."""
+
+
+def gpu_config(name: str) -> GpuConfig:
+    """One card of `gpu_configs/` by the name that a target's ``gpu_config`` has."""
+    text = files("workings.hardware").joinpath("gpu_configs", f"{name}.json").read_text(encoding="utf-8")
+    return GpuConfig(**json.loads(text))
 
 
 @cache
