@@ -39,11 +39,9 @@ class TrainingConfig(Section):
         return self
 
 
-class AdamWConfig(Section):
-    """AdamW (Loshchilov and Hutter, 2019), decoupled weight decay on matrices only."""
+class AdamWFields(Section):
+    """Settings of AdamW, however its moments are stored."""
 
-    name: Literal["adamw"]
-    """AdamW."""
     beta1: float = Field(default=0.9, ge=0, lt=1, strict=False)
     """Decay of the first moment."""
     beta2: float = Field(default=0.999, ge=0, lt=1, strict=False)
@@ -54,6 +52,20 @@ class AdamWConfig(Section):
     """Decoupled decay, applied to matrices and not to norms."""
     clip_norm: float = Field(default=0.0, ge=0, strict=False)
     """Gradients are scaled down to this global norm; 0 switches clipping off."""
+
+
+class AdamWConfig(AdamWFields):
+    """AdamW (Loshchilov and Hutter, 2019), decoupled weight decay on matrices only."""
+
+    name: Literal["adamw"]
+    """AdamW."""
+
+
+class AdamW8bitConfig(AdamWFields):
+    """AdamW with moments in 8 bits, in blocks of 256 (Dettmers et al., 2022); engine `torch`, needs bitsandbytes."""
+
+    name: Literal["adamw8bit"]
+    """AdamW, moments in 8 bits."""
 
 
 class AdafactorConfig(Section):
@@ -73,7 +85,7 @@ class AdafactorConfig(Section):
     """Gradients are scaled down to this global norm; 0 switches clipping off."""
 
 
-OptimizerConfig = Annotated[AdamWConfig | AdafactorConfig, Field(discriminator="name")]
+OptimizerConfig = Annotated[AdamWConfig | AdamW8bitConfig | AdafactorConfig, Field(discriminator="name")]
 
 
 class PrecisionConfig(Section):

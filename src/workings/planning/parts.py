@@ -45,6 +45,8 @@ def exact_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, 
     stored = BYTES[request.precision.parameters]
     if request.optimizer.name == "adamw":
         moments = 2 * elements
+    elif request.optimizer.name == "adamw8bit":  # a byte each, and the largest value of every block of 256 in fp32
+        moments = (2 * elements + 2 * 4 * elements // 256) // BYTES[request.precision.moments]
     else:  # a row and a column of every matrix, the whole of every vector
         moments = sum(sum(size) * count for size, count in shapes)
     parts = {

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
-from workings.config.training import AdafactorConfig, AdamWConfig, OptimizerConfig
+from workings.config.training import AdafactorConfig, AdamW8bitConfig, AdamWConfig, OptimizerConfig
 from workings.engines.jax.model import Params
+from workings.errors import RequestError
 
 Moments = dict[str, Any]
 
@@ -146,6 +147,9 @@ Rule = AdamW | Adafactor
 
 def make_rule(config: OptimizerConfig, moment_dtype: Any) -> Rule:
     """The rule that a recipe names."""
+    if isinstance(config, AdamW8bitConfig):
+        raise RequestError(f"optimizer.name: {config.name} with engine jax", "adamw or adafactor: its moments in 8 bits "
+                           "are bitsandbytes'", "optimizer.name=adamw, or engine=torch")
     if isinstance(config, AdamWConfig):
         return AdamW(config, moment_dtype)
     return Adafactor(config, moment_dtype)

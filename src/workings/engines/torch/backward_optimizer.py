@@ -1,0 +1,84 @@
+"""The optimizer inside the backward pass: a gradient is used in the moment it is complete, and freed.
+
+Peak memory then holds one gradient at a time instead of all. What needs all gradients at once cannot go with it:
+clipping by the global norm (the norm is known only at the end) and accumulation (a gradient is complete only after the
+last micro batch).
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from math import prod
+
+import torch
+from torch import Tensor
+
+from workings.engines.base import EngineRequest
+from workings.engines.torch.optimizer import Change, Rule, sum_of_squares, update_tensor
+from workings.errors import RequestError
+from workings.models.weights import tensor_shapes
+
+BYTES = {"fp32": 4, "bf16": 2}
+
+
+def refuse_conflicts(request: EngineRequest, accumulation: int) -> None:
+    """Refuse what keeps all gradients alive beside an optimizer in backward. Raises `RequestError` with the bytes."""
+    if not request.memory.optimizer_in_backward:
+        return
+    clip = request.optimizer.clip_norm
+    conflicts = {f"optimizer.clip_norm: {clip:g}": clip > 0, f"batch.accumulation: {accumulation}": accumulation > 1}
+    found = [name for name, holds in conflicts.items() if holds]
+    if found:
+        held = gradient_bytes(request)
+        wanted = [f"{name} keeps all gradients alive, {held / 2 ** 30:.2f} GiB ({held} bytes)" for name in found]
+        away = " ".join(word for word, holds in zip(("optimizer.clip_norm=0", "batch.accumulation=1"),
+                                                    conflicts.values(), strict=True) if holds)
+        raise RequestError("memory.optimizer_in_backward: true with " + " and ".join(found),
+                           "one or the other: " + "; ".join(wanted) + "; the optimizer in backward keeps one gradient",
+                           f"memory.optimizer_in_backward=false, or {away}")
+
+
+def gradient_bytes(request: EngineRequest) -> int:
+    """Bytes of all gradients of a full fine-tune, in the format of the parameters."""
+    elements = sum(prod(size) for size in tensor_shapes(request.shape).values())
+    return elements * BYTES[request.precision.parameters]
+
+
+class BackwardOptimizer:
+    """Hooks that update each parameter as soon as autograd has its whole gradient, and drop the gradient.
+
+    A tensor that is used twice (a tied embedding) is updated once, with the sum. Hooks do nothing outside of `armed`.
+    """
+
+    def __init__(self, params: Mapping[str, torch.nn.Parameter], rule: Rule,
+                 moments: Mapping[str, Mapping[str, Tensor]]) -> None:
+        self.rule = rule
+        self.moments = moments
+        self._change: Change | None = None
+        self.squares = torch.zeros(())
+        """Sum of the squares of all gradients of the last step, float32."""
+        self.changed = torch.zeros((), dtype=torch.int64)
+        """Stored weights that the last step changed."""
+        for name, param in params.items():
+            param.register_post_accumulate_grad_hook(lambda p, name=name: self._use(name, p))
+        self._device = next(iter(params.values())).device
+
+    @contextmanager
+    def armed(self, change: Change) -> Iterator[None]:
+        """Inside, backward updates."""
+        self.squares = torch.zeros((), dtype=torch.float32, device=self._device)
+        self.changed = torch.zeros((), dtype=torch.int64, device=self._device)
+        self._change = replace(change)
+        try:
+            yield
+        finally:
+            self._change = None
+
+    def _use(self, name: str, param: Tensor) -> None:
+        if self._change is None or param.grad is None:
+            return
+        grad, param.grad = param.grad, None
+        with torch.no_grad():
+            self.squares += sum_of_squares(grad)
+            slots = {slot: of[name] for slot, of in self.moments.items() if name in of}
+            self.changed += update_tensor(self.rule, name, param, grad, slots, self._change)

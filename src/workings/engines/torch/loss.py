@@ -1,0 +1,153 @@
+"""Masked next-token loss as a sum, from hidden states and the output embedding, without the logits of all positions.
+
+The gradient is computed in the forward pass, so the logits of a block are made, used and dropped; autograd keeps no
+array of positions by vocabulary. Two walks with the same result:
+
+- over positions: ``chunk`` positions by the whole vocabulary at a time. The head's gradient is added up in place, which
+  is exact enough in float32 only.
+- over the vocabulary: all positions by a slice of the vocabulary at a time, as many elements as the other walk has; one
+  pass for the normalizer, one for the gradients. Each row of the head's gradient is one matrix product, rounded once
+  when stored, and where storage and arithmetic differ (bf16 weights, float32 arithmetic) only a slice of the head is
+  ever converted. It costs one more matrix product than the first walk.
+
+Shape suffixes: T positions, D width, V vocabulary, C positions or vocabulary entries of a block.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workings.engines.torch.regions import region
+
+REGION = "logits and loss"
+
+
+def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, *, chunk: int,
+                         soft_cap: float) -> Tensor:
+    """Sum of ``weights * negative log likelihood`` in nats, a float32 scalar.
+
+    Args:
+        hidden: ``[..., D]`` in the format of the arithmetic.
+        weight: ``[V, D]`` in the format of storage; converted block by block where it differs.
+        targets: ``[...]`` token ids; any where the weight is zero.
+        weights: ``[...]`` float32. A mean is best asked for by dividing these: gradients in bf16 that are scaled
+            afterwards are rounded twice.
+        chunk: positions whose logits exist at one time, or as many elements over a slice of the vocabulary; 0: all.
+        soft_cap: logits pass through ``cap * tanh(x / cap)``; 0: they do not.
+    """
+    flat = hidden.reshape(-1, hidden.shape[-1])
+    loss: Tensor = _LinearCrossEntropy.apply(flat, weight, targets.reshape(-1).long(), weights.reshape(-1).float(),
+                                             chunk or flat.shape[0], soft_cap)
+    return loss
+
+
+def walks_over_positions(hidden: Tensor, weight: Tensor) -> bool:
+    """Whether adding up the head's gradient chunk by chunk loses nothing: float32, or no gradient is wanted."""
+    if hidden.dtype != weight.dtype:
+        return False
+    return weight.dtype == torch.float32 or not weight.requires_grad
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Value and both gradients in one go; backward only scales."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int,
+                soft_cap: float) -> Tensor:
+        walk = _over_positions if walks_over_positions(hidden, weight) else _over_vocabulary
+        wanted = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
+        with region(REGION):
+            loss, ctx.d_hidden, ctx.d_weight = walk(hidden.detach(), weight.detach(), targets, weights,
+                                                    min(chunk, hidden.shape[0]), soft_cap, wanted)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        # Both are handed over, not kept: autograd may then add other gradients to them in place.
+        d_hidden, d_weight = ctx.d_hidden, ctx.d_weight
+        ctx.d_hidden = ctx.d_weight = None
+        return (None if d_hidden is None else d_hidden.mul_(outer[0]),
+                None if d_weight is None else d_weight.mul_(outer[0]), None, None, None, None)
+
+
+def _over_positions(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int, soft_cap: float,
+                    wanted: tuple[bool, bool]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
+    d_hidden = torch.empty_like(hidden) if wanted[0] else None
+    d_weight = torch.zeros_like(weight) if wanted[1] else None
+    for start in range(0, hidden.shape[0], chunk):
+        here = slice(start, start + chunk)
+        logits = _logits(hidden[here], weight, soft_cap)
+        picked = logits.gather(1, targets[here, None])[:, 0]
+        slope = _cap_slope(logits, soft_cap)
+        log_z = _normalizer_(logits)
+        loss += ((log_z - picked) * weights[here]).sum()
+        if any(wanted):
+            # `_normalizer_` left exp(logits - top): one buffer serves logits, probabilities and their gradient.
+            logits.mul_((weights[here] / logits.sum(-1))[:, None])
+            logits.scatter_add_(1, targets[here, None], -weights[here, None])
+            d_logits = (logits if slope is None else logits.mul_(slope)).to(hidden.dtype)
+            if d_hidden is not None:
+                torch.mm(d_logits, weight, out=d_hidden[here])
+            if d_weight is not None:
+                d_weight.addmm_(d_logits.t(), hidden[here])
+            del d_logits
+        del logits, slope
+    return loss, d_hidden, d_weight
+
+
+def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int, soft_cap: float,
+                     wanted: tuple[bool, bool]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    positions, vocabulary = hidden.shape[0], weight.shape[0]
+    width = max(1, vocabulary * chunk // positions)
+    log_z = torch.full((positions,), -torch.inf, dtype=torch.float32, device=hidden.device)
+    picked = torch.zeros((positions,), dtype=torch.float32, device=hidden.device)
+    for start in range(0, vocabulary, width):
+        logits = _logits(hidden, weight[start:start + width].to(hidden.dtype), soft_cap)
+        inside, place = _place(targets, start, logits.shape[1])
+        picked += logits.gather(1, place)[:, 0] * inside
+        log_z = torch.logaddexp(log_z, _normalizer_(logits))
+        del logits
+    loss = ((log_z - picked) * weights).sum()
+    if not any(wanted):
+        return loss, None, None
+    d_hidden = torch.zeros_like(hidden, dtype=torch.float32) if wanted[0] else None
+    d_weight = torch.empty_like(weight) if wanted[1] else None
+    for start in range(0, vocabulary, width):
+        part = weight[start:start + width].to(hidden.dtype)
+        logits = _logits(hidden, part, soft_cap)
+        inside, place = _place(targets, start, logits.shape[1])
+        slope = _cap_slope(logits, soft_cap)
+        logits.sub_(log_z[:, None]).exp_().mul_(weights[:, None]).scatter_add_(1, place, -(weights * inside)[:, None])
+        d_logits = (logits if slope is None else logits.mul_(slope)).to(hidden.dtype)
+        del logits, slope
+        if d_hidden is not None:
+            d_hidden += torch.mm(d_logits, part)
+        if d_weight is not None:
+            d_weight[start:start + width] = torch.mm(d_logits.t(), hidden)
+        del d_logits, part
+    return loss, None if d_hidden is None else d_hidden.to(hidden.dtype), d_weight
+
+
+def _logits(hidden_TD: Tensor, part_CD: Tensor, soft_cap: float) -> Tensor:
+    """Float32 logits of a block, after the cap."""
+    raw = torch.mm(hidden_TD, part_CD.t()).float()
+    return raw.div_(soft_cap).tanh_().mul_(soft_cap) if soft_cap else raw
+
+
+def _cap_slope(logits: Tensor, soft_cap: float) -> Tensor | None:
+    """Derivative of the cap at capped logits; nothing without a cap."""
+    return (logits / soft_cap).square_().neg_().add_(1.0) if soft_cap else None
+
+
+def _normalizer_(logits_TC: Tensor) -> Tensor:
+    """``[T]`` log of the sum of exponentials; leaves ``exp(logits - largest of the row)`` behind."""
+    top = logits_TC.amax(-1)
+    return logits_TC.sub_(top[:, None]).exp_().sum(-1).log_().add_(top)
+
+
+def _place(targets: Tensor, start: int, width: int) -> tuple[Tensor, Tensor]:
+    """``[T]`` whether a target lies in this slice of the vocabulary, and ``[T, 1]`` where (anywhere if it does not)."""
+    inside = (targets >= start) & (targets < start + width)
+    return inside, (targets - start).clamp(0, width - 1)[:, None]

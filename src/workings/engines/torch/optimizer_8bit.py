@@ -1,0 +1,93 @@
+"""AdamW with moments in 8 bits by blocks of 256 elements (Dettmers et al., 2022), stored in bitsandbytes' format.
+
+The moments of a block of elements are read into float32, moved as AdamW moves them, and stored again; bitsandbytes'
+own kernels do the reading and storing. So rounding of the weights, bounded temporaries and counts are those of the
+other rules, and the numbers are those of ``bitsandbytes.optim.AdamW8bit``.
+"""
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workings.config.training import AdamW8bitConfig
+from workings.engines.torch.optimizer import AdamW, Change, Emit, Slots, is_matrix, row_blocks
+from workings.errors import RequestError
+
+QUANTUM = 256
+"""Elements that share one scale."""
+SMALLEST = 4096
+"""Tensors with fewer elements keep their moments whole, as in bitsandbytes."""
+SCALES = {"exp_avg": "exp_avg_absmax", "exp_avg_sq": "exp_avg_sq_absmax"}
+
+
+@cache
+def _kernels() -> Any:
+    try:
+        import bitsandbytes.functional as functional
+    except ModuleNotFoundError as error:
+        raise RequestError("optimizer.name: adamw8bit without bitsandbytes", "the package bitsandbytes",
+                           "pip install 'workings[torch]', or optimizer.name=adamw") from error
+    return functional
+
+
+@cache
+def _codes(signed: bool, device: torch.device) -> Tensor:
+    """The 256 values that a byte stands for."""
+    codes: Tensor = _kernels().create_dynamic_map(signed=signed)
+    return codes.to(device)
+
+
+class AdamW8bit:
+    """AdamW; slots ``exp_avg`` (signed) and ``exp_avg_sq`` are bytes, ``…_absmax`` the scale of each block."""
+
+    slots = (*SCALES, *SCALES.values())
+    flat = True
+    """Blocks run across rows."""
+
+    def __init__(self, config: AdamW8bitConfig, moment_dtype: torch.dtype) -> None:
+        self.config = config
+        self.moment_dtype = moment_dtype
+        self.small = AdamW(config, moment_dtype)
+        _kernels()
+
+    def init(self, param: Tensor) -> Slots:
+        """Zero moments; a byte an element and a float32 scale for 256 of them."""
+        if param.numel() < SMALLEST:
+            return self.small.init(param)
+        made: Slots = {}
+        for slot, scale in SCALES.items():
+            zero = int((_codes(slot == "exp_avg", torch.device("cpu")) == 0).nonzero()[0])
+            made[slot] = torch.full(param.shape, zero, dtype=torch.uint8, device=param.device)
+            made[scale] = torch.zeros(-(-param.numel() // QUANTUM), dtype=torch.float32, device=param.device)
+        return made
+
+    def update(self, param: Tensor, grad: Tensor, slots: Slots, change: Change, emit: Emit) -> None:
+        """As `AdamW.update`, on vectors."""
+        flat = {slot: slots[slot].view(-1) for slot in SCALES}
+        vector, gradient = param.view(-1), grad.reshape(-1)
+        if param.numel() < SMALLEST:
+            self.small.update(vector, gradient, flat, change, emit, matrix=is_matrix(param))
+            return
+        for rows in row_blocks(vector):
+            moments = {slot: self._read(flat[slot], slots[SCALES[slot]], slot, rows) for slot in SCALES}
+            block = Change(step=change.step, learning_rate=change.learning_rate, scale=change.scale)
+            new: list[Tensor] = []
+            self.small.update(vector[rows], gradient[rows], moments, block, lambda _, value, new=new: new.append(value),
+                              matrix=is_matrix(param))
+            for slot in SCALES:
+                self._write(moments[slot], flat[slot], slots[SCALES[slot]], slot, rows)
+            emit(rows, new[0])
+
+    @staticmethod
+    def _read(stored: Tensor, scales: Tensor, slot: str, rows: slice) -> Tensor:
+        blocks = slice(rows.start // QUANTUM, -(-rows.stop // QUANTUM))
+        codes = _codes(slot == "exp_avg", stored.device)
+        return torch.ops.bitsandbytes.dequantize_blockwise(stored[rows], scales[blocks], codes, QUANTUM, torch.float32)
+
+    @staticmethod
+    def _write(wide: Tensor, stored: Tensor, scales: Tensor, slot: str, rows: slice) -> None:
+        blocks = slice(rows.start // QUANTUM, -(-rows.stop // QUANTUM))
+        codes = _codes(slot == "exp_avg", stored.device)
+        stored[rows], scales[blocks] = torch.ops.bitsandbytes.quantize_blockwise(wide, codes, QUANTUM)

@@ -1,0 +1,260 @@
+"""What the PyTorch engine does to save memory: the same numbers as the plain ways, and less memory."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import jax.numpy as jnp  # noqa: E402
+
+from tests.engines.tiny import request, tiny_shape  # noqa: E402
+from workings.config.training import (  # noqa: E402
+    AdafactorConfig,
+    AdamW8bitConfig,
+    AdamWConfig,
+    MemoryConfig,
+)
+from workings.engines.jax import optimizer as jax_optimizer  # noqa: E402
+from workings.engines.torch import loss, optimizer  # noqa: E402
+from workings.engines.torch.backward_optimizer import BackwardOptimizer, refuse_conflicts  # noqa: E402
+from workings.engines.torch.loss import linear_cross_entropy  # noqa: E402
+from workings.engines.torch.optimizer import Change, make_rule, sum_of_squares, update_tensor  # noqa: E402
+from workings.errors import RequestError  # noqa: E402
+from workings.models.weights import tensor_shapes  # noqa: E402
+
+
+def loss_inputs(dtype: Any = torch.float32) -> tuple[Any, ...]:
+    draw = torch.Generator().manual_seed(0)
+    hidden = torch.randn(4, 12, 32, generator=draw).to(dtype).requires_grad_()
+    head = (torch.randn(61, 32, generator=draw) / 3).to(dtype).requires_grad_()
+    targets = torch.randint(0, 61, (4, 12), generator=draw)
+    weights = (torch.rand(4, 12, generator=draw) < 0.5).float()
+    return hidden, head, targets, weights
+
+
+def plain_loss(hidden: Any, head: Any, targets: Any, weights: Any, cap: float) -> Any:
+    """PyTorch's own cross entropy over all logits."""
+    logits = hidden.double() @ head.double().T
+    logits = cap * torch.tanh(logits / cap) if cap else logits
+    every = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+    return (every * weights.flatten()).sum() / 7
+
+
+@pytest.mark.parametrize("over_positions", [True, False])
+@pytest.mark.parametrize("chunk", [0, 5, 48])
+@pytest.mark.parametrize("cap", [0.0, 3.0])
+def test_the_loss_in_chunks_equals_the_plain_loss(monkeypatch: pytest.MonkeyPatch, cap: float, chunk: int,
+                                                  over_positions: bool) -> None:
+    monkeypatch.setattr(loss, "walks_over_positions", lambda hidden, weight: over_positions)
+    hidden, head, targets, weights = loss_inputs()
+    expected = plain_loss(hidden, head, targets, weights, cap)
+    ours = linear_cross_entropy(hidden, head, targets, weights, chunk=chunk, soft_cap=cap) / 7
+    assert ours.item() == pytest.approx(expected.item(), rel=1e-6)
+    for mine, theirs in zip(torch.autograd.grad(ours, (hidden, head)), torch.autograd.grad(expected, (hidden, head)),
+                            strict=True):
+        assert (mine - theirs).abs().max() <= 2e-6 * theirs.abs().max()
+
+
+def test_a_frozen_head_gets_no_gradient_and_a_mixed_one_is_never_converted_whole() -> None:
+    """LoRA's head is frozen; bf16 storage under fp32 arithmetic walks over the vocabulary."""
+    hidden, head, targets, weights = loss_inputs()
+    ours = linear_cross_entropy(hidden, head.detach(), targets, weights, chunk=5, soft_cap=0.0)
+    ours.backward()
+    assert hidden.grad is not None
+    stored = head.detach().bfloat16().requires_grad_()
+    assert loss.walks_over_positions(hidden, head)
+    assert not loss.walks_over_positions(hidden, stored)
+    mixed = linear_cross_entropy(hidden, stored, targets, weights / 7, chunk=5, soft_cap=0.0)
+    expected = plain_loss(hidden, stored, targets, weights, 0.0)
+    assert mixed.item() == pytest.approx(expected.item(), rel=1e-6)
+    mine, theirs = (torch.autograd.grad(x, stored)[0].float() for x in (mixed, expected))
+    assert (mine - theirs).abs().max() <= 2 ** -8 * theirs.abs().max()
+
+
+def start(matrix: tuple[int, int] = (70, 90)) -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(0)
+    return {"a.weight": draw.normal(size=matrix).astype(np.float32), "norm.weight": draw.normal(size=5).astype(np.float32)}
+
+
+def gradients(step: int, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(step)
+    return {name: (draw.normal(size=x.shape) * 10.0 ** -(step % 4)).astype(np.float32) for name, x in values.items()}
+
+
+def run_ours(config: Any, steps: int, dtype: Any = torch.float32, **change: Any) -> tuple[dict, dict]:
+    """Tensors after so many updates at 3e-2, and their moments."""
+    values = {name: torch.tensor(x).to(dtype) for name, x in start().items()}
+    rule = make_rule(config, torch.float32)
+    moments = {name: rule.init(x) for name, x in values.items()}
+    for step in range(1, steps + 1):
+        for name, grad in gradients(step, values).items():
+            update_tensor(rule, name, values[name], torch.tensor(grad).to(dtype), moments[name],
+                          Change(step=step, learning_rate=3e-2, **change))
+    return values, moments
+
+
+@pytest.mark.parametrize("block", [100, 2 ** 22])
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_adafactor_equals_transformers_over_ten_steps(monkeypatch: pytest.MonkeyPatch, block: int,
+                                                      decay: float) -> None:
+    """Row by row and whole, a matrix and a vector; transformers decays vectors too, we do not."""
+    theirs = pytest.importorskip("transformers").Adafactor
+    monkeypatch.setattr(optimizer, "BLOCK", block)
+    parameters = {name: torch.nn.Parameter(torch.tensor(x)) for name, x in start().items()}
+    settings: dict[str, Any] = {"lr": 3e-2, "scale_parameter": False, "relative_step": False, "warmup_init": False}
+    oracles = [theirs([parameters["a.weight"]], weight_decay=decay, **settings),
+               theirs([parameters["norm.weight"]], **settings)]
+    for step in range(1, 11):
+        for name, grad in gradients(step, start()).items():
+            parameters[name].grad = torch.tensor(grad)
+        for oracle in oracles:
+            oracle.step()
+    ours, _ = run_ours(AdafactorConfig(name="adafactor", weight_decay=decay), 10)
+    for name, expected in parameters.items():
+        np.testing.assert_allclose(ours[name].numpy(), expected.detach().numpy(), rtol=1e-6, atol=1e-6)
+
+
+def test_adamw_equals_torch_over_ten_steps() -> None:
+    parameters = {name: torch.nn.Parameter(torch.tensor(x)) for name, x in start().items()}
+    oracle = torch.optim.AdamW([{"params": [parameters["a.weight"]], "weight_decay": 0.1},
+                                {"params": [parameters["norm.weight"]], "weight_decay": 0.0}], lr=3e-2)
+    for step in range(1, 11):
+        for name, grad in gradients(step, start()).items():
+            parameters[name].grad = torch.tensor(grad)
+        oracle.step()
+    ours, _ = run_ours(AdamWConfig(name="adamw", weight_decay=0.1), 10)
+    for name, expected in parameters.items():
+        np.testing.assert_allclose(ours[name].numpy(), expected.detach().numpy(), rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("config", [AdamWConfig(name="adamw", weight_decay=0.1), AdafactorConfig(name="adafactor")],
+                         ids=lambda config: config.name)
+def test_both_engines_move_weights_and_moments_alike(config: Any) -> None:
+    """The same slots with the same numbers, so that a checkpoint of one is resumed by the other."""
+    ours, moments = run_ours(config, 5)
+    rule = jax_optimizer.make_rule(config, jnp.float32)
+    values = {name: jnp.asarray(x) for name, x in start().items()}
+    theirs = rule.init(values)
+    for step in range(1, 6):
+        for name, grad in gradients(step, start()).items():
+            mine = {slot: theirs[slot][name] for slot in theirs if name in theirs[slot]}
+            values[name], mine = rule.update(name, values[name], jnp.asarray(grad), mine, jnp.int32(step),
+                                             jnp.float32(3e-2))
+            for slot, x in mine.items():
+                theirs[slot][name] = x
+    for name in values:
+        np.testing.assert_allclose(ours[name].numpy(), np.asarray(values[name]), rtol=3e-6, atol=3e-6)
+        assert set(moments[name]) == {slot for slot in theirs if name in theirs[slot]}
+        for slot, x in moments[name].items():
+            np.testing.assert_allclose(x.numpy(), np.asarray(theirs[slot][name]), rtol=1e-5, atol=1e-7 * float(np.abs(x.numpy()).max()))
+
+
+def test_adamw_in_8_bits_equals_bitsandbytes() -> None:
+    bitsandbytes = pytest.importorskip("bitsandbytes")
+    parameters = {name: torch.nn.Parameter(torch.tensor(x)) for name, x in start().items()}
+    oracle = bitsandbytes.optim.AdamW8bit(list(parameters.values()), lr=3e-2, weight_decay=0.0)
+    for step in range(1, 6):
+        for name, grad in gradients(step, start()).items():
+            parameters[name].grad = torch.tensor(grad)
+        oracle.step()
+    ours, moments = run_ours(AdamW8bitConfig(name="adamw8bit"), 5)
+    assert moments["a.weight"]["exp_avg"].dtype == torch.uint8
+    assert moments["norm.weight"]["exp_avg"].dtype == torch.float32
+    for name, expected in parameters.items():
+        np.testing.assert_allclose(ours[name].numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_shards_of_a_matrix_move_like_the_whole() -> None:
+    """Two threads with 40 and 30 rows that add up their sums stand for two devices."""
+    whole, _ = run_ours(AdafactorConfig(name="adafactor"), 3)
+    values = torch.tensor(start()["a.weight"])
+    parts: list[Any] = [None, None]
+    meeting = threading.Barrier(2)
+
+    def device(rank: int) -> None:
+        def reduce(x: Any) -> Any:
+            parts[rank] = x.clone()
+            meeting.wait(30)
+            total = parts[0] + parts[1]
+            meeting.wait(30)
+            return total
+
+        rule = make_rule(AdafactorConfig(name="adafactor"), torch.float32)
+        mine = values.split([40, 30])[rank]
+        moments = rule.init(mine)
+        for step in range(1, 4):
+            grad = torch.tensor(gradients(step, start())["a.weight"]).split([40, 30])[rank]
+            update_tensor(rule, "a.weight", mine, grad, moments,
+                          Change(step=step, learning_rate=3e-2, reduce=reduce, whole_rows=70))
+
+    with ThreadPoolExecutor(2) as devices:
+        list(devices.map(device, (0, 1)))
+    np.testing.assert_allclose(values.numpy(), whole["a.weight"].numpy(), rtol=1e-6, atol=1e-6)
+
+
+def test_bfloat16_weights_are_rounded_at_random_or_from_a_master() -> None:
+    """At nearest a small update changes nothing; the count says so; the same seed draws the same numbers."""
+    rule = make_rule(AdafactorConfig(name="adafactor"), torch.float32)
+    grad = torch.ones(64, 64)
+    found = {}
+    for rounding in ("nearest", "stochastic", "stochastic again", "master_fp32"):
+        param = torch.ones(64, 64, dtype=torch.bfloat16)
+        slots = rule.init(param) | ({"master": param.float()} if rounding == "master_fp32" else {})
+        changed = update_tensor(rule, "a", param, grad, slots, Change(
+            step=1, learning_rate=1e-3, rounding=rounding.split()[0], seed=7))
+        found[rounding] = param.float()
+        assert int(changed) == int((param != 1).sum())
+    assert (found["nearest"] == 1).all()
+    assert (slots["master"] - (1 - 1e-3)).abs().max() < 1e-6
+    assert torch.equal(found["stochastic"], found["stochastic again"])
+    assert found["stochastic"].mean().item() == pytest.approx(1 - 1e-3, abs=2e-4)
+
+
+def test_an_optimizer_in_backward_does_what_one_after_it_does_and_frees_gradients() -> None:
+    """A tied matrix, used twice, is updated once with the sum; never more than one gradient is alive."""
+    results = []
+    for inside in (False, True):
+        params = {name: torch.nn.Parameter(torch.tensor(x) / 9) for name, x in start((90, 90)).items()}
+        rule = make_rule(AdafactorConfig(name="adafactor"), torch.float32)
+        moments: dict[str, dict] = {slot: {} for slot in rule.slots}
+        for name, param in params.items():
+            for slot, x in rule.init(param.data).items():
+                moments[slot][name] = x
+        hooks = BackwardOptimizer(params, rule, moments)
+        alive: list[int] = []
+        for param in params.values():
+            param.register_post_accumulate_grad_hook(
+                lambda _: alive.append(sum(p.grad is not None for p in params.values())))
+        change = Change(step=1, learning_rate=1e-2)
+        x = torch.linspace(-1, 1, 90)
+        value = ((params["a.weight"] @ torch.tanh(params["a.weight"] @ x)).sum() * params["norm.weight"]).sum()
+        if inside:
+            with hooks.armed(change):
+                value.backward()
+            squares, changed = hooks.squares, hooks.changed
+            assert alive == [0, 0]
+        else:
+            value.backward()
+            squares = sum(sum_of_squares(p.grad) for p in params.values())
+            changed = sum(update_tensor(rule, name, p.data, p.grad, {s: moments[s][name] for s in moments if name in
+                                                                     moments[s]}, change) for name, p in params.items())
+        results.append((float(squares), int(changed), params["a.weight"].detach().numpy().copy()))
+    assert results[0][:2] == results[1][:2]
+    np.testing.assert_array_equal(results[0][2], results[1][2])
+
+
+def test_an_optimizer_in_backward_refuses_what_needs_all_gradients_with_the_bytes() -> None:
+    shape = tiny_shape()
+    asked = request(shape, memory=MemoryConfig(optimizer_in_backward=True),
+                    optimizer=AdafactorConfig(name="adafactor", clip_norm=1.0))
+    with pytest.raises(RequestError) as refused:
+        refuse_conflicts(asked, 4)
+    count = sum(int(np.prod(size)) for size in tensor_shapes(shape).values())
+    assert str(refused.value).count(f"{4 * count} bytes") == 2
+    assert "optimizer.clip_norm=0 batch.accumulation=1" in str(refused.value)
+    refuse_conflicts(request(shape, memory=MemoryConfig(optimizer_in_backward=True)), 1)
+    refuse_conflicts(request(shape), 4)
