@@ -1,30 +1,32 @@
 """Evaluations of untrained models, made once: the base that many runs are compared with.
 
-A cache is a folder of sealed evaluation units, each named by the digest of everything that decides its contents. A unit
-is copied out of it whole; its sums are checked on the way, and one that does not match is made again and said so.
+The unit stands beside the runs under a name that holds the digest of everything that decides its contents, so finding
+it and knowing that it is the right one are the same. One whose files do not match its sums is made again and said so.
 """
 
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workings.errors import RecordError, RequestError
+from workings.errors import RecordError
 from workings.evaluation.items import Item, items_digest
 from workings.evaluation.own_scorer import scorer_version
 from workings.evaluation.run import Progress, evaluate
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.units import EvaluationRecord
-from workings.record import atomic
 from workings.record.digest import bytes_digest, file_digest, json_digest
-from workings.record.layout import SUMS, partial_path
+from workings.record.layout import SUMS
 from workings.record.seal import parse_sums
 
 if TYPE_CHECKING:
     from workings.engines.base import Engine, State
     from workings.models.chat import ChatTemplate
     from workings.models.tokenizer import Tokenizer
+
+_UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,62 +36,57 @@ class CachedEvaluation:
     record: EvaluationRecord
     from_cache: bool
     note: str
-    """What was wrong with a cached unit that had to be made again, or ""."""
+    """What was wrong with a unit that had to be made again, or ""."""
 
 
 def evaluate_base(engine: "Engine", state: "Callable[[], State]", tokenizer: "Tokenizer", template: "ChatTemplate",
-                  items: Sequence[Item], out: Path, *, settings: EvaluationSettings, model: Mapping[str, Any],
-                  cache: Path, progress: Progress | None = None) -> CachedEvaluation:
-    """Evaluate an untrained model at ``out``, from the cache where it was done before.
+                  items: Sequence[Item], folder: Path, *, settings: EvaluationSettings, model: Mapping[str, Any],
+                  name: str, progress: Progress | None = None) -> CachedEvaluation:
+    """The evaluation of an untrained model at ``folder/base-NAME-DIGEST``: found there, or made.
 
     Args:
-        state: makes the state to ask; called only where there is nothing in the cache.
-        out: beside the runs and not in one, where an evaluation stands for that run's own model; must not exist.
-        model: what decides the weights: their digests, or shape and seed of random ones.
-        cache: folder of cached evaluations; made where it does not exist.
+        state: makes the state to ask; called only where there is nothing to be found.
+        folder: that of the runs; not a run, where an evaluation stands for that run's own model.
+        model: what decides the weights: their digests, or shape and seed of random ones, and number formats.
+        name: what people call the model.
 
     Raises:
-        RequestError: ``out`` exists, or as `workings.evaluation.run.evaluate`.
+        RequestError: another process is making it, or as `workings.evaluation.run.evaluate`.
     """
-    if out.exists():
-        raise RequestError(f"{out}, which exists", "a new directory; evaluations are never overwritten")
+    key = _key(engine, tokenizer, template, items, settings, model)
+    unit = folder / f"base-{_UNUSUAL.sub('-', name).strip('-.')[:60]}-{key}"
+    note = ""
+    if unit.exists():
+        note = _damage(unit)
+        if not note:
+            return CachedEvaluation(record=EvaluationRecord(unit), from_cache=True, note="")
+        shutil.rmtree(unit)
+    evaluate(engine, state(), tokenizer, template, items, unit, settings=settings, made_from=None, facts=model,
+             progress=progress)
+    return CachedEvaluation(record=EvaluationRecord(unit), from_cache=False, note=note)
+
+
+def _key(engine: "Engine", tokenizer: "Tokenizer", template: "ChatTemplate", items: Sequence[Item],
+         settings: EvaluationSettings, model: Mapping[str, Any]) -> str:
+    """The first digits of the digest over all that decides the answers and how they are judged."""
     device = engine.describe()
-    name, version = scorer_version(settings.scorer)
-    kept = cache / json_digest({
+    scorer, version = scorer_version(settings.scorer)
+    decoding = settings.decoding()
+    if settings.temperature == 0:
+        del decoding["seed"]  # decides nothing of greedy answers: runs with several seeds share their base
+    return json_digest({
         "model": dict(model), "items": items_digest(items), "tokenizer": tokenizer.digest,
         "template": bytes_digest(template.source.encode()), "engine": engine.name, "versions": dict(device.versions),
-        "platform": device.platform, "device": device.kind, "scorer": [name, version], "decoding": settings.decoding(),
+        "platform": device.platform, "device": device.kind, "scorer": [scorer, version], "decoding": decoding,
         "extraction": settings.extraction(), "form": settings.form, "aggregate": settings.aggregate,
-        "second_opinion": settings.second_opinion, "limits": settings.limits()})
-    note = ""
-    if kept.exists():
-        note = _damage(kept)
-        if not note:
-            _copy(kept, out)
-            return CachedEvaluation(record=EvaluationRecord(out), from_cache=True, note="")
-        shutil.rmtree(kept)
-    evaluate(engine, state(), tokenizer, template, items, out, settings=settings, made_from=None, facts=model,
-             progress=progress)
-    _copy(out, kept)
-    return CachedEvaluation(record=EvaluationRecord(out), from_cache=False, note=note)
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy a sealed unit; it appears at ``target`` whole or not at all."""
-    partial = partial_path(target)
-    shutil.rmtree(partial, ignore_errors=True)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(source, partial)
-    atomic.sync_tree(partial)
-    partial.rename(target)
-    atomic.sync_directory(target.parent)
+        "second_opinion": settings.second_opinion, "limits": settings.limits()})[:12]
 
 
 def _damage(unit: Path) -> str:
-    """What is wrong with a cached unit, or ""."""
+    """What is wrong with a unit that was found, or ""."""
     try:
         sums = parse_sums((unit / SUMS).read_bytes())
         wrong = [name for name, digest in sums.items() if file_digest(unit / name) != digest]
     except (OSError, RecordError) as error:
-        return f"cached evaluation {unit.name} cannot be read ({error}); made again"
-    return f"cached evaluation {unit.name} was changed ({', '.join(wrong)}); made again" if wrong else ""
+        return f"{unit.name} cannot be read ({error}); made again"
+    return f"{unit.name} was changed ({', '.join(wrong)}); made again" if wrong else ""

@@ -10,7 +10,7 @@ from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.recipe import Recipe
 from workings.config.section import unread_keys
 from workings.engines.base import State
-from workings.errors import DoesNotFit, RequestError
+from workings.errors import RequestError
 from workings.evaluation.settings import EvaluationSettings
 from workings.models.weights import parameter_count
 from workings.record import attempts, jsonl
@@ -20,12 +20,14 @@ from workings.record.storage import storage
 from workings.runs.datasets import find_sources
 from workings.runs.describe import (
     DATA_DIGESTS,
+    MEASURED,
     build_manifest,
     data_digests,
     readme,
     reproduce_command,
     write_request,
 )
+from workings.runs.guard import MemoryWatch, refusal, sentence
 from workings.runs.preflight import preflight_lines
 from workings.runs.prepare import Prepared, prepare
 from workings.runs.smoke import Smoke
@@ -70,6 +72,8 @@ class Policy:
     max_new_tokens: int = 0
     evaluation: EvaluationSettings | None = None
     """How the items are asked after training; None without items."""
+    base: bool = False
+    """Whether the untrained model is asked them too."""
 
     @classmethod
     def of(cls, prepared: Prepared) -> "Policy":
@@ -82,7 +86,7 @@ class Policy:
         if items:
             settings = settings_of(recipe)
             policy = replace(policy, prompts=tuple(item.prompt for item in items[:recipe.evaluation.samples]),
-                             max_new_tokens=settings.max_new_tokens, evaluation=settings)
+                             max_new_tokens=settings.max_new_tokens, evaluation=settings, base=recipe.evaluation.base)
         return policy
 
 
@@ -106,7 +110,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
 
     Raises:
         RequestError: what was asked for is wrong; nothing was changed.
-        DoesNotFit: the compiled step needs more memory than there is.
+        DoesNotFit: the compiled step needs more memory than there is; the message names the nearest plan that fits.
     """
     loaded = recipe if isinstance(recipe, LoadedRecipe) else load_recipe(recipe, overrides)
     _check_out(out, resume)
@@ -114,18 +118,18 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
         loaded = smoke.shrink(loaded)
     sources = find_sources(loaded)
     prepared = prepare(loaded, smoke.cut(sources) if smoke is not None else sources)
-    if not prepared.verdict.fits and not force:
-        raise DoesNotFit("\n".join(prepared.verdict.reasons) + "\n--force runs it all the same")
-
     facts = {"padding_share_of_first_epoch": prepared.batches.padding_share(), "smoke": smoke is not None,
-             "forced": not prepared.verdict.fits}
+             "forced": not prepared.verdict.fits, "predicted_peak_bytes": prepared.verdict.peak_bytes}
     policy = Policy.of(prepared)
     _refuse_unread(prepared)
+    if not prepared.verdict.fits and (not force or "refused" in prepared.inspection.details):
+        raise refusal(prepared)
     with StopRequest() as stop:
         start = _start(prepared, out, resume)
+        watch = MemoryWatch()
         try:
             outcome = _take_steps(start, prepared, policy, out, stop)
-            return _seal(start, prepared, policy, outcome, out, facts)
+            return _seal(start, prepared, policy, outcome, out, facts, watch)
         finally:
             start.writer.close()  # harmless after sealing; after an error the folder stays and can be resumed
 
@@ -174,7 +178,7 @@ def _take_steps(start: Start, prepared: Prepared, policy: Policy, out: Path, sto
             save=lambda state, at: _save(start, prepared, state, at),
             checkpoint_due=lambda step: step % policy.save_every == 0, stop_requested=lambda: stop.requested,
             show=display.show)
-        return run_loop(course, _first_state(start, prepared), start.progress)
+        return run_loop(course, lambda: _first_state(start, prepared), start.progress)
 
 
 def _refuse_unread(prepared: Prepared) -> None:
@@ -207,15 +211,19 @@ def _save(start: Start, prepared: Prepared, state: State, at: Progress) -> None:
                                   progress_facts(at))
 
 
-def _seal(start: Start, prepared: Prepared, policy: Policy, outcome: Outcome, out: Path,
-          facts: dict[str, Any]) -> TrainResult:
-    writer = start.writer
+def _seal(start: Start, prepared: Prepared, policy: Policy, outcome: Outcome, out: Path, facts: dict[str, Any],
+          watch: MemoryWatch) -> TrainResult:
+    writer, measured = start.writer, watch.facts(prepared, outcome.out_of_memory)
+    if outcome.out_of_memory:
+        writer.event("out_of_memory", **measured)
+        outcome = replace(outcome, reason=f"{outcome.reason}: {sentence(measured)}; {outcome.out_of_memory}")
+    writer.write_json(MEASURED, measured)
     metrics = jsonl.read(writer.path(METRICS))[0]
     manifest = build_manifest(prepared, outcome, metrics, out=out, started_at=start.first_started_at,
                               resumes=start.resumes, resumed_from=writer.resumed_from, facts=facts)
     if outcome.status == "failed":
         writer.event("failed", reason=outcome.reason)
-    writer.write_text(README, readme(manifest, prepared, reproduce_command(prepared, out)))
+    writer.write_text(README, readme(manifest, prepared, reproduce_command(prepared, out), sentence(measured)))
     run = writer.seal(outcome.status, manifest)
     return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,
                        supervised_tokens=outcome.progress.supervised_tokens,

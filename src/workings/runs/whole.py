@@ -1,14 +1,21 @@
-"""Train, then ask the trained model the recipe's items: one call for `workings train` and the quickstart."""
+"""Train, then ask the trained model and the untrained one the recipe's items: one call for `workings train`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from workings.config.load import LoadedRecipe
+from workings.engines.base import State
+from workings.errors import RequestError
+from workings.evaluation.cache import evaluate_base
+from workings.evaluation.compare import Comparison, compare
 from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
-from workings.record.seal import root_digest
+from workings.evaluation.settings import EvaluationSettings
+from workings.record.absent import Absent
+from workings.record.reader import Run
+from workings.runs.prepare import Prepared
 from workings.runs.smoke import Smoke
 from workings.runs.train import TrainResult, train
 
@@ -17,11 +24,32 @@ EVALUATION = "eval/items"
 
 
 @dataclass(frozen=True, kw_only=True)
+class BaseResult:
+    """The untrained model on the same items."""
+
+    path: Path
+    """Its evaluation, a unit beside the runs."""
+    comparison: Comparison
+    """The run (B) against it (A)."""
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Keys of `train --json` about it."""
+        found = self.comparison.to_json()
+        values = {key: found[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "p_value", "verdict")
+                  if key in found}
+        return {"base": str(self.path), "base_accuracy": found["a"]["accuracy"], **values} if "a" in found else values
+
+
+@dataclass(frozen=True, kw_only=True)
 class WholeResult:
-    """A sealed run and, where the recipe has items and training completed, its scorecard."""
+    """A sealed run and, where the recipe has items and training completed, its scorecard beside the untrained one's."""
 
     training: TrainResult
     scorecard: Scorecard | None
+    base: BaseResult | None = None
+    base_missing: str = ""
+    """Why there is no base although it was asked for."""
 
     def as_json(self) -> dict[str, Any]:
         """Keys of `train --json`."""
@@ -29,7 +57,7 @@ class WholeResult:
         if self.scorecard is not None:
             overall = self.scorecard.overall
             values |= {"items": overall.n, "accuracy": overall.mean}
-        return values
+        return values if self.base is None else values | self.base.as_json()
 
     def sentence(self) -> str:
         """What came out, for people, with what to type next."""
@@ -43,19 +71,61 @@ class WholeResult:
         if self.scorecard is not None:
             overall = self.scorecard.overall
             lines.append(f"accuracy {overall.mean:.1%} on {overall.n} items")
+        if self.base is not None:
+            lines += [f"against the untrained model: {self.base.comparison.sentence}", *self.base.notes,
+                      f"to see both: workings compare {self.base.path} {training.run} --html page.html"]
+        if self.base_missing:
+            lines.append(f"the untrained model was not asked: {self.base_missing}")
         lines.append(f"to verify: workings verify {training.run}")
         return "\n".join(lines)
 
 
 def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
                        smoke: Smoke | None = None, force: bool = False) -> WholeResult:
-    """`train`, then evaluate the state it ended with. Arguments and errors are those of `train`."""
+    """`train`, then evaluate the state it ended with and, unless the recipe says no, the one it began with.
+
+    Arguments and errors are those of `train`. The state of the result is None where the base was evaluated: two
+    models do not fit where one was planned for.
+    """
     training = train(recipe, out, overrides, resume=resume, smoke=smoke, force=force)
     prepared = training.prepared
     settings = training.policy.evaluation
     if training.status != "complete" or settings is None:
         return WholeResult(training=training, scorecard=None)
+    sealed = Run.open(training.run)
     scorecard = evaluate(
         prepared.engine, training.state, prepared.tokenizer, prepared.template, prepared.sources.items,
-        training.run / EVALUATION, settings=settings, made_from=root_digest(training.run))
-    return WholeResult(training=training, scorecard=scorecard)
+        training.run / EVALUATION, settings=settings, made_from=sealed.root,
+        facts={"run": sealed.manifest.name, "step": training.steps})
+    if not training.policy.base:
+        return WholeResult(training=training, scorecard=scorecard)
+    training = replace(training, state=None)
+    try:
+        base = _base(prepared, settings, sealed)
+    except RequestError as error:  # another run beside this one is asking the same model just now
+        return WholeResult(training=training, scorecard=scorecard, base_missing=error.given)
+    return WholeResult(training=training, scorecard=scorecard, base=base)
+
+
+def _base(prepared: Prepared, settings: EvaluationSettings, run: Run) -> BaseResult:
+    """The untrained model's evaluation, found beside the run or made, and the run against it."""
+    found = evaluate_base(
+        prepared.engine, lambda: _untrained(prepared), prepared.tokenizer, prepared.template, prepared.sources.items,
+        run.path.parent, settings=settings, model=_model(prepared, run), name=prepared.weights.id)
+    return BaseResult(path=found.record.path, comparison=compare(found.record.path, run.path),
+                      notes=(found.note,) if found.note else ())
+
+
+def _untrained(prepared: Prepared) -> State:
+    if prepared.weights.directory is not None:
+        return prepared.engine.load(prepared.weights.directory)
+    return prepared.engine.init(prepared.loaded.recipe.seed)
+
+
+def _model(prepared: Prepared, run: Run) -> dict[str, Any]:
+    """What decides the untrained model's weights; digests are those that the run's manifest has already."""
+    digests = run.manifest.weight_digests
+    origin: dict[str, Any] = ({"shape": asdict(prepared.shape), "seed": prepared.loaded.recipe.seed}
+                              if isinstance(digests, Absent) else {"weights": dict(digests)})
+    return {"id": prepared.weights.id, "revision": prepared.weights.revision, "step": 0,
+            "dtypes": dict(prepared.engine.dtypes()), **origin}

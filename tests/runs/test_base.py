@@ -1,0 +1,75 @@
+"""Base against tuned: the untrained model is asked once, beside the runs, and what the training brought is said."""
+
+import json
+
+import pytest
+
+from tests.runs.runs_helpers import write_recipe
+from workings.evidence.verify import verify
+from workings.record.layout import partial_path
+from workings.record.lock import DirectoryLock
+from workings.record.reader import Run
+from workings.runs.whole import train_and_evaluate
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    return write_recipe(tmp_path / "asked")
+
+
+def test_runs_from_one_start_share_their_base(recipe, tmp_path):
+    first = train_and_evaluate(str(recipe), tmp_path / "runs" / "a")
+    second = train_and_evaluate(str(recipe), tmp_path / "runs" / "b", ["training.learning_rate=0.1"])
+    assert first.base.path == second.base.path == next((tmp_path / "runs").glob("base-*"))
+    assert first.base.path.parent == first.training.run.parent
+    # it was asked before the first step: the untrained state, whatever was trained in the meantime
+    config = json.loads((first.base.path / "eval_config.json").read_text())
+    assert config["model"]["step"] == 0
+    assert config["model"]["seed"] == 5
+    told = first.as_json()
+    assert told["base"] == str(first.base.path)
+    assert told["delta"] == pytest.approx(told["accuracy"] - told["base_accuracy"])
+    assert told["verdict"] in ("better", "worse", "inconclusive")
+    assert "against the untrained model: On the same 10 items" in first.sentence()
+    assert f"workings compare {first.base.path} {first.training.run} --html page.html" in first.sentence()
+    # the run's own evaluation says what it asked
+    asked = json.loads((first.training.run / "eval" / "items" / "eval_config.json").read_text())
+    assert asked["model"] == {"run": "a", "step": 12}
+    assert asked["made_from"] == Run.open(first.training.run).root
+
+
+def test_runs_and_their_base_verify_together(recipe, tmp_path, workings):
+    result = train_and_evaluate(str(recipe), tmp_path / "runs" / "a")
+    found = verify(tmp_path / "runs")
+    assert (found.failed, found.level) == (0, 2), found
+    page = tmp_path / "page.html"
+    done = workings("compare", result.base.path, result.training.run, "--html", page, "--json", check=False)
+    values = json.loads(done.stdout.splitlines()[-1])
+    assert values["delta"] == result.as_json()["delta"]
+    assert result.base.path.name in page.read_text(encoding="utf-8")
+
+
+def test_another_start_is_another_base(recipe, tmp_path):
+    for seed in (5, 6):
+        train_and_evaluate(str(recipe), tmp_path / "runs" / f"s{seed}", [f"seed={seed}"])
+    assert len(list((tmp_path / "runs").glob("base-*"))) == 2
+
+
+def test_it_can_be_switched_off(recipe, tmp_path):
+    result = train_and_evaluate(str(recipe), tmp_path / "runs" / "a", ["evaluation.base=false"])
+    assert result.base is None
+    assert "base" not in result.as_json()
+    assert not list((tmp_path / "runs").glob("base-*"))
+
+
+def test_a_base_that_another_run_is_asking_just_now_is_said_and_not_waited_for(recipe, tmp_path):
+    place = train_and_evaluate(str(recipe), tmp_path / "runs" / "a").base.path.name
+    partial = partial_path(tmp_path / "others" / place)
+    partial.mkdir(parents=True)
+    lock = DirectoryLock(partial)
+    result = train_and_evaluate(str(recipe), tmp_path / "others" / "b")
+    lock.release()
+    assert result.training.status == "complete"
+    assert result.base is None
+    assert "the untrained model was not asked: " in result.sentence()
+    assert "another process is writing to" in result.sentence()
