@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from workings.cli import ask, compare, data, eval, gate, plan, quickstart, recipes, train, verify
+from workings.cli import ask, compare, data, eval, gate, key, note, plan, quickstart, recipes, sign, train, ui, verify
 from workings.cli.output import say
 from workings.errors import WorkingsError
 
@@ -23,6 +23,10 @@ app.command("compare")(compare.compare_command)
 app.add_typer(gate.baseline_app, name="baseline")
 app.command("gate")(gate.gate_command)
 app.command("verify")(verify.verify_command)
+app.command("ui")(ui.ui_command)
+app.command("note")(note.note_command)
+app.add_typer(key.app, name="key")
+app.command("sign")(sign.sign_command)
 
 
 def main() -> None:

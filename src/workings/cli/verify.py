@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from workings.cli.output import JsonFlag, answer
+from workings.cli.output import JsonFlag, answer, say
 from workings.errors import RequestError
 
 MARKS = {"passed": "passed     ", "failed": "FAILED     ", "not_checked": "not checked"}
@@ -16,6 +16,8 @@ def verify_command(
     level: Annotated[int, typer.Option("--level", min=0, help="Highest level to check.")] = 2,
     require_level: Annotated[int, typer.Option("--require-level", min=-1, help="Exit 3 if it reaches less.")] = -1,
     expect_root: Annotated[str, typer.Option("--expect-root", help="Root digest that was kept elsewhere.")] = "",
+    key: Annotated[list[Path] | None, typer.Option(
+        "--key", help="Public key to trust; every unit must be signed by it (or by one of several).")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Check a record, offline, without any ML library.
@@ -23,6 +25,7 @@ def verify_command(
     Levels: 0 integrity, 1 consistency, 2 scores computed again.
     """
     from workings.evidence.verify import HIGHEST_LEVEL, Verification, verify
+    from workings.record.progress import HashProgress
 
     if level > HIGHEST_LEVEL:
         raise RequestError(f"--level {level}", f"a level from 0 to {HIGHEST_LEVEL}", f"--level {HIGHEST_LEVEL}")
@@ -35,9 +38,33 @@ def verify_command(
                           f"the record reaches {reached} of the {found.asked_level} that were asked for",
                           *([f"root {found.root}"] if found.root else [])])
 
-    found = verify(path, level=level, expect_root=expect_root)
+    found = verify(path, level=level, expect_root=expect_root, trusted=_trusted(key or []),
+                   progress=HashProgress(say, _size(path)))
     answer(found.to_json(), as_json=as_json, text=text(found))
     if found.failed:
         raise typer.Exit(1)
     if found.level < require_level:
         raise typer.Exit(3)
+
+
+def _trusted(files: list[Path]) -> tuple[bytes, ...]:
+    """Public keys that the person trusts."""
+    if not files:
+        return ()
+    from workings.errors import RecordError
+    from workings.evidence.attest.keys import public_key, require_available
+
+    require_available()
+    for file in files:
+        try:
+            public_key(file.read_bytes())
+        except (OSError, RecordError) as error:
+            raise RequestError(f"--key {file}: {error}", "a public key in PEM, as `workings key new` makes",
+                               f"--key {file}.pub") from None
+    return tuple(file.read_bytes() for file in files)
+
+
+def _size(path: Path) -> int:
+    """Bytes to hash in a folder; 0 where that is not known before (a zip, nothing)."""
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink()) \
+        if path.is_dir() else 0

@@ -24,11 +24,12 @@ PARTIAL_SUFFIX = ".partial"
 
 RUN_FOLDERS = ("config", "env", "plan", "data", "train", CHECKPOINTS)
 """Folders that a run makes for itself at the start."""
-UNIT_PARENTS = ("eval", "replay")
+UNIT_PARENTS = ("eval", "replay", "notes")
 """Folders of a run whose sub-folders are units of their own."""
-UNIT_FOLDERS = ("report", "notes")
+UNIT_FOLDERS = ("report",)
 """Folders of a run that are units of their own."""
-OUTSIDE_EVERY_SUM = ("attest",)
+ATTEST = "attest"
+OUTSIDE_EVERY_SUM = (ATTEST,)
 """Folders of a run that no unit's sums cover: signatures over root digests."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@-]{0,199}")

@@ -16,6 +16,7 @@ from workings.record.layout import CONFIG, DEVICE_CHECKS
 
 PLATFORMS = {"cpu": ("cpu",), "gpu": ("gpu",), "cuda": ("gpu",), "tpu": ("tpu",), "auto": ("cpu", "gpu", "tpu")}
 """What a requested device may turn out to be."""
+UNITS_OF_A_RUN = ("eval", "replay", "report", "notes")
 OURS = "workings"
 CLOCK_SLACK = timedelta(seconds=5)
 """How far a machine's clock may be set back while it runs."""
@@ -105,7 +106,7 @@ def time_and_memory(record: Record) -> Iterator[Finding]:
     """Clocks in order, steps not longer than the run, peak not above the limit and equal to the log's."""
     def find(unit: Unit) -> Iterator[Finding]:
         manifest = unit.manifest
-        start, end = _moment(manifest.started_at), _moment(manifest.finished_at)
+        start, end = moment(manifest.started_at), moment(manifest.finished_at)
         problems = []
         if end < start:
             problems.append("finished before it started")
@@ -115,7 +116,7 @@ def time_and_memory(record: Record) -> Iterator[Finding]:
             problems.append(f"{seconds:.1f} s of steps in {(end - start).total_seconds():.1f} s")
         if abs(seconds - manifest.training_seconds) > 1 + 0.01 * seconds:
             problems.append(f"training_seconds {manifest.training_seconds:.1f}, the log adds up to {seconds:.1f}")
-        moments = [_moment(str(row.get("time"))) for row in unit.events]
+        moments = [moment(str(row.get("time"))) for row in unit.events]
         problems += [f"event {number + 1} is earlier than event {number}"
                      for number, (one, other) in enumerate(pairwise(moments), start=1) if other < one - CLOCK_SLACK]
         problems += _memory_problems(unit)
@@ -123,7 +124,7 @@ def time_and_memory(record: Record) -> Iterator[Finding]:
     return each_run(record, find)
 
 
-@check("consistency.made_from", level=1, title="every evaluation and report names the root of the run it stands in")
+@check("consistency.made_from", level=1, title="units of a run name the root of that run")
 def made_from(record: Record) -> Iterator[Finding]:
     """The seal's origin is the root digest of the run around it; settings that repeat it agree."""
     roots = {unit.root for unit in record.units if unit.has("SHA256SUMS")}
@@ -131,7 +132,7 @@ def made_from(record: Record) -> Iterator[Finding]:
     def find(unit: Unit) -> Iterator[Finding]:
         origin = unit.seal["made_from"]
         problems = []
-        if unit.parent is not None and unit.kind in ("eval", "replay", "report") and origin != unit.parent.root:
+        if unit.parent is not None and unit.kind in UNITS_OF_A_RUN and origin != unit.parent.root:
             problems.append(f"made from {_short(origin)}, it stands in a run with root {unit.parent.root[:16]}…")
         if unit.kind == "eval":
             config = unit.json("eval_config.json")
@@ -186,7 +187,8 @@ def _memory_problems(unit: Unit) -> list[str]:
     return problems
 
 
-def _moment(text: str) -> datetime:
+def moment(text: str) -> datetime:
+    """A time of a record. Raises `RecordError` for a text that is none, or that has no time zone."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

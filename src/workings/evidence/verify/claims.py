@@ -3,7 +3,9 @@
 from typing import Any
 
 from workings.errors import RecordError
+from workings.evidence.notes import NOTE, parse_note
 from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.tree import shown
 from workings.record.absent import Absent
 
 NOT_PROVED = (
@@ -20,6 +22,8 @@ def claims(record: Record) -> tuple[str, ...]:
                 said.append(_run(unit))
             elif unit.kind == "eval":
                 said.append(_evaluation(unit))
+            elif unit.kind == "notes":
+                said.append(_note(unit))
         except (RecordError, KeyError, TypeError, ValueError, AttributeError):
             said.append(f"{unit.title}: cannot be read.")
     return (*said, *NOT_PROVED)
@@ -40,3 +44,9 @@ def _evaluation(unit: Unit) -> str:
     interval = (f", 95 % interval {overall['ci_low']:.1%} to {overall['ci_high']:.1%}"
                 if isinstance(overall["ci_low"], int | float) else "")
     return f"{unit.title}: {overall['correct']} of {overall['n']} items right ({overall['mean']:.1%}{interval})."
+
+
+def _note(unit: Unit) -> str:
+    note = parse_note(unit.json(NOTE))
+    facts = ", ".join(f"{key} = {shown(value)}" for key, value in sorted(note["facts"].items()))
+    return f"{unit.title}: said afterwards, at {shown(note['written_at'])}, and not recorded by the run: {facts}."

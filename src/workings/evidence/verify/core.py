@@ -4,16 +4,27 @@ from collections.abc import Callable
 from pathlib import Path
 
 from workings.errors import RecordError
-from workings.evidence.verify import asked, content, evaluated, forms, fromdata, integrity, trained, views
+from workings.evidence.verify import (
+    asked,
+    attested,
+    content,
+    evaluated,
+    forms,
+    fromdata,
+    integrity,
+    noted,
+    trained,
+    views,
+)
 from workings.evidence.verify.claims import claims
 from workings.evidence.verify.record import Record, load
 from workings.evidence.verify.registry import CHECKS, RegisteredCheck
 from workings.evidence.verify.result import Check, Finding, Verdict, Verification
 from workings.evidence.verify.tree import open_tree
 
-MODULES = (integrity, forms, content, asked, trained, fromdata, views, evaluated)
+MODULES = (integrity, forms, noted, content, attested, asked, trained, fromdata, views, evaluated)
 """Modules whose import registers checks."""
-GROUPS = ("integrity", "form", "content", "consistency", "recompute")
+GROUPS = ("integrity", "form", "content", "attestation", "consistency", "recompute")
 """First parts of ids, in the order in which a level's checks run."""
 HIGHEST_LEVEL = 2
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -23,7 +34,7 @@ READABLE = "integrity.readable"
 
 
 def verify(path: Path, level: int = HIGHEST_LEVEL, expect_root: str = "",
-           progress: Callable[[int], None] | None = None) -> Verification:
+           progress: Callable[[int], None] | None = None, trusted: tuple[bytes, ...] = ()) -> Verification:
     """Verify a run directory, a folder of runs, one unit, or a zip of any of them. Writes nothing, runs nothing of it.
 
     Args:
@@ -31,6 +42,7 @@ def verify(path: Path, level: int = HIGHEST_LEVEL, expect_root: str = "",
         level: highest level whose checks are made: 0 integrity, 1 consistency, 2 scores computed again.
         expect_root: root digest that was kept elsewhere; empty: the record is not anchored.
         progress: called with the bytes hashed so far.
+        trusted: public keys in PEM; given some, every unit has to be signed by one of them.
 
     Raises:
         RequestError: there is nothing to verify at ``path``.
@@ -40,7 +52,7 @@ def verify(path: Path, level: int = HIGHEST_LEVEL, expect_root: str = "",
     wanted = sorted((entry for entry in CHECKS.values() if entry.level <= level),
                     key=lambda entry: (entry.level, GROUPS.index(entry.id.partition(".")[0])))
     try:
-        record = load(open_tree(path), expect_root, progress)
+        record = load(open_tree(path), expect_root, progress, trusted)
     except RecordError as error:
         unread = [Check(id=entry.id, level=entry.level, verdict=Verdict.NOT_CHECKED, text="nothing could be read")
                   for entry in wanted]

@@ -1,10 +1,10 @@
 """Level 0: every file has its form: strict JSON, known keys, no nulls, no placeholders."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from workings.errors import RecordError
+from workings.evidence.placeholders import find_placeholders, is_placeholder
 from workings.evidence.verify.findings import each, judged
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import check
@@ -23,13 +23,6 @@ MAX_README_BYTES = 1 << 20
 MAX_SCORE = 1e9
 """Largest score that is believed."""
 EVAL_FILES = {"eval_config.json": "eval_config/1", "eval_summary.json": "eval_summary/1"}
-
-_PLACEHOLDER = re.compile(
-    r"\b(?:TODO|TBD|FIXME|XXX+|CHANGE_?ME|REPLACE_?ME|PLACEHOLDER)\b|\blorem ipsum\b|\b(?:fill|insert) (?:in|here|me)\b"
-    r"|<(?:your|insert|enter|add)[ _-][^<>\n]{1,60}>|\{\{[^{}\n]{1,60}\}\}"
-    r"|^[ \t]*\.\.\.[ \t]*$|^(?:N/?A|null|unknown|\?+)$",
-    re.IGNORECASE | re.MULTILINE)
-_ONE_CHARACTER_DIGEST = re.compile(r"\b([0-9a-f])\1{39,}\b")
 
 
 def json_files(unit: Unit, *, foreign: bool) -> list[str]:
@@ -102,10 +95,10 @@ def placeholders(record: Record) -> Iterator[Finding]:
         for name, value in _values(unit):
             if name in (MANIFEST, "eval_config.json", "eval_summary.json") or unit.kind == "notes":
                 found += [f"{name}: {place} is {text[:40]!r}" for place, text in _texts(value, "$")
-                          if _is_placeholder(text)]
+                          if is_placeholder(text)]
         if unit.has(README):
             text = unit.read(README, MAX_README_BYTES).decode("utf-8", errors="replace")
-            found += [f"{README}: {match.group(0)[:40]!r}" for match in _PLACEHOLDER.finditer(text)]
+            found += [f"{README}: {place[:40]!r}" for place in find_placeholders(text)]
         yield judged(found, "no placeholders", unit)
     return each(list(record.units), find)
 
@@ -138,10 +131,6 @@ def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for index, inner in enumerate(value):
             yield from _texts(inner, f"{place}[{index}]")
-
-
-def _is_placeholder(text: str) -> bool:
-    return not text.strip() or bool(_PLACEHOLDER.search(text) or _ONE_CHARACTER_DIGEST.search(text))
 
 
 def _key(value: Any, key: str) -> Any:

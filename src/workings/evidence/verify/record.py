@@ -12,7 +12,17 @@ from workings.evidence.verify.tree import Entry, Tree, shown
 from workings.record import jsonl
 from workings.record.canonical import loads
 from workings.record.digest import bytes_digest
-from workings.record.layout import EVENTS, MANIFEST, METRICS, OUTSIDE_EVERY_SUM, PARTIAL_SUFFIX, SEAL, SUMS, unit_of
+from workings.record.layout import (
+    ATTEST,
+    EVENTS,
+    MANIFEST,
+    METRICS,
+    OUTSIDE_EVERY_SUM,
+    PARTIAL_SUFFIX,
+    SEAL,
+    SUMS,
+    unit_of,
+)
 from workings.record.manifest import RunManifest, parse_manifest
 from workings.record.metrics import StepMetrics, check_line
 from workings.record.seal import parse_seal, parse_sums
@@ -173,6 +183,8 @@ class Record:
     """Digest that the person kept elsewhere; empty: none was given."""
     progress: Callable[[int], None] | None = None
     """Called with the bytes hashed so far."""
+    trusted: tuple[bytes, ...] = ()
+    """Public keys in PEM that the person trusts."""
 
     @property
     def runs(self) -> list[Unit]:
@@ -183,6 +195,11 @@ class Record:
     def evaluations(self) -> list[Unit]:
         """Evaluations, inside a run or alone."""
         return [unit for unit in self.units if unit.kind == "eval"]
+
+    def attest(self, run: Unit) -> dict[str, Entry]:
+        """What lies in a run's `attest`, folders aside, by name."""
+        return {entry.name.removeprefix(prefix): entry for prefix in (run.full(ATTEST) + "/",)
+                for entry in self.loose if entry.name.startswith(prefix) and entry.kind != "folder"}
 
     @cached_property
     def root(self) -> str:
@@ -196,7 +213,8 @@ class Record:
         return bytes_digest(lines.encode("utf-8"))
 
 
-def load(tree: Tree, expect_root: str = "", progress: Callable[[int], None] | None = None) -> Record:
+def load(tree: Tree, expect_root: str = "", progress: Callable[[int], None] | None = None,
+         trusted: tuple[bytes, ...] = ()) -> Record:
     """Find the units of a tree.
 
     Raises:
@@ -221,7 +239,8 @@ def load(tree: Tree, expect_root: str = "", progress: Callable[[int], None] | No
         raise RequestError(str(tree.path), "a run directory, a folder of runs, or a packed .zip",
                            "the folder that `workings train` named when it ended")
     ordered = tuple(unit for _, unit in sorted(units.items()))
-    return Record(tree=tree, units=ordered, loose=tuple(loose), expect_root=expect_root, progress=progress)
+    return Record(tree=tree, units=ordered, loose=tuple(loose), expect_root=expect_root, progress=progress,
+                  trusted=trusted)
 
 
 def _top_places(tree: Tree) -> set[str]:

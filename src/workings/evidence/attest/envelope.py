@@ -1,0 +1,87 @@
+"""DSSE envelopes (Dead Simple Signing Envelope): the statement's bytes and the signatures over them."""
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from workings.errors import RecordError
+from workings.evidence.attest.statement import PAYLOAD_TYPE
+from workings.record import canonical
+
+if TYPE_CHECKING:
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.signer import CryptoSigner, SSlibKey
+
+ENVELOPE_NAME = re.compile(r"(\d{3})\.dsse\.json")
+"""How the files are called."""
+PUBLIC_NAME = re.compile(r"([0-9a-f]{64})\.pub")
+"""Public keys beside them, by key id."""
+MAX_SIGNATURES = 32
+_KEYS = {"payload", "payloadType", "signatures"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """An envelope that was read; nothing of it is believed yet."""
+
+    payload: bytes
+    statement: dict[str, Any]
+    """The payload as JSON."""
+    key_ids: tuple[str, ...]
+    """Keys that are said to have signed."""
+    raw: dict[str, Any]
+
+
+def seal(statement: dict[str, Any], signer: "CryptoSigner") -> dict[str, Any]:
+    """A statement in an envelope with one signature. The same statement and key give the same bytes."""
+    from securesystemslib.dsse import Envelope
+
+    envelope = Envelope(canonical.dumps(statement), PAYLOAD_TYPE, {})
+    envelope.sign(signer)
+    return dict(envelope.to_dict())
+
+
+def open_envelope(data: bytes) -> Opened:
+    """Read an envelope's form, without any cryptography. Raises `RecordError`."""
+    import base64
+    import binascii
+
+    value = canonical.loads(data)
+    if not isinstance(value, dict) or set(value) != _KEYS or value["payloadType"] != PAYLOAD_TYPE:
+        raise RecordError(f"not a DSSE envelope around {PAYLOAD_TYPE}")
+    signatures = value["signatures"]
+    if not isinstance(signatures, list) or not 1 <= len(signatures) <= MAX_SIGNATURES:
+        raise RecordError("an envelope without signatures, or with too many")
+    for entry in signatures:
+        if not isinstance(entry, dict) or set(entry) != {"keyid", "sig"} or not all(
+                isinstance(part, str) for part in entry.values()):
+            raise RecordError("a signature without key id or value")
+    try:
+        payload = base64.b64decode(value["payload"], validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise RecordError("an envelope whose payload is not base64") from None
+    statement = canonical.loads(payload)
+    if not isinstance(statement, dict):
+        raise RecordError("an envelope whose payload is no JSON object")
+    return Opened(payload=payload, statement=statement, raw=value,
+                  key_ids=tuple(str(entry["keyid"]) for entry in signatures))
+
+
+def signed_by(opened: Opened, key: "SSlibKey") -> bool:
+    """Whether this key signed exactly these bytes."""
+    from securesystemslib.exceptions import VerificationError
+
+    try:
+        _envelope(opened).verify([key], 1)
+    except VerificationError:
+        return False
+    return True
+
+
+def _envelope(opened: Opened) -> "Envelope":
+    from securesystemslib.dsse import Envelope
+
+    try:  # `from_dict` changes what it is given
+        return Envelope.from_dict({**opened.raw, "signatures": [dict(entry) for entry in opened.raw["signatures"]]})
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"signatures that cannot be read ({str(error)[:80]})") from None

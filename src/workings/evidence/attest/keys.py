@@ -1,0 +1,124 @@
+"""Keys that a person makes: Ed25519, private in PEM (PKCS 8) with mode 600, public beside it with the suffix `.pub`."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workings.errors import RecordError, RequestError
+from workings.record import atomic
+from workings.record.layout import MANIFEST, SEAL
+from workings.record.storage import storage
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import CryptoSigner, SSlibKey
+
+PUBLIC_SUFFIX = ".pub"
+MAX_KEY_BYTES = 1 << 14
+INSTALL = "pip install 'workings[sign]'"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewKey:
+    """A key that was just made."""
+
+    private: Path
+    public: Path
+    key_id: str
+    """SHA-256 of the public key in securesystemslib's canonical form, in hexadecimal."""
+
+
+def is_available() -> bool:
+    """Whether the libraries of the extra `sign` are installed."""
+    from importlib.util import find_spec
+
+    return find_spec("cryptography") is not None and find_spec("securesystemslib") is not None
+
+
+def require_available() -> None:
+    """Raise `RequestError` where the libraries of the extra `sign` are absent."""
+    if not is_available():
+        raise RequestError("a signature, and no library for it", "the extra `sign` (securesystemslib, cryptography)",
+                           INSTALL)
+
+
+def new_key(path: Path, passphrase: str = "") -> NewKey:
+    """Make a key pair: ``path`` (mode 600, encrypted where there is a passphrase) and ``path.pub``.
+
+    Raises:
+        RequestError: one of the files exists, or the place is inside a run.
+        StorageError: the disk is full, read-only or failing.
+    """
+    require_available()
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    public = path.with_name(path.name + PUBLIC_SUFFIX)
+    for taken in (path, public):
+        if os.path.lexists(taken):
+            raise RequestError(f"{taken}, which exists", "a new file; keys are never overwritten", "another --out")
+    if inside := next((folder for folder in path.absolute().parents
+                       if (folder / SEAL).exists() or (folder / MANIFEST).exists()), None):
+        raise RequestError(f"{path}, inside the record {inside}", "a private place outside of every record",
+                           "--out ~/.workings/signing.key")
+    key = Ed25519PrivateKey.generate()
+    secret = (serialization.BestAvailableEncryption(passphrase.encode("utf-8")) if passphrase
+              else serialization.NoEncryption())
+    private_bytes = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret)
+    public_bytes = key.public_key().public_bytes(serialization.Encoding.PEM,
+                                                 serialization.PublicFormat.SubjectPublicKeyInfo)
+    with storage(path, "write"):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # The mode is given when the file is made: there is no moment at which somebody else could open it.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(private_bytes)
+    atomic.write_bytes(public, public_bytes)
+    return NewKey(private=path, public=public, key_id=str(public_key(public_bytes).keyid))
+
+
+def signer(path: Path, passphrase: str = "") -> "CryptoSigner":
+    """The private key of a file, ready to sign.
+
+    Raises:
+        RequestError: no key there, another kind of key, a wrong or missing passphrase, or a file that others can read.
+    """
+    require_available()
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from securesystemslib.signer import CryptoSigner
+
+    if not path.is_file():
+        raise RequestError(f"--key {path}", "the private key that `workings key new` made",
+                           "workings key new --out ~/.workings/signing.key")
+    if path.stat().st_mode & 0o077:
+        raise RequestError(f"--key {path}, which others can read (mode {path.stat().st_mode & 0o777:o})",
+                           "a key that only its owner can read", f"chmod 600 {path}")
+    try:
+        key = load_pem_private_key(path.read_bytes(), passphrase.encode("utf-8") if passphrase else None)
+    except TypeError:
+        raise RequestError(f"--key {path} {'without' if not passphrase else 'with'} a passphrase",
+                           "a passphrase" if not passphrase else "no passphrase: this key is not encrypted",
+                           "--passphrase, which asks for it" if not passphrase else "leave --passphrase out") from None
+    except ValueError:
+        raise RequestError(f"--key {path}", "a private key in PEM and, if it is encrypted, its passphrase",
+                           "workings key new --out ~/.workings/signing.key") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise RequestError(f"--key {path}, a key of another kind", "an Ed25519 key", "workings key new")
+    return CryptoSigner(key)
+
+
+def public_key(data: bytes) -> "SSlibKey":
+    """The public key of a PEM file's bytes. Raises `RecordError` for anything but an Ed25519 key."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    from securesystemslib.signer import SSlibKey
+
+    try:
+        key = load_pem_public_key(data[:MAX_KEY_BYTES])
+    except (ValueError, UnsupportedAlgorithm):
+        raise RecordError("not a public key in PEM") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise RecordError("a public key of another kind than Ed25519")
+    return SSlibKey.from_crypto(key)

@@ -1,0 +1,91 @@
+"""Sign a run: a statement over the roots of the run and of all its units, in `attest/`, outside of every sum."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RecordError, RequestError
+from workings.evidence.attest import envelope, keys
+from workings.evidence.attest.envelope import ENVELOPE_NAME
+from workings.evidence.attest.statement import statement
+from workings.evidence.verify import verify
+from workings.record import atomic
+from workings.record.canonical import line
+from workings.record.layout import ATTEST, SEAL, UNIT_FOLDERS, UNIT_PARENTS
+from workings.record.lock import DirectoryLock
+from workings.record.reader import Run
+from workings.record.seal import root_digest
+from workings.record.storage import storage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signed:
+    """A signature that stands in a run."""
+
+    path: Path
+    key_id: str
+    subjects: tuple[str, ...]
+    """Names of the units that it covers."""
+    existed: bool
+    """The same key had signed the same roots before: nothing was written."""
+
+
+def sign_run(run: Path, key: Path, passphrase: str = "") -> Signed:
+    """Sign a sealed run and its units as they stand now. Units that are added later need another signature.
+
+    Raises:
+        RequestError: no sealed run, or no key that can be used.
+        RecordError: the record's integrity does not hold: nobody should vouch for it.
+    """
+    signer = keys.signer(key, passphrase)
+    opened = Run.open(run)
+    found = verify(run, level=0)
+    if failed := [f"{check.id}: {check.text}" for check in found.checks if check.verdict == "failed"]:
+        raise RecordError(f"{run} does not verify, so it is not signed: {'; '.join(failed[:3])}")
+    claim = statement(opened.manifest, unit_roots(run))
+    signed = line(envelope.seal(claim, signer))
+    folder = run / ATTEST
+    with storage(folder, "write"):
+        folder.mkdir(exist_ok=True)
+    lock = DirectoryLock(folder)
+    try:
+        path, existed = _place(folder, signed)
+        if not existed:
+            atomic.write_bytes(folder / f"{signer.public_key.keyid}{keys.PUBLIC_SUFFIX}", _public_pem(signer))
+            atomic.write_bytes(path, signed)
+    finally:
+        lock.release()
+    return Signed(path=path, key_id=str(signer.public_key.keyid), existed=existed,
+                  subjects=tuple(subject["name"] for subject in claim["subject"]))
+
+
+def unit_roots(run: Path) -> dict[str, str]:
+    """Root digests of a run and of the units in it, by place. Raises `RecordError` for one that is not sealed."""
+    places = [name for name in UNIT_FOLDERS if (run / name).is_dir()]
+    places += [f"{parent}/{inner.name}" for parent in UNIT_PARENTS if (run / parent).is_dir()
+               for inner in sorted((run / parent).iterdir())]
+    if unsealed := [place for place in places if not (run / place / SEAL).is_file()]:
+        raise RecordError(f"{run / unsealed[0]} is not sealed")
+    return {"": root_digest(run)} | {place: root_digest(run / place) for place in places}
+
+
+def _place(folder: Path, signed: bytes) -> tuple[Path, bool]:
+    """Where the envelope stands already, or the next free number."""
+    numbers = [0]
+    for path in sorted(folder.iterdir()):
+        if match := ENVELOPE_NAME.fullmatch(path.name):
+            if path.read_bytes() == signed:
+                return path, True
+            numbers.append(int(match.group(1)))
+    if max(numbers) >= 999:
+        raise RequestError(f"{folder}, which holds 999 signatures", "fewer of them", "remove those that are not needed")
+    return folder / f"{max(numbers) + 1:03d}.dsse.json", False
+
+
+def _public_pem(signer: Any) -> bytes:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    raw = bytes.fromhex(signer.public_key.keyval["public"])
+    return Ed25519PublicKey.from_public_bytes(raw).public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)

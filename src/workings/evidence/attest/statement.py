@@ -1,0 +1,69 @@
+"""What a signature says: an in-toto statement with SLSA provenance over the root digests of a run and its units.
+
+The statement follows from the record alone, so that a verifier builds it again and compares. Nobody but the person who
+trained vouches for it: the builder is named as self-hosted, whatever the machine was.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from workings.record.absent import Absent
+from workings.record.manifest import RunManifest
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+BUILD_TYPE = "urn:workings:train:1"
+"""How the parameters below are to be read. A new form gets a new number."""
+BUILDER = "urn:workings:self-hosted"
+"""No service stands behind a run: the person's own machine, or one that was lent to them."""
+
+
+def statement(manifest: RunManifest, roots: Mapping[str, str]) -> dict[str, Any]:
+    """The statement about a run.
+
+    Args:
+        manifest: the run's manifest.
+        roots: root digests by place in the run: `""` for the run itself, `eval/items`, `notes/1`, …
+    """
+    subjects = [{"name": subject_name(manifest, place), "digest": {"sha256": root}}
+                for place, root in sorted(roots.items())]
+    return {"_type": STATEMENT_TYPE, "subject": subjects, "predicateType": PREDICATE_TYPE,
+            "predicate": provenance(manifest, roots[""])}
+
+
+def subject_name(manifest: RunManifest, place: str) -> str:
+    """How the statement calls a unit: the run's name, and the unit's place in it."""
+    return f"{manifest.name}/{place}" if place else manifest.name
+
+
+def provenance(manifest: RunManifest, root: str) -> dict[str, Any]:
+    """SLSA provenance, version 1, of a run: what was asked for, from what, by which software, when."""
+    return {
+        "buildDefinition": {
+            "buildType": BUILD_TYPE,
+            "externalParameters": {"recipe": manifest.recipe, "config": manifest.config_snapshot},
+            "internalParameters": {
+                "engine": manifest.engine, "device": manifest.hardware, "platform": manifest.actual_device.platform,
+                "completed_steps": manifest.completed_steps, "status": manifest.status},
+            "resolvedDependencies": _dependencies(manifest),
+        },
+        "runDetails": {
+            "builder": {"id": BUILDER, "version": {
+                "workings": manifest.workings_version,
+                f"engine {manifest.engine_distribution.name}": manifest.engine_distribution.version}},
+            "metadata": {"invocationId": root, "startedOn": manifest.started_at, "finishedOn": manifest.finished_at},
+        },
+    }
+
+
+def _dependencies(manifest: RunManifest) -> list[dict[str, Any]]:
+    """Data, weights and code, each with its digest; what has none is left out."""
+    found: list[dict[str, Any]] = [{"name": f"data/{name}", "digest": {"sha256": digest}}
+                                   for name, digest in sorted(manifest.data_digests.items())]
+    if not isinstance(manifest.weight_digests, Absent):
+        found += [{"name": f"weights/{name}", "digest": {"sha256": digest}}
+                  for name, digest in sorted(manifest.weight_digests.items())]
+    if not isinstance(manifest.commit_sha, Absent):
+        found.append({"name": "code", "digest": {"gitCommit": manifest.commit_sha}})
+    return found

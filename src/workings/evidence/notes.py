@@ -1,0 +1,124 @@
+"""Notes: facts about a run that are known only afterwards, each a sealed unit `notes/<n>` in the run.
+
+A note never touches what is sealed, and never contradicts it: a value that the run recorded itself cannot be noted.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RecordError, RequestError
+from workings.evidence.placeholders import is_placeholder
+from workings.record import atomic
+from workings.record.absent import is_absent
+from workings.record.canonical import loads
+from workings.record.clock import now
+from workings.record.layout import PARTIAL_SUFFIX, SEAL
+from workings.record.lock import DirectoryLock
+from workings.record.manifest import RunManifest
+from workings.record.reader import Run
+from workings.record.redact import cleaned
+from workings.record.seal import seal_unit
+from workings.record.storage import storage
+
+NOTES = "notes"
+NOTE = "note.json"
+SCHEMA = "note/1"
+KEY = re.compile(r"[a-z][a-z0-9_]{0,63}")
+MAX_VALUE_CHARS = 2000
+NUMBER = re.compile(r"[1-9]\d{0,5}")
+"""Names of the units."""
+
+
+def parse_facts(words: list[str]) -> dict[str, str]:
+    """`key=value` words as facts. Raises `RequestError` naming the first word that is none."""
+    facts: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not KEY.fullmatch(key) or not value.strip() or len(value) > MAX_VALUE_CHARS:
+            raise RequestError(word[:200], "key=value: a key of small letters, digits and _, and a value",
+                               "kaggle_notebook_version=7")
+        if key in facts:
+            raise RequestError(f"{key} twice", "each key once", "leave one of them out")
+        facts[key] = value.strip()
+    if not facts:
+        raise RequestError("no facts", "one key=value or more", "kaggle_notebook_version=7")
+    return facts
+
+
+def write_note(path: Path, facts: Mapping[str, str]) -> Path:
+    """Add a note to a sealed run.
+
+    Args:
+        path: the run directory.
+        facts: what is said, by key.
+
+    Returns:
+        The folder of the note.
+
+    Raises:
+        RequestError: no sealed run; a key whose value the run itself recorded; a placeholder; a token or a key.
+    """
+    run = Run.open(path)
+    for key, value in facts.items():
+        if is_placeholder(value):
+            raise RequestError(f"{key}={value[:60]}", "the fact itself, not a placeholder", "")
+        if cleaned(value) != value:
+            raise RequestError(f"{key}, whose value holds a token, a key or a home folder",
+                               "facts that anybody may read", "leave that part out")
+        if (recorded := recorded_value(run.manifest, key)) is not None:
+            raise RequestError(f"{key}={value[:60]}, which the run itself recorded as {str(recorded)[:60]!r}",
+                               "a fact that was not known while it ran", "another key")
+    return _seal(run, {"schema": SCHEMA, "run": run.root, "written_at": now(), "facts": dict(facts)})
+
+
+def recorded_value(manifest: RunManifest, key: str) -> Any:
+    """What the manifest says under a key; None where it has no such key or says that there is no value."""
+    value = manifest.to_json().get(key)
+    return None if value is None or is_absent(value) else value
+
+
+def parse_note(value: Any) -> dict[str, Any]:
+    """Check the form of a `note.json`. Raises `RecordError`."""
+    if not isinstance(value, dict) or set(value) != {"schema", "run", "written_at", "facts"} \
+            or value["schema"] != SCHEMA:
+        raise RecordError(f"{NOTE}: not the keys of {SCHEMA}")
+    facts = value["facts"]
+    if not isinstance(facts, dict) or not facts or not all(
+            KEY.fullmatch(key) and isinstance(text, str) and 0 < len(text) <= MAX_VALUE_CHARS
+            for key, text in facts.items()):
+        raise RecordError(f"{NOTE}: facts are not texts by key")
+    if not isinstance(value["run"], str) or not isinstance(value["written_at"], str):
+        raise RecordError(f"{NOTE}: no run or no time")
+    return value
+
+
+def read_notes(path: Path) -> list[dict[str, Any]]:
+    """All sealed notes of a run, oldest first. Raises `RecordError`."""
+    folder = path / NOTES
+    found = [unit for unit in folder.iterdir() if (unit / SEAL).is_file() and NUMBER.fullmatch(unit.name)] \
+        if folder.is_dir() else []
+    return [parse_note(loads((unit / NOTE).read_bytes())) for unit in sorted(found, key=lambda unit: int(unit.name))]
+
+
+def _seal(run: Run, note: dict[str, Any]) -> Path:
+    """Make the unit beside the run and move it in whole: a kill in between leaves the run as it was."""
+    staging = run.path.with_name(f"{run.path.name}.note{PARTIAL_SUFFIX}")
+    with storage(staging, "make"):
+        staging.mkdir(exist_ok=True)
+        lock = DirectoryLock(staging)
+        try:
+            for name in (NOTE, SEAL, "SHA256SUMS"):  # left by a note that was killed
+                (staging / name).unlink(missing_ok=True)
+            atomic.write_json(staging / NOTE, note)
+            seal_unit(staging, "notes", "complete", run.root)
+            folder = run.path / NOTES
+            folder.mkdir(exist_ok=True)
+            taken = [int(unit.name) for unit in folder.iterdir() if NUMBER.fullmatch(unit.name)]
+            final = folder / str(max(taken, default=0) + 1)
+            staging.rename(final)
+            atomic.sync_directory(folder)
+        finally:
+            lock.release()
+    return final

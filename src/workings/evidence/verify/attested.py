@@ -1,0 +1,196 @@
+"""Level 0: signatures stand for exactly this record, and whose they are."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from workings.errors import RecordError
+from workings.evidence.attest import envelope, keys
+from workings.evidence.attest.envelope import ENVELOPE_NAME, PUBLIC_NAME, Opened
+from workings.evidence.attest.statement import (
+    BUILD_TYPE,
+    PREDICATE_TYPE,
+    STATEMENT_TYPE,
+    provenance,
+    subject_name,
+)
+from workings.evidence.verify import tree as trees
+from workings.evidence.verify.findings import each_run, failed, judged, not_checked, passed, several
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import check
+from workings.evidence.verify.result import Finding
+from workings.evidence.verify.tree import shown
+from workings.record.layout import ATTEST
+
+MAX_ENVELOPE_BYTES = 4 << 20
+NO_LIBRARY = f"the libraries for signatures are not installed: {keys.INSTALL}"
+
+
+@check("attestation.files", level=0, title="beside the seals stand envelopes and public keys, nothing else")
+def files(record: Record) -> Iterator[Finding]:
+    """No sum covers `attest`, so its names and kinds are fixed."""
+    def find(run: Unit) -> Iterator[Finding]:
+        found = record.attest(run)
+        if not found:
+            return
+        problems = []
+        for name, entry in sorted(found.items()):
+            if entry.kind != "file" or not (ENVELOPE_NAME.fullmatch(name) or PUBLIC_NAME.fullmatch(name)):
+                problems.append(f"{ATTEST}/{shown(name)}: neither an envelope nor a public key")
+            elif PUBLIC_NAME.fullmatch(name) and keys.is_available():
+                problems += _key_problems(record, run, name)
+        yield judged(problems, f"{len(found)} files", run)
+    return each_run(record, find)
+
+
+@check("attestation.statement", level=0, title="every signed statement is about exactly this record")
+def statements(record: Record) -> Iterator[Finding]:
+    """Each statement made again from the manifest and the root digests that are here."""
+    def find(run: Unit) -> Iterator[Finding]:
+        names = _envelopes(record, run)
+        if not names:
+            return
+        problems, covered = [], set[str]()
+        for name in names:
+            try:
+                opened = _open(record, run, name)
+                if _build_type(opened) != BUILD_TYPE:
+                    yield not_checked(f"{name}: a statement of form {_build_type(opened)[:60]!r}, this reads "
+                                      f"{BUILD_TYPE}", run)
+                    continue
+                covered |= _covered(record, run, opened)
+            except RecordError as error:
+                problems.append(f"{name}: {error}")
+        missing = sorted(subject_name(run.manifest, place) for place in _places(record, run) if place not in covered)
+        if missing and not problems:
+            yield not_checked(f"in no signed statement: {several(missing)}", run, blocking=False)
+        yield judged(problems, f"{len(names)} statements about {len(covered)} units", run)
+    return each_run(record, find)
+
+
+@check("attestation.signature", level=0, title="every signature is that of the key that it names")
+def signatures(record: Record) -> Iterator[Finding]:
+    """Ed25519 over the exact bytes of each statement."""
+    def find(run: Unit) -> Iterator[Finding]:
+        names = _envelopes(record, run)
+        if not names:
+            yield not_checked("not signed", run, blocking=False)
+            return
+        if not keys.is_available():
+            yield not_checked(NO_LIBRARY, run, blocking=False)
+            return
+        known = _known_keys(record, run)
+        problems, good = [], []
+        for name in names:
+            opened = _opened_or_none(record, run, name)
+            for key_id in opened.key_ids if opened else ():
+                if key_id not in known:
+                    yield not_checked(f"{name}: signed by key {shown(key_id)}, which is not here", run, blocking=False)
+                elif opened and envelope.signed_by(opened, known[key_id]):
+                    good.append(f"{name}: signed by key {key_id}")
+                else:
+                    problems.append(f"{name}: not what key {shown(key_id)} signed")
+        if problems or good:
+            yield judged(problems, "; ".join(good), run)
+    return each_run(record, find)
+
+
+@check("attestation.trust", level=0, title="a key that the reader trusts has signed every unit")
+def trust(record: Record) -> Iterator[Finding]:
+    """A key found in a record says only that one person made all signatures; whose key it is, is known elsewhere."""
+    def find(run: Unit) -> Iterator[Finding]:
+        if not record.trusted:
+            if _envelopes(record, run):
+                yield not_checked("signed, but no key was given to trust (--key)", run, blocking=False)
+            return
+        if not keys.is_available():
+            yield not_checked(NO_LIBRARY, run)
+            return
+        trusted = [keys.public_key(data) for data in record.trusted]
+        covered = set[str]()
+        for name in _envelopes(record, run):
+            opened = _opened_or_none(record, run, name)
+            if opened and any(envelope.signed_by(opened, key) for key in trusted):
+                covered |= _covered(record, run, opened)
+        missing = sorted(subject_name(run.manifest, place) for place in _places(record, run) if place not in covered)
+        named = ", ".join(str(key.keyid) for key in trusted)
+        if missing:
+            yield failed(f"not signed by key {named}: {several(missing)}", run)
+        else:
+            yield passed(f"{len(covered)} units signed by key {named}", run)
+    return each_run(record, find)
+
+
+def _places(record: Record, run: Unit) -> dict[str, Unit]:
+    """The run and the units in it, by place in the run."""
+    inner = {unit.place[len(run.place):].lstrip("/"): unit for unit in record.units if unit.parent is run}
+    return {"": run, **inner}
+
+
+def _envelopes(record: Record, run: Unit) -> list[str]:
+    return sorted(name for name, entry in record.attest(run).items()
+                  if entry.kind == "file" and ENVELOPE_NAME.fullmatch(name))
+
+
+def _read(record: Record, run: Unit, name: str) -> bytes:
+    return trees.read(record.tree, run.full(f"{ATTEST}/{name}"), MAX_ENVELOPE_BYTES)
+
+
+def _open(record: Record, run: Unit, name: str) -> Opened:
+    return envelope.open_envelope(_read(record, run, name))
+
+
+def _opened_or_none(record: Record, run: Unit, name: str) -> Opened | None:
+    """None for what `attestation.statement` refuses already."""
+    try:
+        return _open(record, run, name)
+    except RecordError:
+        return None
+
+
+def _build_type(opened: Opened) -> str:
+    predicate: Any = opened.statement.get("predicate")
+    definition = predicate.get("buildDefinition") if isinstance(predicate, dict) else None
+    return str(definition.get("buildType")) if isinstance(definition, dict) else ""
+
+
+def _covered(record: Record, run: Unit, opened: Opened) -> set[str]:
+    """Places whose units the statement names rightly. Raises `RecordError` if it says anything else."""
+    said = opened.statement
+    if set(said) != {"_type", "subject", "predicateType", "predicate"} or said["_type"] != STATEMENT_TYPE \
+            or said["predicateType"] != PREDICATE_TYPE or not isinstance(said["subject"], list):
+        raise RecordError("not an in-toto statement with SLSA provenance")
+    if said["predicate"] != provenance(run.manifest, run.root):
+        raise RecordError("its provenance is not that of this run")
+    names = {subject_name(run.manifest, place): (place, unit) for place, unit in _places(record, run).items()}
+    covered = set[str]()
+    for subject in said["subject"]:
+        name = str(subject.get("name")) if isinstance(subject, dict) else ""
+        if name not in names:
+            raise RecordError(f"it names {shown(name)}, which is not here")
+        place, unit = names[name]
+        if subject != {"name": name, "digest": {"sha256": unit.root}}:
+            raise RecordError(f"it names another root for {shown(name)} than {unit.root[:16]}…")
+        covered.add(place)
+    if "" not in covered:
+        raise RecordError("it does not name the run itself")
+    return covered
+
+
+def _known_keys(record: Record, run: Unit) -> dict[str, Any]:
+    found = {}
+    for name in record.attest(run):
+        if PUBLIC_NAME.fullmatch(name):
+            try:
+                key = keys.public_key(_read(record, run, name))
+            except RecordError:
+                continue  # attestation.files says so
+            found[str(key.keyid)] = key
+    return found | {str(key.keyid): key for key in map(keys.public_key, record.trusted)}
+
+
+def _key_problems(record: Record, run: Unit, name: str) -> list[str]:
+    try:
+        key = keys.public_key(_read(record, run, name))
+    except RecordError as error:
+        return [f"{ATTEST}/{name}: {error}"]
+    return [] if f"{key.keyid}.pub" == name else [f"{ATTEST}/{name}: holds key {key.keyid}"]

@@ -1,0 +1,47 @@
+"""Levels 0 and 1: notes have their form, are about the run they stand in, and contradict nothing that it recorded."""
+
+from collections.abc import Iterator
+
+from workings.evidence.notes import NOTE, NUMBER, parse_note, recorded_value
+from workings.evidence.verify.asked import moment
+from workings.evidence.verify.findings import each, judged
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import check
+from workings.evidence.verify.result import Finding
+
+
+def notes_of(record: Record) -> list[Unit]:
+    """All notes, those of a run in their order."""
+    def place(unit: Unit) -> tuple[str, int]:
+        name = unit.place.rpartition("/")[2]
+        return (unit.parent.place if unit.parent else "", int(name) if NUMBER.fullmatch(name) else 0)
+    return sorted((unit for unit in record.units if unit.kind == "notes"), key=place)
+
+
+@check("form.notes", level=0, title="notes have their form")
+def form(record: Record) -> Iterator[Finding]:
+    """One file with exactly its keys, in a folder with a number."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        facts = parse_note(unit.json(NOTE))["facts"]
+        problems = [] if set(unit.files) == {NOTE} else ["a note holds nothing but its facts"]
+        if unit.parent is not None and not NUMBER.fullmatch(unit.place.rpartition("/")[2]):
+            problems.append("notes are numbered")
+        yield judged(problems, f"{len(facts)} facts said afterwards", unit)
+    return each(notes_of(record), find)
+
+
+@check("consistency.notes", level=1, title="notes are later than their run and contradict nothing that it recorded")
+def consistent(record: Record) -> Iterator[Finding]:
+    """What is known only afterwards adds to the record; it never replaces a value."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        run = unit.parent
+        if run is None:
+            return
+        note = parse_note(unit.json(NOTE))
+        problems = [] if note["run"] == run.root else ["it names another run's root"]
+        if moment(note["written_at"]) < moment(run.manifest.finished_at):
+            problems.append("written before the run had finished")
+        problems += [f"{key}: the run itself recorded {str(there)[:40]!r}" for key in sorted(note["facts"])
+                     if (there := recorded_value(run.manifest, key)) is not None]
+        yield judged(problems, f"said at {note['written_at']}", unit)
+    return each(notes_of(record), find)

@@ -1,0 +1,131 @@
+"""Notes: facts known only afterwards, sealed beside what was sealed before, told apart from what the run recorded."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.evidence import reseal
+from workings.errors import RequestError
+from workings.evidence.notes import parse_facts, read_notes, write_note
+from workings.evidence.verify import verify
+from workings.record.seal import root_digest, seal_unit
+
+FACTS = {"kaggle_notebook_version": "7", "kaggle_run_id": "a-1"}
+
+
+def verdicts(path: Path) -> dict[str, str]:
+    return {one.id: str(one.verdict) for one in verify(path).checks}
+
+
+def failed(path: Path) -> dict[str, str]:
+    return {one.id: one.text for one in verify(path).checks if one.verdict == "failed"}
+
+
+def test_a_note_is_a_unit_of_its_own_and_touches_nothing(run: Path) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert write_note(run, FACTS) == run / "notes" / "1"
+    assert write_note(run, {"kaggle_notebook_version": "8"}) == run / "notes" / "2"
+    assert {path: path.read_bytes() for path in before} == before
+    assert [note["facts"] for note in read_notes(run)] == [FACTS, {"kaggle_notebook_version": "8"}]
+    assert all(note["run"] == root_digest(run) for note in read_notes(run))
+    assert sorted(path.name for path in run.parent.iterdir()) == ["attempts.jsonl", "tiny"]
+
+
+def test_verification_checks_notes_and_says_that_they_were_said_afterwards(run: Path) -> None:
+    write_note(run, FACTS)
+    found = verify(run)
+    assert found.failed == 0
+    assert found.level == found.asked_level
+    assert {one.id for one in found.checks} >= {"form.notes", "consistency.notes"}
+    said = next(claim for claim in found.claims if claim.startswith("notes/1"))
+    assert "said afterwards" in said
+    assert "kaggle_notebook_version = 7" in said
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    (["seed=3"], "which the run itself recorded as '7'"),
+    (["final_loss=0.1"], "which the run itself recorded"),
+    (["kaggle_notebook_url=TODO"], "not a placeholder"),
+    (["kaggle_run_id=hf_" + "a" * 30], "holds a token"),
+    (["Version=7"], "small letters"),
+    (["version"], "key=value"),
+    (["a=1", "a=2"], "a twice"),
+    ([], "no facts"),
+])
+def test_what_a_note_may_not_say(run: Path, words: list[str], says: str) -> None:
+    with pytest.raises(RequestError, match=says):
+        write_note(run, parse_facts(words))
+    assert not (run / "notes").exists()
+
+
+def contradicts(note: dict) -> dict:
+    return note | {"facts": {"final_loss": "0.1"}}
+
+
+def is_of_another_run(note: dict) -> dict:
+    return note | {"run": "ab" * 32}
+
+
+def is_older_than_the_run(note: dict) -> dict:
+    return note | {"written_at": "2020-01-01T00:00:00.000Z"}
+
+
+def has_no_facts(note: dict) -> dict:
+    return note | {"facts": {}}
+
+
+def has_another_key(note: dict) -> dict:
+    return note | {"score": 1}
+
+
+@pytest.mark.parametrize(("forge", "check"), [
+    (contradicts, "consistency.notes"), (is_of_another_run, "consistency.notes"),
+    (is_older_than_the_run, "consistency.notes"), (has_no_facts, "form.notes"), (has_another_key, "form.notes"),
+], ids=lambda value: getattr(value, "__name__", value))
+def test_a_forged_note_is_caught(run: Path, forge, check: str) -> None:
+    unit = write_note(run, FACTS)
+    reseal.edit_json(unit / "note.json", forge)
+    assert "integrity.sums" in failed(run)
+    reseal.reseal(unit)
+    assert check in failed(run)
+
+
+def test_a_note_of_another_run_is_caught(run: Path, tmp_path: Path) -> None:
+    unit = write_note(run, FACTS)
+    reseal.reseal(unit, made_from="cd" * 32)
+    assert "consistency.made_from" in failed(run)
+
+
+def test_a_note_holds_nothing_else(run: Path) -> None:
+    unit = write_note(run, FACTS)
+    (unit / "more.txt").write_text("more")
+    assert "integrity.extra" in failed(run)
+    (unit / "SEAL.json").unlink()
+    (unit / "SHA256SUMS").unlink()
+    seal_unit(unit, "notes", "complete", root_digest(run))
+    assert failed(run) == {"form.notes": "notes/1: a note holds nothing but its facts"}
+
+
+def test_a_file_where_notes_stand_is_extra(run: Path) -> None:
+    (run / "notes").mkdir()
+    (run / "notes" / "loose.json").write_text("{}")
+    assert "integrity.extra" in failed(run)
+
+
+def test_a_note_that_was_killed_leaves_the_run_as_it_was(run: Path) -> None:
+    staging = run.with_name("tiny.note.partial")
+    staging.mkdir()
+    (staging / "note.json").write_text("half")
+    assert failed(run) == {}
+    assert write_note(run, FACTS).name == "1"
+    assert failed(run) == {}
+
+
+def test_the_verb(run: Path, workings) -> None:
+    done = workings("note", run, "kaggle_notebook_version=7", "--json")
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "note": str(run / "notes/1"), "facts": {"kaggle_notebook_version": "7"}}
+    refused = workings("note", run, "seed=3", check=False)
+    assert refused.returncode == 2
+    assert "expected: a fact that was not known while it ran" in refused.stderr

@@ -1,0 +1,293 @@
+"""Signatures: keys that a person makes, statements that follow from the record, and what of them fails."""
+
+import base64
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from in_toto_attestation.v1 import statement_pb2
+from in_toto_attestation.v1.statement import Statement
+
+from tests.evidence import reseal
+from tests.record import synthetic
+from workings.errors import RecordError, RequestError
+from workings.evidence.attest import keys
+from workings.evidence.attest.sign import sign_run, unit_roots
+from workings.evidence.notes import write_note
+from workings.evidence.verify import verify
+from workings.record.seal import root_digest
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    return keys.new_key(tmp_path / "keys" / "signing.key").private
+
+
+def found(path: Path, **options: object) -> dict[str, tuple[str, str]]:
+    return {one.id: (str(one.verdict), one.text) for one in verify(path, level=0, **options).checks
+            if one.id.startswith("attestation")}
+
+
+def failed(path: Path, **options: object) -> set[str]:
+    return {one.id for one in verify(path, level=0, **options).checks if one.verdict == "failed"}
+
+
+def public(key: Path) -> tuple[bytes]:
+    return (key.with_name(key.name + ".pub").read_bytes(),)
+
+
+def payload(run: Path, name: str = "001.dsse.json") -> dict:
+    return json.loads(base64.b64decode(json.loads((run / "attest" / name).read_bytes())["payload"]))
+
+
+def test_a_key_is_private_and_never_overwritten(key: Path, run: Path) -> None:
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert key.read_text().startswith("-----BEGIN PRIVATE KEY-----")
+    with pytest.raises(RequestError, match="never overwritten"):
+        keys.new_key(key)
+    with pytest.raises(RequestError, match="inside the record"):
+        keys.new_key(run / "signing.key")
+    key.chmod(0o644)
+    with pytest.raises(RequestError, match="others can read"):
+        keys.signer(key)
+
+
+def test_a_passphrase_is_asked_for(tmp_path: Path, run: Path) -> None:
+    made = keys.new_key(tmp_path / "locked", "open sesame")
+    assert made.private.read_text().startswith("-----BEGIN ENCRYPTED PRIVATE KEY-----")
+    with pytest.raises(RequestError, match="without a passphrase"):
+        keys.signer(made.private)
+    with pytest.raises(RequestError, match="if it is encrypted, its passphrase"):
+        keys.signer(made.private, "wrong")
+    assert sign_run(run, made.private, "open sesame").key_id == made.key_id
+
+
+@pytest.mark.parametrize("text", ["", "no key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
+def test_a_file_that_is_no_key(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "key"
+    path.write_text(text)
+    path.chmod(0o600)
+    with pytest.raises(RequestError, match="a private key in PEM"):
+        keys.signer(path)
+    with pytest.raises(RecordError):
+        keys.public_key(text.encode())
+
+
+def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    private = ec.generate_private_key(ec.SECP256R1())
+    path = tmp_path / "key"
+    path.write_bytes(private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+                                           serialization.NoEncryption()))
+    path.chmod(0o600)
+    with pytest.raises(RequestError, match="an Ed25519 key"):
+        keys.signer(path)
+    with pytest.raises(RecordError, match="another kind"):
+        keys.public_key(private.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
+
+
+def test_an_unsigned_run_is_said_to_be_unsigned_and_does_not_fail(run: Path) -> None:
+    assert found(run) == {"attestation.signature": ("not_checked", "not signed")}
+    assert verify(run, level=0).level == 0
+
+
+def test_a_signed_run(run: Path, key: Path) -> None:
+    before = root_digest(run)
+    signed = sign_run(run, key)
+    assert signed.subjects == ("tiny", "tiny/eval/test")
+    assert root_digest(run) == before
+    checks = found(run)
+    assert {name: verdict for name, (verdict, _) in checks.items()} == {
+        "attestation.files": "passed", "attestation.statement": "passed", "attestation.signature": "passed",
+        "attestation.trust": "not_checked"}
+    assert signed.key_id in checks["attestation.signature"][1]
+    assert found(run, trusted=public(key))["attestation.trust"][0] == "passed"
+    result = verify(run)
+    assert result.failed == 0
+    assert result.level == 2
+
+
+def test_the_statement_is_one_that_the_reference_library_reads(run: Path, key: Path) -> None:
+    from google.protobuf.json_format import ParseDict
+    sign_run(run, key)
+    read = ParseDict(payload(run), statement_pb2.Statement())
+    Statement.copy_from_pb(read).validate()
+    assert read.predicate_type == "https://slsa.dev/provenance/v1"
+    assert {subject.name: subject.digest["sha256"] for subject in read.subject} == {
+        "tiny": root_digest(run), "tiny/eval/test": root_digest(run / "eval/test")}
+
+
+def test_signing_twice_writes_nothing_and_later_units_need_another_signature(run: Path, key: Path) -> None:
+    sign_run(run, key)
+    assert sign_run(run, key).existed
+    write_note(run, {"kaggle_notebook_version": "7"})
+    assert found(run)["attestation.statement"] == ("not_checked", "in no signed statement: tiny/notes/1")
+    assert "attestation.trust" in failed(run, trusted=public(key))
+    assert sign_run(run, key).path.name == "002.dsse.json"
+    assert failed(run, trusted=public(key)) == set()
+    assert len(list((run / "attest").iterdir())) == 3
+
+
+def test_two_people_sign(run: Path, key: Path, tmp_path: Path) -> None:
+    other = keys.new_key(tmp_path / "other").private
+    sign_run(run, key)
+    sign_run(run, other)
+    assert failed(run, trusted=public(other)) == set()
+    assert failed(run, trusted=public(key) + public(other)) == set()
+
+
+def test_a_key_that_did_not_sign_is_not_trusted(run: Path, key: Path, tmp_path: Path) -> None:
+    stranger = keys.new_key(tmp_path / "stranger").private
+    assert failed(run, trusted=public(stranger)) == {"attestation.trust"}
+    sign_run(run, key)
+    assert failed(run, trusted=public(stranger)) == {"attestation.trust"}
+
+
+def test_a_record_that_does_not_verify_is_not_signed(run: Path, key: Path) -> None:
+    (run / "README.md").write_text("other")
+    with pytest.raises(RecordError, match=r"not signed: .*integrity\.sums"):
+        sign_run(run, key)
+    assert not (run / "attest").exists()
+
+
+def edit(run: Path, change: Callable[[dict], dict]) -> None:
+    """Another payload under the old signature."""
+    path = run / "attest" / "001.dsse.json"
+    value = json.loads(path.read_bytes())
+    value["payload"] = base64.b64encode(json.dumps(change(payload(run))).encode()).decode()
+    path.write_text(json.dumps(value))
+
+
+def other_root(run: Path) -> None:
+    edit(run, lambda value: value | {"subject": [{"name": "tiny", "digest": {"sha256": "0" * 64}}]})
+
+
+def other_provenance(run: Path) -> None:
+    edit(run, lambda value: value | {"predicate": value["predicate"] | {"runDetails": {}}})
+
+
+def spaces_only(run: Path) -> None:
+    edit(run, lambda value: value)
+
+
+def other_signature(run: Path) -> None:
+    path = run / "attest" / "001.dsse.json"
+    value = json.loads(path.read_bytes())
+    value["signatures"][0]["sig"] = base64.b64encode(b"\1" * 64).decode()
+    path.write_text(json.dumps(value))
+
+
+def other_key(run: Path) -> None:
+    path = run / "attest" / "001.dsse.json"
+    path.write_text(path.read_text().replace(json.loads(path.read_bytes())["signatures"][0]["keyid"], "ab" * 32))
+
+
+def not_base64(run: Path) -> None:
+    path = run / "attest" / "001.dsse.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"payload": "*"}))
+
+
+def not_json(run: Path) -> None:
+    (run / "attest" / "001.dsse.json").write_text("{")
+
+
+def pickle_beside(run: Path) -> None:
+    (run / "attest" / "model.pkl").write_bytes(b"\x80\x04N.")
+
+
+def folder_inside(run: Path) -> None:
+    (run / "attest" / "more").mkdir()
+    (run / "attest" / "more" / "001.dsse.json").write_text("{}")
+
+
+def link_inside(run: Path) -> None:
+    (run / "attest" / "002.dsse.json").symlink_to("/etc/hostname")
+
+
+def public_key_of_another_name(run: Path) -> None:
+    path = next((run / "attest").glob("*.pub"))
+    path.rename(path.with_name("cd" * 32 + ".pub"))
+
+
+def no_public_key(run: Path) -> None:
+    next((run / "attest").glob("*.pub")).write_text("no key")
+
+
+@pytest.mark.parametrize(("change", "expected"), [
+    (other_root, {"attestation.statement", "attestation.signature"}),
+    (other_provenance, {"attestation.statement", "attestation.signature"}),
+    (spaces_only, {"attestation.signature"}),
+    (other_signature, {"attestation.signature"}),
+    (other_key, set()),  # a key that is not here: said, and not trusted (below)
+    (not_base64, {"attestation.statement"}),
+    (not_json, {"attestation.statement"}),
+    (pickle_beside, {"attestation.files"}),
+    (folder_inside, {"attestation.files"}),
+    (link_inside, {"attestation.files"}),
+    (public_key_of_another_name, {"attestation.files"}),
+    (no_public_key, {"attestation.files"}),
+], ids=lambda value: getattr(value, "__name__", None))
+def test_a_changed_attestation_is_caught(run: Path, key: Path, change, expected: set[str]) -> None:
+    sign_run(run, key)
+    change(run)
+    assert failed(run) == expected
+    if change is other_key:
+        assert "which is not here" in found(run)["attestation.signature"][1]
+        assert failed(run, trusted=public(key)) == {"attestation.trust"}
+
+
+def test_a_signature_does_not_move_to_another_record(run: Path, key: Path, tmp_path: Path) -> None:
+    sign_run(run, key)
+    other = synthetic.sealed_run(tmp_path / "other" / "tiny", "interrupted", 4)
+    shutil.copytree(run / "attest", other / "attest")
+    assert failed(other, trusted=public(key)) == {"attestation.statement", "attestation.trust"}
+
+
+def test_a_record_that_is_sealed_again_loses_its_signature(run: Path, key: Path) -> None:
+    sign_run(run, key)
+    reseal.edit_manifest(run, hardware="8 x TPU v5e")
+    reseal.reseal(run)
+    assert failed(run, trusted=public(key)) == {"attestation.statement", "attestation.trust"}
+
+
+def test_an_evaluation_that_was_taken_away_is_missed(run: Path, key: Path) -> None:
+    sign_run(run, key)
+    shutil.rmtree(run / "eval")
+    assert "attestation.statement" in failed(run)
+    assert failed(run, trusted=public(key)) == {"attestation.statement", "attestation.trust"}
+
+
+def test_without_the_library_a_signature_is_not_checked(run: Path, key: Path, monkeypatch) -> None:
+    sign_run(run, key)
+    monkeypatch.setattr(keys, "is_available", lambda: False)
+    checks = found(run)
+    assert checks["attestation.statement"][0] == "passed"
+    assert checks["attestation.signature"][0] == "not_checked"
+    assert "pip install" in checks["attestation.signature"][1]
+    assert found(run, trusted=(b"x",))["attestation.trust"][0] == "not_checked"
+    with pytest.raises(RequestError, match="the extra `sign`"):
+        sign_run(run, key)
+
+
+def test_every_unit_has_a_root(run: Path) -> None:
+    assert set(unit_roots(run)) == {"", "eval/test"}
+    (run / "eval" / "test" / "SEAL.json").unlink()
+    with pytest.raises(RecordError, match="is not sealed"):
+        unit_roots(run)
+
+
+def test_the_verbs(run: Path, workings, tmp_path: Path) -> None:
+    key = tmp_path / "new" / "key"
+    made = json.loads(workings("key", "new", "--out", key, "--json").stdout.splitlines()[-1])
+    signed = json.loads(workings("sign", run, "--key", key, "--json").stdout.splitlines()[-1])
+    assert signed["key_id"] == made["key_id"]
+    done = json.loads(workings("verify", run, "--key", made["public"], "--json").stdout.splitlines()[-1])
+    assert {"id": "attestation.trust", "level": 0, "verdict": "passed",
+            "text": f"2 units signed by key {made['key_id']}"} in done["checks"]
+    refused = workings("verify", run, "--key", run / "README.md", check=False)
+    assert refused.returncode == 2
+    assert "a public key in PEM" in refused.stderr
