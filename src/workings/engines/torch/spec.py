@@ -54,7 +54,8 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: Mesh | None =
         parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.compute],
         rounding=precision.rounding, seed=request.seed,
         optimizer=make_rule(request.optimizer, DTYPES[precision.moments]),
-        clip_norm=request.optimizer.clip_norm, optimizer_in_backward=memory.optimizer_in_backward, method=request.method)
+        clip_norm=request.optimizer.clip_norm, optimizer_in_backward=memory.optimizer_in_backward,
+        method=request.method)
 
 
 def dtype_name(dtype: Any) -> str:

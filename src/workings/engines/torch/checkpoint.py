@@ -1,0 +1,124 @@
+"""State to safetensors and back, one tensor at a time: the same files, names and shapes as the JAX engine writes."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+from torch import Tensor
+
+from workings.engines.safetensors_file import TensorFile, write_tensors
+from workings.engines.torch.spec import TorchSpec
+from workings.engines.torch.step import State
+from workings.engines.weight_files import WeightFiles
+from workings.errors import RecordError, RequestError
+from workings.models.shape import ModelShape
+from workings.models.shapes import from_hf_config, to_hf_config
+from workings.models.weights import tensor_shapes
+
+MODEL_FILE, OPTIMIZER_FILE, STEP = "model.safetensors", "optimizer.safetensors", "step"
+METADATA = {"format": "pt"}
+
+
+def to_numpy(x: Tensor) -> np.ndarray:
+    """A tensor on the host; NumPy's own bfloat16 comes from ml_dtypes."""
+    here = x.detach().cpu().contiguous()
+    if here.dtype == torch.bfloat16:
+        return here.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    return here.numpy()
+
+
+def to_tensor(x: np.ndarray) -> Tensor:
+    """The way back; the array is copied, because a mapped file cannot be written to."""
+    own = np.array(x)
+    if own.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(own.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(own)
+
+
+def numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
+    """The NumPy format of the same numbers."""
+    return to_numpy(torch.empty(0, dtype=dtype)).dtype
+
+
+def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors one by one."""
+    plan = {name: (numpy_dtype(x.dtype), tuple(x.shape)) for name, x in tensors.items()}
+    write_tensors(path, plan, lambda name: to_numpy(tensors[name]), METADATA)
+
+
+def optimizer_tensors(state: State) -> dict[str, Tensor]:
+    """Moments and step count as they are stored."""
+    slots = {f"{slot}.{name}": x for slot, tree in state.moments.items() for name, x in tree.items()}
+    return slots | {STEP: torch.tensor(state.step, dtype=torch.int32)}
+
+
+def save(state: State, directory: Path) -> None:
+    """Write what is trained, optimizer state and step count into an existing directory."""
+    write(directory / MODEL_FILE, state.trained)
+    write(directory / OPTIMIZER_FILE, optimizer_tensors(state))
+
+
+def _reader(file: TensorFile) -> Callable[[str, Tensor], Tensor]:
+    """Reads by name, checking shape and format against the tensor that is to be filled."""
+    there = set(file.names())
+
+    def read(name: str, like: Tensor) -> Tensor:
+        if name not in there:
+            raise RecordError(f"{file.path} has no tensor {name}")
+        found, needed = (file.shape(name), file.dtype(name)), (tuple(like.shape), numpy_dtype(like.dtype))
+        if found != needed:
+            raise RecordError(f"{file.path}: {name} is {found[1]} {found[0]}, this run needs {needed[1]} {needed[0]}")
+        return to_tensor(file.read(name))
+
+    return read
+
+
+@torch.no_grad()
+def restore(state: State, directory: Path, model_file: str = MODEL_FILE) -> State:
+    """Fill a fresh state with what `save` wrote.
+
+    Raises:
+        RecordError: a file or tensor is missing, damaged, or of another shape or format.
+    """
+    for name in (model_file, OPTIMIZER_FILE):
+        if not (directory / name).is_file():
+            raise RecordError(f"{directory} has no {name}")
+    read = _reader(TensorFile(directory / model_file))
+    for name, param in state.trained.items():
+        param.copy_(read(name, param))
+    read = _reader(TensorFile(directory / OPTIMIZER_FILE))
+    for slot, tree in state.moments.items():
+        for name, x in tree.items():
+            x.copy_(read(f"{slot}.{name}", x))
+    state.step = int(read(STEP, torch.empty((), dtype=torch.int32)))
+    return state
+
+
+@torch.no_grad()
+def load_params(directory: Path, shape: ModelShape, params: Mapping[str, Tensor]) -> None:
+    """Fill parameters from a directory in Hugging Face's format, cast to their own format.
+
+    Raises:
+        RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
+    """
+    config = directory / "config.json"
+    if not config.is_file():
+        raise RequestError(f"{directory} without config.json", "a directory in Hugging Face's format", "")
+    found = from_hf_config(json.loads(config.read_text(encoding="utf-8")))
+    if found != shape:
+        raise RequestError(f"{config}: {found}", f"{shape}", "")
+    files = WeightFiles(directory, tensor_shapes(shape))
+    for name in tensor_shapes(shape):
+        params[name].copy_(to_tensor(files.read(name)))
+
+
+def export(spec: TorchSpec, params: Mapping[str, Tensor], directory: Path) -> None:
+    """Weights and ``config.json`` as transformers reads them."""
+    write(directory / MODEL_FILE, params)
+    dtype = str(next(iter(params.values())).dtype).removeprefix("torch.")
+    text = json.dumps(to_hf_config(spec.shape) | {"dtype": dtype}, indent=2, sort_keys=True)
+    (directory / "config.json").write_text(text + "\n", encoding="utf-8")

@@ -1,0 +1,140 @@
+"""Which device a request gets. Nothing is ever replaced by something else in silence."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from workings.engines.presence import accelerators, cpu_memory, cpu_name
+from workings.errors import DeviceError
+from workings.hardware.catalog import targets
+
+CUDA = "pip install torch, the build for your CUDA version"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """This process's device, and why this one."""
+
+    platform: str
+    device: torch.device
+    count: int
+    """Devices of this platform on this machine."""
+    reason: str
+
+
+def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
+    """The device for ``auto|cpu|gpu|cuda|tpu``; under ``torchrun`` each process takes the card of its local rank.
+
+    ``auto`` takes the accelerator that is there and settles for the CPU only where the machine shows no accelerator.
+    Raises `DeviceError` where the device asked for is absent, or hardware is present that PyTorch cannot use.
+    """
+    asked = "gpu" if asked == "cuda" else asked
+    present = accelerators() if present is None else present
+    if asked == "tpu":
+        raise DeviceError("device: tpu with engine: torch", "cpu or gpu; TPUs are driven by the JAX engine",
+                          "engine=jax")
+    if asked == "cpu":
+        return _cpu("asked for")
+    if asked == "auto" and "gpu" not in present:
+        if "tpu" in present:
+            raise DeviceError(f"device: auto with engine: torch on a machine with {present['tpu']}",
+                              "an engine that drives a TPU", "engine=jax, or ask for the CPU in so many words: device=cpu")
+        return _cpu("auto: this machine shows no accelerator")
+    finding = cuda_finding()
+    if finding:
+        seen = f"{present['gpu']} is there, but PyTorch cannot use it" if "gpu" in present else "this machine shows none"
+        raise DeviceError(f"device: {asked}; {seen} ({finding})", "a machine with a GPU that PyTorch can use",
+                          f"{CUDA}, or ask for the CPU in so many words: device=cpu" if "gpu" in present
+                          else "device=cpu")
+    rank = int(os.environ.get("LOCAL_RANK", "0"))
+    if rank >= torch.cuda.device_count():
+        raise DeviceError(f"process {rank} of this machine, which has {torch.cuda.device_count()} cards",
+                          "at most one process a card", f"torchrun --nproc-per-node {torch.cuda.device_count()}")
+    torch.cuda.set_device(rank)
+    return Device(platform="gpu", device=torch.device("cuda", rank), count=torch.cuda.device_count(),
+                  reason="asked for" if asked == "gpu" else f"auto: {present['gpu']} is there")
+
+
+def _cpu(reason: str) -> Device:
+    return Device(platform="cpu", device=torch.device("cpu"), count=1, reason=reason)
+
+
+def cuda_finding() -> str:
+    """Why CUDA cannot be used here, after really running a kernel; empty where it can."""
+    if torch.version.cuda is None and torch.version.hip is None:
+        return f"torch {torch.__version__} is a build without CUDA"
+    try:
+        if not torch.cuda.is_available():
+            return "torch.cuda.is_available() is false: no driver, or one too old for CUDA " + str(torch.version.cuda)
+        # Wheels for other cards import well and die at the first kernel.
+        if float(torch.ones(2, device="cuda").sum()) != 2.0:
+            return "the sum of two ones on the card is not 2"
+    except RuntimeError as error:
+        return first_line(error)
+    return ""
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in one line."""
+    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+
+
+def memory_limit(device: torch.device) -> tuple[int, str]:
+    """Bytes the device offers, and who says so."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory, "device (total memory; other programs share it)"
+    return cpu_memory()
+
+
+def device_name(device: torch.device) -> str:
+    """The device's own name; for the CPU the kernel's name of it."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of what computes."""
+    found = {"torch": torch.__version__, "transformers": transformers.__version__, "numpy": np.__version__}
+    return found | ({"cuda": str(torch.version.cuda)} if torch.version.cuda else {})
+
+
+def slow_formats(kind: str, *formats: str) -> list[str]:
+    """What to know about number formats that this card computes without matrix units, by the catalog."""
+    said = []
+    for target in targets().values():
+        if target.kind != kind:
+            continue
+        for name in dict.fromkeys(formats):
+            if name in target.no_matrix_units and target.platform == "gpu":
+                best = max(target.rates_tflops, key=lambda rate: target.rates_tflops[rate] if rate != "int8" else 0.0)
+                rate = target.rates_tflops.get(name)
+                factor = f"about {target.rates_tflops[best] / rate:.0f} times below its {best} rate (an estimate from " \
+                    "the datasheet)" if rate else "at a rate that no datasheet names"
+                said.append(f"{kind} has no matrix units for {name}: products run {factor}; fp16 is no way out for "
+                            "Gemma, whose activations overflow it")
+        break
+    return said
+
+
+def check_kernels(device: torch.device) -> dict[str, Any]:
+    """Multiply two matrices on the device and compare with NumPy.
+
+    Raises `DeviceError` where it fails or returns wrong numbers.
+    """
+    left = np.linspace(-1.0, 1.0, 128 * 64, dtype=np.float32).reshape(128, 64)
+    right = np.linspace(1.0, -0.5, 64 * 32, dtype=np.float32).reshape(64, 32)
+    expected = left.astype(np.float64) @ right.astype(np.float64)
+    try:
+        got = (torch.from_numpy(left).to(device) @ torch.from_numpy(right).to(device)).cpu().numpy()
+    except RuntimeError as error:
+        raise DeviceError(f"a 128 x 64 x 32 matrix product on {device} failed: {first_line(error)}",
+                          "a device that runs kernels", "workings doctor") from error
+    worst = float(np.max(np.abs(got - expected)))
+    if not worst < 1e-3:
+        raise DeviceError(f"a matrix product on {device} is off by {worst:g}", "an error below 1e-3",
+                          "workings doctor")
+    return {"kernel": "matmul 128x64x32 fp32", "devices": [str(device)], "max_difference_to_numpy": worst}

@@ -1,0 +1,98 @@
+"""Generation in batches with a key/value cache, greedy or drawn at a temperature.
+
+Prompts are padded on the right, and new tokens go to the same cache slots after the padding; which slots a row may see,
+and how far apart two tokens are, is decided by positions, as in the JAX engine.
+
+Shape suffixes: B rows, P padded prompt length, T cache slots, V vocabulary.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+
+from workings.engines.base import Completion
+from workings.engines.torch.attention import Visible
+from workings.engines.torch.model import final_logits, hidden_states
+from workings.engines.torch.spec import TorchSpec
+
+MOST_ROWS = 128
+"""Most rows answered at a time."""
+Pick = Callable[[Tensor, int], Tensor]
+"""``(logits [B, V], how many tokens came before) -> [B] int64``."""
+
+
+def greedy(logits: Tensor, count: int) -> Tensor:
+    """The likeliest token."""
+    del count
+    return logits.argmax(-1)
+
+
+def drawn(temperature: float, seeds: Sequence[int]) -> Pick:
+    """Tokens drawn at a temperature; each row from a generator of its own, so that its neighbours do not matter."""
+    generators = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
+
+    def pick(logits: Tensor, count: int) -> Tensor:
+        del count
+        # The largest of logits plus Gumbel noise is a draw from their softmax.
+        uniform = np.stack([generator.random(logits.shape[1]) for generator in generators])
+        noise = -np.log(-np.log(np.clip(uniform, 1e-300, 1.0 - 2.0**-53)))
+        return (logits.double() / temperature + torch.from_numpy(noise).to(logits.device)).argmax(-1)
+
+    return pick
+
+
+def order(prompts: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Indices of prompts sorted by length, so that little is padding, in batches of at most `MOST_ROWS`."""
+    by_length = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+    return [by_length[start:start + MOST_ROWS] for start in range(0, len(by_length), MOST_ROWS)]
+
+
+def answer(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
+           stop_ids: Sequence[int], pick: Pick) -> list[Completion]:
+    """Continue one batch of prompts, in the order given."""
+    was_training = model.training
+    model.eval()  # gradient checkpointing, where it is on, would drop the cache
+    try:
+        with torch.no_grad():
+            tokens = _continue(spec, model, prompts, max_new_tokens, stop_ids, pick)
+    finally:
+        model.train(was_training)
+    return [cut(row, stop_ids) for row in tokens]
+
+
+def _continue(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[int]], limit: int,
+              stop_ids: Sequence[int], pick: Pick) -> list[list[int]]:
+    lengths = torch.tensor([len(prompt) for prompt in prompts], device=spec.device)
+    padded = int(lengths.max())
+    tokens = torch.tensor([[*prompt, *[0] * (padded - len(prompt))] for prompt in prompts], device=spec.device)
+    index = torch.arange(padded, device=spec.device).expand_as(tokens)
+    cache = DynamicCache()
+    # Padding is on the right: no real token can see it.
+    hidden = hidden_states(model, tokens, index, Visible(), cache)
+    last = hidden[torch.arange(len(prompts), device=spec.device), lengths - 1]
+    places, seen = index, index < lengths[:, None]
+    stops = torch.tensor([*stop_ids], dtype=torch.int64, device=spec.device)
+    done = torch.zeros(len(prompts), dtype=torch.bool, device=spec.device)
+    written: list[Tensor] = []
+    while True:
+        token = pick(final_logits(model, last, spec.shape.final_softcap), len(written))
+        written.append(token)
+        done |= torch.isin(token, stops)
+        if len(written) == limit or bool(done.all()):
+            return torch.stack(written, 1).tolist()
+        position = (lengths + len(written) - 1)[:, None]
+        places = torch.cat([places, position], 1)
+        seen = torch.cat([seen, torch.ones_like(seen[:, :1])], 1)
+        visible = Visible(distance=(position - places)[:, None], seen=seen)
+        last = hidden_states(model, token[:, None], position, visible, cache)[:, -1]
+
+
+def cut(tokens: list[int], stop_ids: Sequence[int]) -> Completion:
+    """A row's tokens up to its stop token, or all of them."""
+    for i, token in enumerate(tokens):
+        if token in stop_ids:
+            return Completion(tokens=tokens[:i], finish_reason="stop")
+    return Completion(tokens=tokens, finish_reason="length")
