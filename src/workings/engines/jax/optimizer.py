@@ -148,8 +148,8 @@ Rule = AdamW | Adafactor
 def make_rule(config: OptimizerConfig, moment_dtype: Any) -> Rule:
     """The rule that a recipe names."""
     if isinstance(config, AdamW8bitConfig):
-        raise RequestError(f"optimizer.name: {config.name} with engine jax", "adamw or adafactor: its moments in 8 bits "
-                           "are bitsandbytes'", "optimizer.name=adamw, or engine=torch")
+        raise RequestError(f"optimizer.name: {config.name} with engine jax", "adamw or adafactor: 8-bit moments are "
+                           "bitsandbytes'", "optimizer.name=adamw, or engine=torch")
     if isinstance(config, AdamWConfig):
         return AdamW(config, moment_dtype)
     return Adafactor(config, moment_dtype)

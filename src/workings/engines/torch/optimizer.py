@@ -109,8 +109,9 @@ class AdamW:
         mean_correction, square_correction = 1 - c.beta1 ** change.step, 1 - c.beta2 ** change.step
         for rows in row_blocks(param):
             g = grad[rows].float() * change.scale
-            mean = _decayed(slots["exp_avg"][rows], c.beta1, lambda m: m.add_(g, alpha=1 - c.beta1))
-            square = _decayed(slots["exp_avg_sq"][rows], c.beta2, lambda v: v.addcmul_(g, g, value=1 - c.beta2))
+            first, second = slots["exp_avg"][rows], slots["exp_avg_sq"][rows]
+            mean = _stored(first, first.float().mul_(c.beta1).add_(g, alpha=1 - c.beta1))
+            square = _stored(second, second.float().mul_(c.beta2).addcmul_(g, g, value=1 - c.beta2))
             del g
             root = (square / square_correction).sqrt_().add_(c.epsilon)
             direction = (mean / mean_correction).div_(root)
@@ -178,11 +179,9 @@ class Adafactor:
         return lambda rows: inverse[rows].clone()
 
 
-def _decayed(moment: Tensor, keep: float, add: Callable[[Tensor], Tensor]) -> Tensor:
-    """``keep * moment`` plus what ``add`` adds in place, stored; returned in float32 (the moment itself if it is)."""
-    wide = moment.float()
-    add(wide.mul_(keep))
-    if wide is not moment:
+def _stored(moment: Tensor, wide: Tensor) -> Tensor:
+    """``wide``, written to the moment; a float32 moment was changed in place and is its own float32."""
+    if moment.dtype != torch.float32:
         moment.copy_(wide)
     return wide
 
