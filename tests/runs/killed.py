@@ -1,0 +1,99 @@
+"""Runs of the JAX engine that are killed and resumed, and what must be equal at the end. For the tests and `proof/`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from workings.evidence.verify import verify
+from workings.record.metrics import TIME_AND_MEMORY
+from workings.record.reader import Run
+
+ROOT = Path(__file__).resolve().parents[2]
+
+RECIPE = """# as small as a transformer with sliding layers can be
+name: killed
+seed: 17
+engine: jax
+device: cpu
+model:
+  source: scratch
+  shape: {family: gemma3, layers: 2, width: 16, mlp_width: 16, heads: 1, kv_heads: 1, head_dim: 8}
+tokenizer: train
+data: {traces: addition, template: gemma, reasoning: tags, max_length: 64}
+batch: {micro_batch: 2, accumulation: 2}
+training: {steps: 6, learning_rate: 1e-3, schedule: cosine}
+optimizer: {name: adamw}
+checkpoint: {every_steps: 2, keep_last: 2}
+"""
+SETTINGS: dict[str, tuple[str, ...]] = {
+    "fp32, AdamW": (),
+    "bf16 with stochastic rounding, Adafactor, clipped, packed": (
+        "precision.parameters=bf16", "precision.rounding=stochastic", "precision.moments=bf16",
+        "optimizer.name=adafactor", "optimizer.clip_norm=1.0", "data.packing=first_fit"),
+}
+
+
+def write_recipe(folder: Path) -> Path:
+    """The recipe as a file."""
+    path = folder / "killed.yaml"
+    path.write_text(RECIPE)
+    return path
+
+
+def train(recipe: Path, out: Path, settings: Sequence[str], kill_at: str = "0",
+          cache: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Begin a run in a child, or go on with it; killed at a call (see `killed_child`), or not at all.
+
+    With ``cache``, children share what XLA has compiled.
+    """
+    there = out.exists() or out.with_name(f"{out.name}.partial").exists()
+    words = [str(recipe), *settings, *(["--resume"] if there else [])]
+    shared = {"JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+              "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"} if cache else {}
+    return subprocess.run([sys.executable, "-m", "tests.runs.killed_child", str(out), kill_at, *words], cwd=ROOT,
+                          env=os.environ | shared, capture_output=True, text=True, check=False)
+
+
+def resume(recipe: Path, out: Path, settings: Sequence[str], cache: Path | None = None) -> list[str]:
+    """Let a killed run end; what went wrong. One that was killed while it was sealed only needs its seal."""
+    if out.exists():
+        return []
+    done = train(recipe, out, settings, cache=cache)
+    sealed = done.returncode == 2 and "its sealing is now finished" in done.stderr
+    return [] if done.returncode == 0 or sealed else [f"resuming ended with {done.returncode}: {done.stderr[-800:]}"]
+
+
+def was_killed(done: subprocess.CompletedProcess[str]) -> bool:
+    """Whether a child died by its own hand."""
+    return done.returncode == -signal.SIGKILL
+
+
+def contents(out: Path) -> dict[str, object]:
+    """Everything of a sealed run that must not depend on when it was killed: every bit but times and memory."""
+    run = Run.open(out)
+    found: dict[str, object] = {
+        "metrics": [{key: value for key, value in line.items() if key not in TIME_AND_MEMORY}
+                    for line in run.metrics()]}
+    for folder in run.checkpoints.folders():
+        state = json.loads((folder / "state.json").read_bytes())
+        state["facts"].pop("training_seconds")
+        found[f"{folder.name}/state"] = state
+        found |= {f"{folder.name}/{file.name}": file.read_bytes() for file in sorted(folder.glob("*.safetensors"))}
+    for name in ("config", "data"):
+        found |= {str(file.relative_to(out)): file.read_bytes() for file in sorted((out / name).rglob("*"))
+                  if file.is_file()}
+    return found
+
+
+def problems(out: Path, straight: dict[str, object]) -> list[str]:
+    """Where a resumed run differs from one that was never killed, and what its verification says."""
+    if not out.exists() or out.with_name(f"{out.name}.partial").exists():
+        return ["it was not sealed"]
+    found = contents(out)
+    differing = [name for name in sorted(straight.keys() | found.keys()) if straight.get(name) != found.get(name)]
+    failed = [f"{check.id}: {check.text}" for check in verify(out).checks if check.verdict == "failed"]
+    return [f"{name} differs" for name in differing] + failed
