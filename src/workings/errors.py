@@ -12,6 +12,9 @@
 The command line prints such an error without a traceback; any other exception is a bug and keeps its traceback.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class WorkingsError(Exception):
     """Base of all errors raised on purpose. ``exit_code`` is what the command line exits with."""
@@ -46,7 +49,16 @@ class DeviceError(RequestError):
 
 
 class DoesNotFit(WorkingsError):
-    """The compiled step needs more memory than the device has."""
+    """The compiled step needs more memory than the device has.
+
+    Args:
+        message: the reasons, for people.
+        answer: the same for tools, as JSON values.
+    """
+
+    def __init__(self, message: str, answer: Mapping[str, Any] | None = None) -> None:
+        self.answer: dict[str, Any] = dict(answer or {})
+        super().__init__(message)
 
 
 class TrainingFailed(WorkingsError):

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from workings.cli.output import JsonFlag, answer
+from workings.cli.output import JsonFlag, answer, say
+from workings.errors import DoesNotFit
 
 
 def train_command(
@@ -27,7 +28,12 @@ def train_command(
     from workings.runs.whole import train_and_evaluate
 
     small = Smoke(steps=smoke_steps or 2) if smoke or smoke_steps is not None else None
-    result = train_and_evaluate(recipe, out, overrides or (), resume=resume, smoke=small, force=force)
+    try:
+        result = train_and_evaluate(recipe, out, overrides or (), resume=resume, smoke=small, force=force)
+    except DoesNotFit as refused:
+        say(str(refused))
+        answer(refused.answer, as_json=as_json, text="")
+        raise typer.Exit(refused.exit_code) from None
     answer(result.as_json(), as_json=as_json, text=result.sentence())
     if result.training.status == "interrupted":
         raise typer.Exit(130)

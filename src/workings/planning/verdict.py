@@ -6,9 +6,12 @@ from typing import Any
 
 from workings.engines.base import Inspection
 from workings.hardware.device import DeviceFacts
+from workings.hardware.memory import HostMemory, host_memory
 
 MARGINAL_SHARE = 0.9
 """Above this share of the limit a fitting plan is called marginal: compilers and allocators differ by some percent."""
+TOTALS = ("sum", "compiler_peak", "aliased", "needed")
+"""Entries of a breakdown that are no part of the memory but made of the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,29 +27,51 @@ class Verdict:
     reasons: tuple[str, ...]
     breakdown: Mapping[str, int]
     versions: Mapping[str, str]
+    available_bytes: int = 0
+    """On a CPU, what is free of the limit at this moment; 0 elsewhere."""
 
     def as_json(self) -> dict[str, Any]:
         """The verdict with the keys that `plan --json` promises."""
-        return {"fits": self.fits, "marginal": self.marginal, "peak_bytes": self.peak_bytes,
-                "limit_bytes": self.limit_bytes, "devices": self.devices, "source": self.source,
-                "reasons": list(self.reasons), "breakdown": dict(self.breakdown), "versions": dict(self.versions)}
+        values = {"fits": self.fits, "marginal": self.marginal, "peak_bytes": self.peak_bytes,
+                  "limit_bytes": self.limit_bytes, "devices": self.devices, "source": self.source,
+                  "reasons": list(self.reasons), "breakdown": dict(self.breakdown), "versions": dict(self.versions)}
+        return values | {"available_bytes": self.available_bytes} if self.available_bytes else values
 
 
-def judge(inspection: Inspection, device: DeviceFacts) -> Verdict:
-    """Compare a step's peak with the device's limit."""
-    share = inspection.peak_bytes / device.memory_limit_bytes
-    fits = share <= 1.0
-    marginal = fits and share > MARGINAL_SHARE
-    relation = "fits, but marginally" if marginal else "fits" if fits else "does not fit"
-    largest = max(inspection.breakdown, key=lambda name: inspection.breakdown[name])
-    reasons = (
-        f"{relation}: {gib(inspection.peak_bytes)} of {gib(device.memory_limit_bytes)} a device "
-        f"({inspection.source}; limit from {device.memory_limit_source})",
-        f"largest part: {largest}, {gib(inspection.breakdown[largest])}",
-    )
-    return Verdict(fits=fits, marginal=marginal, peak_bytes=inspection.peak_bytes,
-                   limit_bytes=device.memory_limit_bytes, devices=device.count, source=inspection.source,
-                   reasons=reasons, breakdown=inspection.breakdown, versions=inspection.versions)
+def judge(inspection: Inspection, device: DeviceFacts, memory: HostMemory | None = None) -> Verdict:
+    """Compare a step's peak with the device's limit and, on a CPU, with what is free of it now.
+
+    Args:
+        inspection: of the step.
+        device: that it would run on.
+        memory: of this machine; asked for where it is not given and the device is the CPU.
+    """
+    peak, limit = inspection.peak_bytes, device.memory_limit_bytes
+    memory = (memory or host_memory()) if device.platform == "cpu" else None
+    free = limit if memory is None else min(limit, memory.available_bytes)
+    fits = peak <= free
+    marginal = fits and peak > MARGINAL_SHARE * free
+    of_limit = f"{gib(peak)} of {gib(limit)} a device ({inspection.source}; limit from {device.memory_limit_source})"
+    of_free = (f"{gib(peak)} of {gib(free)} that are free now ({inspection.source}; "
+               f"{memory.available_source if memory else ''}; {gib(limit)} in all)")
+    if peak > limit:
+        first = f"does not fit: {of_limit}"
+    elif not fits:
+        first = f"does not fit now: {of_free}"
+    elif marginal:
+        first = f"fits, but marginally: {of_limit if peak > MARGINAL_SHARE * limit else of_free}"
+    else:
+        first = f"fits: {of_limit}"
+    reasons = [first]
+    if marginal:
+        reasons.append("marginal: less than 10 % is left, and allocators differ from compilers by some percent; "
+                       "it may run out of memory")
+    if parts := {name: size for name, size in inspection.breakdown.items() if name not in TOTALS}:
+        largest = max(parts, key=lambda name: parts[name])
+        reasons.append(f"largest part: {largest}, {gib(parts[largest])}")
+    return Verdict(fits=fits, marginal=marginal, peak_bytes=peak, limit_bytes=limit, devices=device.count,
+                   source=inspection.source, reasons=tuple(reasons), breakdown=inspection.breakdown,
+                   versions=inspection.versions, available_bytes=memory.available_bytes if memory else 0)
 
 
 def gib(count: int) -> str:

@@ -17,6 +17,7 @@ from workings.record.manifest import DeviceRecord, Distribution, Origin, RunMani
 from workings.record.views import text_view
 from workings.record.writer import RunWriter
 from workings.runs.code_version import code_version
+from workings.runs.guard import plan_here
 from workings.runs.prepare import Prepared
 from workings.training.loop import Outcome
 
@@ -25,6 +26,7 @@ TOKENIZER = "config/tokenizer"
 MODEL_SHAPE = "config/model_shape.json"
 ENVIRONMENT_TEXT = "env/env_info.txt"
 PLAN = "plan/plan.json"
+MEASURED = "plan/measured.json"
 NEAR = 3
 """Folders that a recipe may lie above its run and still be named by its relative path."""
 
@@ -51,7 +53,7 @@ def write_request(writer: RunWriter, prepared: Prepared) -> None:
     device = prepared.device
     writer.write_json(DEVICE_CHECKS, {"platform": device.platform, "kind": device.kind, "count": device.count,
                                       **prepared.device_check})
-    writer.write_json(PLAN, prepared.verdict.as_json())
+    writer.write_json(PLAN, plan_here(prepared).as_json())
 
 
 def build_manifest(prepared: Prepared, outcome: Outcome, metrics: list[dict[str, Any]], *, out: Path, started_at: str,
@@ -96,8 +98,15 @@ def _weight_digests(directory: Path | None) -> dict[str, str] | Absent:
     return {file.name: file_digest(file) for file in sorted(directory.glob("*.safetensors"))}
 
 
-def readme(manifest: RunManifest, prepared: Prepared, command: str) -> str:
-    """What this run was, in a screen, and how to reproduce and verify it."""
+def readme(manifest: RunManifest, prepared: Prepared, command: str, memory: str) -> str:
+    """What this run was, in a screen, and how to reproduce and verify it.
+
+    Args:
+        manifest: of the run.
+        prepared: what ran.
+        command: that asks for it again.
+        memory: predicted and measured, in a sentence.
+    """
     loss = "no step was completed" if isinstance(manifest.final_loss, Absent) else (
         f"loss {manifest.first_loss:.4f} at the first step, {manifest.final_loss:.4f} at the last")
     padding = prepared.batches.padding_share()
@@ -110,6 +119,7 @@ Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_st
 - Device: {manifest.hardware} ({manifest.actual_device.platform}; {manifest.actual_device.reason}).
 - Data: {len(prepared.rows.rows):,} rows, {len(prepared.rows.dropped):,} dropped, {padding:.1%} padding in epoch 0.
 - Trained on {manifest.supervised_tokens:,} supervised tokens; {loss}.
+- Memory: {memory}.
 - Made by workings {manifest.workings_version}.
 
 Reproduce it, typed in this folder (the recipe as written and the overrides are in `config/`, the digests of the data

@@ -9,7 +9,7 @@ import numpy as np
 from workings.config.load import LoadedRecipe
 from workings.data.batches import Batches, fixed_batches
 from workings.data.rows import RowSet, build_rows
-from workings.engines.base import Engine, EngineRequest
+from workings.engines.base import Engine, EngineRequest, Inspection
 from workings.engines.registry import RegisteredEngine, find_engine
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
@@ -40,6 +40,12 @@ class Prepared:
     batches: Batches
     held_out: list[Batch]
     schedule: Schedule
+    request: EngineRequest
+    """What the engine was asked for."""
+    longest_batch: tuple[int, int, int]
+    """Accumulation, rows over all devices, positions: the batch that decides whether the run fits."""
+    inspection: Inspection
+    """What the compiler says about the step for that batch: the very program that the run will execute."""
     verdict: Verdict
 
     @property
@@ -68,10 +74,11 @@ def prepare(loaded: LoadedRecipe, sources: Sources | None = None) -> Prepared:
     rows = build_rows(sources.traces, tokenizer, template, recipe.data)
     shape = find_shape(loaded, weights, tokenizer)
 
-    engine = registered.engine.open(EngineRequest(
+    request = EngineRequest(
         shape=shape, device="gpu" if recipe.device == "cuda" else recipe.device, optimizer=recipe.optimizer,
         precision=recipe.precision, memory=recipe.memory, mesh=recipe.mesh, seed=recipe.seed,
-        method=recipe.method, weights=weights.directory))
+        method=recipe.method, weights=weights.directory)
+    engine = registered.engine.open(request)
     device = engine.describe()
     device_check = engine.check_device()
     rows_per_micro_batch = recipe.batch.micro_batch * device.mesh["fsdp"]
@@ -81,12 +88,15 @@ def prepare(loaded: LoadedRecipe, sources: Sources | None = None) -> Prepared:
     if sources.held_out:
         held_out_rows = build_rows(sources.held_out, tokenizer, template, recipe.data)
         held_out = fixed_batches(held_out_rows, rows_per_batch=rows_per_micro_batch, data_config=recipe.data)
-    # The longest batch decides whether the run fits; compiling it here is compiling what the loop then runs.
-    verdict = judge(engine.inspect(_blank(batches.shapes()[0])), device)
+    # The longest batch decides whether the run fits; compiling it here is compiling what the loop then runs. No weight
+    # has been read so far.
+    longest = batches.shapes()[0]
+    inspection = engine.inspect(_blank(longest))
     return Prepared(
         loaded=loaded, sources=sources, weights=weights, tokenizer=tokenizer, template=template, rows=rows, shape=shape,
         registered=registered, engine=engine, device=device, device_check=device_check, batches=batches,
-        held_out=held_out, schedule=Schedule.of(recipe.training), verdict=verdict)
+        held_out=held_out, schedule=Schedule.of(recipe.training), request=request, longest_batch=longest,
+        inspection=inspection, verdict=judge(inspection, device))
 
 
 def _blank(shape: tuple[int, int, int]) -> Batch:

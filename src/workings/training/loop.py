@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 from workings.data.batches import Batches, Position
 from workings.engines.base import Engine, State, StepResult
+from workings.engines.out_of_memory import first_line, is_out_of_memory
 from workings.models.batch import Batch
 from workings.training.schedule import Schedule
 
@@ -75,10 +76,17 @@ class Outcome:
     state: State
     progress: Progress
     reason: str = ""
+    out_of_memory: str = ""
+    """What the library said when memory ran out; empty where it did not."""
 
 
-def train(course: Course, state: State, progress: Progress) -> Outcome:
-    """Take steps until the last one, a request to stop, or a step that is not finite.
+def train(course: Course, first: Callable[[], State], progress: Progress) -> Outcome:
+    """Take steps until the last one, a request to stop, a step that is not finite, or the end of the memory.
+
+    Args:
+        course: what to do.
+        first: makes the state to start from; memory may run out in it, too.
+        progress: where that state stands.
 
     The order within a step matters:
 
@@ -87,37 +95,50 @@ def train(course: Course, state: State, progress: Progress) -> Outcome:
        nothing of it is saved; the last checkpoint is the last good state.
     3. *Look after the update*: evaluation sees the weights that a checkpoint of this step would hold.
     4. *Metrics before checkpoint*: a checkpoint is never ahead of the log, so whatever is resumed finds its lines.
+    5. *Progress is what is written down*: where memory runs out, nothing of the step that died is counted.
     """
     saved_at = -1
-    while progress.step < course.schedule.steps:
-        if course.stop_requested():
-            if saved_at != progress.step:
+    try:
+        state = first()
+        while progress.step < course.schedule.steps:
+            if course.stop_requested():
+                if saved_at != progress.step:
+                    course.save(state, progress)
+                return Outcome(status="interrupted", state=state, progress=progress, reason="asked to stop")
+
+            started = time.perf_counter()
+            batch, next_position = course.batches.at(progress.position)
+            learning_rate = course.schedule.at(progress.step + 1)
+            state, result = course.engine.step(state, batch, learning_rate)
+            seconds = time.perf_counter() - started
+
+            step = progress.step + 1
+            if not (math.isfinite(result.loss) and math.isfinite(result.grad_norm)):
+                return Outcome(status="failed", state=None, progress=progress,
+                               reason=f"step {step}: loss {result.loss}, gradient norm {result.grad_norm}")
+
+            after = replace(
+                progress, step=step, position=next_position, tokens=progress.tokens + batch.real_tokens,
+                supervised_tokens=progress.supervised_tokens + batch.supervised_tokens,
+                seconds=progress.seconds + seconds)
+            line = _metric(course, step, batch, learning_rate, result, seconds)
+            if course.observer.due(step):
+                line |= course.observer.look(state, step)
+            course.write_metric(line)
+            progress = after
+            if course.checkpoint_due(step) or step == course.schedule.steps:
                 course.save(state, progress)
-            return Outcome(status="interrupted", state=state, progress=progress, reason="asked to stop")
-
-        started = time.perf_counter()
-        batch, next_position = course.batches.at(progress.position)
-        learning_rate = course.schedule.at(progress.step + 1)
-        state, result = course.engine.step(state, batch, learning_rate)
-        seconds = time.perf_counter() - started
-
-        step = progress.step + 1
-        if not (math.isfinite(result.loss) and math.isfinite(result.grad_norm)):
-            return Outcome(status="failed", state=None, progress=progress,
-                           reason=f"step {step}: loss {result.loss}, gradient norm {result.grad_norm}")
-
-        progress = replace(
-            progress, step=step, position=next_position, tokens=progress.tokens + batch.real_tokens,
-            supervised_tokens=progress.supervised_tokens + batch.supervised_tokens, seconds=progress.seconds + seconds)
-        line = _metric(course, step, batch, learning_rate, result, seconds)
-        if course.observer.due(step):
-            line |= course.observer.look(state, step)
-        course.write_metric(line)
-        if course.checkpoint_due(step) or step == course.schedule.steps:
-            course.save(state, progress)
-            saved_at = step
-        course.show(line, progress)
-    return Outcome(status="complete", state=state, progress=progress)
+                saved_at = step
+            course.show(line, progress)
+        return Outcome(status="complete", state=state, progress=progress)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        said = first_line(error)
+    # Outside of the handler nothing holds the state any more: what is left to write needs memory, too.
+    state = None
+    return Outcome(status="failed", state=None, progress=progress, out_of_memory=said,
+                   reason=f"out of memory after step {progress.step}")
 
 
 def _metric(course: Course, step: int, batch: Batch, learning_rate: float, result: StepResult,

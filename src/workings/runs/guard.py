@@ -1,0 +1,142 @@
+"""What stands between a recipe and its run: the plan of its own step on this very device, and the way out if it is no.
+
+The step was compiled by the engine that will run it (`runs/prepare.py`); nothing here compiles it again. Only the
+search for the nearest plan that fits compiles, and it compiles other steps than the one that was asked for.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from workings.errors import DoesNotFit, WorkingsError
+from workings.hardware.catalog import Target, targets
+from workings.hardware.device import DeviceFacts
+from workings.hardware.memory import peak_resident_bytes, resident_bytes
+from workings.planning.plan import JAX_GPU_SHARE, Nearest, Plan, explain
+from workings.planning.search import nearest
+from workings.planning.verdict import MARGINAL_SHARE, Verdict, gib
+from workings.record.absent import absent
+from workings.runs.prepare import Prepared
+
+LARGER_SHOWN = 3
+"""Machines that are named where no change of the recipe makes it fit."""
+
+
+def target_here(device: DeviceFacts, engine: str) -> Target:
+    """The device that a run was given, as a target to plan for: its row of the catalog, or one made from its facts."""
+    limit = device.memory_limit_bytes
+    if device.platform == "gpu" and engine == "jax":
+        # `plan` counts the share of the card that JAX takes; the limit that the device names is that share already.
+        limit = int(limit / float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", JAX_GPU_SHARE)))
+    known = [row for row in targets().values() if row.platform == device.platform
+             and (row.platform == "cpu" or row.kind == device.kind)]
+    row = next((row for row in known if row.devices == device.count), known[0] if known else None)
+    facts: dict[str, Any] = {"devices": device.count, "chips": device.count, "usable_gib": limit / 2**30,
+                             "usable_source": device.memory_limit_source}
+    if row is not None and row.devices == device.count:
+        return replace(row, **facts)
+    if row is not None and device.platform != "tpu":
+        return replace(row, name=f"{device.count} x {row.name}", **facts)
+    return Target(name=f"{device.count} x {device.kind}", platform=_platform(device), kind=device.kind,
+                  source="the device itself", **facts)
+
+
+def _platform(device: DeviceFacts) -> Any:
+    return device.platform
+
+
+def plan_here(prepared: Prepared) -> Plan:
+    """The verdict on the compiled step with its parts and the culprit."""
+    target = target_here(prepared.device, prepared.loaded.recipe.engine)
+    plan = explain(prepared.loaded.recipe, prepared.request, prepared.longest_batch, prepared.inspection,
+                   prepared.device, target)
+    warnings = [reason for reason in prepared.verdict.reasons if reason.startswith("marginal")]
+    return replace(plan, verdict=prepared.verdict,
+                   reasons=(prepared.verdict.reasons[0], *warnings, plan.culprit, *plan.reasons[2:]))
+
+
+def refusal(prepared: Prepared) -> DoesNotFit:
+    """Why the run does not start, and the nearest plan on this device that fits, or a machine that is large enough."""
+    recipe = prepared.loaded.recipe
+    target = target_here(prepared.device, recipe.engine)
+    plan = plan_here(prepared)
+    lines, found = list(plan.reasons), None
+    if target.platform != "tpu" or target.topology:
+        try:
+            found = nearest(recipe, prepared.shape, target, plan)
+        except WorkingsError as error:
+            lines.append(f"the search for a plan that fits stopped: {str(error).splitlines()[0]}")
+    if found is not None:
+        plan = replace(plan, nearest=found)
+        lines += _way_out(found)
+    else:
+        lines.append("no plan of the search fits this device: a smaller model or shorter rows are left, or another "
+                     f"machine: {_larger(prepared.verdict)}")
+    if "refused" in prepared.inspection.details:
+        lines.append("the compiler itself refuses this program, so that --force cannot run it")
+    else:
+        lines.append("--force runs it all the same")
+    return DoesNotFit("\n".join(lines), {"status": "does not fit", "steps": 0, **plan.as_json(),
+                                         "reasons": lines})
+
+
+def _way_out(found: Nearest) -> list[str]:
+    words = " ".join(f"'{word}'" if " " in word or "{" in word else word for word in found.overrides)
+    return [f"nearest plan that fits: {gib(found.peak_bytes)} of {gib(found.limit_bytes)} ({found.source}); "
+            f"the same command with: {words}"]
+
+
+def _larger(verdict: Verdict) -> str:
+    """Machines of the catalog with enough memory in one device, the smallest first, or with enough in all."""
+    rows = [row for row in targets().values() if row.platform != "cpu" and row.memory_bytes]
+    enough = sorted((row.memory_bytes, row.name) for row in rows
+                    if MARGINAL_SHARE * row.memory_bytes >= verdict.peak_bytes and row.devices == 1)
+    if not enough:
+        enough = sorted((row.memory_bytes * row.devices, row.name) for row in rows
+                        if MARGINAL_SHARE * row.memory_bytes * row.devices >= verdict.peak_bytes)
+    names = [name for _, name in enough[:LARGER_SHOWN]]
+    return (f"{' or '.join(names)} by memory alone; `workings plan RECIPE --on {names[0]}` says more" if names
+            else "none of the catalog by memory alone; `workings plan RECIPE --on v5e-256` asks for more devices")
+
+
+class MemoryWatch:
+    """Peak memory of the run beside what was predicted. Made after compiling and before the first weight."""
+
+    def __init__(self) -> None:
+        self.resident = resident_bytes()
+        self.peak_before = peak_resident_bytes()
+
+    def facts(self, prepared: Prepared, out_of_memory: str = "") -> dict[str, Any]:
+        """`plan/measured.json`.
+
+        On an accelerator the device counts what the program holds, which is what was predicted. A CPU's count is the
+        whole process, interpreter and libraries included; what grew since before the first weight is comparable.
+        """
+        verdict, memory = prepared.verdict, prepared.engine.memory()
+        facts: dict[str, Any] = {
+            "predicted_peak_bytes": verdict.peak_bytes, "predicted_source": verdict.source,
+            "predicted_for_batch": list(prepared.longest_batch), "limit_bytes": verdict.limit_bytes,
+            "measured_peak_bytes": memory.peak_bytes, "measured_source": memory.source,
+            "out_of_memory": out_of_memory or absent("memory sufficed").model_dump()}
+        comparable: int | None = memory.peak_bytes
+        if prepared.device.platform == "cpu":
+            peak = peak_resident_bytes()
+            comparable = peak - self.resident if peak > self.peak_before and self.resident else None
+            facts |= {"resident_before_bytes": self.resident, "available_bytes": verdict.available_bytes,
+                      "growth_bytes": comparable if comparable is not None else absent(
+                          "the process held more before the first weight, while it compiled or in an earlier run"
+                      ).model_dump()}
+        if comparable is not None and verdict.peak_bytes:
+            facts["measured_share_of_predicted"] = round(comparable / verdict.peak_bytes, 4)
+        return facts
+
+
+def sentence(facts: Mapping[str, Any]) -> str:
+    """Prediction against what happened, for people."""
+    growth = facts.get("growth_bytes", facts["measured_peak_bytes"])
+    happened = gib(growth) if isinstance(growth, int) else f"at most {gib(facts['measured_peak_bytes'])}"
+    ran_out = isinstance(facts["out_of_memory"], str)
+    return (f"predicted {gib(facts['predicted_peak_bytes'])} a device ({facts['predicted_source']}), "
+            + (f"{happened} were held when memory ran out" if ran_out else f"measured {happened}")
+            + f", limit {gib(facts['limit_bytes'])}")
