@@ -28,10 +28,9 @@ RESIDUAL = ("o_proj.weight", "down_proj.weight", "c_proj.weight")
 
 def hf_config(shape: ModelShape, attention_name: str) -> Any:
     """The configuration of transformers' model."""
-    values = to_hf_config(shape)
-    config = AutoConfig.for_model(values.pop("model_type"), **(values | (NO_DROPOUT if shape.family == "gpt2" else {})))
     # A padding index would stop the gradient of one embedding row, whose token may be a real one.
-    config.pad_token_id = config.bos_token_id = config.eos_token_id = None
+    values = to_hf_config(shape) | {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
+    config = AutoConfig.for_model(values.pop("model_type"), **(values | (NO_DROPOUT if shape.family == "gpt2" else {})))
     config._attn_implementation = f"workings_{attention_name}"
     return config
 
