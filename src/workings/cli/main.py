@@ -4,7 +4,23 @@ import sys
 
 import typer
 
-from workings.cli import ask, compare, data, eval, gate, key, note, plan, quickstart, recipes, sign, train, ui, verify
+from workings.cli import (
+    ask,
+    compare,
+    data,
+    eval,
+    export,
+    gate,
+    key,
+    note,
+    plan,
+    quickstart,
+    recipes,
+    sign,
+    train,
+    ui,
+    verify,
+)
 from workings.cli.output import say
 from workings.errors import WorkingsError
 
@@ -19,6 +35,7 @@ app.command("plan")(plan.plan_command)
 app.command("train")(train.train_command)
 app.command("ask")(ask.ask_command)
 app.command("eval")(eval.eval_command)
+app.command("export")(export.export_command)
 app.command("compare")(compare.compare_command)
 app.add_typer(gate.baseline_app, name="baseline")
 app.command("gate")(gate.gate_command)
