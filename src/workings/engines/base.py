@@ -163,3 +163,12 @@ class SamplingEngine(Protocol):
         prompts beside it in a batch (as far as the device computes rows independently).
         """
         ...
+
+
+@runtime_checkable
+class ReportingEngine(Protocol):
+    """What an engine may offer beyond `Engine`: texts about its libraries and drivers for a run's record."""
+
+    def environment_files(self) -> Mapping[str, str]:
+        """Texts for people by file name, such as ``cuda_check.txt``; nothing in them names a person or a process."""
+        ...

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from workings.engines.base import ReportingEngine
 from workings.models.weights import parameter_count
 from workings.record.absent import Absent, absent
 from workings.record.canonical import line
@@ -14,6 +15,7 @@ from workings.record.digest import file_digest, json_digest
 from workings.record.environment import collect
 from workings.record.layout import CONFIG, DEVICE_CHECKS, ENVIRONMENT, OVERRIDES, RECIPE, ROWS
 from workings.record.manifest import DeviceRecord, Distribution, Origin, RunManifest
+from workings.record.redact import redact
 from workings.record.views import text_view
 from workings.record.writer import RunWriter
 from workings.runs.code_version import code_version
@@ -50,6 +52,9 @@ def write_request(writer: RunWriter, prepared: Prepared) -> None:
     environment = collect()
     writer.write_json(ENVIRONMENT, environment)
     writer.write_text(ENVIRONMENT_TEXT, text_view(environment))
+    if isinstance(prepared.engine, ReportingEngine):
+        for name, text in prepared.engine.environment_files().items():
+            writer.write_text(f"env/{name}", redact(text))
     device = prepared.device
     writer.write_json(DEVICE_CHECKS, {"platform": device.platform, "kind": device.kind, "count": device.count,
                                       **prepared.device_check})
