@@ -63,10 +63,12 @@ def test_seeds_and_tables(tmp_path: Path, workings: Workings) -> None:
     table = answer(workings("compare", a, b, c, "--html", tmp_path / "page.html", "--json"))
     assert "b, c" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert (table["best"], [row["name"] for row in table["runs"]]) == ("b", ["b", "c", "a"])
-    seeds = answer(workings("compare", a, b, "--with-a", c, "--json"))
+    seeds = answer(workings("compare", a, b, "--with-a", c, "--html", tmp_path / "seeds.html", "--json"))
     assert (seeds["verdict"], seeds["method_verdict"], seeds["a"]["seeds"]) == ("better", "no claim", 2)
+    page = (tmp_path / "seeds.html").read_text(encoding="utf-8")
+    assert "no claim about the method" in page
+    assert all(f"<th scope=\"row\">{name}</th>" in page for name in ("A: a", "A: c", "B: b"))
     assert workings("compare", a, b, c, "--with-a", c, check=False).returncode == 2
-    assert workings("compare", a, b, "--with-a", c, "--html", tmp_path / "x.html", check=False).returncode == 2
 
 
 def test_an_interrupted_evaluation_says_how_to_go_on(tmp_path: Path,
@@ -98,7 +100,7 @@ def test_wrong_requests_exit_with_two(tmp_path: Path, workings: Workings) -> Non
     assert (different.returncode, answer(different)["verdict"]) == (2, "not comparable")
     for arguments, text in (
             (("eval", "--out", tmp_path / "x"), "nothing to score"),
-            (("eval", a, "--predictions", LOG, "--items", LOG, "--out", tmp_path / "x"), "RUN and --predictions"),
+            (("eval", a, "--predictions", LOG, "--items", LOG, "--out", tmp_path / "x"), "MODEL and --predictions"),
             (("eval", "--predictions", LOG, "--out", tmp_path / "x"), "no --items"),
             (("eval", "--harness-log", LOG, "--out", tmp_path / "x"), "one of strict-match, flexible-extract"),
             (("eval", "--predictions", LOG, "--items", tmp_path / "gone", "--out", tmp_path / "x"), "gone"),

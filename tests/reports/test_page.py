@@ -12,7 +12,9 @@ from tests.record import synthetic
 from workings.errors import RequestError
 from workings.evaluation.compare import compare
 from workings.evaluation.run import evaluate_predictions
+from workings.evaluation.seeds import compare_seeds
 from workings.reports.html import write_report
+from workings.reports.seeds_page import write_seeds_page
 
 VOID = {"meta", "line", "path", "circle", "polygon", "br"}
 
@@ -148,3 +150,18 @@ def test_runs_that_are_not_comparable_say_why(tmp_path: Path) -> None:
 def test_too_few_or_too_many_runs_are_refused(tmp_path: Path, count: int) -> None:
     with pytest.raises(RequestError, match=f"{count} runs"):
         write_report(tmp_path / "page.html", [tmp_path] * count)
+
+
+def test_several_seeds_a_side(tmp_path: Path) -> None:
+    asked = items(60)
+    a, b = ([score(tmp_path, f"{side}{seed}<b>", asked, [k < right + seed for k in range(60)]) for seed in range(3)]
+            for side, right in (("a", 20), ("b", 40)))
+    found = compare_seeds(a, b)
+    page = Page(write_seeds_page(tmp_path / "page.html", a, b, found).read_text(encoding="utf-8"))
+    assert page.open == []
+    assert len(page.named("b")) == 3  # the tiles' figures; a run's name is text
+    assert found.sentence.replace(" %", "\u00a0%") in "".join(page.words)
+    for text in ("these runs: better; B's method is better", "over seeds", "A: a0<b>", "B: b2<b>", "Welch",
+                 "spread between seeds", "+33.3", f"--with-b={b[1]}"):
+        assert text in page.text, text
+    assert all(attributes.get("href", "#").startswith("#") for attributes in page.named("a"))

@@ -31,12 +31,10 @@ def compare_command(
     several_seeds = len(seeds_a) + len(seeds_b) > 2
     if more and several_seeds:
         raise RequestError("more than two runs and --with-a or --with-b", "a table of runs, or several seeds of two")
-    if several_seeds and html is not None:
-        raise RequestError("--html with several seeds", "a page of two runs, or of a table of runs", "leave out --html")
     if more:
         _table([a, b, *more], html, as_json)
     elif several_seeds:
-        _seeds(seeds_a, seeds_b, as_json)
+        _seeds(seeds_a, seeds_b, html, as_json)
     else:
         _pair(a, b, html, as_json)
 
@@ -55,10 +53,15 @@ def _pair(a: Path, b: Path, html: Path | None, as_json: bool) -> None:
     _exit(comparison.verdict)
 
 
-def _seeds(a: Sequence[Path], b: Sequence[Path], as_json: bool) -> None:
+def _seeds(a: Sequence[Path], b: Sequence[Path], html: Path | None, as_json: bool) -> None:
     from workings.evaluation.seeds import compare_seeds
 
     found = compare_seeds(a, b)
+    if html is not None:
+        from workings.reports.seeds_page import write_seeds_page
+
+        write_seeds_page(html, a, b, found)
+        say(f"page: {html}")
     answer(found.to_json(), as_json=as_json, text="\n".join([found.sentence, *(f"note: {n}" for n in found.notes)]))
     _exit(found.verdict)
 

@@ -50,17 +50,12 @@ def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None 
 
 def render_report(views: Sequence[RunView], comparison: Comparison | None) -> str:
     """The page's HTML."""
-    package = files("workings.reports") / "templates"
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    template = environment.from_string((package / "report.html.jinja").read_text(encoding="utf-8"))
-    style = (package / "style.css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     configured = [view for view in views if view.manifest is not None]
     same, different = configuration_rows(configured)
     compared = comparison if comparison and comparison.difference else None
     samples = _samples(views, comparison) if compared else []
-    return template.render(
-        style=style, style_hash=f"sha256-{digest}", title=_title(views, comparison), kicker=_kicker(views),
+    return render_page(
+        "report.html.jinja", title=_title(views, comparison), kicker=_kicker(views),
         comparison=comparison, sentence=_unbroken(comparison.sentence) if comparison else "",
         verdict_text=_verdict(comparison), numbers=_numbers(comparison), runs=views,
         accuracy=accuracy_figure(views), delta=delta_figure(compared) if compared else None,
@@ -69,6 +64,15 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
         scored=[view for view in views if view.evaluation], behaviour=behaviour_rows(views),
         configured=configured, same=same, different=different, equal=comparison.equal if comparison else [],
         notes=comparison.notes if comparison else [], commands=commands(list(views)), method=METHOD)
+
+
+def render_page(template: str, **values: Any) -> str:
+    """A template of this package with the style that all pages share, inlined and allowed by its digest alone."""
+    environment = jinja2.Environment(loader=jinja2.PackageLoader("workings.reports"), autoescape=True,
+                                     undefined=jinja2.StrictUndefined, trim_blocks=True)
+    style = (files("workings.reports") / "templates" / "style.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return environment.get_template(template).render(style=style, style_hash=f"sha256-{digest}", **values)
 
 
 def _views(runs: Sequence[Path], comparison: Comparison | None) -> list[RunView]:

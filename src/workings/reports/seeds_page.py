@@ -1,0 +1,85 @@
+"""Several seeds a side as one HTML file: every run, the difference over items, and the difference over seeds."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from workings.evaluation.seeds import MIN_SEEDS, SeedsComparison
+from workings.evaluation.statistics.interval import Interval
+from workings.evaluation.units import find_unit
+from workings.evaluation.words import p_text, percent, points
+from workings.record import atomic
+from workings.reports.figures import NARROW, WIDE, Drawn, Table
+from workings.reports.html import render_page
+from workings.reports.interval_chart import IntervalChart, Mark, Row, draw_interval_chart
+
+METHOD = (
+    "An item's value is its mean score over the seeds of a side. The interval over items is Tango's for scores of 0 "
+    "and 1 and a t interval otherwise (cluster-robust where items share a cluster); the one over seeds is Welch's. "
+    "Something is said about the method only where both agree.")
+_WORDS = {"better": "B's method is better", "worse": "B's method is worse", "inconclusive": "the method stays open"}
+
+
+def write_seeds_page(out: Path, a: Sequence[Path], b: Sequence[Path], found: SeedsComparison) -> Path:
+    """Write one page about the runs of two sides.
+
+    Args:
+        out: the HTML file; replaced if it exists.
+        a: runs or evaluations of side A, in the order that was compared.
+        b: those of side B.
+        found: result of `workings.evaluation.seeds.compare_seeds` on them.
+    """
+    runs, items = len(found.a.names) + len(found.b.names), found.difference.n
+    verdict = f"these runs: {found.verdict}; {_WORDS.get(found.method_verdict, 'no claim about the method')}"
+    command = ["workings", "compare", str(a[0]), str(b[0]), *(f"--with-a={path}" for path in a[1:]),
+               *(f"--with-b={path}" for path in b[1:])]
+    tiles = [{"name": f"{name}: {len(side.names)} run{'s' if len(side.names) > 1 else ''}", "value": percent(side.mean),
+              "more": f"spread between seeds {100 * side.spread:.1f} points" if len(side.names) > 1 else "one seed"}
+             for name, side in (("A", found.a), ("B", found.b))]
+    tiles.append({"name": "difference", "value": f"{points(found.difference.delta)} points",
+                  "more": f"{items} items" + (f"; {p_text(found.difference.p_value)}"
+                                              if found.difference.p_value is not None else "")})
+    text = render_page(
+        "seeds.html.jinja", title="Several seeds: B against A", kicker=f"workings comparison of {runs} runs",
+        verdict=found.verdict, verdict_text=verdict, sentence=found.sentence.replace(" %", "\u00a0%"), numbers=tiles,
+        difference=_difference(found), runs=_runs(a, b, found), notes=found.notes, min_seeds=MIN_SEEDS,
+        command=shlex.join(command), method=METHOD)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write_text(out, text)
+    return out
+
+
+def _difference(found: SeedsComparison) -> Drawn:
+    rows, table = [], []
+    for name, interval in (("over items", found.difference.interval), ("over seeds", found.method_interval)):
+        known = isinstance(interval, Interval)
+        low, high = (100 * interval.low, 100 * interval.high) if isinstance(interval, Interval) else (None, None)
+        bounds = f"{low:+.1f} to {high:+.1f}" if known else str(interval)
+        delta = found.difference.delta
+        rows.append(Row(name=name, marks=[Mark(value=100 * delta, low=low, high=high, color=4,
+                                               label=f"{points(delta)} ({bounds if known else 'no interval'})")]))
+        table.append([name, points(delta), bounds])
+    return _drawn(IntervalChart(title="Difference of B minus A", rows=rows, x_label="percentage points", zero_line=True,
+                                description="; ".join(f"{row[0]}: {row[1]}, interval {row[2]}" for row in table)),
+                  Table(caption="Difference", heads=["Interval", "Difference", "95 % interval"], rows=table))
+
+
+def _runs(a: Sequence[Path], b: Sequence[Path], found: SeedsComparison) -> Drawn:
+    rows, table = [], []
+    for side, (letter, paths) in zip((found.a, found.b), (("A", a), ("B", b)), strict=True):
+        for name, path in zip(side.names, paths, strict=True):
+            cell = find_unit(path).summary["scorecard"]["overall"]
+            known = isinstance(cell["ci_low"], int | float)
+            low, high = (100 * cell["ci_low"], 100 * cell["ci_high"]) if known else (None, None)
+            bounds = f"{low:.1f} to {high:.1f}" if known else "no interval"
+            rows.append(Row(name=f"{letter}: {name}", marks=[
+                Mark(value=100 * cell["mean"], low=low, high=high, color="AB".index(letter),
+                     label=f"{percent(cell['mean'])} ({bounds})")]))
+            table.append([f"{letter}: {name}", str(cell["n"]), percent(cell["mean"]), bounds, str(cell["errors"])])
+    return _drawn(IntervalChart(title="Accuracy of every run", rows=rows, x_label="right answers, %", low=0.0,
+                                high=100.0, description="; ".join(f"{row[0]}: {row[2]}" for row in table)),
+                  Table(caption="Runs", heads=["Run", "Items", "Accuracy", "95 % interval", "Errors"], rows=table))
+
+
+def _drawn(chart: IntervalChart, table: Table) -> Drawn:
+    return Drawn(wide=draw_interval_chart(chart, WIDE), narrow=draw_interval_chart(chart, NARROW), table=table)
