@@ -14,6 +14,7 @@ from workings.errors import DeviceError
 from workings.hardware.catalog import targets
 
 CUDA = "pip install torch, the build for your CUDA version"
+ASK_FOR_CPU = "ask for the CPU in so many words: device=cpu"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +44,14 @@ def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
     if asked == "auto" and "gpu" not in present:
         if "tpu" in present:
             raise DeviceError(f"device: auto with engine: torch on a machine with {present['tpu']}",
-                              "an engine that drives a TPU", "engine=jax, or ask for the CPU in so many words: device=cpu")
+                              "an engine that drives a TPU", f"engine=jax, or {ASK_FOR_CPU}")
         return _cpu("auto: this machine shows no accelerator")
     finding = cuda_finding()
     if finding:
-        seen = f"{present['gpu']} is there, but PyTorch cannot use it" if "gpu" in present else "this machine shows none"
+        there = "gpu" in present
+        seen = f"{present['gpu']} is there, but PyTorch cannot use it" if there else "this machine shows none"
         raise DeviceError(f"device: {asked}; {seen} ({finding})", "a machine with a GPU that PyTorch can use",
-                          f"{CUDA}, or ask for the CPU in so many words: device=cpu" if "gpu" in present
-                          else "device=cpu")
+                          f"{CUDA}, or {ASK_FOR_CPU}" if there else "device=cpu")
     rank = int(os.environ.get("LOCAL_RANK", "0"))
     if rank >= torch.cuda.device_count():
         raise DeviceError(f"process {rank} of this machine, which has {torch.cuda.device_count()} cards",
@@ -104,19 +105,21 @@ def library_versions() -> dict[str, str]:
 
 def slow_formats(kind: str, *formats: str) -> list[str]:
     """What to know about number formats that this card computes without matrix units, by the catalog."""
+    target = next((row for row in targets().values() if row.platform == "gpu" and row.kind == kind), None)
+    if target is None:
+        return []
+    rates = {name: rate for name, rate in target.rates_tflops.items() if name not in ("int8", "fp8", "fp4")}
+    best = max(rates, key=lambda name: rates[name])
     said = []
-    for target in targets().values():
-        if target.kind != kind:
+    for name in dict.fromkeys(formats):
+        if name not in target.no_matrix_units:
             continue
-        for name in dict.fromkeys(formats):
-            if name in target.no_matrix_units and target.platform == "gpu":
-                best = max(target.rates_tflops, key=lambda rate: target.rates_tflops[rate] if rate != "int8" else 0.0)
-                rate = target.rates_tflops.get(name)
-                factor = f"about {target.rates_tflops[best] / rate:.0f} times below its {best} rate (an estimate from " \
-                    "the datasheet)" if rate else "at a rate that no datasheet names"
-                said.append(f"{kind} has no matrix units for {name}: products run {factor}; fp16 is no way out for "
-                            "Gemma, whose activations overflow it")
-        break
+        factor = "at a rate that no datasheet names"
+        if name in rates:
+            factor = f"about {rates[best] / rates[name]:.0f} times below its {best} rate"
+        way_out = "; fp16 is no way out for Gemma, whose activations overflow it" if best == "fp16" else ""
+        said.append(f"{kind} has no matrix units for {name}: products run {factor} (an estimate from the datasheet)"
+                    + way_out)
     return said
 
 

@@ -97,7 +97,7 @@ def mix_formats(model: nn.Module, compute: torch.dtype) -> None:
             (nn.LayerNorm, StoredLayerNorm)) if isinstance(module, theirs)), None)
         if stored is not None:
             # The class is exchanged, not the module: names, weights and ties stay.
-            module.__class__ = stored  # type: ignore[assignment]
+            module.__class__ = stored
             module.compute = compute  # type: ignore[assignment]
         elif type(module).__name__.endswith("RMSNorm"):
             module.compute = compute  # type: ignore[assignment]

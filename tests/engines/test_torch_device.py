@@ -1,0 +1,59 @@
+"""The PyTorch engine's devices: nothing is replaced in silence, and what cannot be used says what was found."""
+
+import pytest
+import torch
+
+from workings.engines.torch import device
+from workings.engines.torch.device import find_device, slow_formats
+from workings.errors import DeviceError
+
+without_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a working GPU")
+
+
+def test_auto_on_a_bare_machine_says_why_it_is_the_cpu() -> None:
+    found = find_device("auto", {})
+    assert (found.platform, found.reason) == ("cpu", "auto: this machine shows no accelerator")
+
+
+@without_cuda
+@pytest.mark.parametrize("asked", ["gpu", "cuda", "auto"])
+def test_a_card_that_cannot_be_used_is_refused_with_the_finding(asked: str) -> None:
+    with pytest.raises(DeviceError, match="/dev/nvidia0 is there, but PyTorch cannot use it") as caught:
+        find_device(asked, {"gpu": "/dev/nvidia0"})
+    assert device.cuda_finding() in caught.value.given
+    assert "device=cpu" in caught.value.try_next
+
+
+@without_cuda
+def test_an_absent_card_is_refused() -> None:
+    with pytest.raises(DeviceError, match="this machine shows none") as caught:
+        find_device("cuda", {})
+    assert caught.value.try_next == "device=cpu"
+
+
+def test_a_kernel_that_fails_is_a_finding(monkeypatch) -> None:
+    """A wheel without this card's architecture imports, sees the card, and dies at the first kernel."""
+    def no_image(*args: object, **options: object) -> None:
+        raise RuntimeError("CUDA error: no kernel image is available for execution on the device\nmore")
+
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "ones", no_image)
+    with pytest.raises(DeviceError, match="no kernel image is available"):
+        find_device("auto", {"gpu": "/dev/nvidia0"})
+
+
+@pytest.mark.parametrize("asked", ["tpu", "auto"])
+def test_a_tpu_is_the_other_engines(asked: str) -> None:
+    with pytest.raises(DeviceError) as caught:
+        find_device(asked, {"tpu": "/dev/accel0"})
+    assert "engine=jax" in caught.value.try_next
+
+
+def test_formats_without_matrix_units_are_said_as_an_estimate() -> None:
+    said = slow_formats("Tesla T4", "fp32", "fp32")
+    assert len(said) == 1
+    assert "65" not in said[0], "the catalog's rates stay in the catalog"
+    assert "about 8 times below its fp16 rate (an estimate" in said[0]
+    assert slow_formats("NVIDIA H200", "bf16") == []
+    assert slow_formats("an unknown card", "bf16") == []

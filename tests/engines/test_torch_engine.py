@@ -1,0 +1,279 @@
+"""The PyTorch engine against transformers as people use it, and as the loop sees it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from tests.engines.tiny import FAMILIES, random_batch, request, tiny_shape
+from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, PrecisionConfig
+from workings.engines.base import ReportingEngine, SamplingEngine
+from workings.engines.torch import attention
+from workings.engines.torch.attention import Visible
+from workings.engines.torch.engine import TorchEngine
+from workings.engines.torch.model import final_logits, hidden_states
+from workings.engines.torch.step import State
+from workings.errors import RecordError, RequestError
+from workings.models.batch import Batch
+
+torch.set_num_threads(1)  # small products; on a busy machine threads only wait for each other
+ALL = (*FAMILIES, "gpt2")
+
+
+def our_logits(engine: TorchEngine, state: State, tokens: np.ndarray) -> np.ndarray:
+    """``[B, S, V]`` logits of rows without padding."""
+    with torch.no_grad():
+        positions = torch.arange(tokens.shape[1]).expand(tokens.shape)
+        hidden = hidden_states(state.model, torch.from_numpy(tokens).long(), positions, Visible())
+        return final_logits(state.model, hidden, engine.spec.shape.final_softcap).numpy()
+
+
+def roughened(engine: TorchEngine, seed: int = 3) -> State:
+    """Random norms, biases and larger matrices: at their initial values several features would be invisible."""
+    state = engine.init(seed)
+    draw = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, x in state.trained.items():
+            if ".layers." in name or ".h." in name:
+                x += 0.3 * torch.randn(x.shape, generator=draw)
+    return state
+
+
+def exported(family: str, folder: Path, **changes: object):
+    """Engine, state and the same model opened by transformers (float32, its own plain attention)."""
+    engine = TorchEngine.open(request(tiny_shape(family, **changes)))
+    state = roughened(engine)
+    engine.export(state, folder)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    return engine, state, theirs.eval()
+
+
+@pytest.mark.parametrize(("family", "changes"), [
+    *[(family, {}) for family in ALL],
+    ("gemma3", {"rope_scaling": 8.0, "layers": 6, "sliding_pattern": 3}),
+    ("llama", {"rope_llama3": (32.0, 1.0, 4.0, 16)}),
+    ("qwen2", {"tied_embeddings": False}),
+])
+def test_logits_and_text_equal_transformers(family: str, changes: dict, tmp_path: Path) -> None:
+    """Prompts of different lengths in one padded batch; transformers gets them one by one. Longer than the window."""
+    engine, state, theirs = exported(family, tmp_path, **changes)
+    draw = np.random.default_rng(5)
+    tokens = draw.integers(0, 61, (2, 14)).astype(np.int32)
+    with torch.no_grad():
+        expected = theirs(torch.from_numpy(tokens).long()).logits.numpy()
+    assert np.abs(expected).max() > 0.5
+    assert np.abs(our_logits(engine, state, tokens) - expected).max() < 1e-5 * max(1.0, np.abs(expected).max())
+    prompts = [draw.integers(0, 61, n).tolist() for n in (3, 9, 1)]
+    answers = engine.generate(state, prompts, max_new_tokens=8, stop_ids=[])
+    for prompt, answer in zip(prompts, answers, strict=True):
+        with torch.no_grad():
+            whole = theirs.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+                                    max_new_tokens=8, do_sample=False, eos_token_id=None, pad_token_id=0)
+        assert answer.tokens == whole[0, len(prompt):].tolist()
+
+
+def test_a_sharded_transformers_checkpoint_loads(tmp_path: Path) -> None:
+    engine, state, theirs = exported("gpt2", tmp_path)
+    folder = tmp_path / "theirs"
+    theirs.save_pretrained(folder, max_shard_size="30KB")
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    tokens = np.arange(20, dtype=np.int32)[None]
+    np.testing.assert_array_equal(our_logits(engine, engine.load(folder), tokens), our_logits(engine, state, tokens))
+
+
+def same(a: State, b: State) -> bool:
+    """Whether two states are equal bit for bit."""
+    pairs = [(x, b.trained[name]) for name, x in a.trained.items()]
+    pairs += [(x, b.moments[slot][name]) for slot, tree in a.moments.items() for name, x in tree.items()]
+    return a.step == b.step and all(torch.equal(x.detach().view(torch.uint8), y.detach().view(torch.uint8))
+                                    for x, y in pairs)
+
+
+def losses(engine: TorchEngine, state: State, steps: int, first: int = 0) -> tuple[State, list[float]]:
+    """Train on a few random batches."""
+    found = []
+    for i in range(first, first + steps):
+        state, result = engine.step(state, random_batch(engine.spec.shape, seed=i % 3), 1e-2)
+        found.append(result.loss)
+    return state, found
+
+
+BF16 = PrecisionConfig(parameters="bf16", compute="bf16", moments="bf16", rounding="stochastic")
+
+
+@pytest.mark.parametrize("changes", [
+    {}, {"precision": BF16, "optimizer": AdafactorConfig(name="adafactor", clip_norm=1.0)},
+    {"precision": PrecisionConfig(parameters="bf16", compute="fp32", rounding="master_fp32")},
+    {"precision": BF16, "memory": MemoryConfig(optimizer_in_backward=True, remat="layer", loss_chunk=8)},
+])
+def test_training_learns_and_a_resumed_run_is_the_same_run_bit_for_bit(changes: dict, tmp_path: Path) -> None:
+    engine = TorchEngine.open(request(tiny_shape("gemma3"), **changes))
+    state, before = losses(engine, engine.init(0), 6)
+    engine.save(state, tmp_path)
+    state, expected = losses(engine, state, 6, first=6)
+    assert expected[-1] < 0.8 * before[0]
+    again = TorchEngine.open(request(tiny_shape("gemma3"), **changes))
+    resumed, found = losses(again, again.restore(tmp_path), 6, first=6)
+    assert found == expected
+    assert same(state, resumed)
+
+
+def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
+    engine = TorchEngine.open(request(tiny_shape()))
+    engine.save(engine.init(0), tmp_path)
+    other = TorchEngine.open(request(tiny_shape(layers=1, vocab=60)))
+    with pytest.raises(RecordError, match=r"embed_tokens.*\(61, 32\), this run needs float32 \(60, 32\)"):
+        other.restore(tmp_path)
+    with (tmp_path / "optimizer.safetensors").open("r+b") as file:
+        file.truncate(2000)
+    with pytest.raises(RecordError, match="cut short"):
+        engine.restore(tmp_path)
+    (tmp_path / "optimizer.safetensors").unlink()
+    with pytest.raises(RecordError, match=r"no optimizer\.safetensors"):
+        engine.restore(tmp_path)
+
+
+def test_the_split_into_micro_batches_does_not_change_the_gradient() -> None:
+    """1 x 8, 2 x 4 and 8 x 1 with rows of very different length: same loss and norm to 1e-5."""
+    whole = random_batch(tiny_shape(), rows=8, seed=4)
+    engine = TorchEngine.open(request(tiny_shape()))
+    results = []
+    for micro in (1, 2, 8):
+        split = {name: x.reshape(micro, 8 // micro, -1) for name, x in whole.__dict__.items()}
+        _, result = engine.step(engine.init(0), Batch(**split), 1e-3)
+        results.append((result.loss, result.grad_norm))
+    np.testing.assert_allclose(results[1:], [results[0]] * 2, rtol=1e-5)
+
+
+def test_a_micro_batch_without_supervised_tokens_adds_nothing() -> None:
+    engine = TorchEngine.open(request(tiny_shape()))
+    whole = random_batch(tiny_shape(), micro=2)
+    half = Batch(**{name: x[:1] for name, x in vars(whole).items()})
+    whole.weights[1] = 0.0
+    _, both = engine.step(engine.init(0), whole, 1e-3)
+    _, one = engine.step(engine.init(0), half, 1e-3)
+    np.testing.assert_allclose((both.loss, both.grad_norm), (one.loss, one.grad_norm), rtol=1e-6)
+
+
+@pytest.mark.parametrize("memory", [{}, {"attention": "chunked", "remat": "layer", "loss_chunk": 5}])
+@pytest.mark.parametrize("family", ["gemma", "gemma2", "gemma3", "gpt2"])
+def test_packed_rows_have_the_loss_and_gradient_of_separate_rows(family: str, memory: dict) -> None:
+    from tests.engines.test_jax_engine import packed_batch
+
+    draw = np.random.default_rng(0)
+    packed = packed_batch(*(draw.integers(1, 61, n).astype(np.int32) for n in (7, 9)))
+    separate = Batch(**{name: np.stack([x[0, 0, :7].tolist() + [0] * 9, x[0, 0, 7:16].tolist() + [0] * 7])[None]
+                        .astype(x.dtype) for name, x in packed.__dict__.items()})
+    engine = TorchEngine.open(request(tiny_shape(family), memory=MemoryConfig(**memory)))
+    _, one = engine.step(roughened(engine), packed, 1e-3)
+    plain = TorchEngine.open(request(tiny_shape(family), memory=MemoryConfig(attention="plain")))
+    _, two = plain.step(roughened(plain), separate, 1e-3)
+    np.testing.assert_allclose([one.loss, one.grad_norm], [two.loss, two.grad_norm], rtol=2e-5)
+
+
+@pytest.mark.parametrize("visible", [
+    Visible(), Visible(segment_ids=torch.tensor([[1] * 9 + [2] * 11 + [0] * 3] * 2)),
+])
+@pytest.mark.parametrize("window", [4, attention.EVERYTHING])
+def test_attention_functions_agree_with_their_gradients(visible: Visible, window: int, monkeypatch) -> None:
+    """Two key/value heads for four query heads, 23 positions, chunks of 5."""
+    monkeypatch.setattr(attention, "QUERIES", 5)
+    draw = torch.Generator().manual_seed(0)
+    tensors = [torch.randn(2, heads, 23, 8, generator=draw).requires_grad_() for heads in (4, 2, 2)]
+    mask = visible.mask(23, window, torch.device("cpu"))
+    found = {}
+    for name, function in attention.FUNCTIONS.items():
+        out = function(*tensors, mask, 0.3, 0.0)
+        found[name] = [out.detach(), *torch.autograd.grad(out.square().sum(), tensors)]
+    for name in ("chunked", "fused"):
+        for mine, plain in zip(found[name], found["plain"], strict=True):
+            torch.testing.assert_close(mine, plain, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["gemma", "gemma3", "qwen3", "gpt2"])
+def test_bf16_storage_with_fp32_arithmetic_is_the_fp32_model_of_the_rounded_weights(family: str) -> None:
+    """Loss equal to float32's, and gradients equal up to their own rounding to bfloat16."""
+    mixed = TorchEngine.open(request(tiny_shape(family), precision=PrecisionConfig(
+        parameters="bf16", compute="fp32", rounding="stochastic")))
+    exact = TorchEngine.open(request(tiny_shape(family)))
+    states = {"mixed": mixed.init(0), "exact": exact.init(0)}
+    with torch.no_grad():
+        for name, x in states["exact"].trained.items():
+            x.copy_(states["mixed"].trained[name].float())
+    batch = random_batch(tiny_shape(family))
+    _, ours = mixed.step(states["mixed"], batch, 1e-3)
+    _, theirs = exact.step(states["exact"], batch, 1e-3)
+    np.testing.assert_allclose(ours.loss, theirs.loss, rtol=1e-6)
+    np.testing.assert_allclose(ours.grad_norm, theirs.grad_norm, rtol=2e-3)
+
+
+@pytest.mark.parametrize("family", ALL)
+def test_fp32_storage_with_bf16_arithmetic_runs_and_is_near(family: str) -> None:
+    near = TorchEngine.open(request(tiny_shape(family), precision=PrecisionConfig(compute="bf16")))
+    exact = TorchEngine.open(request(tiny_shape(family)))
+    batch = random_batch(tiny_shape(family))
+    _, ours = near.step(near.init(0), batch, 1e-3)
+    _, theirs = exact.step(exact.init(0), batch, 1e-3)
+    np.testing.assert_allclose(ours.loss, theirs.loss, rtol=2e-2)
+    assert ours.loss != theirs.loss
+
+
+def test_generation_stops_keeps_order_and_drawing_depends_on_the_own_seed() -> None:
+    engine = TorchEngine.open(request(tiny_shape()))
+    state = engine.init(0)
+    draw = np.random.default_rng(0)
+    prompts = [draw.integers(0, 61, n).tolist() for n in draw.integers(1, 20, 6)]
+    together = engine.generate(state, prompts, max_new_tokens=5, stop_ids=[])
+    assert together[:2] == [engine.generate(state, [p], max_new_tokens=5, stop_ids=[])[0] for p in prompts[:2]]
+    stop = together[4].tokens[2]
+    stopped = engine.generate(state, prompts, max_new_tokens=5, stop_ids=[stop])
+    assert stopped[4].finish_reason == "stop"
+    assert stopped[4].tokens == together[4].tokens[:together[4].tokens.index(stop)]
+    assert isinstance(engine, SamplingEngine)
+    options = {"max_new_tokens": 5, "stop_ids": [], "temperature": 1.5}
+    drawn = engine.sample(state, prompts, seeds=range(6), **options)
+    assert drawn[3:4] == engine.sample(state, prompts[3:4], seeds=[3], **options)
+    assert drawn != engine.sample(state, prompts, seeds=range(6, 12), **options)
+    with pytest.raises(RequestError, match="empty prompt"):
+        engine.generate(state, [[1], []], max_new_tokens=2, stop_ids=[])
+
+
+def test_draws_follow_the_softmax() -> None:
+    """Probabilities 1/2, 1/4, 1/4 at temperature 1; squared and normalized (2/3, 1/6, 1/6) at 1/2."""
+    from workings.engines.torch.generate import drawn
+
+    logits = torch.log(torch.tensor([[0.5, 0.25, 0.25]])).expand(6000, 3)
+    for temperature, first in ((1.0, 0.5), (0.5, 2 / 3)):
+        share = (drawn(temperature, range(6000))(logits, 0) == 0).double().mean()
+        assert abs(float(share) - first) < 5 * 0.0065  # deviation of a share of 6000: at most 0.0065
+
+
+def test_random_weights_have_the_scale_of_the_other_engine() -> None:
+    from workings.engines.jax.engine import JaxEngine
+    from workings.engines.jax.optimizer import flat
+
+    shape = tiny_shape("gemma3", vocab=512)
+    ours = TorchEngine.open(request(shape)).init(5).trained
+    theirs = {name: np.asarray(x) for name, x in flat(JaxEngine.open(request(shape)).init(5)["params"]).items()}
+    for name, x in theirs.items():
+        stored = name.replace("layers.", "model.layers.0.") if name.startswith("layers.") else name
+        np.testing.assert_allclose(float(ours[stored].detach().std()), x.std(), rtol=0.12, atol=1e-9)
+
+
+def test_what_it_says_about_itself() -> None:
+    engine = TorchEngine.open(request(tiny_shape(), optimizer=AdamWConfig(name="adamw"), precision=PrecisionConfig(
+        parameters="bf16", rounding="master_fp32", moments="bf16")))
+    facts = engine.describe()
+    assert (facts.platform, facts.count, facts.mesh) == ("cpu", 1, {"fsdp": 1, "tp": 1})
+    assert dict(engine.dtypes()) == {"parameters": "bfloat16", "compute": "float32", "gradients": "bfloat16",
+                                     "moments": "bfloat16 and float32", "accumulator": "bfloat16"}
+    assert engine.memory().peak_bytes > 2 ** 26
+    assert engine.check_device()["max_difference_to_numpy"] < 1e-4
+    assert isinstance(engine, ReportingEngine)
+    texts = engine.environment_files()
+    assert set(texts) == {"torch_version.txt", "cuda_check.txt", "nvidia_smi.txt"}
+    assert torch.__version__ in texts["torch_version.txt"]
+    with pytest.raises(RequestError, match="flash with a gemma2 model"):
+        TorchEngine.open(request(tiny_shape("gemma2"), memory=MemoryConfig(attention="flash")))
