@@ -38,12 +38,25 @@ def data_digests(prepared: Prepared) -> dict[str, str]:
     return prepared.sources.digests | {"rows": prepared.rows.digest, "tokenizer": prepared.tokenizer.digest}
 
 
+def base_from(run: Path, base: Path) -> str | dict[str, str]:
+    """Where the paths of a recipe start, seen from the run.
+
+    A place far away (see `NEAR`), or one that is reached through a folder above the person's home, is not written
+    down: the path would name that person.
+    """
+    place, start = run.parent.resolve() / run.name, base.resolve()
+    relative = Path(os.path.relpath(start, place)).as_posix()
+    common = Path(os.path.commonpath([start, place]))
+    above_home = common in Path.home().resolve().parents or common == Path("/")
+    return relative if relative.count("..") <= NEAR and not above_home else {"absent": "far away from the run"}
+
+
 def write_request(writer: RunWriter, prepared: Prepared) -> None:
     """Recipe, data, environment and verdict: everything that is known before the first step."""
     loaded = prepared.loaded
     writer.write_text(RECIPE, loaded.text)
     writer.write_json(OVERRIDES, {"origin": Path(loaded.origin).name, "overrides": list(loaded.overrides),
-                                  "renamed": list(loaded.renamed)})
+                                  "renamed": list(loaded.renamed), "base": base_from(writer.final, loaded.base)})
     writer.write_json(CONFIG, loaded.resolved())
     prepared.tokenizer.save(writer.path(TOKENIZER))
     writer.write_json(MODEL_SHAPE, asdict(prepared.shape))
