@@ -16,7 +16,7 @@ from workings.evaluation.seeds import compare_seeds
 from workings.reports.html import write_report
 from workings.reports.seeds_page import write_seeds_page
 
-VOID = {"meta", "line", "path", "circle", "polygon", "br"}
+VOID = {"meta", "line", "path", "circle", "polygon", "br", "link", "input", "img"}
 
 
 class Page(HTMLParser):

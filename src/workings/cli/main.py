@@ -13,6 +13,8 @@ from workings.cli import (
     gate,
     key,
     note,
+    pack,
+    parity,
     plan,
     quickstart,
     recipes,
@@ -40,10 +42,12 @@ app.command("compare")(compare.compare_command)
 app.add_typer(gate.baseline_app, name="baseline")
 app.command("gate")(gate.gate_command)
 app.command("verify")(verify.verify_command)
+app.command("parity")(parity.parity_command)
 app.command("ui")(ui.ui_command)
 app.command("note")(note.note_command)
 app.add_typer(key.app, name="key")
 app.command("sign")(sign.sign_command)
+app.command("pack")(pack.pack_command)
 
 
 def main() -> None:

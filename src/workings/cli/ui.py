@@ -1,0 +1,25 @@
+"""`workings ui`: a local page over a folder of runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workings.cli.output import say
+from workings.errors import RequestError
+
+
+def ui_command(
+    folder: Annotated[Path, typer.Argument(help="The folder of runs.")] = Path(),
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")] = 8765,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
+) -> None:
+    """Open a local page over a folder of runs. It listens on this machine only; the printed link holds its token."""
+    try:
+        from workings.ui.serve import serve
+    except ModuleNotFoundError as error:
+        raise RequestError(f"workings ui without {error.name}", "the libraries of the page",
+                           "pip install 'workings[ui]' from the place this package came from") from error
+    if not folder.is_dir():
+        raise RequestError(f"{folder}", "a folder that exists; it may be empty", f"mkdir {folder}")
+    serve(folder, port, open_browser=browser, say=say)

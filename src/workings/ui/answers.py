@@ -1,0 +1,184 @@
+"""The items of an evaluation: searched, filtered, a page at a time; and two evaluations side by side."""
+
+import difflib
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from workings.errors import RecordError, RequestError
+from workings.evaluation.predictions import PREDICTIONS
+from workings.ui.folder import EVALUATION, Folder
+
+PAGE = 50
+Result = Literal["", "right", "wrong", "error"]
+Change = Literal["newly_right", "newly_wrong", "both_wrong", "both_right"]
+_TOKEN = re.compile(r"\s+|[^\s\w]|\w+")
+
+
+class Answer(BaseModel):
+    """One completion of one item."""
+
+    id: str
+    sample: int
+    section: str
+    category: str
+    difficulty: str
+    prompt: str
+    completion: str
+    extracted: str = Field(description="The answer that the rule found; empty: none")
+    gold: str
+    rule: str
+    right: bool
+    error: str = ""
+    finish_reason: str = ""
+
+
+class Answers(BaseModel):
+    """A page of an evaluation's items."""
+
+    unit: str
+    units: list[str]
+    total: int
+    found: int
+    page: int
+    pages: int
+    sections: list[str]
+    rules: list[str]
+    rows: list[Answer]
+
+
+class Piece(BaseModel):
+    """A stretch of a text, and whether the other side has it too."""
+
+    text: str
+    same: bool
+
+
+class Pair(BaseModel):
+    """One item answered by two runs, the difference marked."""
+
+    id: str
+    section: str
+    prompt: str
+    gold: str
+    change: Change
+    a: Answer
+    b: Answer
+    a_pieces: list[Piece]
+    b_pieces: list[Piece]
+
+
+def units_of(run: Path) -> dict[str, Path]:
+    """Evaluations of a run by name; an evaluation that stands alone is its own only one."""
+    if (run / EVALUATION).is_file():
+        return {run.name: run}
+    return {place.parent.name: place.parent for place in sorted(run.glob(f"eval/*/{EVALUATION}"))
+            if not place.parent.name.endswith(".partial")}
+
+
+def unit_path(run: Path, name: str) -> tuple[str, Path]:
+    """The evaluation that is meant: by name, else the one called `items`, else the first.
+
+    Raises:
+        RequestError: the run has none, or none of that name.
+    """
+    units = units_of(run)
+    if not units or (name and name not in units):
+        raise RequestError(f"evaluation {name or 'of this run'}",
+                           "one of: " + ", ".join(units) if units else "a run that was evaluated",
+                           f"workings eval {run.name} --items ITEMS.jsonl --out {run.name}/eval/items")
+    chosen = name or ("items" if "items" in units else next(iter(units)))
+    return chosen, units[chosen]
+
+
+def read_answers(folder: Folder, unit: Path) -> list[Answer]:
+    """All completions of an evaluation. Raises `RecordError` for lines that are none of ours."""
+    path = unit / PREDICTIONS
+    if not path.is_file():
+        raise RecordError(f"{path.name} is missing")
+    tail = folder.tail(path)
+    kept: Any = tail.derived
+    lines = tail.lines()
+    if kept is None or len(kept) != len(lines):
+        try:
+            kept = [_answer(line) for line in lines]
+        except (KeyError, TypeError, ValueError) as error:
+            raise RecordError(f"{path.name} holds a line that is no scored prediction") from error
+        tail.derived = kept
+    return list(kept)
+
+
+def _answer(line: dict[str, Any]) -> Answer:
+    completion, extracted, finish = line["completion"], line["extracted"], line["finish_reason"]
+    missing = completion.get("absent", "") if isinstance(completion, dict) else ""
+    return Answer(
+        id=str(line["id"]), sample=int(line["sample"]), section=str(line["section"]), category=str(line["category"]),
+        difficulty=str(line["difficulty"]), prompt=str(line["prompt"]),
+        completion="" if missing else str(completion), extracted="" if isinstance(extracted, dict) else str(extracted),
+        gold=str(line["gold"]), rule=str(line["rule"]), right=line["score"] == 1,
+        error=str(line.get("error", missing)), finish_reason="" if isinstance(finish, dict) else str(finish))
+
+
+def search(folder: Folder, run: Path, *, unit: str = "", text: str = "", result: Result = "", section: str = "",
+           rule: str = "", page: int = 1) -> Answers:
+    """Items whose id, prompt, completion, gold or extracted answer holds a text; all filters together.
+
+    Raises:
+        RequestError: no such evaluation, or a page that does not exist.
+    """
+    name, path = unit_path(run, unit)
+    rows = read_answers(folder, path)
+    wanted = text.casefold()
+    found = [row for row in rows
+             if (not section or row.section == section) and (not rule or row.rule == rule)
+             and (not result or _result(row) == result)
+             and (not wanted or any(wanted in value.casefold() for value in
+                                    (row.id, row.prompt, row.completion, row.gold, row.extracted)))]
+    pages = max(1, -(-len(found) // PAGE))
+    if not 1 <= page <= pages:
+        raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")
+    return Answers(unit=name, units=list(units_of(run)), total=len(rows), found=len(found), page=page, pages=pages,
+                   sections=sorted({row.section for row in rows}), rules=sorted({row.rule for row in rows}),
+                   rows=found[PAGE * (page - 1):PAGE * page])
+
+
+def _result(row: Answer) -> Result:
+    if row.error:
+        return "error"
+    return "right" if row.right else "wrong"
+
+
+def pair_changes(a: list[Answer], b: list[Answer]) -> dict[Change, list[tuple[Answer, Answer]]]:
+    """First samples of the items that both have, by what changed from A to B."""
+    second = {row.id: row for row in b if row.sample == 0}
+    found: dict[Change, list[tuple[Answer, Answer]]] = {
+        "newly_right": [], "newly_wrong": [], "both_wrong": [], "both_right": []}
+    for row in a:
+        if row.sample == 0 and row.id in second:
+            other = second[row.id]
+            if row.right == other.right:
+                found["both_right" if row.right else "both_wrong"].append((row, other))
+            else:
+                found["newly_right" if other.right else "newly_wrong"].append((row, other))
+    return found
+
+
+def pair(a: Answer, b: Answer, change: Change) -> Pair:
+    """Two completions with what differs marked, word by word."""
+    left, right = _TOKEN.findall(a.completion[:20_000]), _TOKEN.findall(b.completion[:20_000])
+    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False) if len(left) + len(right) < 4_000 else None
+    return Pair(id=a.id, section=a.section, prompt=a.prompt, gold=a.gold, change=change, a=a, b=b,
+                a_pieces=_pieces(left, matcher, first=True), b_pieces=_pieces(right, matcher, first=False))
+
+
+def _pieces(tokens: list[str], matcher: difflib.SequenceMatcher[str] | None, *, first: bool) -> list[Piece]:
+    if matcher is None:  # too long to be compared word by word in a moment
+        return [Piece(text="".join(tokens), same=True)]
+    found = []
+    for tag, a_from, a_to, b_from, b_to in matcher.get_opcodes():
+        text = "".join(tokens[a_from:a_to] if first else tokens[b_from:b_to])
+        if text:
+            found.append(Piece(text=text, same=tag == "equal"))
+    return found

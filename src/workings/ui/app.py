@@ -1,0 +1,79 @@
+"""The page as an ASGI application: routes, the guard around them, errors in words."""
+
+import logging
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+
+import jinja2
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+
+from workings.errors import RequestError, WorkingsError
+from workings.ui.guard import Guard
+from workings.ui.routes import compare, data, jobs, plan, run, runs, start
+from workings.ui.site import Site
+
+DESCRIPTION = """JSON twins of every page. Each call needs the token of the link that `workings ui` printed, as
+`Authorization: Bearer TOKEN`. Runs are named by their path below the folder."""
+
+
+def make_app(root: Path, *, token: str, port: int) -> FastAPI:
+    """The application over a folder of runs.
+
+    Args:
+        root: the folder; runs are found in it and up to five folders below.
+        token: what a request must carry.
+        port: where it will listen; part of what a request's `Host` must say.
+    """
+    site = Site.over(root)
+    app = FastAPI(title="workings", version=version("workings"), description=DESCRIPTION, docs_url=None,
+                  redoc_url=None, openapi_url="/api/openapi.json",
+                  middleware=[Middleware(Guard, token=token, port=port)])
+    for part in (runs, run, compare, data, plan, start, jobs):
+        app.include_router(part.router(site))
+
+    @app.get("/static/base.css", include_in_schema=False)
+    def base_style() -> Response:
+        style = files("workings.reports") / "templates" / "style.css"  # the page and the exported files look alike
+        return Response(style.read_bytes(), media_type="text/css")
+
+    app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
+
+    def problem(request: Request, status: int, given: str, expected: str = "", try_next: str = "") -> Response:
+        if request.url.path.startswith("/api/"):
+            said = {"error": given, "expected": expected, "try": try_next}
+            return JSONResponse({key: text for key, text in said.items() if text}, status_code=status)
+        return site.html("problem.html.jinja", status, given=given, expected=expected, try_next=try_next)
+
+    @app.exception_handler(RequestError)
+    def wrong_request(request: Request, error: RequestError) -> Response:
+        return problem(request, 404 if request.method == "GET" else 422, error.given, error.expected, error.try_next)
+
+    @app.exception_handler(WorkingsError)
+    def unreadable(request: Request, error: WorkingsError) -> Response:
+        return problem(request, 409, str(error), "a run whose files are whole", "workings verify on it says more")
+
+    def misshapen(request: Request, error: Exception) -> Response:
+        """A record of the wrong form (or a bug of this page, so the traceback goes to the terminal)."""
+        logging.getLogger("uvicorn.error").error("%s", request.url.path, exc_info=error)
+        return problem(request, 409, f"{request.url.path}: a file of this run has not the form it should have "
+                       f"({type(error).__name__})", "a run whose files are whole", "workings verify on it says more")
+
+    for kind in (AttributeError, KeyError, TypeError, ValueError, RecursionError, jinja2.TemplateRuntimeError):
+        app.add_exception_handler(kind, misshapen)
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        return problem(request, 422, f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}")
+
+    @app.exception_handler(HTTPException)
+    def refused(request: Request, error: HTTPException) -> Response:
+        return problem(request, error.status_code, f"{request.url.path}: {error.detail}")
+
+    return app

@@ -1,0 +1,34 @@
+"""Short questions to our own verbs, answered while the page waits."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RequestError
+
+SECONDS = 90
+
+
+def ask(words: list[str], cwd: Path) -> dict[str, Any]:
+    """The answer of ``workings WORDS --json``, whatever its exit code, if it gave one.
+
+    Raises:
+        RequestError: it gave no answer; what it said is in the message.
+    """
+    try:
+        done = subprocess.run([sys.executable, "-m", "workings", *words, "--json"], cwd=cwd, text=True,
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise RequestError(f"workings {' '.join(words)}", f"an answer within {SECONDS} s",
+                           "run the command in a terminal") from None
+    last = done.stdout.strip().rpartition("\n")[2]
+    try:
+        value = json.loads(last)
+    except ValueError:
+        said = done.stderr.strip() or f"exit code {done.returncode}"
+        raise RequestError(f"workings {' '.join(words)}", "an answer; it said: " + said[-1500:]) from None
+    if not isinstance(value, dict):
+        raise RequestError(f"workings {' '.join(words)}", "a JSON object as its answer")
+    return value

@@ -1,0 +1,159 @@
+"""Everything the page shows about one run, read from its files."""
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from workings.errors import RecordError
+from workings.record.layout import (
+    CONFIG,
+    DEVICE_CHECKS,
+    ENVIRONMENT,
+    EVENTS,
+    LOG,
+    MANIFEST,
+    OVERRIDES,
+    PARTIAL_SUFFIX,
+    RECIPE,
+    SUMS,
+)
+from workings.record.seal import root_digest
+from workings.ui.answers import units_of
+from workings.ui.folder import EVALUATION, Folder
+
+PLAN = "plan/plan.json"
+LOG_CHARS = 20_000
+FILES = 2_000
+
+
+class FileRow(BaseModel):
+    """A file of the run."""
+
+    path: str
+    size_bytes: int
+    kind: str = Field(description="file, link or other")
+
+
+class MemoryPart(BaseModel):
+    """One category of the bytes that the plan counted, per device."""
+
+    name: str
+    size_bytes: int
+
+
+class Memory(BaseModel):
+    """What fills a device: planned before launch, measured afterwards. Bytes per device."""
+
+    planned_bytes: int | None = None
+    planned_source: str = ""
+    limit_bytes: int | None = None
+    measured_bytes: int | None = None
+    measured_source: str = ""
+    parts: list[MemoryPart] = []
+    reasons: list[str] = []
+
+
+class Unit(BaseModel):
+    """An evaluation of the run."""
+
+    name: str
+    summary: dict[str, Any]
+
+
+class Detail(BaseModel):
+    """One run. Values that a record does not hold are left out or say why."""
+
+    manifest: dict[str, Any] = {}
+    config: dict[str, Any] = {}
+    overrides: list[str] = []
+    recipe_text: str = ""
+    environment: dict[str, Any] = {}
+    device_checks: dict[str, Any] = {}
+    memory: Memory = Memory()
+    evaluations: list[Unit] = []
+    samples: str = ""
+    events: list[dict[str, Any]] = []
+    log: str = ""
+    files: list[FileRow] = []
+    root_digest: str = ""
+    notes: list[str] = Field(default=[], description="Parts of the record that could not be read")
+
+
+def read_detail(folder: Folder, run: Path) -> Detail:
+    """Read a run; a part that is missing or damaged becomes a note and hides nothing else."""
+    notes: list[str] = []
+
+    def part(name: str) -> dict[str, Any]:
+        try:
+            return folder.object(run / name)
+        except RecordError as error:
+            if (run / name).exists() or not run.name.endswith(PARTIAL_SUFFIX):
+                notes.append(str(error))
+            return {}
+
+    is_run = (run / CONFIG).is_file() or (run / MANIFEST).is_file()
+    manifest = part(MANIFEST) if is_run and not run.name.endswith(PARTIAL_SUFFIX) else {}
+    units = []
+    for name, place in units_of(run).items():
+        try:
+            units.append(Unit(name=name, summary=folder.object(place / EVALUATION)))
+        except RecordError as error:
+            notes.append(f"evaluation {name}: {error}")
+    overrides = part(OVERRIDES).get("overrides", []) if is_run else []
+    return Detail(
+        manifest=manifest, config=part(CONFIG) if is_run else {}, notes=notes, evaluations=units,
+        overrides=[str(word) for word in overrides] if isinstance(overrides, list) else [],
+        recipe_text=_text(run / RECIPE), environment=part(ENVIRONMENT) if is_run else {},
+        device_checks=part(DEVICE_CHECKS) if is_run else {},
+        memory=_memory(part(PLAN) if (run / PLAN).is_file() else {}, manifest, folder.metrics(run)),
+        samples=_samples(run), events=folder.tail(run / EVENTS).lines() if is_run else [], log=_text(run / LOG),
+        files=list_files(run), root_digest=root_digest(run) if (run / SUMS).is_file() else "")
+
+
+def _memory(plan: dict[str, Any], manifest: dict[str, Any], lines: list[dict[str, Any]]) -> Memory:
+    counted = ("arguments", "temporaries", "outputs", "code")
+    breakdown = plan.get("breakdown", {})
+    parts = [MemoryPart(name=name, size_bytes=size) for name, size in breakdown.items()
+             if name in counted and isinstance(size, int) and size > 0]
+    measured = manifest.get("measured_peak_bytes")
+    source = manifest.get("measured_peak_source", "")
+    if not isinstance(measured, int) and lines:
+        measured, source = lines[-1].get("memory_bytes"), lines[-1].get("memory_source", "")
+    return Memory(planned_bytes=plan.get("peak_bytes"), planned_source=str(plan.get("source", "")),
+                  limit_bytes=plan.get("limit_bytes"), parts=parts, reasons=[str(r) for r in plan.get("reasons", [])],
+                  measured_bytes=measured if isinstance(measured, int) else None,
+                  measured_source=str(source) if isinstance(source, str) else "")
+
+
+def _samples(run: Path) -> str:
+    for place in units_of(run).values():
+        if text := _text(place / "samples.md"):
+            return text
+    return ""
+
+
+def _text(path: Path) -> str:
+    """The end of a text file, at most `LOG_CHARS`; empty where there is none. Links are not followed."""
+    if path.is_symlink() or not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - LOG_CHARS))
+        return file.read(LOG_CHARS).decode("utf-8", "replace")
+
+
+def list_files(run: Path) -> list[FileRow]:
+    """Files of a run, at most `FILES`, links not followed."""
+    found: list[FileRow] = []
+    for place, folders, names in os.walk(run):
+        folders.sort()
+        for name in sorted(names):
+            if len(found) == FILES:
+                return found
+            path = Path(place, name)
+            state = path.lstat()
+            kind = "file" if stat.S_ISREG(state.st_mode) else "link" if stat.S_ISLNK(state.st_mode) else "other"
+            found.append(FileRow(path=path.relative_to(run).as_posix(), size_bytes=state.st_size, kind=kind))
+    return found

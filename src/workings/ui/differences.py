@@ -1,0 +1,64 @@
+"""What differs between runs: recipe, data, environment, code. What is the same is not listed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from workings.errors import RecordError
+from workings.record.layout import CONFIG, ENVIRONMENT, MANIFEST
+from workings.ui.folder import Folder
+from workings.ui.words import value_text
+
+Group = Literal["recipe", "data", "environment", "code"]
+CODE = ("commit_sha", "dirty_diff_digest", "workings_version", "engine_distribution")
+DEVICE = ("hardware", "actual_device", "actual_dtypes", "mesh")
+
+
+class Difference(BaseModel):
+    """One thing that is not the same in all runs."""
+
+    group: Group
+    key: str
+    values: list[str]
+
+
+def differences(folder: Folder, runs: Sequence[Path]) -> list[Difference]:
+    """Everything recorded that differs, a run without a record of it saying so."""
+    found: list[Difference] = []
+    for group in ("recipe", "data", "environment", "code"):
+        sides = [_facts(folder, run, group) for run in runs]
+        for key in sorted(set().union(*sides)):
+            values = [side.get(key, "not recorded") for side in sides]
+            if len(set(values)) > 1 and (group, key) != ("recipe", "name"):
+                found.append(Difference(group=group, key=key, values=values))
+    return found
+
+
+def _facts(folder: Folder, run: Path, group: str) -> dict[str, str]:
+    def read(name: str) -> dict[str, Any]:
+        try:
+            return folder.object(run / name)
+        except RecordError:
+            return {}
+
+    if group == "recipe":
+        return _flat(read(CONFIG))
+    if group == "environment":
+        environment = {key: value for key, value in _flat(read(ENVIRONMENT)).items() if not key.startswith("time")}
+        return environment | _flat({key: value for key, value in read(MANIFEST).items() if key in DEVICE})
+    manifest = read(MANIFEST)
+    if group == "data":
+        return _flat(manifest.get("data_digests", {}) | {"model": manifest.get("model_id", "not recorded")})
+    return _flat({key: value for key, value in manifest.items() if key in CODE})
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in values.items():
+        if isinstance(value, dict) and set(value) != {"absent"}:
+            found |= _flat(value, f"{prefix}{key}.")
+        else:
+            found[prefix + key] = value_text(value)
+    return found

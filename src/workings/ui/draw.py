@@ -1,0 +1,79 @@
+"""Bars of memory against a limit, as SVG with a text alternative; the numbers stand in a table beside them."""
+
+from collections.abc import Callable, Sequence
+
+from markupsafe import Markup
+
+from workings.ui.detail import Memory
+from workings.ui.words import size_text
+
+WIDTH, NARROW, HEIGHT, LEFT = 880, 360, 34, 4
+GROUPS = 6
+"""Colours of parts; further parts begin again, told apart by their hatching and by the table."""
+
+
+def memory_bar(memory: Memory) -> Markup | None:
+    """What fills a device: planned parts, the measured peak, and the limit. None where nothing was planned."""
+    if memory.planned_bytes is None or memory.limit_bytes is None:
+        return None
+    bars = [("planned", [(part.name, part.size_bytes) for part in memory.parts] or [("peak", memory.planned_bytes)])]
+    if memory.measured_bytes is not None:
+        bars.append(("measured", [("measured peak", memory.measured_bytes)]))
+    return stacked_bars(bars, memory.limit_bytes)
+
+
+def in_both_widths(draw: Callable[[int], Markup]) -> Markup:
+    """A figure drawn for wide and for narrow screens; the style shows one of them."""
+    return Markup('<div class="wide">{wide}</div><div class="narrow">{narrow}</div>').format(
+        wide=draw(WIDTH), narrow=draw(NARROW))
+
+
+def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int) -> Markup:
+    """One row a bar: its parts side by side, the limit as a line. Sizes in bytes."""
+    return in_both_widths(lambda width: _stacked_bars(bars, limit, width))
+
+
+def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, width: int) -> Markup:
+    top = max(limit, *(sum(size for _, size in parts) for _, parts in bars)) * 1.04
+    scale = (width - 2 * LEFT) / top
+    names = list(dict.fromkeys(name for _, parts in bars for name, _ in parts))
+    rows, said = [], []
+    for index, (name, parts) in enumerate(bars):
+        y, x = index * (HEIGHT + 24) + 18, float(LEFT)
+        total = sum(size for _, size in parts)
+        rows.append(Markup('<text class="row" x="{x}" y="{y}">{text}</text>').format(
+            x=LEFT, y=y - 5, text=f"{name}: {size_text(total)}"))
+        for part, size in parts:
+            rows.append(Markup('<rect class="part p{n}" x="{x:.1f}" y="{y}" width="{w:.1f}" height="{h}"><title>'
+                               "{text}</title></rect>").format(n=names.index(part) % GROUPS, x=x, y=y, w=size * scale,
+                                                               h=HEIGHT - 8, text=f"{part}: {size_text(size)}"))
+            x += size * scale
+        said.append(f"{name} {size_text(total)}")
+    height = len(bars) * (HEIGHT + 24) + 18
+    at = LEFT + limit * scale
+    rows.append(Markup('<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="14" y2="{y}"/><text class="tick" x="{x:.1f}" '
+                       'y="{t}" text-anchor="end">limit {text}</text>').format(
+        x=at, y=height - 16, t=height - 3, text=size_text(limit)))
+    return Markup('<svg viewBox="0 0 {w} {h}" role="img" aria-label="{label}" class="chart">{content}</svg>').format(
+        w=width, h=height, label="Memory a device: " + "; ".join(said) + f"; limit {size_text(limit)}",
+        content=Markup("").join(rows))
+
+
+def histogram(bins: Sequence[Sequence[int]], what: str) -> Markup:
+    """Counts as bars with the numbers as text; a bin is (low, high, count), both ends included."""
+    return in_both_widths(lambda width: _histogram(bins, what, width)) if bins else Markup("")
+
+
+def _histogram(bins: Sequence[Sequence[int]], what: str, width: int) -> Markup:
+    most, step = max(count for *_, count in bins), width / len(bins)
+    parts = []
+    for index, (low, high, count) in enumerate(bins):
+        tall = 150 * count / max(1, most)
+        parts.append(Markup('<rect class="part p0" x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}"/>'
+                            '<text class="tick" x="{m:.1f}" y="{t:.1f}" text-anchor="middle">{count}</text>'
+                            '<text class="tick" x="{m:.1f}" y="192" text-anchor="middle">{name}</text>').format(
+            x=index * step + 2, y=172 - tall, w=step - 4, h=tall, m=(index + 0.5) * step, t=167 - tall, count=count,
+            name=f"{low}–{high}" if high > low and width > NARROW else low))
+    label = f"{what}: " + "; ".join(f"{low} to {high}: {count}" for low, high, count in bins)
+    return Markup('<svg viewBox="0 0 {w} 200" role="img" aria-label="{label}" class="chart">{content}</svg>').format(
+        w=width, label=label, content=Markup("").join(parts))

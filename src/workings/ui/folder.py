@@ -1,0 +1,151 @@
+"""A folder of runs as the page lists it: found by their files, read as JSON, kept in memory until a file changes."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RecordError, RequestError
+from workings.record.layout import CONFIG, MANIFEST, METRICS, PARTIAL_SUFFIX, SEAL
+from workings.ui.tail import Tail
+
+DEPTH = 5
+"""Folders below the page's own in which runs are looked for."""
+QUIET_SECONDS = 120
+"""Where a file system has no locks, a run counts as running while its log is younger than this."""
+EVALUATION = "eval_summary.json"
+
+
+@dataclass
+class Folder:
+    """The runs below one directory. Safe to use from several threads: what is kept is only ever replaced whole."""
+
+    root: Path
+    _read: dict[Path, tuple[tuple[int, int], Any]] = field(default_factory=dict)
+    _tails: dict[Path, Tail] = field(default_factory=dict)
+
+    def runs(self) -> list[Path]:
+        """Run directories and evaluations that stand alone, sealed or not, by name."""
+        return sorted(_find(self.root, DEPTH))
+
+    def path(self, name: str) -> Path:
+        """The place of a run by its name, which is its path below the folder.
+
+        Raises:
+            RequestError: there is no such run, or the name leads out of the folder.
+        """
+        place = self.inside(name)
+        if not _is_unit(place):
+            raise RequestError(f"run {name}", "a run of this folder", "look at the list of runs")
+        return place
+
+    def inside(self, name: str) -> Path:
+        """A path below the folder, links resolved. Raises `RequestError` for one that leads out of it."""
+        if "\0" in name:
+            raise RequestError("a path with a NUL in it", "a path inside the folder of this page", "")
+        place = (self.root / name).resolve()
+        if not place.is_relative_to(self.root.resolve()):
+            raise RequestError(f"path {name}", "a path inside the folder of this page", "")
+        return place
+
+    def name(self, run: Path) -> str:
+        """A run's name: its path below the folder; `.` is the folder itself."""
+        return run.resolve().relative_to(self.root.resolve()).as_posix()
+
+    def json(self, path: Path) -> Any:
+        """A JSON file, read again only when it changed.
+
+        Raises:
+            RecordError: it is missing or no JSON.
+        """
+        try:
+            found = path.stat()
+            stamp = (found.st_mtime_ns, found.st_size)
+            kept = self._read.get(path)
+            if kept is None or kept[0] != stamp:
+                kept = (stamp, json.loads(path.read_bytes()))
+                self._read[path] = kept
+        except (OSError, ValueError, RecursionError) as error:
+            raise RecordError(f"{path.name} cannot be read: {type(error).__name__}") from error
+        return kept[1]
+
+    def object(self, path: Path) -> dict[str, Any]:
+        """A JSON object; as `json`, and `RecordError` where it is another kind of value."""
+        value = self.json(path)
+        if not isinstance(value, dict):
+            raise RecordError(f"{path.name} is not a JSON object")
+        return value
+
+    def metrics(self, run: Path) -> list[dict[str, Any]]:
+        """Lines of a run's metrics so far that have what every line has; only what was added is read."""
+        tail = self.tail(run / METRICS)
+        lines = tail.lines()
+        kept: list[dict[str, Any]] = tail.derived or []
+        if tail.derived is None or tail.seen != len(lines):
+            kept = [*kept, *(line for line in lines[tail.seen:] if _is_metric(line))]
+            tail.derived, tail.seen = kept, len(lines)
+        return kept
+
+    def tail(self, path: Path) -> Tail:
+        """The reader of a JSON-lines file; a new one where the file was replaced."""
+        tail = self._tails.get(path)
+        if tail is None or not tail.continues():
+            tail = Tail(path)
+            self._tails[path] = tail
+        return tail
+
+    def state(self, run: Path) -> str:
+        """`running`, `complete`, `interrupted`, `failed`, or `stopped`: not sealed, and nobody writes it."""
+        if (run / SEAL).is_file():
+            return str(self.object(run / SEAL).get("status", "unknown"))
+        return "running" if _written_now(run) else "stopped"
+
+
+def _find(folder: Path, depth: int) -> Iterator[Path]:
+    """Units below a folder; the inside of a unit is not searched, links are not followed."""
+    if _is_unit(folder):
+        yield folder
+        return
+    if depth == 0:
+        return
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
+            yield from _find(Path(entry.path), depth - 1)
+
+
+def _is_unit(place: Path) -> bool:
+    names = (MANIFEST, EVALUATION) if not place.name.endswith(PARTIAL_SUFFIX) else (CONFIG,)
+    return any((place / name).is_file() for name in names)
+
+
+def _is_metric(line: dict[str, Any]) -> bool:
+    return all(isinstance(line.get(key), int | float) for key in ("step", "loss", "tokens", "seconds"))
+
+
+def _written_now(run: Path) -> bool:
+    """Whether a writer holds the run's lock. Asking takes a shared lock for a moment.
+
+    Where the file system has no locks, a log that is younger than `QUIET_SECONDS` says so.
+    """
+    try:
+        descriptor = os.open(run, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        metrics = run / METRICS
+        return metrics.is_file() and time.time() - metrics.stat().st_mtime < QUIET_SECONDS
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,73 @@
+"""Who may talk to the page: this machine's browser with the token of the printed link, and no other site."""
+
+import hmac
+from urllib.parse import urlencode, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.requests import cookie_parser
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+          "form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+HEADERS = {"content-security-policy": POLICY, "x-content-type-options": "nosniff", "referrer-policy": "no-referrer",
+           "cross-origin-opener-policy": "same-origin", "cross-origin-resource-policy": "same-origin",
+           "cache-control": "no-store"}
+NO_TOKEN = ("This page needs the link that `workings ui` printed: it carries a token, so that other programs and "
+            "sites cannot use the page. Start `workings ui` again for a new one.\n")
+
+
+class Guard:
+    """ASGI middleware around every route, static files included.
+
+    - *Host* must be a loopback name with our port: a site that points its own name at 127.0.0.1 gets nothing.
+    - *Origin*, where a browser sends one, must be ours.
+    - A request needs the token: once in the link, then as a strict cookie that no script reads, or as a bearer token.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: str, port: int) -> None:
+        self.app = app
+        self.token = token
+        self.hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
+        self.cookie = f"workings_{port}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request, or refuse it."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        refusal = self._refusal(scope)
+        await (refusal or self.app)(scope, receive, send_guarded)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers, query = Headers(scope=scope), QueryParams(scope["query_string"])
+        if headers.get("host", "") not in self.hosts:
+            return PlainTextResponse("This page answers to 127.0.0.1 and localhost only.\n", 421)
+        origin = headers.get("origin")
+        if origin is not None and (urlsplit(origin).scheme != "http" or urlsplit(origin).netloc not in self.hosts):
+            return PlainTextResponse("This page takes no requests from other sites.\n", 403)
+        if scope["method"] not in ("GET", "HEAD") and headers.get("sec-fetch-site", "same-origin") != "same-origin":
+            return PlainTextResponse("This page takes no requests from other sites.\n", 403)
+        if scope["method"] in ("GET", "HEAD") and self._is_token(query.get("token", "")):
+            rest = urlencode([(key, value) for key, value in query.multi_items() if key != "token"])
+            place = "/" + scope["path"].lstrip("/\\")  # never another host's name
+            answer = RedirectResponse(place + (f"?{rest}" if rest else ""), 303)
+            answer.set_cookie(self.cookie, self.token, httponly=True, samesite="strict", path="/")
+            return answer
+        bearer = headers.get("authorization", "").removeprefix("Bearer ")
+        cookie = cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
+        if not (self._is_token(cookie) or self._is_token(bearer)):
+            return PlainTextResponse(NO_TOKEN, 401)
+        return None
+
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode(), self.token.encode())

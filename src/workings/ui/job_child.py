@@ -1,0 +1,50 @@
+"""``python -m workings.ui.job_child FOLDER``: runs one command and writes down how it ended, whoever still listens.
+
+The page starts this in a session of its own, so a command outlives the page. In the folder: `job.json` (what to run),
+`stdout.txt`, `stderr.txt`, `pid.json` while it runs, `exit.json` at the end. A request to stop arrives as SIGINT and is
+passed on: `workings train` then saves a checkpoint and seals what it has.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from workings.record import atomic
+from workings.record.clock import now
+
+
+def main(folder: Path) -> int:
+    """Run the command of a folder; its exit code."""
+    job = json.loads((folder / "job.json").read_bytes())
+    children: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, frame: object) -> None:
+        for child in children:
+            child.send_signal(number)
+
+    # Before the child starts: a signal that is handled here is at its default there, even where we inherited "ignore".
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, pass_on)
+    with (folder / "stdout.txt").open("wb") as out, (folder / "stderr.txt").open("wb") as error:
+        child = subprocess.Popen(job["argv"], stdin=subprocess.DEVNULL, stdout=out, stderr=error, cwd=job["cwd"])
+        children.append(child)
+        atomic.write_json(folder / "pid.json", {"pid": os.getpid(), "started": process_start(os.getpid())})
+        code = child.wait()
+    atomic.write_json(folder / "exit.json", {"code": code, "finished_at": now()})
+    return code
+
+
+def process_start(pid: int) -> str:
+    """When a process began, in the kernel's ticks, so that a number that is used again is told apart; "" if gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    return stat.rpartition(")")[2].split()[19]
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

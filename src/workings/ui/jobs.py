@@ -1,0 +1,121 @@
+"""Our own verbs as child processes that outlive the page: started from argument lists, watched by their files."""
+
+import json
+import os
+import secrets
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from workings.errors import RequestError
+from workings.record import atomic
+from workings.record.clock import now
+from workings.ui.job_child import process_start
+
+KEPT = 60_000
+"""Characters of the end of an output that the page shows."""
+STARTING_SECONDS = 20
+
+
+class Job(BaseModel):
+    """One command."""
+
+    id: str
+    verb: str
+    command: str = Field(description="As it would be typed")
+    state: Literal["running", "done", "failed", "lost"]
+    code: int | None = None
+    started_at: str
+    finished_at: str = ""
+    log: str = Field(description="End of what it says on standard error")
+    output: str = Field(description="End of what it says on standard output, without the answer")
+    answer: dict[str, Any] | None = Field(default=None, description="Its `--json` answer")
+    subject: str = Field(default="", description="The run or recipe it is about")
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Commands of one folder of runs; what they say lies in the person's cache."""
+
+    place: Path
+    cwd: Path
+
+    def start(self, verb: str, arguments: list[str], subject: str = "") -> Job:
+        """Start ``workings VERB ARGUMENTS --json``; the caller has checked every argument."""
+        identity = f"{time.time_ns():020d}-{secrets.token_hex(3)}"
+        folder = self.place / identity
+        folder.mkdir(parents=True)
+        words = [*verb.split(), *arguments, "--json"]
+        atomic.write_json(folder / "job.json", {
+            "verb": verb, "argv": [sys.executable, "-m", "workings", *words], "cwd": str(self.cwd),
+            "command": shlex.join(["workings", *words[:-1]]), "started_at": now(), "subject": subject})
+        with (folder / "child.txt").open("wb") as said:
+            child = subprocess.Popen([sys.executable, "-m", "workings.ui.job_child", str(folder)], cwd=self.cwd,
+                                     stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
+        threading.Thread(target=child.wait, daemon=True).start()  # so that an ended child leaves no zombie
+        return self.get(identity)
+
+    def get(self, identity: str) -> Job:
+        """One command as it stands now. Raises `RequestError` for an unknown one."""
+        folder = self.place / identity
+        if not all(sign.isalnum() or sign == "-" for sign in identity) or not (folder / "job.json").is_file():
+            raise RequestError(f"job {identity[:60]}", "one that this page started", "")
+        job = json.loads((folder / "job.json").read_bytes())
+        ended = json.loads((folder / "exit.json").read_bytes()) if (folder / "exit.json").is_file() else None
+        output, answer = _split(_end(folder / "stdout.txt")) if ended else (_end(folder / "stdout.txt"), None)
+        return Job(id=identity, verb=job["verb"], command=job["command"], started_at=job["started_at"],
+                   subject=job["subject"], state=self._state(folder, ended), log=_end(folder / "stderr.txt"),
+                   output=output, answer=answer, code=ended["code"] if ended else None,
+                   finished_at=ended["finished_at"] if ended else "")
+
+    def all(self, limit: int = 50) -> list[Job]:
+        """The newest commands first."""
+        if not self.place.is_dir():
+            return []
+        names = sorted((entry.name for entry in self.place.iterdir() if (entry / "job.json").is_file()), reverse=True)
+        return [self.get(name) for name in names[:limit]]
+
+    def stop(self, identity: str) -> Job:
+        """Ask a command to stop, as Ctrl-C would. Raises `RequestError` where it does not run."""
+        job = self.get(identity)
+        path = self.place / identity / "pid.json"
+        if job.state != "running" or not path.is_file():
+            raise RequestError(f"job {identity}, which is not running", "a running one", "")
+        os.kill(json.loads(path.read_bytes())["pid"], signal.SIGINT)
+        return job
+
+    def _state(self, folder: Path, ended: dict[str, Any] | None) -> Literal["running", "done", "failed", "lost"]:
+        if ended is not None:
+            return "done" if ended["code"] == 0 else "failed"
+        path = folder / "pid.json"
+        if not path.is_file():  # the child is being started, or died before it could say so
+            return "running" if time.time() - folder.stat().st_mtime < STARTING_SECONDS else "lost"
+        process = json.loads(path.read_bytes())
+        return "running" if process_start(process["pid"]) == process["started"] != "" else "lost"
+
+
+def _end(path: Path) -> str:
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 4 * KEPT))
+        return file.read().decode("utf-8", "replace")[-KEPT:]
+
+
+def _split(text: str) -> tuple[str, dict[str, Any] | None]:
+    """Everything before the answer, and the answer, which is the last line."""
+    before, _, last = text.rstrip("\n").rpartition("\n")
+    try:
+        value = json.loads(last)
+    except ValueError:
+        return text, None
+    return (before, value) if isinstance(value, dict) else (text, None)

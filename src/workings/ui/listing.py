@@ -1,0 +1,124 @@
+"""The list of runs: one row a run, from its manifest, its log and its evaluation."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from workings.errors import RecordError
+from workings.record.layout import CONFIG, MANIFEST, PARTIAL_SUFFIX, SEAL
+from workings.ui.folder import EVALUATION, Folder
+from workings.ui.verified import Verified
+
+State = Literal["running", "complete", "interrupted", "failed", "stopped", "unreadable"]
+RECENT = 20
+"""Steps whose mean time predicts the time left."""
+
+
+class Accuracy(BaseModel):
+    """Share of right answers of one evaluation."""
+
+    unit: str = Field(description="Name of the evaluation")
+    mean: float
+    n: int
+    low: float | None = Field(default=None, description="Lower end of the 95 % interval, where there is one")
+    high: float | None = Field(default=None, description="Upper end of the 95 % interval, where there is one")
+
+
+class RunRow(BaseModel):
+    """One line of the list. What is not known is left out."""
+
+    name: str = Field(description="Path below the folder; names the run in every other call")
+    kind: Literal["run", "evaluation"]
+    state: State
+    problem: str = ""
+    recipe: str = ""
+    model: str = ""
+    engine: str = ""
+    device: str = ""
+    dtypes: str = ""
+    steps: int = 0
+    planned_steps: int = 0
+    tokens: int = 0
+    loss: float | None = Field(default=None, description="Training loss of the last step, nats a token")
+    seconds_left: float | None = Field(default=None, description="While it runs: steps left times recent step time")
+    started_at: str = ""
+    accuracy: Accuracy | None = None
+    verified: Verified | None = None
+
+
+def run_rows(folder: Folder, verified: dict[str, Verified]) -> list[RunRow]:
+    """Rows of all runs; one that cannot be read is a row that says so, and hides no other."""
+    return [run_row(folder, path, verified) for path in folder.runs()]
+
+
+def run_row(folder: Folder, path: Path, verified: dict[str, Verified]) -> RunRow:
+    """One run's row."""
+    name = folder.name(path)
+    try:
+        if path.name.endswith(PARTIAL_SUFFIX):
+            return _unsealed(folder, path, name)
+        if not (path / MANIFEST).is_file():
+            return RunRow(name=name, kind="evaluation", state=_state(folder.state(path)),
+                          accuracy=_accuracy(folder, path), verified=verified.get(name))
+        return _sealed(folder, path, name, verified)
+    except (RecordError, KeyError, TypeError, ValueError, AttributeError) as error:
+        return RunRow(name=name, kind="run", state="unreadable", problem=f"{type(error).__name__}: {error}"[:300])
+
+
+def _sealed(folder: Folder, path: Path, name: str, verified: dict[str, Verified]) -> RunRow:
+    manifest = folder.object(path / MANIFEST)
+    device, dtypes = manifest["actual_device"], manifest["actual_dtypes"]
+    units = sorted(path.glob(f"eval/*/{EVALUATION}"))
+    named = [unit.parent for unit in units if unit.parent.name == "items"] or [unit.parent for unit in units]
+    loss = manifest["final_loss"]
+    return RunRow(
+        name=name, kind="run", state=_state(folder.state(path) if (path / SEAL).is_file() else "unreadable"),
+        recipe=str(manifest["recipe"]), model=str(manifest["model_id"]), engine=str(manifest["engine"]),
+        device=f"{device['count']} x {device['kind']}", dtypes=dtypes_text(dtypes),
+        steps=int(manifest["completed_steps"]), planned_steps=int(manifest["planned_steps"]),
+        tokens=int(manifest["tokens"]), loss=float(loss) if isinstance(loss, int | float) else None,
+        started_at=str(manifest["started_at"]), accuracy=_accuracy(folder, named[0]) if named else None,
+        verified=verified.get(name))
+
+
+def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
+    config = folder.object(path / CONFIG)
+    planned = int(config["training"]["steps"])
+    lines = folder.metrics(path)
+    state = folder.state(path)
+    step = int(lines[-1]["step"]) if lines else 0
+    recent = [float(line["seconds"]) for line in lines[-RECENT:]]
+    left = (planned - step) * sum(recent) / len(recent) if recent and state == "running" else None
+    model = config["model"]
+    return RunRow(
+        name=name, kind="run", state=_state(state), recipe=str(config["name"]),
+        model=str(model.get("id", f"scratch:{_family(model)}")), engine=str(config["engine"]),
+        device=str(config["device"]), dtypes=dtypes_text(config["precision"]) if "precision" in config else "",
+        steps=step, planned_steps=planned, tokens=sum(int(line["tokens"]) for line in lines),
+        loss=float(lines[-1]["loss"]) if lines else None, seconds_left=left)
+
+
+def _family(model: dict[str, Any]) -> str:
+    shape = model.get("shape", "")
+    return str(shape.get("family", "")) if isinstance(shape, dict) else str(shape)
+
+
+def _accuracy(folder: Folder, unit: Path) -> Accuracy:
+    cell = folder.object(unit / EVALUATION)["scorecard"]["overall"]
+    low, high = cell["ci_low"], cell["ci_high"]
+    known = isinstance(low, int | float) and isinstance(high, int | float)
+    return Accuracy(unit=unit.name, mean=float(cell["mean"]), n=int(cell["n"]),
+                    low=float(low) if known else None, high=float(high) if known else None)
+
+
+def dtypes_text(dtypes: dict[str, Any]) -> str:
+    """Formats of weights and arithmetic in one word where they are the same."""
+    short = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+    stored, computed = (short.get(str(dtypes[key]), str(dtypes[key])) for key in ("parameters", "compute"))
+    return stored if stored == computed else f"{stored}, computed in {computed}"
+
+
+def _state(text: str) -> State:
+    known: tuple[State, ...] = ("running", "complete", "interrupted", "failed", "stopped")
+    return next((state for state in known if state == text), "unreadable")

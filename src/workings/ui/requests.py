@@ -1,0 +1,70 @@
+"""What a person asks a verb for through the page, checked and turned into an argument list."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from workings.config.load import shipped_recipes
+from workings.errors import RequestError
+from workings.hardware.catalog import targets
+from workings.ui.folder import Folder
+
+RECIPES = 500
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}")
+_WORD = re.compile(r"[a-z][a-z0-9_.]*=[^\0\n]{1,500}")
+
+
+def recipe_files(folder: Folder) -> list[str]:
+    """Recipes written in the folder: YAML files that name a model and data, outside of runs; at most `RECIPES`."""
+    found = []
+    for path in sorted([*folder.root.glob("*.y*ml"), *folder.root.glob("*/*.y*ml"), *folder.root.glob("*/*/*.y*ml")]):
+        inside_run = any((parent / "run_manifest.json").is_file() for parent in path.parents)
+        if not path.is_symlink() and path.is_file() and not inside_run and _looks_like_recipe(path):
+            found.append(path.relative_to(folder.root).as_posix())
+    return found[:RECIPES]
+
+
+def _looks_like_recipe(path: Path) -> bool:
+    text = path.read_bytes()[:20_000]
+    return b"\nmodel:" in text and b"\ntraining:" in text
+
+
+def recipe_argument(folder: Folder, recipe: str) -> str:
+    """A shipped recipe's name, or a file inside the folder.
+
+    Raises:
+        RequestError: it is neither.
+    """
+    if recipe in shipped_recipes():
+        return recipe
+    if recipe.startswith("-") or not (path := folder.inside(recipe)).is_file():
+        raise RequestError(f"recipe {recipe}", "a shipped recipe, or a recipe file in this folder",
+                           "workings recipes list")
+    return str(path)
+
+
+def new_place(folder: Folder, name: str) -> str:
+    """Where a new run goes: a plain name inside the folder that nothing has yet."""
+    if not _NAME.fullmatch(name) or ".." in name.split("/"):
+        raise RequestError(f"name {name}", "letters, digits and ._-/ for a new run inside this folder", "first-run")
+    path = folder.inside(name)
+    if path.exists() or path.with_name(path.name + ".partial").exists():
+        raise RequestError(f"{name}, which exists", "the name of a new run", f"{name}-2")
+    return str(path)
+
+
+def override_words(text: str) -> list[str]:
+    """Overrides, a `key=value` a line. Raises `RequestError` for a line of another form."""
+    words = [line.strip() for line in text.splitlines() if line.strip()]
+    for word in words:
+        if not _WORD.fullmatch(word):
+            raise RequestError(f"override {word[:80]}", "key=value, one a line", "training.steps=100")
+    return words
+
+
+def target_names(chosen: Sequence[str]) -> list[str]:
+    """Targets of the catalog. Raises `RequestError` for another one, or none."""
+    known = targets()
+    if not chosen or (wrong := [name for name in chosen if name not in known]):
+        raise RequestError(f"target {wrong[0] if chosen else '(none)'}", "targets of the catalog", "v5e-8")
+    return list(chosen)

@@ -1,0 +1,134 @@
+"""`/compare`: two runs against each other, or several in a table."""
+
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse, Response
+from pydantic import BaseModel, Field
+
+from workings.errors import RequestError
+from workings.evaluation.compare import Comparison, compare
+from workings.evaluation.ranking import rank
+from workings.evaluation.units import find_pair
+from workings.reports.figures import accuracy_figure, delta_figure
+from workings.reports.gather import configuration_rows, view_run
+from workings.reports.html import MAX_RUNS, write_report
+from workings.ui.answers import PAGE, Change, Pair, pair, pair_changes, read_answers
+from workings.ui.differences import Difference, differences
+from workings.ui.routes.run import run_curves
+from workings.ui.series import Curves
+from workings.ui.site import Site
+
+Names = Annotated[list[str], Query(description="Two to four runs, A first")]
+
+
+class Compared(BaseModel):
+    """Two or more runs. ``comparison`` and ``ranking`` are the answers of `workings compare --json`."""
+
+    runs: list[str]
+    comparison: dict[str, Any] | None = None
+    ranking: dict[str, Any] | None = None
+    problem: str = Field(default="", description="Why there is no comparison")
+    different: list[Difference]
+    counts: dict[Change, int] = {}
+
+
+class Pairs(BaseModel):
+    """A page of items answered by both."""
+
+    show: Change
+    found: int
+    page: int
+    pages: int
+    rows: list[Pair]
+
+
+def two(site: Site, names: list[str]) -> list[Path]:
+    """Places of two to four different runs."""
+    if not 2 <= len(names) <= MAX_RUNS or len(set(names)) != len(names):
+        raise RequestError(f"{len(set(names))} runs", f"2 to {MAX_RUNS} different runs to compare",
+                           "tick them in the list")
+    return [site.folder.path(name) for name in names]
+
+
+def compared(site: Site, names: list[str]) -> tuple[Compared, Comparison | None]:
+    """Comparable or not first; then what `compare` says, and what differs between the runs."""
+    runs = two(site, names)
+    found: Comparison | None = None
+    values: dict[str, Any] = {"runs": names, "different": differences(site.folder, runs)}
+    try:
+        if len(runs) == 2:
+            found = compare(*runs)
+            values["comparison"] = found.to_json()
+        else:
+            values["ranking"] = rank(runs).to_json()
+    except RequestError as error:
+        values["problem"] = f"{error.given}; expected {error.expected}"
+    if found is not None and found.difference is not None:
+        a, b = find_pair(*runs)
+        changes = pair_changes(read_answers(site.folder, a.path), read_answers(site.folder, b.path))
+        values["counts"] = {change: len(rows) for change, rows in changes.items()}
+    return Compared(**values), found
+
+
+def pairs_page(site: Site, names: list[str], show: Change, page: int) -> Pairs:
+    """Items of one kind of change, side by side."""
+    a, b = find_pair(*two(site, names)[:2])
+    rows = pair_changes(read_answers(site.folder, a.path), read_answers(site.folder, b.path))[show]
+    size = PAGE // 5
+    pages = max(1, -(-len(rows) // size))
+    if not 1 <= page <= pages:
+        raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")
+    return Pairs(show=show, found=len(rows), page=page, pages=pages,
+                 rows=[pair(x, y, show) for x, y in rows[size * (page - 1):size * page]])
+
+
+def router(site: Site) -> APIRouter:
+    """Routes of the comparison."""
+    routes = APIRouter()
+
+    @routes.get("/api/compare")
+    def compare_json(run: Names) -> Compared:
+        """Two runs: difference, interval, verdict. Three or four: a table."""
+        return compared(site, run)[0]
+
+    @routes.get("/api/pairs")
+    def pairs_json(run: Names, show: Change = "newly_right", page: int = 1) -> Pairs:
+        """Items that both answered, by what changed from A to B."""
+        return pairs_page(site, run, show, page)
+
+    @routes.get("/api/overlay")
+    def overlay_json(run: Names, x: Literal["step", "tokens", "seconds"] = "step") -> list[Curves]:
+        """Curves of the runs, to be drawn over each other."""
+        two(site, run)
+        return [run_curves(site, name, x, None, None) for name in run]
+
+    @routes.get("/export/compare", include_in_schema=False)
+    def export(run: Names) -> Response:
+        runs = two(site, run)
+        with tempfile.TemporaryDirectory() as place:
+            comparison = compare(*runs) if len(runs) == 2 else None
+            page = write_report(Path(place) / "report.html", runs, comparison).read_bytes()
+        return Response(page, media_type="text/html",
+                        headers={"content-disposition": 'attachment; filename="comparison.html"'})
+
+    @routes.get("/compare", include_in_schema=False)
+    def compare_page(run: Names, show: Change = "newly_right", page: int = 1) -> HTMLResponse:
+        answer, comparison = compared(site, run)
+        paths = two(site, run)
+        views = [view_run(path, color) for color, path in enumerate(paths) if _sealed(path)]
+        same, _ = configuration_rows([view for view in views if view.manifest is not None])
+        has_delta = comparison is not None and comparison.difference is not None
+        return site.html(
+            "compare.html.jinja", page="runs", answer=answer, comparison=comparison, names=run, show=show, same=same,
+            accuracy=accuracy_figure(views), delta=delta_figure(comparison) if comparison and has_delta else None,
+            pairs=pairs_page(site, run, show, page) if has_delta else None,
+            trained=[name for name, path in zip(run, paths, strict=True) if (path / "train").is_dir()])
+
+    return routes
+
+
+def _sealed(path: Path) -> bool:
+    return (path / "SEAL.json").is_file()

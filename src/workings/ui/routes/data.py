@@ -1,0 +1,74 @@
+"""`/data`: rows of a recipe as the model will see them, and what `data check` finds in its traces."""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel, Field
+
+from workings.config.load import load_recipe, shipped_recipes
+from workings.errors import RequestError
+from workings.ui.child import ask
+from workings.ui.draw import histogram
+from workings.ui.requests import override_words, recipe_argument, recipe_files
+from workings.ui.site import Site
+
+ROWS = 8
+
+
+class DataAnswer(BaseModel):
+    """`workings data preview --json` of a recipe, and the `data check --json` of its traces."""
+
+    recipe: str
+    commands: list[str]
+    preview: dict[str, Any]
+    check: dict[str, Any] = Field(description="Empty where it was not asked for")
+    check_problem: str = Field(default="", description="Why the traces could not be checked")
+
+
+@lru_cache(maxsize=32)
+def _asked(words: tuple[str, ...], cwd: Path, stamp: int) -> dict[str, Any]:
+    return ask(list(words), cwd)
+
+
+def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[str]) -> DataAnswer:
+    """Preview, and the check where it is asked for; kept until the recipe changes."""
+    place = recipe_argument(site.folder, recipe)
+    stamp = Path(place).stat().st_mtime_ns if Path(place).is_file() else 0
+    words = ["data", "preview", place, *overrides, "--n", str(ROWS), *(["--row", row] if row else [])]
+    commands, found = [" ".join(["workings", *words])], {}
+    preview = _asked(tuple(words), site.folder.root, stamp)
+    if check:
+        loaded = load_recipe(place, overrides)
+        data, items = loaded.recipe.data, loaded.recipe.evaluation.items
+        traces = loaded.path(data.traces)
+        words = ["data", "check", str(traces) if traces.exists() else data.traces]
+        if items != "none":
+            words += ["--against", str(loaded.path(items)) if loaded.path(items).exists() else items]
+        commands.append(" ".join(["workings", *words]))
+        try:
+            found = _asked(tuple(words), site.folder.root, stamp)
+        except RequestError as error:  # made data, such as `addition`, is no file that could be checked
+            return DataAnswer(recipe=recipe, commands=commands, preview=preview, check={}, check_problem=str(error))
+    return DataAnswer(recipe=recipe, commands=commands, preview=preview, check=found)
+
+
+def router(site: Site) -> APIRouter:
+    """Routes of the data page."""
+    routes = APIRouter()
+
+    @routes.get("/api/data")
+    def data_json(recipe: str, row: str = "", check: bool = False, overrides: str = "") -> DataAnswer:
+        """Rows of a recipe with each token's text and whether it is learned; lengths; optionally the check."""
+        return looked_at(site, recipe, row, check, override_words(overrides))
+
+    @routes.get("/data", include_in_schema=False)
+    def data_page(recipe: str = "", row: str = "", check: bool = False, overrides: str = "") -> HTMLResponse:
+        found = looked_at(site, recipe, row, check, override_words(overrides)) if recipe else None
+        return site.html("data.html.jinja", page="data", found=found, recipe=recipe, row=row, check=check,
+                         overrides=overrides, shipped=list(shipped_recipes()), written=recipe_files(site.folder),
+                         histogram=histogram(found.preview["histogram"], "Rows by length in tokens") if found else "")
+
+    return routes

@@ -1,0 +1,45 @@
+"""`/jobs`: commands that the page started, live."""
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse, RedirectResponse
+
+from workings.ui.jobs import Job
+from workings.ui.site import Site
+
+
+def router(site: Site) -> APIRouter:
+    """Routes of the jobs."""
+    routes = APIRouter()
+
+    @routes.get("/api/jobs")
+    def jobs_json() -> list[Job]:
+        """Commands that this page started, the newest first."""
+        return site.jobs.all()
+
+    @routes.get("/api/jobs/{identity}")
+    def job_json(identity: str) -> Job:
+        """One command, with the end of what it says and its answer."""
+        return site.jobs.get(identity)
+
+    @routes.post("/api/jobs/{identity}/stop")
+    def stop_json(identity: str) -> Job:
+        """Ask it to stop, as Ctrl-C would; training saves a checkpoint and seals what it has."""
+        return site.jobs.stop(identity)
+
+    @routes.get("/jobs", include_in_schema=False)
+    def jobs_page() -> HTMLResponse:
+        return site.html("jobs.html.jinja", page="start", jobs=site.jobs.all())
+
+    @routes.get("/jobs/{identity}", include_in_schema=False)
+    def job_page(identity: str) -> HTMLResponse:
+        job = site.jobs.get(identity)
+        runs = [row for row in site.rows() if job.subject and (row.name.removesuffix(".partial") == job.subject
+                                                               or row.name.startswith(f"{job.subject}/"))]
+        return site.html("job.html.jinja", page="start", job=job, runs=runs)
+
+    @routes.post("/jobs/{identity}/stop", include_in_schema=False)
+    def stop_form(identity: str) -> RedirectResponse:
+        site.jobs.stop(identity)
+        return RedirectResponse(f"/jobs/{identity}", 303)
+
+    return routes

@@ -1,0 +1,38 @@
+"""Listening on loopback, printing the link, opening the browser."""
+
+import secrets
+import socket
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from workings.errors import RequestError
+from workings.ui.app import make_app
+
+HOST = "127.0.0.1"
+
+
+def serve(root: Path, port: int, *, open_browser: bool, say: Callable[[str], None]) -> None:
+    """Serve the page until it is stopped; prints the link on standard output.
+
+    Raises:
+        RequestError: something else listens on the port.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as error:
+        raise RequestError(f"--port {port}, on which something listens already", "a free port", "--port 0") from error
+    port = listener.getsockname()[1]
+    token = secrets.token_urlsafe(32)
+    link = f"http://{HOST}:{port}/?token={token}"
+    say(f"the page over {root.resolve()} is at the link below; stop it with Ctrl-C")
+    print(link, flush=True)  # noqa: T201  the link is the answer of this verb
+    if open_browser:
+        webbrowser.open(link)
+    config = uvicorn.Config(make_app(root, token=token, port=port), log_level="warning", access_log=False,
+                            server_header=False, timeout_graceful_shutdown=2)
+    uvicorn.Server(config).run(sockets=[listener])

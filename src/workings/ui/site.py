@@ -1,0 +1,68 @@
+"""What every route shares: the folder, the jobs, the kept verdicts, and rendering a template."""
+
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from fastapi.responses import HTMLResponse
+
+from workings.hardware.places import cache_directory
+from workings.record.digest import bytes_digest
+from workings.ui.folder import Folder
+from workings.ui.jobs import Jobs
+from workings.ui.listing import RunRow, run_row, run_rows
+from workings.ui.verified import VerifiedStore
+from workings.ui.words import FILTERS
+
+TEMPLATES = files("workings.ui") / "templates"
+
+
+def _environment() -> jinja2.Environment:
+    loader = jinja2.FunctionLoader(lambda name: (TEMPLATES / name).read_text(encoding="utf-8"))
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined,
+                                     trim_blocks=True, lstrip_blocks=True)
+    environment.filters.update(FILTERS)
+    return environment
+
+
+@dataclass(frozen=True)
+class Site:
+    """One page over one folder."""
+
+    folder: Folder
+    jobs: Jobs
+    verified: VerifiedStore
+    templates: jinja2.Environment = field(default_factory=_environment)
+
+    @classmethod
+    def over(cls, root: Path) -> "Site":
+        """The page over a folder; jobs and verdicts lie in the person's cache, under the folder's digest."""
+        place = cache_directory() / "ui" / bytes_digest(str(root.resolve()).encode())[:16]
+        return cls(folder=Folder(root.resolve()), jobs=Jobs(place / "jobs", root.resolve()),
+                   verified=VerifiedStore(cache_directory() / "ui" / "verified"))
+
+    def rows(self) -> list[RunRow]:
+        """All runs of the folder."""
+        self.take_verdicts()
+        return run_rows(self.folder, self.verified.all(self.folder))
+
+    def row(self, run: Path) -> RunRow:
+        """One run of the folder."""
+        self.take_verdicts()
+        name, kept = self.folder.name(run), self.verified.of(run)
+        return run_row(self.folder, run, {name: kept} if kept else {})
+
+    def take_verdicts(self) -> None:
+        """Keep what finished `verify` jobs said."""
+        for job in self.jobs.all(limit=10):
+            if job.verb == "verify" and job.answer is not None and "checks" in job.answer:
+                run = self.folder.inside(job.subject)
+                if self.verified.of(run) is None:
+                    self.verified.keep(run, job.answer)
+
+    def html(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+        """A rendered page."""
+        text = self.templates.get_template(template).render(root=self.folder.root.name or "/", **values)
+        return HTMLResponse(text, status_code=status)

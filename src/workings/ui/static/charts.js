@@ -1,0 +1,221 @@
+// Curves of one run or of several over each other. The server thins them, so a run of any length draws at once.
+"use strict";
+
+const COLORS = ["--c0", "--c1", "--c2", "--c3"];
+const DASHES = [[], [11, 3], [7, 3, 2, 3], [3, 3]];
+
+/** Several curves with their own places on one axis: one sorted axis, gaps where a curve has no point. */
+function aligned(curves) {
+  const axis = [...new Set(curves.flatMap((curve) => curve.x))].sort((a, b) => a - b);
+  const place = new Map(axis.map((x, index) => [x, index]));
+  const rows = curves.map((curve) => {
+    const row = new Array(axis.length).fill(null);
+    curve.x.forEach((x, index) => { row[place.get(x)] = curve.y[index]; });
+    return row;
+  });
+  return [axis, ...rows];
+}
+
+/** A number for an axis or a legend: short, and exact enough. */
+function numberText(value) {
+  if (value == null) return "–";
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2);
+  return Number(value.toPrecision(5)).toString();
+}
+
+/** What the form asks for, from an address. */
+function wishes(search) {
+  const query = new URLSearchParams(search);
+  const number = (key) => (query.get(key) ? Number(query.get(key)) : null);
+  return { x: query.get("x") || "step", low: number("low"), high: number("high"), log: query.get("log") === "1", smooth: query.get("smooth") !== "0" };
+}
+
+/** The address of a state of the curves, everything else of it kept. */
+function addressOf(search, wish) {
+  const query = new URLSearchParams(search);
+  const set = (key, value) => (value === null || value === "" ? query.delete(key) : query.set(key, value));
+  set("x", wish.x === "step" ? null : wish.x);
+  set("low", wish.low);
+  set("high", wish.high);
+  set("log", wish.log ? "1" : null);
+  set("smooth", wish.smooth ? null : "0");
+  return `?${query}`;
+}
+
+class Curves {
+  constructor(holder) {
+    this.holder = holder;
+    this.names = JSON.parse(holder.dataset.runs);
+    this.form = holder.querySelector("[data-curve-form]");
+    this.place = holder.querySelector("[data-curve-place]");
+    this.status = holder.querySelector("[data-curve-status]");
+    this.wish = wishes(location.search);
+    this.plots = new Map();
+    this.fill();
+    this.form.addEventListener("submit", (event) => event.preventDefault());
+    this.form.addEventListener("change", () => this.asked());
+    this.form.addEventListener("reset", () => setTimeout(() => {
+      this.form.low.value = "";
+      this.form.high.value = "";
+      this.form.x.value = this.wish.x;
+      this.form.log.checked = this.wish.log;
+      this.form.smooth.checked = this.wish.smooth;
+      this.asked();
+    }));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    new ResizeObserver(() => this.resize()).observe(this.place);
+  }
+
+  fill() {
+    this.form.x.value = this.wish.x;
+    this.form.low.value = this.wish.low ?? "";
+    this.form.high.value = this.wish.high ?? "";
+    this.form.log.checked = this.wish.log;
+    this.form.smooth.checked = this.wish.smooth;
+  }
+
+  asked() {
+    const number = (input) => (input.value === "" ? null : Number(input.value));
+    const x = this.form.x.value;
+    const moved = x !== this.wish.x;
+    this.wish = { x, low: moved ? null : number(this.form.low), high: moved ? null : number(this.form.high), log: this.form.log.checked, smooth: this.form.smooth.checked };
+    this.show();
+  }
+
+  zoom(low, high) {
+    const round = (value) => (this.wish.x === "step" ? Math.round(value) : Number(value.toPrecision(6)));
+    this.wish = { ...this.wish, low: low === null ? null : round(low), high: high === null ? null : round(high) };
+    this.show();
+  }
+
+  show() {
+    this.fill();
+    history.replaceState(null, "", addressOf(location.search, this.wish) + location.hash);
+    this.load();
+  }
+
+  async load() {
+    const query = new URLSearchParams({ x: this.wish.x });
+    if (this.wish.low !== null) query.set("low", this.wish.low);
+    if (this.wish.high !== null) query.set("high", this.wish.high);
+    this.loaded = await Promise.all(this.names.map((name) => json(`/api/curves/${runPath(name)}?${query}`)));
+    if (this.loaded.some((found) => !found)) {
+      this.status.textContent = "The curves could not be read.";
+      return;
+    }
+    this.draw();
+    const live = this.loaded.some((found) => found.state === "running");
+    if (live && !this.timer) this.timer = setInterval(() => { if (!document.hidden) this.load(); }, 2000);
+    if (!live && this.timer) { clearInterval(this.timer); this.timer = null; }
+  }
+
+  draw() {
+    if (!this.loaded) return;
+    const keys = [...new Map(this.loaded.flatMap((found) => found.series.map((series) => [series.key, series]))).values()];
+    this.status.textContent = keys.length ? "" : "No step has been taken yet.";
+    for (const [key, plot] of this.plots) if (!keys.some((series) => series.key === key)) { plot.figure.remove(); this.plots.delete(key); }
+    for (const series of keys) this.drawOne(series);
+  }
+
+  drawOne({ key, title, unit }) {
+    let plot = this.plots.get(key);
+    if (!plot) {
+      const figure = document.createElement("figure");
+      const heading = document.createElement("h3");
+      const body = document.createElement("div");
+      const table = document.createElement("details");
+      figure.append(heading, body, table);
+      this.place.append(figure);
+      plot = { figure, heading, body, table };
+      this.plots.set(key, plot);
+    }
+    const found = this.loaded.map((run) => run.series.find((series) => series.key === key));
+    const smoothing = Math.max(...found.map((series) => (series ? series.smoothing_steps : 0)));
+    const smooth = this.wish.smooth && smoothing > 0;
+    plot.heading.textContent = title + (unit ? `, ${unit}` : "") + (smooth ? ` (mean of ${smoothing} steps over the measured values)` : "");
+    const style = getComputedStyle(document.documentElement);
+    const color = (name) => style.getPropertyValue(name).trim();
+    const lines = [];
+    const options = [];
+    found.forEach((series, index) => {
+      if (!series) return;
+      const stroke = color(COLORS[index]);
+      const name = this.names.length > 1 ? this.names[index] : title;
+      const sparse = series.x.length < 60;
+      lines.push({ x: series.x, y: series.y });
+      options.push({ label: smooth && series.smoothed.length ? `${name}, measured` : name, stroke: smooth && series.smoothed.length ? stroke + "55" : stroke, width: smooth && series.smoothed.length ? 1 : 2, dash: DASHES[index], spanGaps: true, points: { show: sparse, size: 5 }, value: (u, value) => numberText(value) });
+      if (smooth && series.smoothed.length) {
+        lines.push({ x: series.x, y: series.smoothed });
+        options.push({ label: `${name}, mean`, stroke, width: 2, dash: DASHES[index], spanGaps: true, points: { show: false }, value: (u, value) => numberText(value) });
+      }
+    });
+    const data = aligned(lines);
+    if (this.wish.log) for (let i = 1; i < data.length; i += 1) data[i] = data[i].map((value) => (value > 0 ? value : null));
+    const resumed = this.loaded.flatMap((run) => run.resumed_at);
+    const grid = { stroke: color("--grid"), width: 1 };
+    const axis = { stroke: color("--soft"), grid, ticks: grid, font: "12px system-ui, sans-serif" };
+    const words = { step: "steps", tokens: "tokens", seconds: "seconds in steps" };
+    const settings = {
+      width: Math.max(260, plot.body.clientWidth), height: 230, series: [{ label: words[this.wish.x], value: (u, value) => numberText(value) }, ...options],
+      scales: { x: { time: false }, y: { distr: this.wish.log ? 3 : 1 } },
+      axes: [{ ...axis, values: (u, ticks) => ticks.map(numberText) }, { ...axis, size: 64, values: (u, ticks) => ticks.map((tick) => (tick === null ? "" : numberText(tick))) }],
+      cursor: { drag: { x: true, y: false, setScale: false } },
+      hooks: {
+        setSelect: [(u) => { if (u.select.width > 4) this.zoom(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")); }],
+        draw: [(u) => {
+          for (const at of resumed) {
+            const left = u.valToPos(at, "x", true);
+            u.ctx.save();
+            u.ctx.strokeStyle = color("--open");
+            u.ctx.setLineDash([4, 4]);
+            u.ctx.beginPath();
+            u.ctx.moveTo(left, u.bbox.top);
+            u.ctx.lineTo(left, u.bbox.top + u.bbox.height);
+            u.ctx.stroke();
+            u.ctx.fillStyle = color("--open");
+            u.ctx.fillText("resumed", left + 4, u.bbox.top + 12);
+            u.ctx.restore();
+          }
+        }],
+      },
+    };
+    if (plot.plot) plot.plot.destroy();
+    plot.plot = new uPlot(settings, data, plot.body);
+    plot.body.querySelector("canvas").setAttribute("role", "img");
+    plot.body.querySelector("canvas").setAttribute("aria-label", `${title}: ${options.map((option, index) => `${option.label} from ${numberText(lines[index].y[0])} to ${numberText(lines[index].y[lines[index].y.length - 1])}`).join("; ")}`);
+    this.numbers(plot.table, title, options, lines);
+  }
+
+  /** About a dozen places as a table, for who does not see the curve. */
+  numbers(table, title, options, lines) {
+    const open = table.open;
+    const [axis, ...rows] = aligned(lines);
+    const stride = Math.max(1, Math.floor((axis.length - 1) / 11));
+    const head = `<summary>The numbers</summary>`;
+    table.innerHTML = head;
+    const body = document.createElement("table");
+    const add = (cells, tag) => {
+      const line = document.createElement("tr");
+      cells.forEach((cell, index) => {
+        const element = document.createElement(index === 0 ? "th" : tag);
+        if (element.tagName === "TH") element.scope = tag === "th" ? "col" : "row";
+        element.textContent = cell;
+        line.append(element);
+      });
+      body.append(line);
+    };
+    add([this.wish.x, ...options.map((option) => option.label)], "th");
+    axis.forEach((x, index) => { if (index % stride === 0 || index === axis.length - 1) add([numberText(x), ...rows.map((row) => numberText(row[index]))], "td"); });
+    table.append(body);
+    table.open = open;
+  }
+
+  resize() {
+    for (const { plot, body } of this.plots.values()) if (plot && Math.abs(plot.width - body.clientWidth) > 2) plot.setSize({ width: Math.max(260, body.clientWidth), height: 230 });
+  }
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  document.querySelectorAll("[data-curves]").forEach((holder) => new Curves(holder).load());
+});

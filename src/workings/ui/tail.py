@@ -1,0 +1,50 @@
+"""A JSON-lines file that grows: every line is parsed once, a torn last line waits until it is whole."""
+
+import json
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+
+class Tail:
+    """What a file holds so far. `lines` reads on from where it stopped."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._place = 0
+        self._lines: list[dict[str, Any]] = []
+        self._lock = Lock()
+        self._file = -1
+        self.derived: Any = None
+        """What a reader made of the lines and wants to keep beside them."""
+        self.seen = 0
+        """Lines that `derived` was made of."""
+
+    def continues(self) -> bool:
+        """Whether the file is still the one that was read, only longer."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return False
+        return found.st_size >= self._place and self._file in (-1, found.st_ino)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """All lines so far that are JSON objects; a damaged line is left out (`workings verify` names it)."""
+        with self._lock:
+            try:
+                with self.path.open("rb") as file:
+                    file.seek(self._place)
+                    data = file.read()
+                    self._file = self.path.stat().st_ino
+            except OSError:
+                return self._lines
+            end = data.rfind(b"\n") + 1
+            self._place += end
+            for line in data[:end].splitlines():
+                try:
+                    value = json.loads(line)
+                except (ValueError, RecursionError):
+                    continue
+                if isinstance(value, dict):
+                    self._lines.append(value)
+            return self._lines

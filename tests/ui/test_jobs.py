@@ -1,0 +1,80 @@
+"""Verbs started from the page: checked first, shown as typed, stopped when asked, outliving the page."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.ui.making import client, two_runs
+
+
+def finished(page: TestClient, identity: str, seconds: float = 120) -> dict[str, Any]:
+    """A job when it has ended."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        job: dict[str, Any] = page.get(f"/api/jobs/{identity}").json()
+        if job["state"] != "running":
+            return job
+        time.sleep(0.2)
+    raise AssertionError("the job did not end")
+
+
+def test_verify_from_the_page_becomes_the_badge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    page = client(tmp_path, monkeypatch)
+    answer = page.post("/start/verify", data={"run": "runs/steps"}, follow_redirects=False)
+    assert answer.status_code == 303
+    job = finished(page, answer.headers["location"].rpartition("/")[2])
+    assert job["command"] == f"workings verify {tmp_path.resolve() / 'runs/steps'}"
+    assert job["answer"]["checks"]
+    rows = {row["name"]: row["verified"] for row in page.get("/api/runs").json()["rows"]}
+    assert rows["runs/steps"]["level"] == job["answer"]["level"]
+    assert rows["runs/plain"] is None
+    shown = page.get("/run/runs/steps?tab=checks").text
+    assert job["answer"]["checks"][0]["id"] in shown
+    later = client(tmp_path, monkeypatch)  # the page started again still knows
+    assert later.get("/api/checks/runs/steps").json()["verified"]["level"] == job["answer"]["level"]
+    assert [found["id"] for found in later.get("/api/jobs").json()] == [job["id"]]
+
+
+@pytest.mark.parametrize(("verb", "fields"), [
+    ("train", {"recipe": "--help", "out": "x"}), ("train", {"recipe": "../outside.yaml", "out": "x"}),
+    ("train", {"recipe": "smoke-tiny", "out": "../x"}), ("train", {"recipe": "smoke-tiny", "out": "runs/plain"}),
+    ("train", {"recipe": "smoke-tiny", "out": "-x"}),
+    ("train", {"recipe": "smoke-tiny", "out": "x", "overrides": "--force"}),
+    ("eval", {"run": "runs/plain", "items": "../items.jsonl", "name": "x"}),
+    ("eval", {"run": "runs/plain", "items": "eval", "name": "../../x"}), ("verify", {"run": ".."}),
+    ("quickstart", {"out": "/tmp/elsewhere"}), ("plan", {"recipe": "smoke-tiny", "target": "nowhere"})])
+def test_nothing_is_started_that_was_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str,
+                                                 fields: dict[str, str]) -> None:
+    two_runs(tmp_path)
+    page = client(tmp_path, monkeypatch)
+    answer = page.post(f"/api/{verb}", data=fields)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["error"]
+    assert page.get("/api/jobs").json() == []
+
+
+@pytest.mark.slow
+def test_training_is_stopped_with_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = client(tmp_path, monkeypatch)
+    job = page.post("/api/train", data={"recipe": "smoke-tiny", "out": "long",
+                                        "overrides": "training.steps=100000"}).json()
+    end = time.monotonic() + 120
+    row: dict[str, Any] = {}
+    while time.monotonic() < end and not row.get("steps"):
+        rows = page.get("/api/runs").json()["rows"]
+        row = rows[0] if rows else {}
+        assert page.get(f"/api/jobs/{job['id']}").json()["state"] == "running"
+        time.sleep(0.3)
+    assert row["state"] == "running"
+    assert row["seconds_left"] > 0
+    assert page.post(f"/api/jobs/{job['id']}/stop").status_code == 200
+    ended = finished(page, job["id"])
+    assert (ended["code"], ended["answer"]["status"]) == (130, "interrupted")
+    row = page.get("/api/runs").json()["rows"][0]
+    assert (row["name"], row["state"]) == ("long", "interrupted")
+    assert list((tmp_path / "long" / "checkpoints").glob("step_*/COMMIT.json"))
+    assert page.post(f"/api/jobs/{job['id']}/stop").status_code == 422

@@ -1,0 +1,200 @@
+"""Pages and their JSON twins over runs: complete, linked, and never markup from a run."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.record import synthetic
+from tests.reports.test_page import Page
+from tests.ui.making import client, two_runs
+from workings.record.lock import DirectoryLock
+
+PAIR = "run=runs/plain&run=runs/steps"
+
+
+def test_the_list_says_what_the_records_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    page = client(tmp_path, monkeypatch)
+    rows = {row["name"]: row for row in page.get("/api/runs").json()["rows"]}
+    assert set(rows) == {"runs/plain", "runs/steps"}
+    assert rows["runs/plain"]["accuracy"]["mean"] == 0.5
+    assert rows["runs/plain"]["state"] == "complete"
+    assert rows["runs/plain"]["verified"] is None
+    manifest = json.loads((tmp_path / "runs/plain/run_manifest.json").read_text())
+    assert rows["runs/plain"]["loss"] == manifest["final_loss"]
+    assert rows["runs/plain"]["steps"] == manifest["completed_steps"]
+    text = Page(page.get("/").text).text
+    assert "50.0 %" in text
+    assert "2 of 2 runs" in text
+
+
+def test_search_filter_and_order_are_in_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    page = client(tmp_path, monkeypatch)
+    found = [[row["name"] for row in page.get(f"/api/runs?{query}").json()["rows"]] for query in (
+        "sort=accuracy&order=down", "sort=accuracy&order=up", "q=steps", "state=failed", "q=steps plain")]
+    assert found == [["runs/steps", "runs/plain"], ["runs/plain", "runs/steps"], ["runs/steps"], [], []]
+    assert "No run matches" in page.get("/?q=nothing-like-it").text
+
+
+def test_an_empty_folder_shows_how_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Page(client(tmp_path, monkeypatch).get("/").text)
+    for text in ("Start here", "workings quickstart --out quickstart", "workings train my-recipe.yaml",
+                 "Run the quickstart"):
+        assert text in page.text
+
+
+@pytest.mark.parametrize("tab", ["curves", "device", "recipe", "scorecard", "items", "samples", "checks", "log",
+                                 "files"])
+def test_every_tab_of_a_run_nests_and_has_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tab: str) -> None:
+    two_runs(tmp_path)
+    page = Page(client(tmp_path, monkeypatch).get(f"/run/runs/steps?tab={tab}").text)
+    words = {"curves": "Drag across a curve", "device": "What fills the device", "recipe": "What was asked for",
+             "scorecard": "Scorecard", "items": "60 of 60", "samples": "Samples", "checks": "Nobody has verified",
+             "log": "Log", "files": "Root digest"}
+    assert words[tab] in page.text
+    assert page.named("h1")
+    ids = [a["id"] for _, a in page.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+
+
+def test_items_are_searched_and_paged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    page = client(tmp_path, monkeypatch)
+    wrong = page.get("/api/items/runs/plain?result=wrong").json()
+    assert (wrong["found"], wrong["total"], wrong["pages"]) == (30, 60, 1)
+    assert not any(row["right"] for row in wrong["rows"])
+    everything = page.get("/api/items/runs/plain?page=2").json()
+    assert (everything["pages"], len(everything["rows"])) == (2, 10)
+    name = everything["rows"][0]["id"]
+    assert name in [row["id"] for row in page.get(f"/api/items/runs/plain?q={name}").json()["rows"]]
+    assert page.get("/api/items/runs/plain?page=9").status_code == 404
+    assert page.get("/api/items/runs/plain?unit=other").json()["expected"] == "one of: items"
+
+
+def test_a_comparison_agrees_with_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    page = client(tmp_path, monkeypatch)
+    answer = page.get(f"/api/compare?{PAIR}").json()
+    assert answer["comparison"]["verdict"] == "better"
+    assert answer["comparison"]["delta"] == pytest.approx(0.4)
+    assert answer["counts"] == {"newly_right": 24, "newly_wrong": 0, "both_wrong": 6, "both_right": 30}
+    pairs = page.get(f"/api/pairs?{PAIR}&show=newly_right").json()
+    assert pairs["found"] == 24
+    first = pairs["rows"][0]
+    assert "".join(piece["text"] for piece in first["b_pieces"]) == first["b"]["completion"]
+    assert any(not piece["same"] for piece in first["b_pieces"])
+    shown = Page(page.get(f"/compare?{PAIR}&show=both_wrong").text)
+    assert "newly right 24" in shown.text
+    assert page.get("/compare?run=runs/plain").status_code == 404
+    assert page.get("/compare?run=runs/plain&run=runs/plain").status_code == 404
+
+
+def test_curves_keep_ends_and_spikes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    page = client(tmp_path, monkeypatch)
+    lines = [json.loads(line) for line in (tmp_path / "runs/steps/train/metrics.jsonl").read_text().splitlines()]
+    found = page.get("/api/curves/runs/steps?x=tokens").json()
+    loss = next(series for series in found["series"] if series["key"] == "loss")
+    assert loss["y"] == [line["loss"] for line in lines]
+    assert loss["x"][-1] == sum(line["tokens"] for line in lines)
+    part = page.get("/api/curves/runs/steps?low=2&high=2").json()
+    assert next(series for series in part["series"] if series["key"] == "loss")["x"] == [2.0]
+
+
+def test_a_run_that_is_being_written_is_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    live = tmp_path / "runs" / "live.partial"
+    shutil.copytree(tmp_path / "runs" / "steps", live)
+    for name in ("run_manifest.json", "SEAL.json", "SHA256SUMS"):
+        (live / name).unlink()
+    page = client(tmp_path, monkeypatch)
+    row = page.get("/api/run/runs/live.partial").json()["row"]
+    assert row["state"] == "stopped"
+    lock = DirectoryLock(live)
+    try:
+        row = page.get("/api/run/runs/live.partial").json()["row"]
+        before = row["steps"]
+        metrics = live / "train" / "metrics.jsonl"
+        last = json.loads(metrics.read_text().splitlines()[-1])
+        with metrics.open("a") as file:
+            file.write(json.dumps(last | {"step": before + 1, "loss": 0.125}) + "\n" + '{"step": ')  # and a torn line
+        row = page.get("/api/run/runs/live.partial").json()["row"]
+    finally:
+        lock.release()
+    assert (row["state"], row["steps"], row["loss"]) == ("running", before + 1, 0.125)
+
+
+def test_text_of_a_run_is_never_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    attack = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7*7 }}"
+    two_runs(tmp_path)
+    unit = tmp_path / "runs" / "steps" / "eval" / "items" / "predictions.jsonl"
+    lines = [json.loads(line) for line in unit.read_text().splitlines()]
+    for line in lines:
+        line |= {"completion": attack, "prompt": attack, "section": attack, "rule": attack}
+    unit.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    manifest = tmp_path / "runs" / "steps" / "run_manifest.json"
+    values = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(values | {"recipe": attack, "model_id": attack}))
+    (tmp_path / "runs" / "steps" / "config" / "recipe.yaml").write_text(attack)
+    page = client(tmp_path, monkeypatch)
+    for route in ("/", "/run/runs/steps?tab=items", "/run/runs/steps?tab=recipe", "/run/runs/steps?tab=log"):
+        shown = Page(page.get(route).text)
+        assert attack in " ".join(shown.words)
+        assert not shown.named("img")
+        assert all((a.get("src") or "").startswith("/static/") for a in shown.named("script"))
+
+
+@pytest.mark.parametrize(("name", "contents"), [
+    ("run_manifest.json", b"{"), ("run_manifest.json", b"[1]"), ("run_manifest.json", b"[" * 100_000),
+    ("run_manifest.json", b'{"name": 1}'), ("SEAL.json", b"\xff\xfe"),
+    ("eval/items/eval_summary.json", b'{"scorecard": 3}'),
+    ("train/metrics.jsonl", b'{"step": "x"}\n\xff\n'), ("plan/plan.json", b'{"breakdown": 7}')])
+def test_a_damaged_run_is_a_row_and_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
+                                                  contents: bytes) -> None:
+    two_runs(tmp_path)
+    (tmp_path / "runs" / "steps" / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "runs" / "steps" / name).write_bytes(contents)
+    page = client(tmp_path, monkeypatch)
+    rows = {row["name"]: row for row in page.get("/api/runs").json()["rows"]}
+    assert rows["runs/plain"]["state"] == "complete"
+    assert "runs/steps" in rows
+    for tab in ("curves", "device", "recipe", "items", "checks", "files"):
+        answer = page.get(f"/run/runs/steps?tab={tab}")
+        assert answer.status_code in (200, 404, 409), tab
+        assert "Traceback" not in answer.text
+    assert page.get("/api/curves/runs/steps").status_code in (200, 409)
+
+
+def test_no_path_leads_out_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    two_runs(folder)
+    synthetic.sealed_run(tmp_path / "outside")
+    (folder / "link").symlink_to(tmp_path / "outside")
+    page = client(folder, monkeypatch)
+    for name in ("../outside", "runs/../../outside", "%2e%2e/outside", "/etc", "runs/plain%00", "nothing", "link"):
+        for route in ("run", "api/run", "api/curves", "api/items", "export/run"):
+            assert page.get(f"/{route}/{name}").status_code == 404, (route, name)
+    assert "link" not in [row["name"] for row in page.get("/api/runs").json()["rows"]]
+
+
+def test_exports_are_one_file_without_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    page = client(tmp_path, monkeypatch)
+    for route, words in (("/export/run/runs/steps", "steps"), (f"/export/compare?{PAIR}", "steps is better")):
+        answer = page.get(route)
+        assert "attachment" in answer.headers["content-disposition"]
+        shown = Page(answer.text)
+        assert words in shown.text
+        assert not {tag for tag, _ in shown.tags} & {"script", "link", "img", "iframe"}
+
+
+def test_every_json_twin_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    described = client(tmp_path, monkeypatch).get("/api/openapi.json").json()["paths"]
+    for path in ("/api/runs", "/api/run/{name}", "/api/curves/{name}", "/api/items/{name}", "/api/checks/{name}",
+                 "/api/compare", "/api/pairs", "/api/data", "/api/targets", "/api/jobs", "/api/jobs/{identity}",
+                 "/api/quickstart", "/api/train", "/api/eval", "/api/verify", "/api/replay", "/api/plan"):
+        assert path in described
+        assert all(operation.get("description") for operation in described[path].values()), path
