@@ -1,8 +1,9 @@
 """An engine that another package brings: a unigram model in NumPy, trained by gradient descent.
 
 It is small enough that a run takes no time, and real enough to learn: logits over the vocabulary, the exact gradient,
-momentum as optimizer state. Two environment variables make it misbehave, for tests of what the package does then:
-`UNIGRAM_SECONDS` (each step takes that long) and `UNIGRAM_NAN_AT` (that step's loss is not a number).
+momentum as optimizer state. Environment variables make it misbehave, for tests of what the package does then:
+`UNIGRAM_SECONDS` (each step takes that long), `UNIGRAM_NAN_AT` (that step's loss is not a number) and
+`UNIGRAM_HUNGRY_AT` (that step asks the system for more memory than any machine has).
 """
 
 import os
@@ -56,6 +57,8 @@ class UnigramEngine:
 
     def step(self, state, batch, learning_rate):
         time.sleep(float(os.environ.get("UNIGRAM_SECONDS", "0")))
+        if int(state["step"]) + 1 == int(os.environ.get("UNIGRAM_HUNGRY_AT", "-1")):
+            np.empty(2**60, np.uint8)
         total, counts, probabilities = self._loss(state, batch)
         gradient = probabilities - counts / counts.sum()
         velocity = MOMENTUM * state["velocity"] + gradient

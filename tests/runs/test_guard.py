@@ -1,0 +1,179 @@
+"""What stands between a recipe and its run: verdict before weights, nearest plan, memory that runs out all the same."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.runs.runs_helpers import write_recipe
+from workings.data.batches import Position
+from workings.errors import DoesNotFit, RecordError
+from workings.evidence.verify import verify
+from workings.hardware.device import DeviceFacts
+from workings.planning.verdict import gib
+from workings.record.reader import Run
+from workings.runs.guard import MemoryWatch, sentence, target_here
+from workings.runs.train import train
+
+WIDE = ("batch.micro_batch=256", "memory.attention=chunked", "memory.loss_chunk=128",
+        "model={source: scratch, shape: {family: gemma, layers: 4, width: 256, mlp_width: 1024, heads: 4, "
+        "kv_heads: 1, head_dim: 64}}")
+"""Makes `smoke-tiny` need 2.5 GiB, nearly all of it activations."""
+
+
+def device(**changes):
+    return DeviceFacts(**{"platform": "gpu", "kind": "NVIDIA H200", "count": 1, "memory_limit_bytes": 100 * 2**30,
+                          "memory_limit_source": "device (memory_stats)", "mesh": {"fsdp": 1, "tp": 1},
+                          "versions": {}, "reason": "asked for"} | changes)
+
+
+def limited(out, *words, kib=4_500_000):
+    """`train smoke-tiny` in a child with an address space of so many KiB: JAX itself takes about two GiB of it."""
+    command = [sys.executable, "-m", "workings", "train", "smoke-tiny", "--out", str(out), "--json", *WIDE, *words]
+    return subprocess.run(["bash", "-c", f'ulimit -v {kib}; exec "$@"', "bash", *command], env=os.environ.copy(),
+                          capture_output=True, text=True, check=False)
+
+
+def pretrained(folder, shape):
+    """A directory in Hugging Face's format whose weights are no weights: reading them fails."""
+    from workings.data.generators import addition
+    from workings.models.tokenizer_training import train_tokenizer
+    folder.mkdir()
+    traces, _ = addition.make(40, 10, 5)
+    train_tokenizer((trace.prompt for trace in traces), 512).save(folder)
+    (folder / "config.json").write_text(json.dumps(shape))
+    (folder / "model.safetensors").write_bytes(b"these are no tensors")
+    return folder
+
+
+CONFIG = {"model_type": "gemma", "vocab_size": 512, "hidden_size": 32, "intermediate_size": 64,
+          "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16,
+          "max_position_embeddings": 128, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": True,
+          "hidden_activation": "gelu_pytorch_tanh"}
+
+
+@pytest.fixture
+def with_weights(tmp_path):
+    """A recipe of the JAX engine with weights that cannot be read."""
+    folder = pretrained(tmp_path / "weights", CONFIG)
+    return ["smoke-tiny", tmp_path / "run",
+            [f"model={{source: pretrained, id: {folder}}}", "tokenizer=model", "data.template=plain"]]
+
+
+def test_the_verdict_comes_before_any_weight_is_read(with_weights, monkeypatch):
+    recipe, out, words = with_weights
+    import workings.runs.prepare as module
+    real = module.judge
+    monkeypatch.setattr(module, "judge", lambda found, facts: real(found, device(
+        platform="tpu", kind="TPU v0", memory_limit_bytes=1000)))
+    with pytest.raises(DoesNotFit, match="does not fit"):  # weights that cannot be read were not read
+        train(recipe, out, words)
+    assert not list(out.parent.glob("run*"))
+    monkeypatch.setattr(module, "judge", real)
+    with pytest.raises(RecordError):  # and they are what fails where the verdict is yes
+        train(recipe, out, words)
+
+
+def test_one_compile_serves_verdict_and_training(tmp_path):
+    done = train("smoke-tiny", tmp_path / "run", ["training.steps=3"])
+    assert done.prepared.engine.compilations == 1
+    plan = json.loads((done.run / "plan/plan.json").read_text())
+    assert (plan["source"], plan["batch"]) == ("compiled", list(done.prepared.longest_batch))
+    batch, _ = done.prepared.batches.at(Position())
+    assert plan["peak_bytes"] == done.prepared.engine.inspect(batch).peak_bytes
+    assert done.prepared.engine.compilations == 1, "asking again is asking about the same executable"
+
+
+def test_prediction_and_measurement_stand_side_by_side(tmp_path):
+    recipe = write_recipe(tmp_path / "asked")
+    run = Run.open(train(str(recipe), tmp_path / "run").run)
+    measured = json.loads((run.path / "plan/measured.json").read_text())
+    plan = json.loads((run.path / "plan/plan.json").read_text())
+    assert measured["predicted_peak_bytes"] == plan["peak_bytes"] == run.manifest.facts["predicted_peak_bytes"]
+    assert measured["measured_peak_bytes"] == run.manifest.measured_peak_bytes
+    assert "predicted" in (run.path / "README.md").read_text()
+    assert plan["target"] == "cpu"
+    assert plan["culprit"]
+
+
+def test_the_largest_device_that_is_too_small_names_a_larger_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("UNIGRAM_LIMIT_BYTES", "100")
+    recipe = write_recipe(tmp_path / "asked")
+    with pytest.raises(DoesNotFit, match="no plan of the search fits") as caught:
+        train(str(recipe), tmp_path / "run")
+    assert "--on t4" in str(caught.value) or "by memory alone" in str(caught.value)
+    assert caught.value.answer["fits"] is False
+    assert caught.value.answer["peak_bytes"] > caught.value.answer["limit_bytes"]
+
+
+@pytest.mark.parametrize(("facts", "engine", "name"), [
+    (device(platform="cpu", kind="one core"), "jax", "cpu"),
+    (device(), "torch", "h200"),
+    (device(kind="NVIDIA H200", count=3), "torch", "3 x h200"),
+    (device(kind="NVIDIA Unheard Of"), "torch", "1 x NVIDIA Unheard Of"),
+])
+def test_the_device_is_found_in_the_catalog(facts, engine, name):
+    found = target_here(facts, engine)
+    assert found.name == name
+    assert found.devices == facts.count
+    assert abs(found.memory_bytes - facts.memory_limit_bytes) < 2
+
+
+def test_the_share_of_a_card_that_jax_takes_is_counted_once(monkeypatch):
+    assert abs(target_here(device(), "jax").memory_bytes * 0.75 - 100 * 2**30) < 2
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5")
+    assert abs(target_here(device(), "jax").memory_bytes * 0.5 - 100 * 2**30) < 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="address spaces are limited in another way")
+def test_memory_that_does_not_suffice_is_refused_with_a_way_out_and_a_forced_run_ends_as_a_record(tmp_path):
+    refused = limited(tmp_path / "run")
+    assert refused.returncode == 1, refused.stderr
+    answer = json.loads(refused.stdout.splitlines()[-1])
+    assert (answer["fits"], answer["status"]) == (False, "does not fit")
+    assert answer["available_bytes"] < answer["peak_bytes"] < answer["limit_bytes"]
+    assert answer["nearest"]["overrides"] == ["memory.remat=layer"]
+    assert "memory.remat=layer" in refused.stderr
+    assert not list(tmp_path.iterdir())
+
+    forced = limited(tmp_path / "run", "--force")
+    assert forced.returncode == 1, forced.stderr
+    assert "Traceback" not in forced.stderr
+    run = Run.open(tmp_path / "run")
+    assert (run.status, run.manifest.completed_steps, run.manifest.facts["forced"]) == ("failed", 0, True)
+    event = next(event for event in run.events() if event["kind"] == "out_of_memory")
+    assert "RESOURCE_EXHAUSTED" in event["out_of_memory"]
+    assert event["predicted_peak_bytes"] == answer["peak_bytes"]
+    assert event["measured_peak_bytes"] > 0
+    assert f"predicted {gib(answer['peak_bytes'])}" in run.manifest.status_reason
+    assert verify(run.path).failed == 0
+
+
+def test_memory_that_runs_out_later_keeps_the_last_checkpoint_and_can_go_on(tmp_path, monkeypatch):
+    recipe = write_recipe(tmp_path / "asked")
+    monkeypatch.setenv("UNIGRAM_HUNGRY_AT", "8")
+    done = train(str(recipe), tmp_path / "run")
+    run = Run.open(done.run)
+    assert (done.status, run.status, run.manifest.completed_steps) == ("failed", "failed", 7)
+    assert [path.name for path in run.checkpoints.folders()] == ["step_000003", "step_000006"]
+    event = next(event for event in run.events() if event["kind"] == "out_of_memory")
+    assert event["predicted_peak_bytes"] == run.manifest.facts["predicted_peak_bytes"]
+    assert "out of memory after step 7" in run.manifest.status_reason
+    assert verify(done.run).failed == 0
+    monkeypatch.delenv("UNIGRAM_HUNGRY_AT")
+    assert train(str(recipe), tmp_path / "run", resume=True).status == "complete"
+    assert Run.open(tmp_path / "run").manifest.resumed_from.name == "run.interrupted-1"
+
+
+def test_what_was_held_is_said_for_a_run_that_did_not_grow(tmp_path):
+    recipe = write_recipe(tmp_path / "asked")
+    watch = MemoryWatch()
+    watch.peak_before = 2**60
+    prepared = train(str(recipe), tmp_path / "run").prepared
+    facts = watch.facts(prepared)
+    assert "absent" in facts["growth_bytes"]
+    assert "measured_share_of_predicted" not in facts
+    assert "at most" in sentence(facts)
