@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.engines.tiny import random_batch, request, tiny_shape
-from workings.config.method import LoraConfig
 from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig
 from workings.engines.jax.engine import JaxEngine
 from workings.errors import RecordError, RequestError
@@ -175,8 +174,3 @@ def test_describe_memory_and_the_real_kernel() -> None:
     assert facts.memory_limit_bytes > 2 ** 28
     assert 2 ** 26 < engine.memory().peak_bytes < facts.memory_limit_bytes * 2
     assert engine.check_device()["max_difference_to_numpy"] < 1e-4
-
-
-def test_a_method_that_this_engine_does_not_have_is_refused() -> None:
-    with pytest.raises(RequestError, match="lora"):
-        JaxEngine.open(request(tiny_shape(), method=LoraConfig(name="lora")))

@@ -1,30 +1,48 @@
-"""State to safetensors and back: Hugging Face's names, layers unstacked, one tensor at a time."""
+"""State to safetensors and back: Hugging Face's names, layers unstacked, one tensor at a time.
+
+A checkpoint holds what is trained, and its optimizer state. Where adapters are trained, it is
+``adapter_model.safetensors`` with peft's names in place of ``model.safetensors``.
+"""
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from workings.engines.jax.lora import adapter_shapes, init_adapters
+from workings.engines.jax.model import Params
+from workings.engines.jax.nf4 import ABSMAX, CODES, quantize, stored_shapes
 from workings.engines.jax.optimizer import flat, nested
+from workings.engines.jax.projection import is_adapter
+from workings.engines.jax.step import StepSpec
 from workings.engines.safetensors_file import TensorFile, write_tensors
 from workings.engines.weight_files import WeightFiles
 from workings.errors import RecordError, RequestError
-from workings.models.shape import ModelShape
-from workings.models.shapes import from_hf_config, to_hf_config
-from workings.models.weights import layer_name, tensor_shapes
+from workings.models.shapes import from_hf_config
+from workings.models.weights import layer_name, layer_shapes, tensor_shapes
 
-MODEL_FILE, OPTIMIZER_FILE, STEP = "model.safetensors", "optimizer.safetensors", "step"
+MODEL_FILE, ADAPTER_FILE, OPTIMIZER_FILE = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
+STEP = "step"
+PEFT_PREFIX = "base_model.model."
+"""What stands before Hugging Face's names in peft's files."""
 Shardings = dict[str, Any]
 
 
 def unstacked(name: str, layers: int) -> list[str]:
-    """Hugging Face's names of a flat tensor: one, or one per layer for a stacked one."""
+    """Hugging Face's names (peft's, for an adapter) of a flat tensor: one, or one per layer for a stacked one."""
     if not name.startswith("layers."):
         return [name]
-    return [layer_name(i, name.removeprefix("layers.")) for i in range(layers)]
+    prefix = PEFT_PREFIX if is_adapter(name) else ""
+    return [prefix + layer_name(i, name.removeprefix("layers.")) for i in range(layers)]
+
+
+def weights_file(spec: StepSpec) -> str:
+    """Name of the file with what is trained."""
+    return ADAPTER_FILE if spec.lora else MODEL_FILE
 
 
 def whole(x: jax.Array) -> np.ndarray:
@@ -36,7 +54,16 @@ def whole(x: jax.Array) -> np.ndarray:
     return np.asarray(multihost_utils.process_allgather(x, tiled=True))
 
 
-def _write(path: Path, arrays: Mapping[str, jax.Array], metadata: dict[str, str]) -> None:
+@dataclass(frozen=True)
+class Made:
+    """An array that is made when its turn has come, such as a merged weight."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    make: Callable[[], jax.Array]
+
+
+def write(path: Path, arrays: Mapping[str, jax.Array | Made]) -> None:
     """Write flat arrays (keys may carry a ``slot|`` in front, which becomes ``slot.``)."""
     plan: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
     source: dict[str, tuple[str, int]] = {}
@@ -53,21 +80,22 @@ def _write(path: Path, arrays: Mapping[str, jax.Array], metadata: dict[str, str]
         key, i = source[full]
         if key not in held:  # one stacked tensor on the host at a time
             held.clear()
-            held[key] = whole(arrays[key])
+            x = arrays[key]
+            held[key] = whole(x.make() if isinstance(x, Made) else x)
         return held[key] if i < 0 else held[key][i]
 
     if jax.process_index() == 0:
-        write_tensors(path, plan, fetch, metadata)
+        write_tensors(path, plan, fetch, {"format": "pt"})
         return
     for full in plan:  # the other processes take part in gathering, in the same order, and write nothing
         fetch(full)
 
 
-def save(state: dict[str, Any], directory: Path) -> None:
-    """Write parameters, optimizer state and step count into an existing directory."""
-    _write(directory / MODEL_FILE, flat(state["params"]), {"format": "pt"})
+def save(state: dict[str, Any], spec: StepSpec, directory: Path) -> None:
+    """Write what is trained, its optimizer state and the step count into an existing directory."""
+    write(directory / weights_file(spec), spec.trained(state["params"]))
     slots = {f"{slot}|{name}": x for slot, tree in state["moments"].items() for name, x in tree.items()}
-    _write(directory / OPTIMIZER_FILE, slots | {STEP: state["step"]}, {"format": "pt"})
+    write(directory / OPTIMIZER_FILE, slots | {STEP: state["step"]})
 
 
 _Described = jax.Array | jax.ShapeDtypeStruct
@@ -108,24 +136,29 @@ def _reader(file: TensorFile, spec: Mapping[str, _Described], slot: str) -> Call
     return read
 
 
-def restore(directory: Path, abstract: dict[str, Any], shardings: dict[str, Any]) -> dict[str, Any]:
+def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any],
+            base: Callable[[], Params]) -> dict[str, Any]:
     """The state that `save` wrote, on any mesh.
 
     Args:
         directory: of one checkpoint.
+        spec: of the step that goes on.
         abstract: the state as shapes and dtypes (`jax.eval_shape` of its creation).
         shardings: a tree like it, of shardings.
+        base: gives the parameters that training started from, for what is not trained; called only where some is not.
 
     Raises:
         RecordError: a file or tensor is missing, damaged, or of another shape or dtype.
     """
-    for name in (MODEL_FILE, OPTIMIZER_FILE):
+    for name in (weights_file(spec), OPTIMIZER_FILE):
         if not (directory / name).is_file():
             raise RecordError(f"{directory} has no {name}")
-    model, optimizer = TensorFile(directory / MODEL_FILE), TensorFile(directory / OPTIMIZER_FILE)
-    spec, places = flat(abstract["params"]), flat(shardings["params"])
-    read = _reader(model, spec, "")
-    params = {name: _put(_stack(read, name, x), places[name]) for name, x in spec.items()}
+    model, optimizer = TensorFile(directory / weights_file(spec)), TensorFile(directory / OPTIMIZER_FILE)
+    trained, places = spec.trained(abstract["params"]), flat(shardings["params"])
+    read = _reader(model, trained, "")
+    params = {name: _put(_stack(read, name, x), places[name]) for name, x in trained.items()}
+    if spec.lora:
+        params |= spec.frozen(base())
     moments: dict[str, dict[str, jax.Array]] = {}
     for slot, tree in abstract["moments"].items():
         read = _reader(optimizer, tree, slot)
@@ -135,9 +168,10 @@ def restore(directory: Path, abstract: dict[str, Any], shardings: dict[str, Any]
     return {"params": nested(params), "moments": moments, "step": _put(step, shardings["step"])}
 
 
-def load_params(directory: Path, shape: ModelShape, abstract: dict[str, Any],
-                shardings: dict[str, Any]) -> dict[str, Any]:
-    """Parameters from a directory in Hugging Face's format, cast to the state's dtype.
+def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Shardings, seed: int) -> Params:
+    """Parameters from a directory in Hugging Face's format, cast to the state's dtype, and fresh adapters.
+
+    4-bit weights are made matrix by matrix, on the host: the model is never held in full.
 
     Raises:
         RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
@@ -146,18 +180,30 @@ def load_params(directory: Path, shape: ModelShape, abstract: dict[str, Any],
     if not config.is_file():
         raise RequestError(f"{directory} without config.json", "a directory in Hugging Face's format", "")
     found = from_hf_config(json.loads(config.read_text(encoding="utf-8")))
-    if found != shape:
-        raise RequestError(f"{config}: {found}", f"{shape}", "")
-    files = WeightFiles(directory, tensor_shapes(shape))
-    places = flat(shardings)
-    return nested({name: _put(_stack(files.read, name, x), places[name]) for name, x in flat(abstract).items()})
+    if found != spec.shape:
+        raise RequestError(f"{config}: {found}", f"{spec.shape}", "")
+    files = WeightFiles(directory, tensor_shapes(spec.shape))
+    places, params = flat(shardings), {}
+    if spec.lora:
+        make = jax.jit(lambda number: init_adapters(number, spec.lora, spec.shape),
+                       out_shardings={name: places[name] for name in adapter_shapes(spec.lora, spec.shape)})
+        params |= make(np.uint32(seed))
+    for name, x in flat(abstract).items():
+        if name.endswith(f".{CODES}"):
+            weight = name.removesuffix(CODES) + "weight"
+            scales = name.removesuffix(CODES) + ABSMAX
+            codes, absmax = _four_bit(files.read, weight, spec)
+            params |= {name: _put(codes, places[name]), scales: _put(absmax, places[scales])}
+        elif name not in params:
+            params[name] = _put(_stack(files.read, name, x), places[name])
+    return nested(params)
 
 
-def export(state: dict[str, Any], shape: ModelShape, directory: Path) -> None:
-    """Weights and ``config.json`` as transformers reads them."""
-    params = flat(state["params"])
-    _write(directory / MODEL_FILE, params, {"format": "pt"})
-    dtype = {"float32": "float32", "bfloat16": "bfloat16"}[str(next(iter(params.values())).dtype)]
-    text = json.dumps(to_hf_config(shape) | {"dtype": dtype}, indent=2, sort_keys=True)
-    if jax.process_index() == 0:
-        (directory / "config.json").write_text(text + "\n", encoding="utf-8")
+def _four_bit(read: Callable[[str], np.ndarray], name: str, spec: StepSpec) -> tuple[np.ndarray, np.ndarray]:
+    """One stacked projection in NF4: codes and scales. Weights are rounded to ``precision.parameters`` first."""
+    layers = spec.shape.layers
+    sizes = stored_shapes(layer_shapes(spec.shape)[name.removeprefix("layers.")])
+    codes, absmax = np.empty((layers, *sizes[0]), np.uint8), np.empty((layers, *sizes[1]), np.float32)
+    for i, stored in enumerate(unstacked(name, layers)):
+        codes[i], absmax[i] = quantize(np.asarray(read(stored)).astype(spec.parameter_dtype))
+    return codes, absmax

@@ -3,6 +3,7 @@
 import resource
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,11 @@ from workings.engines.jax.device import (
     library_versions,
     memory_limit,
 )
+from workings.engines.jax.export import export
 from workings.engines.jax.generate import Generator
-from workings.engines.jax.init import init_params
 from workings.engines.jax.inspect import inspection
 from workings.engines.jax.sharding import make_layout
-from workings.engines.jax.spec import abstract_state, build_spec, lower_step, state_shardings
+from workings.engines.jax.spec import abstract_state, build_spec, initial_params, lower_step, state_shardings
 from workings.engines.jax.step import make_evaluation
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
@@ -66,22 +67,27 @@ class JaxEngine:
 
     def dtypes(self) -> Mapping[str, str]:
         """Number formats of the arrays that the step really holds, read from the state and the program."""
-        moments = {str(x.dtype) for x in jax.tree.leaves(self._abstract["moments"])}
-        parameters = {str(x.dtype) for x in jax.tree.leaves(self._abstract["params"])}
-        stored = " and ".join(sorted(parameters))
-        return {"parameters": stored, "compute": str(np.dtype(self.spec.compute_dtype)),
-                "moments": " and ".join(sorted(moments)), "gradients": stored, "accumulator": stored}
+        def of(tree: Any) -> str:
+            return " and ".join(sorted({str(x.dtype) for x in jax.tree.leaves(tree)}))
+
+        params, trained = self._abstract["params"], of(self.spec.trained(self._abstract["params"]))
+        return {"parameters": of(params), "compute": str(np.dtype(self.spec.compute_dtype)),
+                "moments": of(self._abstract["moments"]), "gradients": trained, "accumulator": trained}
 
     def init(self, seed: int) -> State:
         """A fresh state with random weights; the same numbers on every mesh."""
-        make = jax.jit(lambda s: init_params(s, self.spec.shape, self.spec.parameter_dtype),
-                       out_shardings=self._shardings["params"])
-        return self._fresh(make(np.uint32(seed)))
+        return self._fresh(self._first_params(None, seed))
 
     def load(self, weights: Path) -> State:
         """A fresh optimizer on weights from a directory in Hugging Face's format."""
-        return self._fresh(checkpoint.load_params(weights, self.spec.shape, self._abstract["params"],
-                                                  self._shardings["params"]))
+        return self._fresh(self._first_params(weights, self.request.seed))
+
+    def _first_params(self, weights: Path | None, seed: int) -> Any:
+        """What training starts from: weights from a directory or drawn from the seed, and fresh adapters."""
+        make = jax.jit(partial(initial_params, self.spec), out_shardings=self._shardings["params"])
+        if weights is None:
+            return make(np.uint32(seed))
+        return checkpoint.load_params(weights, self.spec, self._abstract["params"], self._shardings["params"], seed)
 
     def _fresh(self, params: Any) -> State:
         moments = jax.jit(self.spec.fresh_moments, out_shardings=self._shardings["moments"])(params)
@@ -132,16 +138,17 @@ class JaxEngine:
         return self._generator.answer(state["params"], prompts, max_new_tokens, stop_ids, temperature, seeds)
 
     def save(self, state: State, directory: Path) -> None:
-        """Write ``model.safetensors`` and ``optimizer.safetensors``."""
-        checkpoint.save(state, directory)
+        """Write ``model.safetensors`` (``adapter_model.safetensors``) and ``optimizer.safetensors``."""
+        checkpoint.save(state, self.spec, directory)
 
     def restore(self, directory: Path) -> State:
         """The state that `save` wrote, bit for bit, on this engine's mesh."""
-        return checkpoint.restore(directory, self._abstract, self._shardings)
+        base = partial(self._first_params, self.request.weights, self.request.seed)
+        return checkpoint.restore(directory, self.spec, self._abstract, self._shardings, base)
 
     def export(self, state: State, directory: Path) -> None:
-        """Weights and ``config.json`` in Hugging Face's format."""
-        checkpoint.export(state, self.spec.shape, directory)
+        """Weights and ``config.json`` in Hugging Face's format; adapters merged, and beside them for peft."""
+        export(state["params"], self.spec, directory)
 
     def memory(self) -> Memory:
         """Peak memory so far: the device's own count, or the process's peak resident set on a CPU."""

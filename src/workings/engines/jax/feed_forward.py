@@ -10,7 +10,8 @@ from functools import partial
 
 import jax
 
-from workings.engines.jax.matmul import matmul
+from workings.engines.jax.nf4 import CODES
+from workings.engines.jax.projection import Tensors, dense, project
 from workings.engines.jax.sharding import FSDP, TP, Layout, P
 from workings.models.shape import ModelShape
 
@@ -18,20 +19,22 @@ CHUNK = 2048
 """Least positions of one device per chunk: enough rows to keep a matrix unit busy."""
 MOST_CHUNKS = 8
 """Most chunks of one device: a matrix's bfloat16 gradient is a sum over chunks, and must not lose small terms."""
-NAMES = ("gate", "up", "down")
-
-def gated(x: jax.Array, gate: jax.Array, up: jax.Array, down: jax.Array, shape: ModelShape,
-          layout: Layout) -> jax.Array:
-    """``down(activation(gate(x)) * up(x))`` for x ``[B, S, D]``."""
-    return _gated(x, gate, up, down, shape, layout.inner)
+NAMES = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
 
 
-def _gated(x: jax.Array, gate: jax.Array, up: jax.Array, down: jax.Array, shape: ModelShape,
+def gated(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layout) -> jax.Array:
+    """``down(activation(gate(x)) * up(x))`` for x ``[B, S, D]`` and the projections gate, up, down."""
+    return _gated(x, three, shape, layout, layout.inner)
+
+
+def _gated(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layout,
            keep: Callable[[jax.Array], jax.Array]) -> jax.Array:
     """The block itself; ``keep`` constrains where inner activations lie."""
-    raw = keep(matmul(x, gate))
+    gate, up, down = (partial(project, tensors=tensors, name=name, layout=layout)
+                      for name, tensors in zip(NAMES, three, strict=True))
+    raw = keep(gate(x))
     active = jax.nn.silu(raw) if shape.activation == "silu" else jax.nn.gelu(raw, approximate=True)
-    return matmul(keep(active * matmul(x, up)), down)
+    return down(keep(active * up(x)))
 
 
 def chunk_count(positions: int) -> int:
@@ -40,30 +43,37 @@ def chunk_count(positions: int) -> int:
     return next((count for count in range(wanted, 1, -1) if positions % count == 0), 1)
 
 
-def chunked(x: jax.Array, gate: jax.Array, up: jax.Array, down: jax.Array, shape: ModelShape,
-            layout: Layout) -> jax.Array:
+def chunked(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layout) -> jax.Array:
     """`gated` for ``[B, S, D]`` split by row over the mesh, inner activations recomputed chunk by chunk in backward."""
-    specs = [layout.spec(f"mlp.{name}_proj.weight", w.shape) for name, w in zip(NAMES, (gate, up, down), strict=True)]
-    run = partial(_local, shape, specs)
-    return jax.shard_map(run, mesh=layout.mesh, in_specs=(P(FSDP), *specs), out_specs=P(FSDP),
-                         check_vma=False)(x, gate, up, down)
+    specs = [{key: layout.spec(f"{name}.{key}", w.shape) for key, w in tensors.items()}
+             for name, tensors in zip(NAMES, three, strict=True)]
+    run = partial(_local, shape, layout, specs)
+    return jax.shard_map(run, mesh=layout.mesh, in_specs=(P(FSDP), specs), out_specs=P(FSDP),
+                         check_vma=False)(x, three)
 
 
-def _local(shape: ModelShape, specs: list[P], x: jax.Array, *weights: jax.Array) -> jax.Array:
+def _local(shape: ModelShape, layout: Layout, specs: list[dict[str, P]], x: jax.Array,
+           split: list[Tensors]) -> jax.Array:
     """One device's rows; matrices arrive split and are gathered over ``fsdp`` (over ``tp`` they stay split)."""
-    gate, up, down = (_gathered(w, spec) for w, spec in zip(weights, specs, strict=True))
+    sizes = shape.width, shape.width, shape.mlp_width
+    three = [dense({key: _gathered(w, spec[key]) for key, w in tensors.items()}, inner, x.dtype)
+             for tensors, spec, inner in zip(split, specs, sizes, strict=True)]
     flat = x.reshape(-1, x.shape[-1])
     count = chunk_count(flat.shape[0])
 
     @jax.checkpoint
     def one(rows: jax.Array) -> jax.Array:
-        return _gated(rows, gate, up, down, shape, lambda inner: inner)
+        return _gated(rows, three, shape, layout, lambda inner: inner)
 
     out = jax.lax.map(one, flat.reshape(count, -1, flat.shape[1])).reshape(x.shape)
     # Split over tp, each device has the sum over its own part of the inner width.
-    return jax.lax.psum(out, TP) if TP in specs[2] else out
+    inner = next(spec for key, spec in specs[2].items() if key in ("weight", CODES))
+    return jax.lax.psum(out, TP) if TP in inner else out
 
 
 def _gathered(w: jax.Array, spec: P) -> jax.Array:
     """A matrix whole along the axis that ``fsdp`` splits, if it does."""
-    return jax.lax.all_gather(w, FSDP, axis=spec.index(FSDP), tiled=True) if FSDP in spec else w
+    for axis, names in enumerate(spec):
+        if FSDP in (names if isinstance(names, tuple) else (names,)):
+            return jax.lax.all_gather(w, FSDP, axis=axis, tiled=True)
+    return w

@@ -9,7 +9,7 @@ Shape suffixes: B rows, S positions, D width, V vocabulary, C positions of a chu
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,9 @@ import jax.numpy as jnp
 from workings.engines.jax.model import final_logits
 from workings.engines.jax.sharding import FSDP, TP, Layout, P
 from workings.models.shape import ModelShape
+
+Gradient = Literal["none", "hidden", "both"]
+"""What is computed beside the loss: nothing, the gradient of the hidden states, or that of the head as well."""
 
 
 def token_losses(logits: jax.Array, targets: jax.Array) -> jax.Array:
@@ -68,27 +71,28 @@ def split_loss_sum(split: Split, hidden: jax.Array, head: jax.Array, targets: ja
     Its gradient is computed in the same pass: the logits of a chunk are
     made once, not once in forward and again in backward.
     """
-    return _mapped(split, False)(hidden, head, targets, weights)
+    return _mapped(split, "none")(hidden, head, targets, weights)
 
 
-def _forward(split: Split, hidden: jax.Array, head: jax.Array, targets: jax.Array,
-             weights: jax.Array) -> tuple[jax.Array, Any]:
-    loss, d_hidden, d_head = _mapped(split, True)(hidden, head, targets, weights)
-    return loss, (d_hidden, d_head)
+def _forward(split: Split, hidden: Any, head: Any, targets: Any, weights: Any) -> tuple[jax.Array, Any]:
+    # A frozen head (adapters only) has no gradient, and nothing of its size is made.
+    loss, *kept = _mapped(split, "both" if head.perturbed else "hidden")(
+        hidden.value, head.value, targets.value, weights.value)
+    return loss, kept
 
 
-def _backward(split: Split, kept: tuple[jax.Array, jax.Array], ct: jax.Array) -> tuple[Any, ...]:
-    d_hidden, d_head = kept
-    return (d_hidden * ct).astype(d_hidden.dtype), (d_head * ct).astype(d_head.dtype), None, None
+def _backward(split: Split, kept: list[jax.Array], ct: jax.Array) -> tuple[Any, ...]:
+    gradients = [(x * ct).astype(x.dtype) for x in kept]
+    return *gradients, *[None] * (4 - len(gradients))
 
 
-split_loss_sum.defvjp(_forward, _backward)
+split_loss_sum.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
-def _mapped(split: Split, gradient: bool) -> Any:
+def _mapped(split: Split, gradient: Gradient) -> Any:
     """The loss on every device's own rows and its own part of the vocabulary."""
     rows, own = P(FSDP), P((FSDP, TP)) if split.vocabulary_parallel else P()
-    out = (P(), rows, own) if gradient else P()
+    out = {"none": P(), "hidden": (P(), rows), "both": (P(), rows, own)}[gradient]
     # Nothing is differentiated through the collectives: both gradients are outputs, written out below.
     return jax.shard_map(partial(_local, split, gradient), mesh=split.layout.mesh, in_specs=(rows, own, rows, rows),
                          out_specs=out, check_vma=False)
@@ -101,7 +105,7 @@ def _chunks(x: jax.Array, chunk: int) -> jax.Array:
     return flat.reshape(-1, chunk, *flat.shape[1:])
 
 
-def _local(split: Split, gradient: bool, hidden: jax.Array, head: jax.Array, targets: jax.Array,
+def _local(split: Split, gradient: Gradient, hidden: jax.Array, head: jax.Array, targets: jax.Array,
            weights: jax.Array) -> Any:
     """One device's share: walks over its chunks; each chunk is gathered from all devices that share the vocabulary."""
     count = hidden.shape[0] * hidden.shape[1]
@@ -115,24 +119,28 @@ def _local(split: Split, gradient: bool, hidden: jax.Array, head: jax.Array, tar
         hit = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 1) + first == t[:, None]
         log_z, picked = _normalizer(logits, hit, together)
         loss = carry[0] + jnp.sum((log_z - picked) * w)
-        if not gradient:
+        if gradient == "none":
             return (loss, carry[1]), jnp.zeros(())
         d_logits = ((jnp.exp(logits - log_z[:, None]) - hit) * w[:, None] * slope).astype(h.dtype)
-        d_head = carry[1] + jnp.einsum("cv,cd->vd", d_logits, h, preferred_element_type=jnp.float32)
+        d_head = carry[1]
+        if gradient == "both":
+            d_head = d_head + jnp.einsum("cv,cd->vd", d_logits, h, preferred_element_type=jnp.float32)
         d_h = jnp.einsum("cv,vd->cd", d_logits, head, preferred_element_type=jnp.float32)
         if together:
             d_h = jax.lax.psum_scatter(jax.lax.psum(d_h, TP), FSDP, scatter_dimension=0, tiled=True)
         return (loss, d_head), d_h.astype(h.dtype)
 
-    start = (jnp.zeros(()), jnp.zeros(head.shape if gradient else (), jnp.float32))
+    start = (jnp.zeros(()), jnp.zeros(head.shape if gradient == "both" else (), jnp.float32))
     (loss, d_head), d_hidden = jax.lax.scan(one, start, tuple(_chunks(x, chunk) for x in (hidden, targets, weights)))
     if not together:
         loss = jax.lax.psum(loss, FSDP)
-    if not gradient:
+    if gradient == "none":
         return loss
+    d_hidden = d_hidden.reshape(-1, hidden.shape[-1])[:count].reshape(hidden.shape)
+    if gradient == "hidden":
+        return loss, d_hidden
     if not together:
         d_head = jax.lax.psum(d_head, FSDP)
-    d_hidden = d_hidden.reshape(-1, hidden.shape[-1])[:count].reshape(hidden.shape)
     return loss, d_hidden, d_head.astype(head.dtype)
 
 

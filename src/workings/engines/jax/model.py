@@ -17,7 +17,8 @@ import numpy as np
 from workings.engines.jax import feed_forward
 from workings.engines.jax.attention import Attention
 from workings.engines.jax.embedding import split_lookup
-from workings.engines.jax.matmul import lookup, matmul
+from workings.engines.jax.matmul import lookup
+from workings.engines.jax.projection import cast, project, projection
 from workings.engines.jax.remat import Remat
 from workings.engines.jax.sharding import Layout
 from workings.models.shape import ModelShape
@@ -26,13 +27,6 @@ from workings.models.weights import EMBEDDING, FINAL_NORM, HEAD
 Params = dict[str, Any]
 Attend = Callable[[jax.Array, jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
 """``(q, k, v, layer_inputs) -> (out_BSNH, extra)``; ``extra`` is what a scan over layers collects (a cache)."""
-
-
-def linear(x: jax.Array, w: Params, name: str) -> jax.Array:
-    """``x @ W.T + b`` with the layer's tensors ``<name>.weight`` ``[out, in]`` and, if present, ``<name>.bias``."""
-    y = matmul(x, w[f"{name}.weight"].astype(x.dtype))
-    bias = w.get(f"{name}.bias")
-    return y if bias is None else y + bias.astype(x.dtype)
 
 
 def rms_norm(x: jax.Array, weight: jax.Array, shape: ModelShape) -> jax.Array:
@@ -89,20 +83,24 @@ def query_scale(shape: ModelShape) -> float:
 def _attention_block(x: jax.Array, w: Params, angles: jax.Array, shape: ModelShape, attend: Attend,
                      inputs: Any, layout: Layout) -> tuple[jax.Array, Any]:
     split = (*x.shape[:2], -1, shape.head_dim)
-    q, k, v = (layout.inner(linear(x, w, f"self_attn.{name}_proj").reshape(split)) for name in "qkv")
+
+    def linear(x: jax.Array, name: str) -> jax.Array:
+        return project(x, projection(w, name), name, layout)
+
+    q, k, v = (layout.inner(linear(x, f"self_attn.{name}_proj").reshape(split)) for name in "qkv")
     if shape.qk_norm:
         q = rms_norm(q, w["self_attn.q_norm.weight"], shape)
         k = rms_norm(k, w["self_attn.k_norm.weight"], shape)
     mixed, extra = attend(rotate(q, angles), rotate(k, angles), v, inputs)
-    return layout.inner(linear(mixed.reshape(*x.shape[:2], -1), w, "self_attn.o_proj")), extra
+    return layout.inner(linear(mixed.reshape(*x.shape[:2], -1), "self_attn.o_proj")), extra
 
 
 def _feed_forward(x: jax.Array, w: Params, shape: ModelShape, layout: Layout, chunks: bool) -> jax.Array:
-    gate, up, down = (w[f"mlp.{name}_proj.weight"].astype(x.dtype) for name in feed_forward.NAMES)
+    three = [cast(projection(w, name), x.dtype) for name in feed_forward.NAMES]
     positions = x.shape[0] * x.shape[1] // layout.fsdp
     if chunks and feed_forward.chunk_count(positions) > 1:
-        return feed_forward.chunked(x, gate, up, down, shape, layout)
-    return feed_forward.gated(x, gate, up, down, shape, layout)
+        return feed_forward.chunked(x, three, shape, layout)
+    return feed_forward.gated(x, three, shape, layout)
 
 
 def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, attend: Attend,

@@ -1,6 +1,7 @@
 """Where rows and weights lie: one mesh with the axes ``fsdp`` (rows and parameters) and ``tp`` (matrices)."""
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Literal
 
 import jax
@@ -14,6 +15,8 @@ P = PartitionSpec
 FSDP, TP = "fsdp", "tp"
 ROW_WISE = ("self_attn.o_proj", "mlp.down_proj")
 """Matrices whose input is what another matrix split over ``tp``: they are split over ``tp`` by their input."""
+NF4_TENSORS = ("weight.nf4", "weight.absmax")
+"""What stands for a 4-bit matrix: codes ``[blocks, 32, out]`` and scales ``[blocks, out]``."""
 
 
 @dataclass(frozen=True)
@@ -69,15 +72,49 @@ class Layout:
     def spec(self, name: str, size: tuple[int, ...]) -> PartitionSpec:
         """Partition of a parameter without its layer axis, by its Hugging Face name. Vectors are copied.
 
-        An axis that a mesh axis does not divide is not split (`describe` in the engine lists such tensors).
+        An axis that a mesh axis does not divide is not split (`describe` in the engine lists such tensors). Adapters
+        and 4-bit storage are split over ``tp`` as their projection's weight is.
         """
         if len(size) < 2:
             return P()
         if name in (EMBEDDING, HEAD):
             return P((FSDP, TP), None) if size[0] % self.size == 0 else P()
-        axes = (FSDP, TP) if name.removesuffix(".weight") in ROW_WISE else (TP, FSDP)
+        row_wise = name.startswith(ROW_WISE)
+        if name.endswith("lora_A.weight"):  # [r, in]
+            return P(None, self._fit(size[1], (TP, FSDP) if row_wise else (FSDP,)))
+        if name.endswith("lora_B.weight"):  # [out, r]
+            return P(self._fit(size[0], (FSDP,) if row_wise else (TP, FSDP)), None)
+        if name.endswith(NF4_TENSORS):
+            return self._blocks(size, row_wise, is_codes=name.endswith(NF4_TENSORS[0]))
+        axes = (FSDP, TP) if row_wise else (TP, FSDP)
         return P(*(axis if length % self.mesh.shape[axis] == 0 else None
                    for axis, length in zip(axes, size, strict=True)))
+
+    def _fit(self, length: int, axes: tuple[str, ...]) -> Any:
+        """The mesh axes that split this length: all of them, or as many from the front as divide it."""
+        while axes and length % prod(self.mesh.shape[axis] for axis in axes):
+            axes = axes[:-1]
+        return axes[0] if len(axes) == 1 else axes or None
+
+    def _blocks(self, size: tuple[int, ...], row_wise: bool, *, is_codes: bool) -> PartitionSpec:
+        """Partition of 4-bit codes and their scales: no block is cut. Flat ones (see `nf4`) are copied."""
+        if is_codes and len(size) == 2:
+            return P()
+        blocks, out = size[0], size[-1]
+        if row_wise:
+            ends = self._fit(blocks, (TP,)), self._fit(out, (FSDP,))
+        elif blocks % self.fsdp:  # the other side takes both axes
+            ends = None, self._fit(out, (TP, FSDP))
+        else:
+            ends = FSDP, self._fit(out, (TP,))
+        return P(ends[0], None, ends[1]) if is_codes else P(*ends)
+
+    def without_fsdp(self, name: str, x: jax.Array) -> jax.Array:
+        """A parameter gathered over ``fsdp`` and still split over ``tp``."""
+        if self.size == 1:
+            return x
+        names = (axis if isinstance(axis, tuple) else (axis,) for axis in self.spec(name, x.shape))
+        return jax.lax.with_sharding_constraint(x, self.place(*(TP if TP in axis else None for axis in names)))
 
     def params(self, tree: dict[str, Any]) -> dict[str, Any]:
         """Shardings of a tree of parameters (or of arrays of the same names and shapes)."""

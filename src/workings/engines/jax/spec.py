@@ -1,5 +1,6 @@
 """From a request to the pieces of the step: dtypes, attention, remat, optimizer, and where every array lies."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,7 +11,10 @@ from workings.engines.base import EngineRequest
 from workings.engines.jax.attention import Attention, plain_attention
 from workings.engines.jax.chunked_attention import chunked_attention
 from workings.engines.jax.flash_attention import flash_refusal, make_flash_attention
-from workings.engines.jax.init import parameter_shapes
+from workings.engines.jax.init import init_params
+from workings.engines.jax.lora import init_adapters, make_lora
+from workings.engines.jax.model import Params
+from workings.engines.jax.nf4 import ABSMAX, CODES, quantize
 from workings.engines.jax.optimizer import flat, make_rule, nested
 from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.rounding import MASTER
@@ -18,6 +22,7 @@ from workings.engines.jax.sharding import Layout
 from workings.engines.jax.step import StepSpec, make_step
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
+from workings.models.weights import PROJECTIONS
 
 DTYPES = {"fp32": jnp.float32, "bf16": jnp.bfloat16}
 
@@ -28,9 +33,10 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
     if request.shape.family == "gpt2":
         raise RequestError("a gpt2 model with engine: jax", "one of the other families; GPT-2 runs on PyTorch",
                            "engine=torch")
-    if request.method.name != "full":
-        raise RequestError(f"method.name: {request.method.name}", "full: this engine trains every weight",
-                           "method.name=full")
+    lora = make_lora(request.method, request.shape, layout.tp)
+    if lora and precision.rounding != "nearest":
+        raise RequestError(f"precision.rounding: {precision.rounding} with method.name={request.method.name}",
+                           "nearest: adapters are float32 and keep the whole update", "precision.rounding=nearest")
     if precision.parameters == "fp32" and precision.rounding != "nearest":
         raise RequestError(f"precision.rounding: {precision.rounding} with fp32 parameters",
                            "nearest: an fp32 weight keeps the whole update", "precision.rounding=nearest")
@@ -39,7 +45,7 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
         attention=_attention(memory.attention, request.shape, layout, platform),
         loss_chunk=memory.loss_chunk, parameter_dtype=DTYPES[precision.parameters],
         compute_dtype=DTYPES[precision.compute], rounding=precision.rounding, seed=request.seed,
-        optimizer=make_rule(request.optimizer, DTYPES[precision.moments]))
+        optimizer=make_rule(request.optimizer, DTYPES[precision.moments]), lora=lora)
 
 
 def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> Attention:
@@ -55,9 +61,21 @@ def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> 
     return {"plain": plain_attention, "chunked": chunked_attention}[asked]
 
 
+def initial_params(spec: StepSpec, seed: Any) -> Params:
+    """Random weights, as this step holds them: with its adapters and, for QLoRA, projections in 4 bits."""
+    params = flat(init_params(seed, spec.shape, spec.parameter_dtype))
+    if spec.lora is None:
+        return nested(params)
+    if spec.lora.four_bit:
+        for name in [f"layers.{projection}.weight" for projection in PROJECTIONS]:
+            codes, absmax = jax.lax.map(partial(quantize, xp=jnp), params.pop(name))
+            params |= {name.removesuffix("weight") + CODES: codes, name.removesuffix("weight") + ABSMAX: absmax}
+    return nested(params | init_adapters(seed, spec.lora, spec.shape))
+
+
 def abstract_state(spec: StepSpec, request: EngineRequest) -> dict[str, Any]:
     """The state as shapes and dtypes; nothing is allocated."""
-    params = nested(parameter_shapes(request.shape, spec.parameter_dtype))
+    params = jax.eval_shape(lambda: initial_params(spec, 0))
     moments = jax.eval_shape(spec.fresh_moments, params)
     return {"params": params, "moments": moments, "step": jax.ShapeDtypeStruct((), jnp.int32)}
 

@@ -12,9 +12,11 @@ import jax
 import jax.numpy as jnp
 
 from workings.engines.jax.attention import Attention
+from workings.engines.jax.lora import Lora
 from workings.engines.jax.loss import loss_sum
 from workings.engines.jax.model import Params, hidden_states, unembedding
 from workings.engines.jax.optimizer import Rule, clip_factor, flat, global_norm, nested
+from workings.engines.jax.projection import is_adapter
 from workings.engines.jax.remat import Remat
 from workings.engines.jax.rounding import MASTER, stored
 from workings.engines.jax.sharding import Layout
@@ -38,10 +40,24 @@ class StepSpec:
     rounding: str
     seed: int
     optimizer: Rule
+    lora: Lora | None = None
+    """Adapters, which are then all that is trained."""
+
+    def trains(self, name: str) -> bool:
+        """Whether the tensor of this flat name is trained."""
+        return self.lora is None or is_adapter(name)
+
+    def trained(self, params: Params) -> dict[str, Any]:
+        """Flat tree of what is trained."""
+        return {name: x for name, x in flat(params).items() if self.trains(name)}
+
+    def frozen(self, params: Params) -> dict[str, Any]:
+        """Flat tree of what is not trained: the rest."""
+        return {name: x for name, x in flat(params).items() if not self.trains(name)}
 
     def fresh_moments(self, params: Params) -> dict[str, Any]:
         """Optimizer state at step 0: slot -> flat name -> array; the float32 master is one of the slots."""
-        leaves = flat(params)
+        leaves = self.trained(params)
         master = {MASTER: {name: x.astype(jnp.float32) for name, x in leaves.items()}}
         return self.optimizer.init(leaves) | (master if self.rounding == "master_fp32" else {})
 
@@ -55,28 +71,29 @@ def micro_batch_loss(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
 
 
 def gradients(spec: StepSpec, params: Params, batch: Arrays) -> tuple[jax.Array, Params]:
-    """Mean loss over all supervised tokens of the step, and its gradient.
+    """Mean loss over all supervised tokens of the step, and its gradient: a tree of what is trained.
 
     Micro batches are weighted by their supervised tokens, so the split into micro batches does not change the result.
     """
     total = jnp.sum(batch["weights"])
+    trained, frozen = nested(spec.trained(params)), spec.frozen(params)
 
     def share(p: Params, rows: Arrays) -> jax.Array:
-        return micro_batch_loss(spec, p, rows) / total
+        return micro_batch_loss(spec, nested(flat(p) | frozen), rows) / total
 
     grad = jax.value_and_grad(share)
     if batch["tokens"].shape[0] == 1:
-        return grad(params, {name: x[0] for name, x in batch.items()})
+        return grad(trained, {name: x[0] for name, x in batch.items()})
 
     def add(carry: tuple[jax.Array, Params], rows: Arrays) -> tuple[tuple[jax.Array, Params], None]:
-        return jax.tree.map(jnp.add, carry, grad(params, rows)), None
+        return jax.tree.map(jnp.add, carry, grad(trained, rows)), None
 
-    zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
+    zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, trained))
     return jax.lax.scan(add, zero, batch)[0]
 
 
 def changed_share(old: dict[str, jax.Array], new: dict[str, jax.Array]) -> jax.Array:
-    """Share of stored parameters whose value changed.
+    """Share of trained parameters whose stored value changed.
 
     Rows are counted as integers first: a float32 count of single
     elements would stop at 2 ** 24.
@@ -90,7 +107,7 @@ def apply_updates(spec: StepSpec, state: dict[str, Any], grads: dict[str, jax.Ar
                   learning_rate: jax.Array) -> dict[str, Any]:
     """The state after one update with these gradients."""
     step = state["step"] + 1
-    old, moments = flat(state["params"]), state["moments"]
+    old, moments = spec.trained(state["params"]), state["moments"]
     new: dict[str, jax.Array] = {}
     kept: dict[str, dict[str, jax.Array]] = {slot: {} for slot in moments}
     for name, param in old.items():
@@ -102,7 +119,7 @@ def apply_updates(spec: StepSpec, state: dict[str, Any], grads: dict[str, jax.Ar
         new[name] = stored(value, param.dtype, spec.rounding, spec.seed, step, name)
         for slot, x in mine.items():
             kept[slot][name] = x
-    return {"params": nested(new), "moments": kept, "step": step}
+    return {"params": nested(new | spec.frozen(state["params"])), "moments": kept, "step": step}
 
 
 def make_step(spec: StepSpec) -> Callable[[dict[str, Any], Arrays, jax.Array], tuple[dict[str, Any], jax.Array]]:
@@ -117,7 +134,7 @@ def make_step(spec: StepSpec) -> Callable[[dict[str, Any], Arrays, jax.Array], t
             factor = clip_factor(norm, clip_norm)
             grads = {name: g * factor for name, g in grads.items()}
         new = apply_updates(spec, state, grads, learning_rate)
-        return new, jnp.stack([loss, norm, changed_share(flat(state["params"]), flat(new["params"]))])
+        return new, jnp.stack([loss, norm, changed_share(spec.trained(state["params"]), spec.trained(new["params"]))])
 
     return step
 

@@ -1,0 +1,65 @@
+"""A trained model as transformers reads it and, where adapters were trained, the adapters as peft reads them."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from workings.engines.jax.checkpoint import ADAPTER_FILE, MODEL_FILE, Made, write
+from workings.engines.jax.init import parameter_shapes
+from workings.engines.jax.lora import merged, peft_config
+from workings.engines.jax.model import Params
+from workings.engines.jax.nf4 import ABSMAX, CODES, dequantize
+from workings.engines.jax.optimizer import flat
+from workings.engines.jax.projection import ADAPTER_A, ADAPTER_B, SCALE
+from workings.engines.jax.step import StepSpec
+from workings.models.shapes import to_hf_config
+
+CONFIG, ADAPTER_CONFIG, ADAPTER_FOLDER = "config.json", "adapter_config.json", "adapter"
+
+
+def export(params: Params, spec: StepSpec, directory: Path) -> None:
+    """Full weights and ``config.json`` into an existing directory; adapters are merged, and once more beside them.
+
+    ``adapter/`` belongs on the weights that training started from, not on the merged ones.
+    """
+    tensors = flat(params)
+    shapes = parameter_shapes(spec.shape, spec.parameter_dtype)
+    write(directory / MODEL_FILE, {name: Made(x.shape, x.dtype, partial(_full, tensors, name, x.shape[-1], x.dtype))
+                                   for name, x in shapes.items()})
+    # Stored precision by transformers' names, which are JAX's.
+    dtype = str(next(iter(shapes.values())).dtype)
+    _write_json(directory / CONFIG, to_hf_config(spec.shape) | {"dtype": dtype})
+    if spec.lora:
+        if jax.process_index() == 0:
+            (directory / ADAPTER_FOLDER).mkdir()
+        write(directory / ADAPTER_FOLDER / ADAPTER_FILE, spec.trained(params))
+        _write_json(directory / ADAPTER_FOLDER / ADAPTER_CONFIG, peft_config(spec.lora))
+
+
+def _full(tensors: dict[str, jax.Array], name: str, inner: int, dtype: Any) -> jax.Array:
+    """One stacked weight in full: out of 4 bits, its adapter added."""
+    stem = name.removesuffix("weight")
+    run = partial(_combined, inner=inner, dtype=dtype)
+    names = [name] if name in tensors else [stem + CODES, stem + ABSMAX]
+    if stem + ADAPTER_A in tensors:
+        names += [stem + ADAPTER_A, stem + ADAPTER_B, f"layers.{SCALE}"]
+    if names == [name]:
+        return tensors[name]
+    return jax.jit(run)({each.removeprefix(stem): tensors[each] for each in names})
+
+
+def _combined(tensors: dict[str, jax.Array], inner: int, dtype: Any) -> jax.Array:
+    weight = tensors.get("weight")
+    if weight is None:
+        weight = jax.lax.map(lambda pair: dequantize(*pair, inner, dtype).T, (tensors[CODES], tensors[ABSMAX]))
+    if ADAPTER_A not in tensors:
+        return weight
+    return merged(weight, tensors[ADAPTER_A], tensors[ADAPTER_B], tensors[f"layers.{SCALE}"], dtype)
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    if jax.process_index() == 0:
+        path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")

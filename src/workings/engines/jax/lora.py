@@ -1,0 +1,102 @@
+"""LoRA (Hu et al., 2021) in Hugging Face's terms: which projections get an adapter, its tensors and their first values.
+
+An adapter is ``lora_A.weight`` ``[L, r, in]`` and ``lora_B.weight`` ``[L, out, r]`` in float32 beside a frozen weight,
+layers stacked like everything else. ``lora.scale`` ``[L]`` travels with the weights, so that whoever is given the tree
+computes the same model.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from workings.config.method import FullConfig, LoraConfig, QloraConfig
+from workings.engines.jax.init import tensor_key
+from workings.engines.jax.nf4 import BLOCK
+from workings.engines.jax.projection import ADAPTER, SCALE
+from workings.errors import RequestError
+from workings.models.shape import ModelShape
+from workings.models.weights import PROJECTIONS, layer_shapes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lora:
+    """The adapters of a model."""
+
+    rank: int
+    alpha: float
+    targets: tuple[str, ...]
+    """Projections with an adapter, such as ``self_attn.q_proj``."""
+    four_bit: bool
+    """Whether all projections' weights are stored in NF4 (QLoRA)."""
+
+
+def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, tp: int) -> Lora | None:
+    """What a recipe's `method` asks for; None for full fine-tuning.
+
+    Raises:
+        RequestError: a projection that the model does not have, or 4-bit blocks that ``tp`` would cut.
+    """
+    if isinstance(method, FullConfig):
+        return None
+    there = {name.rpartition(".")[2]: name for name in PROJECTIONS}
+    if unknown := [name for name in method.target_modules if name not in there]:
+        raise RequestError(f"method.target_modules: {', '.join(unknown)}", f"projections of {shape.family}",
+                           f"some of {', '.join(there)}")
+    sizes = layer_shapes(shape)
+    lora = Lora(rank=method.rank, alpha=method.alpha, four_bit=method.name == "qlora",
+                targets=tuple(there[name] for name in dict.fromkeys(method.target_modules)))
+    if lora.four_bit:
+        _refuse_cut_blocks({name: sizes[f"{name}.weight"] for name in PROJECTIONS}, tp)
+    return lora
+
+
+def _refuse_cut_blocks(sizes: dict[str, tuple[int, ...]], tp: int) -> None:
+    for name, (out, inner) in sizes.items():
+        if out * inner % BLOCK or (tp > 1 and (out % (BLOCK * tp) or inner % (BLOCK * tp))):
+            raise RequestError(f"method.name=qlora with mesh.tp={tp}: {name} is {out} x {inner}",
+                               f"sides that are multiples of {BLOCK * tp}: blocks of {BLOCK} are not cut",
+                               "mesh.tp=1" if tp > 1 else "method.name=lora")
+
+
+def adapter_shapes(lora: Lora, shape: ModelShape) -> dict[str, jax.ShapeDtypeStruct]:
+    """Flat names and shapes of all adapters and their scale."""
+    sizes = layer_shapes(shape)
+    found = {f"layers.{SCALE}": jax.ShapeDtypeStruct((shape.layers,), jnp.float32)}
+    for target in lora.targets:
+        out, inner = sizes[f"{target}.weight"]
+        for part, size in zip(ADAPTER, ((lora.rank, inner), (out, lora.rank)), strict=True):
+            found[f"layers.{target}.{part}"] = jax.ShapeDtypeStruct((shape.layers, *size), jnp.float32)
+    return found
+
+
+def init_adapters(seed: Any, lora: Lora, shape: ModelShape) -> dict[str, jax.Array]:
+    """First values, as peft's: A uniform within ``in ** -0.5`` (its ``kaiming_uniform_(a=5 ** 0.5)``), B zero.
+
+    The numbers come from this package's own stream (seed and name of the tensor), the same on every mesh; they are not
+    the numbers that peft would draw from torch's generator.
+    """
+    values = {}
+    for name, spec in adapter_shapes(lora, shape).items():
+        if name.endswith(ADAPTER[0]):
+            bound = spec.shape[-1] ** -0.5
+            values[name] = jax.random.uniform(tensor_key(seed, name), spec.shape, jnp.float32, -bound, bound)
+        elif name.endswith(ADAPTER[1]):
+            values[name] = jnp.zeros(spec.shape, jnp.float32)
+        else:
+            values[name] = jnp.full(spec.shape, lora.alpha / lora.rank, jnp.float32)
+    return values
+
+
+def merged(weight: jax.Array, a: jax.Array, b: jax.Array, scale: jax.Array, dtype: Any) -> jax.Array:
+    """``[L, out, in]`` weights with their adapters added, rounded once."""
+    delta = jnp.einsum("lor,lri->loi", b, a, precision="highest")
+    return (weight.astype(jnp.float32) + scale[:, None, None] * delta).astype(dtype)
+
+
+def peft_config(lora: Lora) -> dict[str, Any]:
+    """Contents of ``adapter_config.json``."""
+    return {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": lora.rank, "lora_alpha": lora.alpha,
+            "lora_dropout": 0.0, "bias": "none", "fan_in_fan_out": False, "use_rslora": False, "use_dora": False,
+            "inference_mode": True, "target_modules": [name.rpartition(".")[2] for name in lora.targets]}

@@ -1,0 +1,107 @@
+"""NF4: weights in four bits (Dettmers et al., 2023, appendix E), bitsandbytes' format without double quantization.
+
+A matrix ``[out, in]`` is cut, row by row, into blocks of 64 elements. A block keeps the float32 size of its largest
+element, and of every element the number of the nearest of sixteen levels, quantiles of a normal distribution.
+
+Codes and scales are bitsandbytes'; their order in memory is ours, made for machines whose vectors lie along the last
+axis: codes ``[in / 64, 32, out]``, a byte with an element of the block's first half in its upper bits and the one 32
+further in its lower, and scales ``[in / 64, out]``. Where rows are not whole blocks (only tiny models): codes
+``[n, 32]`` and scales ``[n]`` over the flat matrix.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from workings.engines.jax.sharding import NF4_TENSORS, Layout
+
+BLOCK = 64
+"""Elements that share one scale."""
+LEVELS = np.array([
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0], np.float32)
+"""Values of the codes 0 to 15."""
+LIMITS = ((LEVELS[1:] + LEVELS[:-1]) / np.float32(2)).tolist()
+"""An element above the n-th limit has a code above n."""
+CODES, ABSMAX = NF4_TENSORS
+"""Names of the two tensors that stand for a projection's ``weight``."""
+
+
+def stored_shapes(size: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shapes of codes and scales of a matrix."""
+    out, inner = size
+    if inner % BLOCK == 0:
+        return (inner // BLOCK, BLOCK // 2, out), (inner // BLOCK, out)
+    return (out * inner // BLOCK, BLOCK // 2), (out * inner // BLOCK,)
+
+
+def quantize(weight: Any, xp: Any = np) -> tuple[Any, Any]:
+    """Codes (uint8, two in a byte) and scales (float32) of a matrix ``[out, in]``: see `stored_shapes`.
+
+    ``xp`` is ``numpy`` for arrays on the host or ``jax.numpy`` for traced ones.
+    """
+    blocks = weight.astype(xp.float32).reshape(-1, BLOCK)
+    absmax = xp.abs(blocks).max(-1)
+    scaled = blocks * (xp.float32(1) / xp.where(absmax > 0, absmax, xp.float32(1)))[:, None]
+    codes = sum((scaled > xp.float32(limit)).astype(xp.uint8) for limit in LIMITS)
+    pairs = codes[:, :BLOCK // 2] * np.uint8(16) + codes[:, BLOCK // 2:]
+    if weight.shape[1] % BLOCK == 0:
+        rows = (weight.shape[0], -1)
+        return xp.moveaxis(pairs.reshape(*rows, BLOCK // 2), 0, -1), absmax.reshape(rows).T
+    return pairs, absmax
+
+
+def _by_selection(codes: jax.Array) -> jax.Array:
+    """Levels of codes by four rounds of choosing between neighbors: vector units have no table."""
+    values = [jnp.float32(level) for level in LEVELS.tolist()]
+    for bit in range(4):
+        is_set = (codes >> bit) & 1 != 0
+        values = [jnp.where(is_set, above, below) for below, above in zip(values[::2], values[1::2], strict=True)]
+    return values[0]
+
+
+def _by_table(codes: jax.Array) -> jax.Array:
+    return jnp.take(jnp.asarray(LEVELS), codes, mode="clip")
+
+
+def dequantize(codes: jax.Array, absmax: jax.Array, inner: int, dtype: Any) -> jax.Array:
+    """The transposed matrix ``[in, out]`` that codes and scales stand for; the product is taken in float32.
+
+    ``inner`` is the whole matrix's ``in``; a part of one that is split over ``tp`` has fewer blocks.
+    """
+    number = codes.astype(jnp.int32)
+    numbers = jnp.concatenate([number >> 4, number & 15], 1)  # [blocks, 64(, out)]
+    levels = jax.lax.platform_dependent(numbers, tpu=_by_selection, default=_by_table)
+    values = (levels * absmax[:, None]).astype(dtype)
+    return values.reshape(-1, codes.shape[-1]) if codes.ndim == 3 else values.reshape(-1, inner).T
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def nf4_matmul(layout: Layout, name: str, x: jax.Array, codes: jax.Array, absmax: jax.Array) -> jax.Array:
+    """``[..., out]`` from x ``[..., in]`` and the frozen 4-bit matrix of the projection of this name.
+
+    Backward keeps the four bits and dequantizes again, so the matrix exists in full only while it is used; on several
+    devices it is the four bits that are gathered.
+    """
+    return jnp.einsum("...i,io->...o", x, _gathered(layout, name, codes, absmax, x.shape[-1], x.dtype))
+
+
+def _forward(layout: Layout, name: str, x: jax.Array, codes: jax.Array, absmax: jax.Array) -> tuple[jax.Array, Any]:
+    return nf4_matmul(layout, name, x, codes, absmax), (codes, absmax)
+
+
+def _backward(layout: Layout, name: str, kept: Any, dy: jax.Array) -> tuple[jax.Array, None, None]:
+    inner = 2 * kept[0].size // dy.shape[-1]
+    return jnp.einsum("...o,io->...i", dy, _gathered(layout, name, *kept, inner, dy.dtype)), None, None
+
+
+nf4_matmul.defvjp(_forward, _backward)
+
+
+def _gathered(layout: Layout, name: str, codes: jax.Array, absmax: jax.Array, inner: int, dtype: Any) -> jax.Array:
+    whole = (layout.without_fsdp(f"{name}.{key}", x) for key, x in ((CODES, codes), (ABSMAX, absmax)))
+    return dequantize(*whole, inner, dtype)

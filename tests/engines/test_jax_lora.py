@@ -1,0 +1,200 @@
+"""LoRA of the JAX engine against peft on the same base weights, and what it keeps, saves and refuses."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.engines.test_transformers_oracle import our_logits
+from tests.engines.tiny import random_batch, request, tiny_shape
+from workings.config.method import LoraConfig
+from workings.config.training import AdamWConfig, MemoryConfig, PrecisionConfig
+from workings.engines.jax.checkpoint import unstacked
+from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.step import gradients
+from workings.engines.safetensors_file import TensorFile
+from workings.errors import RecordError, RequestError
+from workings.models.batch import Batch
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+peft = pytest.importorskip("peft")
+
+LORA = LoraConfig(name="lora", rank=3, alpha=7.5,
+                  target_modules=("q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"))
+RATE = 1e-2
+STEPS = 20
+
+
+def opened(base: Path, **changes: Any) -> JaxEngine:
+    return JaxEngine.open(request(tiny_shape("gemma2"), method=LORA, weights=base, **changes))
+
+
+def batch(number: int) -> Batch:
+    return random_batch(tiny_shape("gemma2"), micro=2, rows=3, seed=number % 3)
+
+
+def adapters(params: dict) -> dict[str, np.ndarray]:
+    """Trained tensors by peft's names."""
+    return {stored: np.asarray(x[i]) for name, x in params["layers"].items() if "lora_" in name
+            for i, stored in enumerate(unstacked(f"layers.{name}", x.shape[0]))}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Weights of a small Gemma 2, exported."""
+    folder = tmp_path_factory.mktemp("base")
+    engine = JaxEngine.open(request(tiny_shape("gemma2")))
+    engine.export(engine.init(3), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Twenty steps of ours from a fresh adapter: what it was, its first gradient, the losses, what was saved."""
+    engine = opened(base)
+    fresh, checkpoint, exported = (tmp_path_factory.mktemp(name) for name in ("fresh", "checkpoint", "exported"))
+    state = engine.load(base)
+    engine.export(state, fresh)
+    arrays = {name: jnp.asarray(x) for name, x in batch(0).__dict__.items()}
+    _, gradient = jax.jit(lambda params, rows: gradients(engine.spec, params, rows))(state["params"], arrays)
+    losses = []
+    for number in range(STEPS):
+        state, result = engine.step(state, batch(number), RATE)
+        losses.append(result.loss)
+    engine.save(state, checkpoint)
+    engine.export(state, exported)
+    return {"engine": engine, "state": state, "fresh": fresh, "gradient": adapters(gradient), "losses": losses,
+            "checkpoint": checkpoint, "exported": exported}
+
+
+def with_adapter(base: Path, adapter: Path, *, trainable: bool = False) -> Any:
+    model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, attn_implementation="eager")
+    return peft.PeftModel.from_pretrained(model, adapter, is_trainable=trainable).eval()
+
+
+def their_loss(model: Any, rows: Batch) -> Any:
+    """Mean loss over all supervised tokens of a batch ``[A, B, S]``, as one large batch."""
+    tokens, targets, weights, real = (torch.from_numpy(x.reshape(-1, x.shape[-1]).copy())
+                                      for x in (rows.tokens, rows.targets, rows.weights, rows.segment_ids))
+    logits = model(tokens.long(), attention_mask=real.long()).logits
+    each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), reduction="none")
+    return (each * weights.flatten()).sum() / weights.sum()
+
+
+def test_twenty_steps_and_every_gradient_equal_peft(base: Path, trained: dict[str, Any]) -> None:
+    """peft with torch's AdamW from the same fresh adapter: gradients of A and B and 20 losses to 1e-5."""
+    model = with_adapter(base, trained["fresh"] / "adapter", trainable=True)
+    parameters = {name.replace(".default", ""): p for name, p in model.named_parameters() if p.requires_grad}
+    assert set(parameters) == set(trained["gradient"])
+    rule = torch.optim.AdamW(parameters.values(), lr=RATE, weight_decay=0.0, eps=AdamWConfig(name="adamw").epsilon)
+    losses = []
+    for number in range(STEPS):
+        loss = their_loss(model, batch(number))
+        rule.zero_grad()
+        loss.backward()
+        if number == 0:
+            for name, p in parameters.items():
+                np.testing.assert_allclose(trained["gradient"][name], p.grad.numpy(), atol=1e-5, err_msg=name)
+        rule.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0]
+    np.testing.assert_allclose(trained["losses"], losses, rtol=1e-5)
+    assert max(np.abs(x).max() for name, x in trained["gradient"].items() if "lora_B" in name) > 0.1
+    # B is zero, so that A has no gradient yet.
+    assert max(np.abs(x).max() for name, x in trained["gradient"].items() if "lora_A" in name) == 0
+
+
+def test_the_exported_adapter_loads_in_peft_and_the_merged_weights_are_the_same_model(
+        base: Path, trained: dict[str, Any]) -> None:
+    tokens = np.random.default_rng(0).integers(0, 61, (2, 14)).astype(np.int32)
+    ours = our_logits(trained["engine"], trained["state"]["params"], tokens)
+    merged = transformers.AutoModelForCausalLM.from_pretrained(
+        trained["exported"], dtype=torch.float32, attn_implementation="eager").eval()
+    with torch.no_grad():
+        plain, beside, full = (model(torch.from_numpy(tokens).long()).logits.numpy() for model in (
+            with_adapter(base, trained["fresh"] / "adapter"), with_adapter(base, trained["exported"] / "adapter"),
+            merged))
+    scale = max(1.0, float(np.abs(beside).max()))
+    assert np.abs(plain - beside).max() > 0.1
+    assert np.abs(ours - beside).max() < 1e-5 * scale
+    assert np.abs(ours - full).max() < 1e-5 * scale
+
+
+def test_a_fresh_adapter_is_peft_s_distribution_and_changes_nothing(base: Path) -> None:
+    """A uniform within in ** -0.5, B zero; other seeds, layers and projections have other numbers."""
+    found = adapters(opened(base).load(base)["params"])
+    other = adapters(opened(base, seed=1).load(base)["params"])
+    for name, x in found.items():
+        if "lora_B" in name:
+            assert not x.any()
+            continue
+        bound = x.shape[1] ** -0.5
+        assert np.abs(x).max() <= bound
+        assert abs(x.std() - bound / 3 ** 0.5) < 0.15 * bound  # at least 96 numbers: a deviation of 4 % of the bound
+        assert not np.array_equal(x, other[name])
+    assert len({x.tobytes() for name, x in found.items() if "lora_A" in name}) == len(found) // 2
+
+
+def test_a_checkpoint_holds_the_adapters_only_and_goes_on_bit_for_bit(base: Path, trained: dict[str, Any]) -> None:
+    assert sorted(file.name for file in trained["checkpoint"].iterdir()) == [
+        "adapter_model.safetensors", "optimizer.safetensors"]
+    names = TensorFile(trained["checkpoint"] / "adapter_model.safetensors").names()
+    assert "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight" in names
+    assert len(names) == 2 * 2 * len(LORA.target_modules)
+    slots = TensorFile(trained["checkpoint"] / "optimizer.safetensors").names()
+    moments = [f"{slot}.{name}" for slot in ("exp_avg", "exp_avg_sq") for name in names]
+    assert sorted(slots) == sorted(["step", *moments])
+    again = opened(base)
+    state = again.restore(trained["checkpoint"])
+    pairs = list(zip(jax.tree.leaves(state), jax.tree.leaves(trained["state"]), strict=True))
+    assert all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in pairs)
+
+
+def test_without_weights_the_base_comes_from_the_seed(tmp_path: Path) -> None:
+    engine = JaxEngine.open(request(tiny_shape(), method=LORA, seed=5))
+    state = engine.init(5)
+    engine.save(state, tmp_path)
+    again = JaxEngine.open(request(tiny_shape(), method=LORA, seed=5)).restore(tmp_path)
+    assert all(np.asarray(x).tobytes() == np.asarray(y).tobytes()
+               for x, y in zip(jax.tree.leaves(again), jax.tree.leaves(state), strict=True))
+    full = JaxEngine.open(request(tiny_shape()))
+    with pytest.raises(RecordError, match=r"no model\.safetensors"):
+        full.restore(tmp_path)
+
+
+def made(engine: JaxEngine, shape: tuple[int, ...], size: str) -> set[str]:
+    """The operations of the compiled step whose result is a float32 array of this size."""
+    return set(re.findall(rf"= f32\[{size}\]\S* ([\w-]+)\(", engine._compiled_step(shape).as_text()))
+
+
+def test_nothing_of_a_frozen_weight_s_size_is_made(base: Path, trained: dict[str, Any]) -> None:
+    """Neither gradient, sum, moment nor copy, with accumulation: the weights come in and go out, and are read."""
+    moved = {"parameter", "get-tuple-element"}
+    chunked = opened(base, memory=MemoryConfig(remat="layer", loss_chunk=8))
+    for engine in (trained["engine"], chunked):
+        for size in ("61,32", r"2,48,32", r"2,32,32"):
+            assert "parameter" in made(engine, (2, 3, 12), size) <= moved, size
+    # The same look at what is trained finds arithmetic.
+    assert made(chunked, (2, 3, 12), "2,48,3") - moved
+
+
+def test_bfloat16_weights_have_float32_adapters(base: Path, trained: dict[str, Any]) -> None:
+    """As in peft: what is trained keeps every bit of its update, so no rounding has to be chosen."""
+    precision = PrecisionConfig(parameters="bf16", compute="bf16")
+    engine = opened(base, precision=precision)
+    assert engine.dtypes() == {"parameters": "bfloat16 and float32", "compute": "bfloat16", "moments": "float32",
+                               "gradients": "float32", "accumulator": "float32"}
+    _, result = engine.step(engine.load(base), batch(0), 1e-3)
+    np.testing.assert_allclose(result.loss, trained["losses"][0], rtol=2e-2)
+    with pytest.raises(RequestError, match="adapters are float32"):
+        opened(base, precision=PrecisionConfig(parameters="bf16", rounding="stochastic"))
+
+
+def test_a_projection_that_the_model_does_not_have_is_refused() -> None:
+    with pytest.raises(RequestError, match="c_attn"):
+        JaxEngine.open(request(tiny_shape(), method=LoraConfig(name="lora", target_modules=("c_attn", "q_proj"))))
