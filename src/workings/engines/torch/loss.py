@@ -5,10 +5,10 @@ array of positions by vocabulary. Two walks with the same result:
 
 - over positions: ``chunk`` positions by the whole vocabulary at a time. The head's gradient is added up in place, which
   is exact enough in float32 only.
-- over the vocabulary: all positions by a slice of the vocabulary at a time, as many elements as the other walk has; one
-  pass for the normalizer, one for the gradients. Each row of the head's gradient is one matrix product, rounded once
-  when stored, and where storage and arithmetic differ (bf16 weights, float32 arithmetic) only a slice of the head is
-  ever converted. It costs one more matrix product than the first walk.
+- over the vocabulary: all positions by a slice of the vocabulary at a time, at most as many elements as the other walk
+  has; one pass for the normalizer, one for the gradients. Each row of the head's gradient is one matrix product,
+  rounded once when stored, and where storage and arithmetic differ (bf16 weights, float32 arithmetic) only a slice of
+  the head is ever converted. It costs one more matrix product than the first walk.
 
 Shape suffixes: T positions, D width, V vocabulary, C positions or vocabulary entries of a block.
 """
@@ -75,7 +75,7 @@ def _over_positions(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Te
                     wanted: tuple[bool, bool]) -> tuple[Tensor, Tensor | None, Tensor | None]:
     loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
     d_hidden = torch.empty_like(hidden) if wanted[0] else None
-    d_weight = torch.zeros_like(weight) if wanted[1] else None
+    d_weight = _gradient_of(weight) if wanted[1] else None
     for start in range(0, hidden.shape[0], chunk):
         here = slice(start, start + chunk)
         logits = _logits(hidden[here], weight, soft_cap)
@@ -100,7 +100,9 @@ def _over_positions(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Te
 def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int, soft_cap: float,
                      wanted: tuple[bool, bool]) -> tuple[Tensor, Tensor | None, Tensor | None]:
     positions, vocabulary = hidden.shape[0], weight.shape[0]
-    width = max(1, vocabulary * chunk // positions)
+    # Converted slices of the head and their gradient count like logits.
+    converted = 2 * weight.shape[1] if weight.dtype != hidden.dtype else 0
+    width = max(1, vocabulary * chunk // (positions + converted))
     log_z = torch.full((positions,), -torch.inf, dtype=torch.float32, device=hidden.device)
     picked = torch.zeros((positions,), dtype=torch.float32, device=hidden.device)
     for start in range(0, vocabulary, width):
@@ -113,7 +115,7 @@ def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: T
     if not any(wanted):
         return loss, None, None
     d_hidden = torch.zeros_like(hidden, dtype=torch.float32) if wanted[0] else None
-    d_weight = torch.empty_like(weight) if wanted[1] else None
+    d_weight = _gradient_of(weight) if wanted[1] else None
     for start in range(0, vocabulary, width):
         part = weight[start:start + width].to(hidden.dtype)
         logits = _logits(hidden, part, soft_cap)
@@ -124,10 +126,17 @@ def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: T
         del logits, slope
         if d_hidden is not None:
             d_hidden += torch.mm(d_logits, part)
-        if d_weight is not None:
+        if d_weight is not None and converted:
             d_weight[start:start + width] = torch.mm(d_logits.t(), hidden)
+        elif d_weight is not None:
+            torch.mm(d_logits.t(), hidden, out=d_weight[start:start + width])
         del d_logits, part
     return loss, None if d_hidden is None else d_hidden.to(hidden.dtype), d_weight
+
+
+def _gradient_of(weight: Tensor) -> Tensor:
+    with region("gradients"):
+        return torch.zeros_like(weight)
 
 
 def _logits(hidden_TD: Tensor, part_CD: Tensor, soft_cap: float) -> Tensor:

@@ -1,0 +1,129 @@
+"""Replay of PyTorch's caching allocator for CUDA: what it would reserve for a log of allocations.
+
+The rules are those of c10/cuda/CUDACachingAllocator.cpp with its default settings, one stream: sizes are rounded to
+512 bytes; up to 1 MiB come from segments of 2 MiB, below 10 MiB from segments of 20 MiB, larger ones from a segment of
+their own rounded to 2 MiB; the smallest free block that is large enough is taken and split; neighbours join when they
+are freed; where the card is full, segments that are wholly free are given back first.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from workings.engines.torch.trace.events import Event, rounded
+
+MIB = 2 ** 20
+SMALLEST, SMALL_LIMIT = 512, MIB
+SMALL_SEGMENT, LARGE_SEGMENT, LARGE_LIMIT, LARGE_STEP = 2 * MIB, 20 * MIB, 10 * MIB, 2 * MIB
+
+
+class OutOfMemory(Exception):
+    """What is asked for does not fit beside what is reserved, even after empty segments were given back."""
+
+
+@dataclass(eq=False)
+class Block:
+    """A piece of a segment; neighbours in it are linked."""
+
+    number: int
+    size: int
+    small: bool
+    free: bool = False
+    before: "Block | None" = None
+    after: "Block | None" = None
+
+
+@dataclass
+class CachingAllocator:
+    """Allocator of one device; ``limit`` is what the device has for it, in bytes; 0: no limit."""
+
+    limit: int = 0
+    reserved: int = 0
+    allocated: int = 0
+    peak_reserved: int = 0
+    peak_allocated: int = 0
+    given_back: int = 0
+    """How often empty segments were given back because the card was full."""
+    _free: dict[bool, list[tuple[int, int, Block]]] = field(default_factory=lambda: {True: [], False: []})
+    _live: dict[int, Block] = field(default_factory=dict)
+    _blocks: int = 0
+
+    def replay(self, events: Iterable[Event]) -> "CachingAllocator":
+        """Run a log. Raises `OutOfMemory`."""
+        for event in events:
+            if event.size > 0:
+                self.allocate(event.key, event.size)
+            elif event.size < 0 and event.key in self._live:
+                self.release(event.key)
+        return self
+
+    def allocate(self, key: int, size: int) -> None:
+        """Find room for one storage."""
+        size = max(SMALLEST, rounded(size, SMALLEST))
+        small = size <= SMALL_LIMIT
+        free = self._free[small]
+        index = bisect_left(free, (size,))
+        block = free.pop(index)[2] if index < len(free) else self._new_segment(size, small)
+        rest = block.size - size
+        if rest >= SMALLEST if small else rest > SMALL_LIMIT:
+            self._split(block, size, rest)
+        block.free = False
+        self._live[key] = block
+        self.allocated += block.size
+        self.peak_allocated = max(self.peak_allocated, self.allocated)
+
+    def release(self, key: int) -> None:
+        """Give one storage's block back to the pool and join it with free neighbours."""
+        block = self._live.pop(key)
+        self.allocated -= block.size
+        block.free = True
+        before, after = block.before, block.after
+        if before is not None and before.free:
+            self._unlist(before)
+            block.size += before.size
+            block.before = before.before
+            if block.before is not None:
+                block.before.after = block
+        if after is not None and after.free:
+            self._unlist(after)
+            block.size += after.size
+            block.after = after.after
+            if block.after is not None:
+                block.after.before = block
+        self._list(block)
+
+    def _new_segment(self, size: int, small: bool) -> Block:
+        if small:
+            whole = SMALL_SEGMENT
+        else:
+            whole = LARGE_SEGMENT if size < LARGE_LIMIT else rounded(size, LARGE_STEP)
+        if self.limit and self.reserved + whole > self.limit:
+            self._give_back()
+            if self.reserved + whole > self.limit:
+                raise OutOfMemory(f"{size} bytes beside {self.reserved} reserved of {self.limit}")
+        self.reserved += whole
+        self.peak_reserved = max(self.peak_reserved, self.reserved)
+        self._blocks += 1
+        return Block(self._blocks, whole, small)
+
+    def _give_back(self) -> None:
+        self.given_back += 1
+        for small, free in self._free.items():
+            kept = [entry for entry in free if entry[2].before is not None or entry[2].after is not None]
+            self.reserved -= sum(size for size, _, _ in free) - sum(size for size, _, _ in kept)
+            self._free[small] = kept
+
+    def _split(self, block: Block, size: int, rest: int) -> None:
+        self._blocks += 1
+        remainder = Block(self._blocks, rest, block.small, True, block, block.after)
+        if block.after is not None:
+            block.after.before = remainder
+        block.after, block.size = remainder, size
+        self._list(remainder)
+
+    def _list(self, block: Block) -> None:
+        insort(self._free[block.small], (block.size, block.number, block))
+
+    def _unlist(self, block: Block) -> None:
+        free = self._free[block.small]
+        free.pop(bisect_left(free, (block.size, block.number)))

@@ -1,0 +1,145 @@
+"""What a step needs, from a trace of the very step: two updates under fake tensors, optimizer included.
+
+Nothing is computed and nothing is allocated; a second update is traced because moments, caches and the allocator's
+pools are as in a long run only from then on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
+from time import monotonic
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from workings.engines.base import EngineRequest, Inspection
+from workings.engines.torch.attention import choose
+from workings.engines.torch.backward_optimizer import refuse_conflicts
+from workings.engines.torch.model import build_model
+from workings.engines.torch.spec import TorchSpec, build_spec
+from workings.engines.torch.step import State, blank_rows, make_state, run_step
+from workings.engines.torch.trace.allocator import SMALLEST, CachingAllocator, OutOfMemory
+from workings.engines.torch.trace.events import PAGE, Event, Log, live_peak
+from workings.engines.torch.trace.tracker import LiveStorages
+from workings.engines.torch.trace.workspace import CONTEXT_BYTES, card_workspaces, cublas_workspace
+
+UPDATES = 2
+FIRST_TENSOR_CORES_FOR_BF16 = 8
+"""Major compute capability from which PyTorch's fused attention takes bf16."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What of a CUDA card decides how much a step reserves."""
+
+    capability: str = ""
+    """Compute capability, e.g. ``7.5``; empty where it is not known."""
+    limit_bytes: int = 0
+    """Memory of the card; 0: not known."""
+
+
+def inspect_step(request: EngineRequest, batch: tuple[int, ...], platform: str, card: Card | None = None) -> Inspection:
+    """Trace the step of a request for a batch ``(A, B, S)``.
+
+    Args:
+        request: as for `TorchEngine.open`.
+        batch: micro batches, rows over all devices, positions.
+        platform: ``cpu``: live bytes; ``gpu``: what the caching allocator reserves, and what CUDA takes beside it.
+        card: of a GPU.
+
+    Raises:
+        RequestError: the engine does not do what is asked for.
+    """
+    start = monotonic()
+    refuse_conflicts(request, batch[0])
+    spec, notes = _spec(request, platform, card or Card())
+    log = trace(spec, (batch[0], batch[1], batch[2]), platform)
+    details: dict[str, Any] = {"batch": list(batch), "platform": platform, "updates": UPDATES,
+                               "attention": spec.attention, "events": len(log.events),
+                               "kernel_workspaces": dict(log.hidden), "notes": notes}
+    if platform == "gpu":
+        peak, breakdown = _on_card(log, card or Card(), details)
+    else:
+        found = live_peak(log.events, PAGE)
+        peak, breakdown = found.size, found.categories
+        details["peak_operator"] = found.operator
+    details["trace_seconds"] = round(monotonic() - start, 1)
+    return Inspection(peak_bytes=peak, source="traced", breakdown=breakdown, versions=library_versions(),
+                      details=details)
+
+
+def _spec(request: EngineRequest, platform: str, card: Card) -> tuple[TorchSpec, list[str]]:
+    """The step as the platform would take it, on fake tensors that call themselves CPU tensors."""
+    spec = build_spec(request, torch.device("cpu"))
+    notes: list[str] = []
+    if platform != "gpu":
+        return spec, notes
+    attention = choose(request.memory.attention, "cuda", request.shape.attention_softcap)
+    major = int(card.capability.split(".")[0]) if card.capability else FIRST_TENSOR_CORES_FOR_BF16
+    if attention == "fused" and request.precision.compute == "bf16" and major < FIRST_TENSOR_CORES_FOR_BF16:
+        attention = "plain"
+        notes.append(f"fused attention in bf16 needs compute capability 8.0; this card has {card.capability} and "
+                     "PyTorch makes the whole square of scores there, which is what was traced")
+    return replace(spec, attention=attention), notes
+
+
+def trace(spec: TorchSpec, batch: tuple[int, int, int], platform: str) -> Log:
+    """The events of two updates, from the first parameter on."""
+    live = LiveStorages(card_workspaces() if platform == "gpu" else {})
+    with FakeTensorMode():
+        state = empty_state(spec)
+        live.hold(state.model.parameters(), "parameters")
+        live.hold(state.model.buffers(), "buffers")
+        live.hold(chain.from_iterable(of.values() for of in state.moments.values()), "moments")
+        live.watch_gradients(state.trained.values())
+        with live:
+            for _ in range(UPDATES):
+                rows, total = blank_rows(spec, batch)
+                run_step(spec, state, rows, total, 1e-3)
+                del rows
+    return live.log
+
+
+def empty_state(spec: TorchSpec) -> State:
+    """A state whose numbers mean nothing."""
+    model = build_model(spec)
+    return make_state(spec, model, dict(model.named_parameters()))
+
+
+def _on_card(log: Log, card: Card, details: dict[str, Any]) -> tuple[int, dict[str, int]]:
+    """Reserved bytes, context included, and their parts."""
+    workspace = cublas_workspace(card.capability)
+    events = [*(Event(key, workspace, "cuBLAS workspaces", "first product") for key in (-1, -2)), *log.events]
+    free = CachingAllocator().replay(events)
+    reserved, given_back = free.peak_reserved, 0
+    if 0 < card.limit_bytes < reserved + CONTEXT_BYTES:
+        full = CachingAllocator(limit=max(1, card.limit_bytes - CONTEXT_BYTES))
+        try:
+            full.replay(events)
+            reserved, given_back = full.peak_reserved, full.given_back
+        except OutOfMemory as error:
+            details["out_of_memory"] = str(error)
+    found = live_peak(events, SMALLEST)
+    details |= {"live_bytes": found.size, "reserved_bytes": reserved, "cache_given_back": given_back,
+                "reserved_without_limit_bytes": free.peak_reserved, "context_bytes": CONTEXT_BYTES,
+                "peak_operator": found.operator}
+    breakdown = found.categories | {"CUDA context (assumed)": CONTEXT_BYTES}
+    slack = reserved - found.size
+    if slack > 0:
+        breakdown["reserved by the allocator, not in use"] = slack
+    return reserved + CONTEXT_BYTES, breakdown
+
+
+def library_versions() -> Mapping[str, str]:
+    """Versions of what was traced."""
+    found = {}
+    for name in ("torch", "transformers", "peft", "bitsandbytes"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+

@@ -1,0 +1,79 @@
+"""A trace for a card that is not here, in a child process, so that whoever plans imports no PyTorch."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from workings.config.method import MethodConfig
+from workings.config.training import MemoryConfig, MeshConfig, OptimizerConfig, PrecisionConfig
+from workings.engines.base import EngineRequest, Inspection
+from workings.errors import RequestError, WorkingsError
+from workings.models.shape import ModelShape
+
+
+def trace_for(request: EngineRequest, batch: tuple[int, int, int], platform: str, capability: str,
+              limit_bytes: int) -> Inspection:
+    """Trace the PyTorch engine's step for a batch ``(A, B, S)`` on a device.
+
+    Args:
+        request: as for `TorchEngine.open`.
+        batch: micro batches, rows over all devices, positions.
+        platform: ``gpu`` or ``cpu``.
+        capability: compute capability of the card.
+        limit_bytes: memory of the card.
+
+    Raises:
+        RequestError: the engine does not do what is asked for, or PyTorch is not installed.
+        WorkingsError: the trace failed.
+    """
+    ask = {"shape": asdict(request.shape), "device": request.device, "seed": request.seed, "batch": list(batch),
+           "optimizer": request.optimizer.model_dump(), "precision": request.precision.model_dump(),
+           "memory": request.memory.model_dump(), "mesh": request.mesh.model_dump(),
+           "method": request.method.model_dump(), "platform": platform, "capability": capability,
+           "limit_bytes": limit_bytes}
+    done = subprocess.run([sys.executable, "-m", "workings.engines.torch.trace.target"], input=json.dumps(ask),
+                          text=True, capture_output=True, check=False)
+    lines = done.stdout.strip().splitlines()
+    if done.returncode != 0 or not lines:
+        with tempfile.NamedTemporaryFile("w", prefix="workings-trace-", suffix=".log", delete=False) as log:
+            log.write("\n".join(done.stderr.splitlines()[-200:]) + "\n")
+        raise WorkingsError(f"the trace of the PyTorch step failed (exit code {done.returncode}); this says nothing "
+                            f"about memory. Its last lines: {log.name}")
+    answer = json.loads(lines[-1])
+    if "wrong" in answer:
+        raise RequestError(*answer["wrong"])
+    return Inspection(**answer)
+
+
+def _request(ask: Mapping[str, Any]) -> EngineRequest:
+    """The request as the parent had it."""
+    optimizer: Any = TypeAdapter(OptimizerConfig).validate_python(ask["optimizer"])
+    method: Any = TypeAdapter(MethodConfig).validate_python(ask["method"])
+    return EngineRequest(shape=ModelShape(**ask["shape"]), device=ask["device"], seed=ask["seed"], optimizer=optimizer,
+                         precision=PrecisionConfig(**ask["precision"]), memory=MemoryConfig(**ask["memory"]),
+                         mesh=MeshConfig(**ask["mesh"]), method=method)
+
+
+def _trace(ask: Mapping[str, Any]) -> dict[str, Any]:
+    """In the child."""
+    try:
+        from workings.engines.torch.trace.inspect import Card, inspect_step
+    except ModuleNotFoundError as error:
+        return {"wrong": [f"a plan for engine: torch without {error.name}", "the libraries of this engine",
+                          "pip install 'workings[torch]'"]}
+    try:
+        found = inspect_step(_request(ask), tuple(ask["batch"]), ask["platform"],
+                             Card(capability=ask["capability"], limit_bytes=ask["limit_bytes"]))
+    except RequestError as wrong:
+        return {"wrong": [wrong.given, wrong.expected, wrong.try_next]}
+    return asdict(found) | {"breakdown": dict(found.breakdown), "versions": dict(found.versions)}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(_trace(json.load(sys.stdin))) + "\n")

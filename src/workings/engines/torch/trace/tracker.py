@@ -1,0 +1,127 @@
+"""Follows every storage through a program of fake (or real) tensors.
+
+Two things would make a plain count wrong. Autograd adds gradients in place where nobody else holds the first, but not
+while any dispatch mode watches: `LiveStorages` does it instead, or every tied embedding would seem to need a second
+gradient. And some kernels take memory that no tensor stands for: `workspace.py` declares it.
+"""
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from workings.engines.torch import regions
+from workings.engines.torch.trace.events import Event, Log
+from workings.engines.torch.trace.workspace import Workspace
+
+ACTIVATIONS, RECOMPUTED = "activations", "recomputed activations"
+BACKWARD, GRADIENTS = "backward temporaries", "gradients"
+ONLY_OWNER = 2
+"""Uses of a storage that one tensor alone accounts for, as seen from inside a dispatch."""
+
+
+class LiveStorages(TorchDispatchMode):  # type: ignore[misc]
+    """While entered, logs every storage that an operator returns, and when it goes."""
+
+    def __init__(self, workspaces: dict[Any, Workspace]) -> None:
+        super().__init__()
+        self.log = Log()
+        self._workspaces = workspaces
+        self._keys: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
+        self._watched: dict[int, Any] = {}
+        self._count = 0
+
+    def hold(self, tensors: Iterable[Tensor], category: str) -> None:
+        """Log tensors that exist already."""
+        for x in tensors:
+            self._seen(x, category, "held")
+
+    def call(self, x: Tensor, category: str) -> None:
+        """Give a live storage another category."""
+        key = self._keys.get(x.untyped_storage()._cdata)
+        if key is not None:
+            self.log.events.append(Event(key, 0, category))
+
+    def watch_gradients(self, parameters: Iterable[Tensor]) -> None:
+        """Call gradients by their name as soon as they are complete."""
+        for param in parameters:
+            if param.requires_grad:
+                param.register_hook(self._gradient)
+
+    def _gradient(self, grad: Tensor) -> None:
+        self.call(grad, GRADIENTS)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run one operator and look at what it returns."""
+        if self._adds_in_place(func, args, kwargs):
+            torch.ops.aten.add_.Tensor(*args)
+            return args[0]
+        out = func(*args, **(kwargs or {}))
+        name = str(func)
+        category = _category()
+        for x in tree_leaves(out):
+            if isinstance(x, Tensor):
+                self._seen(x, category, name)
+        workspace = self._workspaces.get(func)
+        if workspace is not None:
+            self._within(workspace(*args, **(kwargs or {})), name)
+        return out
+
+    def _adds_in_place(self, func: Any, args: Any, kwargs: Any) -> bool:
+        """Whether autograd itself is adding up two gradients and holds the first alone."""
+        if func is not torch.ops.aten.add.Tensor or kwargs or torch.is_grad_enabled() or not in_backward() \
+                or regions.current():
+            return False
+        first, second = args
+        return (isinstance(second, Tensor) and first.shape == second.shape and first.dtype == second.dtype
+                and first.is_contiguous()
+                and torch._C._storage_Use_Count(first.untyped_storage()._cdata) == ONLY_OWNER)
+
+    def _within(self, size: int, name: str) -> None:
+        if size > 0:
+            self._count += 1
+            self.log.events += [Event(self._count, size, "kernel workspace", name), Event(self._count, -size)]
+            self.log.hidden[name] += 1
+
+    def _seen(self, x: Tensor, category: str, name: str) -> None:
+        storage = x.untyped_storage()
+        place, size = storage._cdata, storage.nbytes()
+        if place in self._keys:
+            if self._sizes[place] == size:
+                return
+            self._gone(place)  # resized: the old piece is given back
+        if size == 0:
+            return
+        self._count += 1
+        self._keys[place], self._sizes[place] = self._count, size
+        self._watched[place] = weakref.ref(storage, self._farewell(place, self._count))
+        self.log.events.append(Event(self._count, size, category, name))
+
+    def _farewell(self, place: int, key: int) -> Callable[[Any], None]:
+        def gone(_: Any) -> None:
+            if self._keys.get(place) == key:
+                self._gone(place)
+        return gone
+
+    def _gone(self, place: int) -> None:
+        self.log.events.append(Event(self._keys.pop(place), -self._sizes.pop(place)))
+        self._watched.pop(place)
+
+
+def in_backward() -> bool:
+    """Whether autograd is running a backward pass."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def _category() -> str:
+    """What an operator makes, from where it runs."""
+    if regions.current():
+        return regions.current()
+    if not in_backward():
+        return ACTIVATIONS
+    return RECOMPUTED if torch.is_grad_enabled() else BACKWARD
