@@ -18,6 +18,7 @@ from workings.cli import (
     plan,
     quickstart,
     recipes,
+    replay,
     sign,
     train,
     ui,
@@ -42,6 +43,7 @@ app.command("compare")(compare.compare_command)
 app.add_typer(gate.baseline_app, name="baseline")
 app.command("gate")(gate.gate_command)
 app.command("verify")(verify.verify_command)
+app.command("replay")(replay.replay_command)
 app.command("parity")(parity.parity_command)
 app.command("ui")(ui.ui_command)
 app.command("note")(note.note_command)

@@ -1,7 +1,8 @@
 """`workings verify`: can a stranger check this record? Offline, without any ML library."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,11 +19,16 @@ def verify_command(
     expect_root: Annotated[str, typer.Option("--expect-root", help="Root digest that was kept elsewhere.")] = "",
     key: Annotated[list[Path] | None, typer.Option(
         "--key", help="Public key to trust; every unit must be signed by it (or by one of several).")] = None,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Level 3: steps to take again.")] = 10,
+    data: Annotated[Path | None, typer.Option(
+        "--data", help="Level 3: the traces, where they are not where the recipe names them.")] = None,
+    weights: Annotated[Path | None, typer.Option(
+        "--weights", help="Level 3: directory of the weights that training started from, likewise.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check a record, offline, without any ML library.
+    """Check a record, offline, to level 2 without any ML library.
 
-    Levels: 0 integrity, 1 consistency, 2 scores computed again.
+    Levels: 0 integrity, 1 consistency, 2 scores computed again, 3 steps taken again (needs the run's engine and data).
     """
     from workings.evidence.verify import HIGHEST_LEVEL, Verification, verify
     from workings.record.progress import HashProgress
@@ -39,7 +45,7 @@ def verify_command(
                           *([f"root {found.root}"] if found.root else [])])
 
     found = verify(path, level=level, expect_root=expect_root, trusted=_trusted(key or []),
-                   progress=HashProgress(say, _size(path)))
+                   progress=HashProgress(say, _size(path)), replay=_replayer(level, steps, data, weights))
     answer(found.to_json(), as_json=as_json, text=text(found))
     if found.failed:
         raise typer.Exit(1)
@@ -62,6 +68,16 @@ def _trusted(files: list[Path]) -> tuple[bytes, ...]:
             raise RequestError(f"--key {file}: {error}", "a public key in PEM, as `workings key new` makes",
                                f"--key {file}.pub") from None
     return tuple(file.read_bytes() for file in files)
+
+
+def _replayer(level: int, steps: int, data: Path | None,
+              weights: Path | None) -> Callable[[Path], Mapping[str, Any]] | None:
+    """What takes steps of a run again; None below level 3, where no engine is touched."""
+    if level < 3:
+        return None
+    from workings.runs.replay import ReplayRequest, replay_run
+
+    return lambda run: replay_run(run, ReplayRequest(steps=steps, data=data, weights=weights), say).facts
 
 
 def _size(path: Path) -> int:

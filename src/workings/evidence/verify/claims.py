@@ -4,10 +4,14 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.notes import NOTE, parse_note
+from workings.evidence.replay.judge import sentence
+from workings.evidence.replay.unit import REPLAY
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.tree import shown
 from workings.record.absent import Absent
 
+MAX_SENTENCE = 1000
+"""Characters of a replay's sentence that are repeated."""
 NOT_PROVED = (
     "Verification does not prove that these steps ran on that device at that time, that no other run was left out of "
     "the list of attempts, or that the data are what they are called; a replay or an independent run can.",)
@@ -22,6 +26,8 @@ def claims(record: Record) -> tuple[str, ...]:
                 said.append(_run(unit))
             elif unit.kind == "eval":
                 said.append(_evaluation(unit))
+            elif unit.kind == "replay":
+                said.append(f"{unit.title}: {sentence(unit.json(REPLAY))[:MAX_SENTENCE]}")
             elif unit.kind == "notes":
                 said.append(_note(unit))
         except (RecordError, KeyError, TypeError, ValueError, AttributeError):

@@ -1,7 +1,9 @@
 """`verify`: open, run the checks level by level, say what was found."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.verify import (
@@ -13,6 +15,7 @@ from workings.evidence.verify import (
     fromdata,
     integrity,
     noted,
+    replayed,
     trained,
     views,
 )
@@ -22,27 +25,32 @@ from workings.evidence.verify.registry import CHECKS, RegisteredCheck
 from workings.evidence.verify.result import Check, Finding, Verdict, Verification
 from workings.evidence.verify.tree import open_tree
 
-MODULES = (integrity, forms, noted, content, attested, asked, trained, fromdata, views, evaluated)
+MODULES = (integrity, forms, noted, content, attested, asked, trained, fromdata, views, evaluated, replayed)
 """Modules whose import registers checks."""
-GROUPS = ("integrity", "form", "content", "attestation", "consistency", "recompute")
+GROUPS = ("integrity", "form", "content", "attestation", "consistency", "recompute", "replay")
 """First parts of ids, in the order in which a level's checks run."""
-HIGHEST_LEVEL = 2
+HIGHEST_LEVEL = 3
+DEFAULT_LEVEL = 2
+"""Highest level that needs no engine."""
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What reading a value of a wrong type raises. Checks test the forms that they know of; a record that was made to break
 them in another way fails the check instead of ending in a traceback."""
 READABLE = "integrity.readable"
 
 
-def verify(path: Path, level: int = HIGHEST_LEVEL, expect_root: str = "",
-           progress: Callable[[int], None] | None = None, trusted: tuple[bytes, ...] = ()) -> Verification:
+def verify(path: Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
+           progress: Callable[[int], None] | None = None, trusted: tuple[bytes, ...] = (),
+           replay: Callable[[Path], Mapping[str, Any]] | None = None) -> Verification:
     """Verify a run directory, a folder of runs, one unit, or a zip of any of them. Writes nothing, runs nothing of it.
 
     Args:
         path: a folder or a zip.
-        level: highest level whose checks are made: 0 integrity, 1 consistency, 2 scores computed again.
+        level: highest level whose checks are made: 0 integrity, 1 consistency, 2 scores computed again, 3 steps taken
+            again.
         expect_root: root digest that was kept elsewhere; empty: the record is not anchored.
         progress: called with the bytes hashed so far.
         trusted: public keys in PEM; given some, every unit has to be signed by one of them.
+        replay: takes steps of a run again and says what came out; level 3 needs it, and only it reaches an engine.
 
     Raises:
         RequestError: there is nothing to verify at ``path``.
@@ -52,7 +60,7 @@ def verify(path: Path, level: int = HIGHEST_LEVEL, expect_root: str = "",
     wanted = sorted((entry for entry in CHECKS.values() if entry.level <= level),
                     key=lambda entry: (entry.level, GROUPS.index(entry.id.partition(".")[0])))
     try:
-        record = load(open_tree(path), expect_root, progress, trusted)
+        record = replace(load(open_tree(path), expect_root, progress, trusted), replay=replay)
     except RecordError as error:
         unread = [Check(id=entry.id, level=entry.level, verdict=Verdict.NOT_CHECKED, text="nothing could be read")
                   for entry in wanted]

@@ -1,9 +1,9 @@
 """The record under verification: its files, its units, and what their files say, each read once."""
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from workings.errors import RecordError, RequestError
@@ -183,6 +183,10 @@ class Record:
     """Digest that the person kept elsewhere; empty: none was given."""
     progress: Callable[[int], None] | None = None
     """Called with the bytes hashed so far."""
+    replay: Callable[[Path], Mapping[str, Any]] | None = None
+    """Takes steps of a run again and says what came out (level 3); None: nobody brought an engine."""
+    replayed: dict[str, Any] = field(default_factory=dict)
+    """What came out so far, by the run's place."""
     trusted: tuple[bytes, ...] = ()
     """Public keys in PEM that the person trusts."""
 
