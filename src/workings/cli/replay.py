@@ -1,0 +1,65 @@
+"""`workings replay`: take some of a run's steps again, and see whether the same comes out."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from workings.cli.output import JsonFlag, answer, say
+
+EXIT_CODES = {"passed": 0, "failed": 1, "inconclusive": 3}
+
+
+def replay_command(
+    run: Annotated[Path, typer.Argument(help="A sealed run directory.")],
+    start: Annotated[int | None, typer.Option(
+        "--from", min=0, help="Step of the checkpoint to start from, 0: the first weights; by default the earliest.",
+    )] = None,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Steps to take again.")] = 10,
+    predictions: Annotated[int, typer.Option(
+        "--predictions", min=0, help="Items of each of the run's evaluations to ask again.")] = 8,
+    data: Annotated[Path | None, typer.Option(
+        "--data", help="The traces, where they are not where the recipe names them.")] = None,
+    weights: Annotated[Path | None, typer.Option(
+        "--weights", help="Directory of the weights that training started from, likewise.")] = None,
+    device: Annotated[str | None, typer.Option(
+        "--device", help="auto, cpu, gpu or tpu; by default as in the run's recipe.")] = None,
+    name: Annotated[str, typer.Option("--name", help="Name of the replay in the run; by default its steps.")] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Take some of a run's steps again, and say whether the same comes out.
+
+    Compares losses, gradient norms, weights and completions with the recorded ones: to the bit where processor,
+    threads, versions and code are the recorded ones, else within a measured tolerance. Wrong seeds, learning rates,
+    rows and checkpoints have to fall outside. Sealed as a unit of the run.
+    """
+    from workings.runs.load import AS_RECORDED
+    from workings.runs.replay import ReplayRequest, replay_and_seal
+
+    request = ReplayRequest(start=start, steps=steps, predictions=predictions, data=data, weights=weights,
+                            device=device or AS_RECORDED)
+    facts, path = replay_and_seal(run, request, name, say)
+    values = {key: facts[key] for key in ("verdict", "sentence", "mode", "reasons")}
+    values |= {"steps": len(facts["lines"]), "from_step": facts["from_step"], "unit": str(path),
+               "controls": {key: control["outside"] for key, control in facts["controls"].items()},
+               "predictions": facts["predictions"], "weights": facts["weights"],
+               "differing": facts["conditions"]["differing"]}
+    answer(values, as_json=as_json, text=_text(facts, path))
+    if code := EXIT_CODES[facts["verdict"]]:
+        raise typer.Exit(code)
+
+
+def _text(facts: dict[str, Any], path: Path) -> str:
+    """The verdict, each control, and where it was written."""
+    lines = [facts["sentence"]]
+    for name, control in facts["controls"].items():
+        told = f"outside after {control['steps']} steps" if control["outside"] else "WITHIN the tolerance"
+        lines.append(f"  control {name}: {control['what']}: {told}")
+    found = facts["weights"]
+    lines.append(f"  weights: {found['absent']}" if "absent" in found else
+                 f"  weights after step {found['step']}: {found['files_identical']} of {found['files']} files "
+                 f"identical, largest relative difference {found['largest_difference']:.2g}")
+    found = facts["predictions"]
+    lines.append(f"  completions: {found['absent']}" if "absent" in found else
+                 f"  completions: {found['same']} of {found['asked']} are the recorded text")
+    return "\n".join([*lines, f"sealed: {path}"])

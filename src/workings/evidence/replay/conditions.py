@@ -1,0 +1,88 @@
+"""What decides whether two computations agree to the bit: engine, code, versions, processor, threads, devices."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workings.record.absent import Absent
+from workings.record.manifest import RunManifest
+
+NOT_RECORDED = "not recorded"
+PACKAGE = "package "
+"""What stands before the name of a package among the conditions."""
+WITHOUT_EFFECT = frozenset({
+    "CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "KAGGLE_KERNEL_RUN_TYPE", "PYTHONHASHSEED", "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF", "TF_CPP_MIN_LOG_LEVEL", "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_MEM_FRACTION",
+    "XLA_PYTHON_CLIENT_PREALLOCATE"})
+"""Recorded variables that decide memory, speed or choice of a device, and no number."""
+
+
+def conditions(environment: Mapping[str, Any], *, engine: str, code: str, device: str, mesh: Mapping[str, int],
+               packages: Sequence[str]) -> dict[str, str]:
+    """The conditions of one computation, each as a text; equal texts mean equal conditions.
+
+    Args:
+        environment: `workings.record.environment.collect()`, there or here.
+        engine: name and origin of the engine.
+        code: commit and uncommitted changes.
+        device: platform, name and number of the devices.
+        mesh: axis sizes.
+        packages: names of the packages that compute.
+    """
+    machine = environment.get("machine", {})
+    variables = environment.get("variables", {})
+    versions = environment.get("packages", {})
+    return {
+        "engine": engine, "code": code, "device": device,
+        "mesh": " ".join(f"{axis}={size}" for axis, size in sorted(mesh.items())),
+        **{name: str(machine.get(name, NOT_RECORDED)) for name in ("cpu_model", "architecture", "usable_cores")},
+        "threads": _pairs(machine.get("threads", {})),
+        "variables": _pairs({name: value for name, value in variables.items() if name not in WITHOUT_EFFECT}),
+        **{PACKAGE + name: str(versions.get(name, NOT_RECORDED)) for name in sorted(packages)},
+    }
+
+
+def of_run(manifest: RunManifest, environment: Mapping[str, Any], packages: Sequence[str]) -> dict[str, str]:
+    """The conditions that a run recorded."""
+    used = manifest.actual_device
+    source = manifest.engine_distribution
+    return conditions(
+        environment, engine=engine_text(manifest.engine, source.name, source.version),
+        code=code_text(_text(manifest.commit_sha), _text(manifest.dirty_diff_digest)),
+        device=device_text(used.platform, used.kind, used.count), mesh=manifest.mesh, packages=packages)
+
+
+def engine_text(name: str, distribution: str, version: str) -> str:
+    """An engine and where it comes from."""
+    return f"{name} of {distribution} {version}"
+
+
+def code_text(commit: str, dirty: str) -> str:
+    """Commit and digest of uncommitted changes, or why there are none."""
+    return f"{commit}; changes: {dirty}"
+
+
+def device_text(platform: str, kind: str, count: int) -> str:
+    """Devices in words."""
+    return f"{count} x {kind} ({platform})"
+
+
+def differing(there: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
+    """Names of the conditions that are not the same on both sides, or not known."""
+    return [name for name in sorted(there.keys() | here.keys())
+            if there.get(name, NOT_RECORDED) != here.get(name, NOT_RECORDED)
+            or there.get(name, NOT_RECORDED) == NOT_RECORDED]
+
+
+def on_cpu(there: Mapping[str, str]) -> bool:
+    """Whether the steps were computed by a CPU: accelerators add in an order that nobody promises."""
+    return there.get("device", "").endswith("(cpu)")
+
+
+def _pairs(values: Any) -> str:
+    if not isinstance(values, Mapping):
+        return NOT_RECORDED
+    return " ".join(f"{name}={value}" for name, value in sorted(values.items())) or "none set"
+
+
+def _text(value: str | Absent) -> str:
+    return value.absent if isinstance(value, Absent) else value

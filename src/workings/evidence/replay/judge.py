@@ -1,0 +1,82 @@
+"""From the numbers of a replay to its verdict. Pure, so that a verifier draws the same conclusion from the record."""
+
+import math
+from typing import Any
+
+from workings.record.absent import is_absent
+
+SCHEMA = "replay/1"
+MEASURES = ("loss", "grad_norm")
+LARGEST = 1e9
+"""Stands for any larger relative difference, and for one with a value that is not finite."""
+
+Facts = dict[str, Any]
+
+
+def relative(a: Any, b: Any) -> float:
+    """Relative difference of two numbers, from 0 (equal to the bit) to `LARGEST`."""
+    if not isinstance(a, int | float) or not isinstance(b, int | float) or not math.isfinite(a) or not math.isfinite(b):
+        return LARGEST
+    return 0.0 if a == b else min(LARGEST, abs(a - b) / max(abs(a), abs(b)))
+
+
+def line_differences(line: Facts) -> dict[str, float]:
+    """Relative difference of each measure of one step."""
+    return {name: relative(line["recorded"].get(name), line["replayed"].get(name)) for name in MEASURES}
+
+
+def is_outside(differences: dict[str, float], tolerance: Facts) -> bool:
+    """Whether a step lies further from the recorded one than the same computation may."""
+    return any(differences[name] > tolerance[name] for name in MEASURES)
+
+
+def judge(facts: Facts) -> tuple[str, list[str]]:
+    """Verdict (`passed`, `failed`, `inconclusive`) and the reasons against passing.
+
+    A step, a weight or a completion outside the tolerance fails. A control inside it, or a replay of no step, leaves
+    open whether the tolerance would have noticed anything.
+    """
+    tolerance, lines = facts["tolerance"], facts["lines"]
+    wrong = [f"step {line['step']}: another batch than the recorded one" for line in lines if not line["same_batch"]]
+    for line in lines:
+        found = line_differences(line)
+        if is_outside(found, tolerance):
+            wrong.append(f"step {line['step']}: " + ", ".join(
+                f"{name} {_shown(line['replayed'].get(name))}, recorded {_shown(line['recorded'].get(name))} "
+                f"(relative difference {found[name]:.2g}, allowed {tolerance[name]:.2g})"
+                for name in MEASURES if found[name] > tolerance[name]))
+    weights, predictions = facts["weights"], facts["predictions"]
+    if not is_absent(weights) and weights["largest_difference"] > tolerance["weights"]:
+        wrong.append(f"weights after step {weights['step']}: {weights['tensor']} differs by "
+                     f"{weights['largest_difference']:.2g}, allowed {tolerance['weights']:.2g}")
+    if not is_absent(predictions) and predictions["same"] < tolerance["completions"] * predictions["asked"]:
+        wrong.append(f"{predictions['same']} of {predictions['asked']} completions are the recorded ones, at least "
+                     f"{tolerance['completions']:.0%} were expected")
+    if wrong:
+        return "failed", wrong
+    open_ = [] if lines else ["no step was replayed"]
+    open_ += [f"control {name!r} stayed within the tolerance" for name, control in facts["controls"].items()
+              if not control["outside"]]
+    return ("inconclusive", open_) if open_ else ("passed", [])
+
+
+def sentence(facts: Facts) -> str:
+    """What was replayed and what came out, in one or two sentences."""
+    verdict, reasons = judge(facts)
+    lines = facts["lines"]
+    span = f"Steps {lines[0]['step']} to {lines[-1]['step']}" if lines else "No step"
+    differing = facts["conditions"]["differing"]
+    if facts["mode"] == "bitwise":
+        how = "bitwise, because processor, threads, versions and code are the recorded ones"
+    else:
+        other = f"not the recorded ones are {', '.join(differing)}" if differing else "accelerators promise no order"
+        how = f"within the measured tolerance, because {other}"
+    equal = all(not any(line_differences(line).values()) for line in lines)
+    largest = max((line_differences(line)["loss"] for line in lines), default=0.0)
+    found = "equal to the bit" if equal else f"largest relative difference in loss {largest:.2g}"
+    text = f"{span} replayed from {facts['start']}, judged {how}: {verdict} ({found})."
+    return text + (f" {'; '.join(reasons[:5])}." if reasons else "")
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.9g}" if isinstance(value, int | float) else "none"

@@ -1,0 +1,65 @@
+"""A replay as a unit of the run that was replayed: `replay/<name>/`."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RequestError
+from workings.record import atomic
+from workings.record.layout import check_relative
+from workings.record.lock import DirectoryLock
+from workings.record.seal import seal_unit
+
+REPLAY = "replay.json"
+PREDICTIONS = "predictions.jsonl"
+ENVIRONMENT = "env_info.json"
+FOLDER = "replay"
+
+
+def unit_path(run: Path, name: str) -> Path:
+    """Where a replay of this name stands.
+
+    Raises:
+        RequestError: there is one already; or the name is not one that a record may hold.
+    """
+    if "/" in name:
+        raise RequestError(f"--name {name}", "a name without folders")
+    check_relative(name)
+    path = run / FOLDER / name
+    if path.exists():
+        raise RequestError(f"{path}, which exists", "a new name; a sealed unit never changes", f"--name {name}-2")
+    return path
+
+
+def write_unit(path: Path, made_from: str, facts: Mapping[str, Any], environment: Mapping[str, Any],
+               predictions: Sequence[Mapping[str, Any]]) -> str:
+    """Write and seal one replay; it appears whole or not at all.
+
+    Args:
+        path: from `unit_path`.
+        made_from: root digest of the run.
+        facts: what was replayed and what came out.
+        environment: where it was replayed.
+        predictions: completions that were generated again.
+
+    Returns:
+        Root digest of the unit.
+    """
+    # Beside the run while it is written: in it, whatever stands below `replay/` has to be sealed.
+    partial = path.parent.parent.with_name(f"{path.parent.parent.name}.{FOLDER}-{path.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    lock = DirectoryLock(partial)
+    try:
+        atomic.write_json(partial / REPLAY, dict(facts))
+        atomic.write_json(partial / ENVIRONMENT, dict(environment))
+        if predictions:
+            atomic.write_jsonl(partial / PREDICTIONS, [dict(row) for row in predictions])
+        root = seal_unit(partial, FOLDER, "complete", made_from)
+        path.parent.mkdir(exist_ok=True)
+        partial.rename(path)
+        atomic.sync_directory(path.parent)
+    finally:
+        lock.release()
+    return root

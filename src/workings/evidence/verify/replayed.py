@@ -1,0 +1,213 @@
+"""Levels 2 and 3: a recorded replay follows from its numbers; and steps of the run, taken again, come out the same."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from workings.errors import RecordError, RequestError
+from workings.evidence.replay.conditions import PACKAGE, conditions, differing, of_run, on_cpu
+from workings.evidence.replay.judge import SCHEMA, judge, sentence
+from workings.evidence.replay.tolerance import BITWISE, tolerance_for
+from workings.evidence.replay.unit import ENVIRONMENT as REPLAY_ENVIRONMENT
+from workings.evidence.replay.unit import PREDICTIONS, REPLAY
+from workings.evidence.verify.findings import each, each_run, failed, judged, not_checked, passed, several
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import check
+from workings.evidence.verify.result import Finding
+from workings.evidence.verify.tree import FolderTree
+from workings.record.absent import is_absent
+from workings.record.digest import bytes_digest
+from workings.record.layout import ENVIRONMENT
+
+CONTROLS = frozenset({"seed", "learning_rate", "rows", "checkpoint"})
+OWN_MACHINE = ("cpu_model", "architecture", "usable_cores", "threads", "variables")
+"""Conditions that the environment of a replay tells by itself."""
+
+
+@check("recompute.replay", level=2, title="a recorded replay says what its numbers say, and they are its run's")
+def recorded_replays(record: Record) -> Iterator[Finding]:
+    """Verdict, mode, tolerance, recorded losses and counted completions, drawn again from what they stand on."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        facts = unit.json(REPLAY)
+        if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
+            raise RecordError(f"{unit.full(REPLAY)}: not a {SCHEMA}")
+        if unit.parent is None:
+            yield not_checked("the run that was replayed is not here", unit, blocking=False)
+            return
+        problems = [*_conclusion_problems(facts), *_line_problems(facts, unit.parent),
+                    *_condition_problems(facts, unit), *_prediction_problems(facts, unit, record)]
+        if not problems and facts["verdict"] == "failed":
+            problems = [f"the replay itself failed: {several(facts['reasons'])}"]
+        if not problems and facts["verdict"] != "passed":
+            yield not_checked(f"the replay is open: {several(facts['reasons'])}", unit, blocking=False)
+            return
+        yield judged(problems, sentence(facts) if not problems else "", unit)
+    return each([unit for unit in record.units if unit.kind == "replay"], find)
+
+
+@check("replay.steps", level=3, title="steps of the run, taken again, come out as recorded")
+def steps(record: Record) -> Iterator[Finding]:
+    """Losses, gradient norms and, where the run kept a checkpoint there, weights."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        facts = _performed(record, unit)
+        if isinstance(facts, Finding):
+            yield facts
+            return
+        verdict, reasons = judge(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
+        told = sentence(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
+        if verdict == "inconclusive":
+            yield not_checked(several(reasons), unit)
+        else:
+            yield passed(told, unit) if verdict == "passed" else failed(told, unit)
+    return each_run(record, find)
+
+
+@check("replay.controls", level=3, title="another seed, learning rate, row or checkpoint does not come out the same")
+def controls(record: Record) -> Iterator[Finding]:
+    """Without these, a tolerance that lets everything pass would look like a success."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        facts = _performed(record, unit)
+        if isinstance(facts, Finding):
+            yield facts
+            return
+        inside = [name for name, control in facts["controls"].items() if not control["outside"]]
+        if inside:
+            yield not_checked(f"within the tolerance, so these steps cannot tell them apart: {', '.join(inside)}", unit)
+        else:
+            yield passed(", ".join(f"{name} (step {control['steps']})" for name, control in facts["controls"].items())
+                         + " fell outside", unit)
+    return each_run(record, find)
+
+
+@check("replay.predictions", level=3, title="completions, generated again, are the recorded ones")
+def predictions(record: Record) -> Iterator[Finding]:
+    """The first items of every evaluation that the run answered itself."""
+    def find(unit: Unit) -> Iterator[Finding]:
+        if not any(other.parent is unit for other in record.evaluations):
+            return
+        facts = _performed(record, unit)
+        if isinstance(facts, Finding):
+            yield facts
+            return
+        found = facts["predictions"]
+        if is_absent(found):
+            yield not_checked(found["absent"], unit)
+            return
+        share = facts["tolerance"]["completions"]
+        text = f"{found['same']} of {found['asked']} completions are the recorded text; {share:.0%} were expected"
+        yield passed(text, unit) if found["same"] >= share * found["asked"] else failed(text, unit)
+    return each_run(record, find)
+
+
+def _performed(record: Record, unit: Unit) -> dict[str, Any] | Finding:
+    """The replay of one run, done once for all checks; or why it was not."""
+    if unit.place not in record.replayed:
+        record.replayed[unit.place] = _perform(record, unit)
+    done = record.replayed[unit.place]
+    if isinstance(done, RecordError):
+        raise done
+    return done
+
+
+def _perform(record: Record, unit: Unit) -> dict[str, Any] | Finding | RecordError:
+    if not isinstance(record.tree, FolderTree):
+        return not_checked("a zip is not unpacked; unpack it and verify the folder", unit)
+    if record.replay is None:
+        return not_checked("no engine was given to replay with", unit)
+    if unit.elsewhere:
+        return not_checked("its weights are named by digest and are not here", unit)
+    try:
+        return dict(record.replay(record.tree.path / unit.place))
+    except RequestError as error:
+        return not_checked(f"cannot be replayed here: {error.given}; needed: {error.expected}"
+                           + (f"; {error.try_next}" if error.try_next else ""), unit)
+    except RecordError as error:
+        return error
+
+
+def _conclusion_problems(facts: Mapping[str, Any]) -> list[str]:
+    """What the replay concludes against what follows from its numbers."""
+    verdict, reasons = judge(dict(facts))
+    problems = []
+    if (facts["verdict"], facts["reasons"]) != (verdict, reasons):
+        problems.append(f"{REPLAY} says {str(facts['verdict'])[:20]}, its numbers say {verdict}")
+    if facts["sentence"] != sentence(dict(facts)):
+        problems.append(f"{REPLAY}: its sentence is not the one that its numbers give")
+    if set(facts["controls"]) != CONTROLS:
+        problems.append(f"controls {sorted(facts['controls'])}, expected {sorted(CONTROLS)}")
+    for name, control in facts["controls"].items():
+        outside = any(control["differences"].get(measure, 0) > facts["tolerance"][measure]
+                      for measure in control["differences"])
+        if outside is not control["outside"]:
+            problems.append(f"control {name[:20]}: outside is {control['outside']}, its differences say {outside}")
+    return problems
+
+
+def _line_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
+    """The recorded side of every step is the run's own log."""
+    problems = []
+    for number, line in enumerate(facts["lines"], start=int(facts["from_step"])):
+        if not 0 <= number < len(run.metrics):
+            return [*problems, f"step {number + 1}, and the run has {len(run.metrics)}"]
+        logged = run.metrics[number]
+        if line["step"] != logged["step"] or line["learning_rate"] != logged["learning_rate"]:
+            problems.append(f"line {number + 1}: step and learning rate are not those of the log")
+        problems += [f"step {line['step']}: recorded {name} is {line['recorded'].get(name)}, the log has {logged[name]}"
+                     for name in ("loss", "grad_norm") if line["recorded"].get(name) != logged[name]]
+    return problems
+
+
+def _condition_problems(facts: Mapping[str, Any], unit: Unit) -> list[str]:
+    """Conditions, mode and tolerance against both environments and this version's tolerances."""
+    run = unit.parent
+    assert run is not None  # the caller has looked
+    there, here = facts["conditions"]["recorded"], facts["conditions"]["here"]
+    packages = [name.removeprefix(PACKAGE) for name in there if name.startswith(PACKAGE)]
+    problems = []
+    if there != of_run(run.manifest, run.json(ENVIRONMENT), packages):
+        problems.append("the recorded conditions are not those of the run")
+    own = conditions(unit.json(REPLAY_ENVIRONMENT), engine="", code="", device="", mesh={}, packages=packages)
+    problems += [f"{name} is {str(here.get(name))[:40]!r}, {REPLAY_ENVIRONMENT} says {own[name][:40]!r}"
+                 for name in (*OWN_MACHINE, *(PACKAGE + name for name in packages)) if here.get(name) != own[name]]
+    names = differing(there, here)
+    bitwise = not names and on_cpu(there)
+    if names != facts["conditions"]["differing"] or facts["mode"] != ("bitwise" if bitwise else "tolerance"):
+        problems.append(f"judged as {str(facts['mode'])[:20]}, the conditions ask for another way")
+    allowed = BITWISE if bitwise else tolerance_for(run.manifest.actual_dtypes.get("compute", ""))
+    if allowed is None:
+        return [*problems, "no tolerance was measured for this number format"]
+    limits = allowed.to_json()
+    problems += [f"tolerance {name} is {facts['tolerance'][name]}, this version's is {limits[name]}"
+                 for name in ("loss", "grad_norm", "weights") if not 0 <= facts["tolerance"][name] <= limits[name]]
+    if facts["tolerance"]["completions"] < limits["completions"]:
+        problems.append("fewer equal completions are asked for than by this version")
+    return problems
+
+
+def _prediction_problems(facts: Mapping[str, Any], unit: Unit, record: Record) -> list[str]:
+    """Completions counted again against the run's own evaluations."""
+    found = facts["predictions"]
+    if is_absent(found):
+        return [f"{PREDICTIONS} is there, {REPLAY} has none"] if unit.has(PREDICTIONS) else []
+    run = unit.parent
+    assert run is not None  # the caller has looked
+    places = {other.place: other for other in record.evaluations if other.parent is run}
+    rows = unit.lines(PREDICTIONS)
+    same = 0
+    answers: dict[tuple[str, str, int], Mapping[str, Any]] = {}
+    for name in {str(row["unit"]) for row in rows}:
+        evaluation = places.get(run.full(name))
+        if evaluation is None:
+            return [f"evaluation {name[:60]!r} is not in the run"]
+        answers |= {(name, row["id"], row["sample"]): row for row in evaluation.lines("predictions.jsonl")}
+    for row in rows:
+        before = answers.get((row["unit"], row["id"], row["sample"]))
+        if before is None:
+            return [f"{str(row['id'])[:60]}: the evaluation has no such item"]
+        equal = (bytes_digest(row["completion"].encode("utf-8")) == before["completion_sha256"]
+                 if "completion_sha256" in before else row["completion"] == before["completion"])
+        same += equal
+    if len({(row["unit"], row["id"], row["sample"]) for row in rows}) != len(rows):
+        return ["a completion is counted twice"]
+    counted = {"units": sorted({row["unit"] for row in rows}), "asked": len(rows), "same": same}
+    return [] if counted == dict(found) else [f"{same} of {len(rows)} completions are the recorded text, {REPLAY} says "
+                                              f"{str(found.get('same'))[:20]} of {str(found.get('asked'))[:20]}"]

@@ -1,0 +1,303 @@
+"""Steps taken again: what is the same, what is not, what must not be, and what a verifier makes of it."""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from tests.evidence import reseal
+from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
+from workings.errors import RequestError
+from workings.evaluation.summary import Summary
+from workings.evidence.replay.course import without_a_row
+from workings.evidence.replay.judge import judge, relative, sentence
+from workings.evidence.replay.tolerance import BITWISE, TOLERANCES
+from workings.evidence.verify import verify
+from workings.models.batch import Batch
+from workings.record.reader import Run
+from workings.runs import describe, replay
+from workings.runs.code_version import CodeVersion
+from workings.runs.replay import ReplayRequest, replay_and_seal, replay_run
+from workings.runs.whole import train_and_evaluate
+
+
+@pytest.fixture(scope="module", autouse=True)
+def surroundings() -> Iterator[None]:
+    """The other package's engine, and a checkout that does not change while the tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(OTHER_PACKAGE))
+        same = CodeVersion(version="0.1.0", commit="a" * 39 + "b", dirty_diff_sha256="", absent_because="no changes")
+        for module in (describe, replay):
+            patch.setattr(module, "code_version", lambda: same)
+        yield
+    sys.modules.pop("other_engine", None)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a recipe, its data, and a run of twelve steps with checkpoints 9 and 12; never changed."""
+    folder = tmp_path_factory.mktemp("trained")
+    train_and_evaluate(str(write_recipe(folder / "asked")), folder / "runs" / "a", ["evaluation.base=false"])
+    return folder
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    shutil.copytree(trained, tmp_path / "copy")
+    return tmp_path / "copy" / "runs" / "a"
+
+
+def level_3(run: Path, **request: Any) -> dict[str, tuple[str, str]]:
+    """Verdict and text of every check, by id."""
+    found = verify(run, level=3, replay=lambda path: replay_run(path, ReplayRequest(**request)).facts)
+    return {check.id: (str(check.verdict), check.text) for check in found.checks} | {
+        "level": (str(found.level), f"{found.failed} failed")}
+
+
+def test_equal_conditions_give_equal_bits(run: Path) -> None:
+    facts, unit = replay_and_seal(run, ReplayRequest())
+    assert (facts["verdict"], facts["mode"], facts["reasons"]) == ("passed", "bitwise", [])
+    assert facts["conditions"]["differing"] == []
+    assert [line["step"] for line in facts["lines"]] == [10, 11, 12]
+    assert all(line["recorded"] == line["replayed"] and line["same_batch"] for line in facts["lines"])
+    assert facts["weights"] == {"step": 12, "files": 2, "files_identical": 2, "tensors": 1, "largest_difference": 0.0,
+                                "tensor": "none"}
+    assert {name: control["outside"] for name, control in facts["controls"].items()} == dict.fromkeys(
+        ("seed", "learning_rate", "rows", "checkpoint"), True)
+    assert facts["controls"]["learning_rate"]["steps"] == 2, "a rate shows in the loss of the step after it"
+    assert facts["predictions"] == {"units": ["eval/items"], "asked": 8, "same": 8}
+    assert facts["sentence"].startswith("Steps 10 to 12 replayed from checkpoint step_000009, judged bitwise, because "
+                                        "processor, threads, versions and code are the recorded ones: passed (equal")
+    assert unit == run / "replay" / "from-000009-3-steps"
+    found = verify(run)
+    assert (found.failed, found.level) == (0, 2)
+    assert next(check.verdict for check in found.checks if check.id == "recompute.replay") == "passed"
+    assert any(facts["sentence"] in claim for claim in found.claims)
+    with pytest.raises(RequestError, match="which exists"):
+        replay_and_seal(run, ReplayRequest(), unit.name)
+
+
+def test_from_the_first_weights_and_only_some_steps(run: Path) -> None:
+    facts = replay_run(run, ReplayRequest(start=0, steps=4, predictions=0)).facts
+    assert facts["verdict"] == "passed"
+    assert facts["start"] == "random weights of seed 5"
+    assert [line["step"] for line in facts["lines"]] == [1, 2, 3, 4]
+    assert facts["weights"] == {"absent": "the run kept no checkpoint of step 4"}
+    assert facts["predictions"] == {"absent": "none were asked for"}
+
+
+def test_one_step_says_nothing_about_the_learning_rate(run: Path) -> None:
+    facts = replay_run(run, ReplayRequest(steps=1, predictions=0)).facts
+    assert facts["verdict"] == "inconclusive"
+    assert facts["reasons"] == ["control 'learning_rate' stayed within the tolerance"]
+    assert level_3(run, steps=1, predictions=0)["replay.controls"][0] == "not_checked"
+
+
+def test_the_data_are_found_by_digest_and_nowhere_else(run: Path, tmp_path: Path) -> None:
+    traces = run.parent.parent / "asked" / "traces.jsonl"
+    moved = traces.rename(tmp_path / "elsewhere.jsonl")
+    with pytest.raises(RequestError, match="--data FILE says where it lies"):
+        replay_run(run, ReplayRequest())
+    checks = level_3(run)
+    assert checks["replay.steps"][0] == checks["replay.controls"][0] == "not_checked"
+    assert "--data FILE" in checks["replay.steps"][1]
+    assert checks["level"] == ("2", "0 failed"), "a skipped check never counts as passed"
+    assert replay_run(run, ReplayRequest(data=moved, predictions=0)).facts["verdict"] == "passed"
+    other = tmp_path / "other.jsonl"
+    other.write_bytes(moved.read_bytes().replace(b"carry", b"Carry"))
+    with pytest.raises(RequestError, match="the data that the run was trained on"):
+        replay_run(run, ReplayRequest(data=other))
+
+
+def test_a_checkpoint_that_is_not_there_is_named(run: Path) -> None:
+    for step in (6, 12):
+        with pytest.raises(RequestError, match="with recorded steps after it: 0, 9"):
+            replay_run(run, ReplayRequest(start=step))
+
+
+def test_level_3_takes_the_steps_again(run: Path) -> None:
+    checks = level_3(run)
+    assert checks["level"] == ("3", "0 failed")
+    assert {name for name in checks if name.startswith("replay.")} == {
+        "replay.steps", "replay.controls", "replay.predictions"}
+    without = {check.id: check for check in verify(run, level=3).checks}
+    assert without["replay.steps"].verdict == "not_checked"
+    assert "no engine was given" in without["replay.steps"].text
+
+
+def test_a_zip_is_not_unpacked_for_it(run: Path, tmp_path: Path) -> None:
+    archive = shutil.make_archive(str(tmp_path / "run"), "zip", run)
+    found = verify(Path(archive), level=3, replay=lambda path: pytest.fail("replayed"))
+    assert next(check.verdict for check in found.checks if check.id == "replay.steps") == "not_checked"
+    assert found.level == 2
+
+
+def invent_losses(run: Path) -> None:
+    """Better losses from step 10 on, the manifest included."""
+    reseal.edit_lines(run / "train/metrics.jsonl", lambda rows: [
+        row | {"loss": row["loss"] * (0.999 if row["step"] > 9 else 1)} for row in rows])
+    last = json.loads((run / "train/metrics.jsonl").read_text().splitlines()[-1])["loss"]
+    reseal.edit_manifest(run, final_loss=last)
+
+
+def change_weights(run: Path, step: int) -> None:
+    checkpoint = run / "checkpoints" / f"step_{step:06d}"
+    tensors = load_file(checkpoint / "model.safetensors")
+    save_file({name: x * np.float64(1.001) for name, x in tensors.items()}, checkpoint / "model.safetensors")
+    reseal.recommit(checkpoint)
+
+
+def invent_the_start(run: Path) -> None:
+    change_weights(run, 9)
+
+
+def invent_the_end(run: Path) -> None:
+    change_weights(run, 12)
+
+
+def invent_completions(run: Path) -> None:
+    unit = run / "eval" / "items"
+    reseal.edit_lines(unit / "predictions.jsonl", lambda rows: [
+        row | {"completion": row["completion"] + " "} for row in rows])
+    again = Summary(unit / "predictions.jsonl", "mean")
+    reseal.edit_json(unit / "eval_summary.json", lambda value: again.to_json(value["problems"]))
+    (unit / "samples.md").write_text(again.samples_text())
+
+
+@pytest.mark.parametrize(("forge", "caught"), [
+    (invent_losses, "replay.steps"), (invent_the_start, "replay.steps"), (invent_the_end, "replay.steps"),
+    (invent_completions, "replay.predictions")], ids=lambda value: getattr(value, "__name__", ""))
+def test_inventions_that_levels_0_to_2_cannot_see(run: Path, forge: Any, caught: str) -> None:
+    forge(run)
+    reseal.reseal(run)
+    before = verify(run)
+    assert before.failed == 0, before
+    checks = level_3(run)
+    assert checks[caught][0] == "failed"
+    assert checks["level"][0] == "2"
+
+
+def lower_the_bar(facts: dict[str, Any]) -> dict[str, Any]:
+    return facts | {"tolerance": facts["tolerance"] | {"loss": 0.5}}
+
+
+def call_it_the_same_machine(facts: dict[str, Any]) -> dict[str, Any]:
+    conditions = facts["conditions"]
+    return facts | {"conditions": conditions | {"here": conditions["here"] | {"cpu_model": "another"}}}
+
+
+def forget_a_control(facts: dict[str, Any]) -> dict[str, Any]:
+    return facts | {"controls": {name: value for name, value in facts["controls"].items() if name != "seed"}}
+
+
+def push_a_control_outside(facts: dict[str, Any]) -> dict[str, Any]:
+    inside = facts["controls"]["seed"] | {"differences": {"loss": 0.0, "grad_norm": 0.0}}
+    return facts | {"controls": facts["controls"] | {"seed": inside}}
+
+
+def count_more_completions(facts: dict[str, Any]) -> dict[str, Any]:
+    return facts | {"predictions": facts["predictions"] | {"asked": 80, "same": 80}}
+
+
+def change_both_sides(facts: dict[str, Any]) -> dict[str, Any]:
+    lines = [line | {"recorded": line["recorded"] | {"loss": 1.0}, "replayed": line["replayed"] | {"loss": 1.0}}
+             for line in facts["lines"]]
+    return facts | {"lines": lines}
+
+
+def say_it_passed(facts: dict[str, Any]) -> dict[str, Any]:
+    line = facts["lines"][0]
+    off = line | {"replayed": line["replayed"] | {"loss": line["replayed"]["loss"] * 1.5}}
+    return facts | {"lines": [off, *facts["lines"][1:]]}
+
+
+@pytest.mark.parametrize("forge", [
+    lower_the_bar, call_it_the_same_machine, forget_a_control, push_a_control_outside, count_more_completions,
+    change_both_sides, say_it_passed], ids=lambda forge: forge.__name__)
+def test_a_recorded_replay_is_drawn_again_from_its_numbers(run: Path, forge: Any) -> None:
+    _, unit = replay_and_seal(run, ReplayRequest())
+    reseal.edit_json(unit / "replay.json", forge)
+    reseal.reseal(unit)
+    found = verify(run)
+    assert [check.id for check in found.checks if check.verdict == "failed"] == ["recompute.replay"], found
+
+
+def test_other_conditions_are_judged_by_a_tolerance_and_named(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = replay.environment.collect()
+    there = here | {"machine": here["machine"] | {"cpu_model": "another processor", "usable_cores": 64}}
+    monkeypatch.setattr(replay.environment, "collect", lambda: there)
+    with pytest.raises(RequestError, match="whose tolerance was measured"):
+        replay_run(run, ReplayRequest())  # this engine computes in float64
+    monkeypatch.setitem(TOLERANCES, "float64", TOLERANCES["float32"])
+    facts, _ = replay_and_seal(run, ReplayRequest())
+    assert (facts["mode"], facts["verdict"]) == ("tolerance", "passed")
+    assert facts["conditions"]["differing"] == ["cpu_model", "usable_cores"]
+    assert "not the recorded ones are cpu_model, usable_cores: passed (equal to the bit)" in facts["sentence"]
+    assert verify(run).failed == 0
+
+
+def test_a_replay_that_failed_fails_the_record(run: Path) -> None:
+    invent_losses(run)
+    reseal.reseal(run)
+    facts, _ = replay_and_seal(run, ReplayRequest())
+    assert facts["verdict"] == "failed"
+    found = verify(run)
+    assert [check.id for check in found.checks if check.verdict == "failed"] == ["recompute.replay"]
+
+
+def test_the_verb_says_it_all(trained: Path, run: Path, workings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(OTHER_PACKAGE))
+    # a child sees the real checkout, whose commit is another than the recorded one: float64 has no tolerance
+    refused = workings("replay", run, check=False)
+    assert refused.returncode == 2
+    assert "a number format whose tolerance was measured" in refused.stderr
+    assert workings("replay", run, "--from", "6", check=False).returncode == 2
+    told = workings("verify", run, "--level", "3", "--json", check=False)
+    values = json.loads(told.stdout.splitlines()[-1])
+    assert values["level"] == 2
+    assert workings("verify", run, "--level", "3", "--require-level", "3", check=False).returncode == 3
+    assert workings("verify", run, "--level", "4", check=False).returncode == 2
+
+
+def test_differences_by_hand() -> None:
+    assert relative(1.0, 1.0) == 0.0
+    assert relative(2.0, 1.0) == 0.5
+    assert relative(1.0, {"absent": "not a finite number"}) == 1e9
+    assert relative(0.0, 1e-300) == 1.0
+    line = {"step": 1, "same_batch": True, "recorded": {"loss": 1.0, "grad_norm": 2.0},
+            "replayed": {"loss": 1.0 + 1e-12, "grad_norm": 2.0}}
+    facts = {"tolerance": BITWISE.to_json(), "lines": [line], "weights": {"absent": "x"}, "start": "x",
+             "predictions": {"absent": "x"}, "controls": {}, "mode": "bitwise",
+             "conditions": {"differing": [], "here": {}}}
+    assert judge(facts)[0] == "failed"
+    assert judge(facts | {"tolerance": BITWISE.to_json() | {"loss": 1e-9}}) == ("passed", [])
+    assert judge(facts | {"lines": []}) == ("inconclusive", ["no step was replayed"])
+    other = judge(facts | {"lines": [line | {"same_batch": False}]})
+    assert other[1][0] == "step 1: another batch than the recorded one"
+    assert sentence(facts | {"lines": []}).startswith("No step replayed from x")
+
+
+def test_a_row_left_out_is_neither_seen_nor_learned() -> None:
+    ones = np.ones((1, 2, 4), np.int32)
+    segments = np.array([[[1, 1, 2, 2], [1, 1, 1, 0]]], np.int32)
+    batch = Batch(tokens=ones, targets=ones, weights=ones.astype(np.float32), positions=ones, segment_ids=segments)
+    left = without_a_row(batch)
+    assert left.segment_ids.tolist() == [[[0, 0, 2, 2], [1, 1, 1, 0]]]
+    assert left.weights.tolist() == [[[0, 0, 1, 1], [1, 1, 1, 1]]]
+    assert batch.weights.sum() == 8, "the batch itself stays"
+
+
+def test_a_sealed_run_keeps_verifying_where_nothing_of_this_was_recorded(run: Path) -> None:
+    reseal.edit_json(run / "config" / "overrides.json",
+                     lambda value: {key: entry for key, entry in value.items() if key != "base"})
+    reseal.reseal(run)
+    assert Run.open(run).manifest.name == "a"
+    assert verify(run).failed == 0
+    with pytest.raises(RequestError, match="--data FILE"):
+        replay_run(run, ReplayRequest())
