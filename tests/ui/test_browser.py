@@ -1,0 +1,170 @@
+"""The page in a real browser: clicked through on the runs of a real quickstart while another one is trained."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+playwright = pytest.importorskip("playwright.sync_api")
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+EXAMPLE = Path(__file__).parents[2] / "examples" / "runs" / "quickstart" / "runs.zip"
+QUIET = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync"]
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not BROWSER, reason="needs chromium")]
+
+
+@pytest.fixture
+def link(tmp_path: Path) -> Iterator[str]:
+    """The printed link of a page over the example's two runs."""
+    folder = tmp_path / "folder"
+    with zipfile.ZipFile(EXAMPLE) as example:
+        example.extractall(folder)
+    page = subprocess.Popen([sys.executable, "-m", "workings", "ui", str(folder), "--port", "0", "--no-browser"],
+                            stdout=subprocess.PIPE, text=True, cwd=folder,
+                            env=os.environ | {"WORKINGS_CACHE": str(tmp_path / "cache")})
+    assert page.stdout is not None
+    try:
+        yield page.stdout.readline().strip()
+    finally:
+        page.send_signal(signal.SIGINT)
+        page.wait(30)
+        page.stdout.close()
+
+
+def test_a_person_clicks_through(link: str) -> None:
+    """Start a training run, watch it, compare the two finished runs, look at items, verify, stop the training."""
+    said: list[str] = []
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=BROWSER, args=QUIET)
+        page = browser.new_context(color_scheme="dark", viewport={"width": 1200, "height": 900}).new_page()
+        page.set_default_timeout(60_000)
+        page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning")
+                and "404" not in message.text else None)
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("dialog", lambda dialog: dialog.accept())
+        page.goto(link)
+        assert "token" not in page.url
+
+        page.get_by_role("link", name="Start", exact=True).click()
+        form = page.locator("form[action='/start/train']")
+        form.get_by_label("Recipe").select_option("smoke-tiny")
+        form.get_by_label("Into the new run").fill("live")
+        form.get_by_label("Overrides").fill("training.steps=100000")
+        form.get_by_role("button", name="Train").click()
+        page.wait_for_url(re.compile("/jobs/"))
+        training = page.url
+
+        page.get_by_role("link", name="Runs", exact=True).click()
+        page.get_by_label("Compare runs/answer-only").check()
+        page.get_by_label("Compare runs/with-steps").check()
+        page.get_by_role("button", name="Compare the ticked runs").click()
+        page.wait_for_url(re.compile("/compare"))
+        assert page.locator(".verdict").first.inner_text() == "better"
+        page.locator(".curves figure canvas").first.wait_for()
+        page.get_by_role("link", name=re.compile("^both wrong")).click()
+        assert page.locator("article.item").count() > 0
+        page.get_by_role("link", name="runs/with-steps", exact=True).first.click()
+
+        page.locator("figure canvas").first.wait_for()
+        page.get_by_label("Along").select_option("tokens")
+        page.get_by_label("log axis").check()
+        page.wait_for_url(re.compile("x=tokens"))
+        assert "log=1" in page.url  # every state has a link
+        page.get_by_label("from", exact=True).fill("100000")
+        page.get_by_label("from", exact=True).press("Enter")
+        page.wait_for_url(re.compile("low=100000"))
+        for tab, words in (("Device and memory", "What fills the device"), ("Recipe", "Recipe as written"),
+                           ("Scorecard", "By category"), ("Samples", "Samples"), ("Log", "step 450/450"),
+                           ("Files", "Root digest")):
+            page.get_by_role("link", name=tab, exact=True).click()
+            page.get_by_text(words).first.wait_for()
+        page.get_by_role("link", name="Items", exact=True).click()
+        page.get_by_label("Result").select_option("wrong")
+        page.get_by_role("button", name="Show").click()
+        assert page.get_by_role("status").inner_text() == "7 of 600"
+
+        page.get_by_role("link", name="Checks", exact=True).click()
+        page.get_by_role("button", name="Verify", exact=True).click()
+        page.get_by_text("exit code 0").wait_for()
+        page.goto(link.split("?")[0] + "run/runs/with-steps?tab=checks")
+        assert "level 2" in page.locator(".badge").first.inner_text()
+
+        for name, heading in (("Plan", "Plan: will it fit"), ("Data", "Data: what the model will see")):
+            page.get_by_role("link", name=name, exact=True).click()
+            assert heading in page.locator("h1").inner_text()
+        page.get_by_label("Recipe").select_option("smoke-tiny")
+        page.get_by_role("button", name="Show").click()
+        assert page.locator(".tok.learned").count() > 10
+
+        end = time.monotonic() + 180  # JAX may need a while to start
+        while page.goto(link.split("?")[0] + "run/live.partial").status == 404 and time.monotonic() < end:
+            time.sleep(0.5)
+        steps = page.locator("[data-left]").first
+        before = steps.inner_text()
+        page.wait_for_function("before => document.querySelector('[data-left]').innerText !== before", arg=before)
+        page.locator("figure canvas").first.wait_for()
+        page.goto(training)
+        page.get_by_role("button", name="Stop").click()
+        page.get_by_text("exit code 130").wait_for()
+        page.get_by_role("link", name="live", exact=True).click()
+        assert page.locator(".state").first.inner_text() == "interrupted"
+        browser.close()
+    assert said == []
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 400)])
+def test_text_has_contrast_and_nothing_sticks_out(link: str, scheme: str, width: int) -> None:
+    """WCAG AA: at least 4.5 to 1 for text (3 to 1 where large); a narrow screen scrolls within tables only."""
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=BROWSER, args=QUIET)
+        page = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900}).new_page()
+        page.goto(link)
+        base = link.split("?")[0]
+        run = "run/runs/with-steps"
+        for place in ("", run, f"{run}?tab=items", f"{run}?tab=checks", "plan", "start", "data?recipe=smoke-tiny",
+                      "compare?run=runs/answer-only&run=runs/with-steps"):
+            page.goto(base + place)
+            poor = page.evaluate(CONTRAST)
+            assert poor == [], place
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, place
+        browser.close()
+
+
+CONTRAST = r"""() => {
+  const parse = (text) => text.match(/[\d.]+/g).map(Number);
+  const light = ([r, g, b]) => {
+    const part = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
+    return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+  };
+  const behind = (element) => {
+    for (let e = element; e; e = e.parentElement) {
+      const color = parse(getComputedStyle(e).backgroundColor);
+      if (color.length === 3 || color[3] === 1) return color;
+    }
+    return [255, 255, 255];
+  };
+  const found = new Set();
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    const style = getComputedStyle(element);
+    if (!walker.currentNode.textContent.trim() || !element.getClientRects().length) continue;
+    if (element.closest('svg, script, style, option, :disabled')) continue;
+    const a = light(parse(style.color)), b = light(behind(element));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const size = parseFloat(style.fontSize);
+    const large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
+    if (ratio < (large ? 3 : 4.5)) found.add(`${element.tagName}.${element.className} ${ratio.toFixed(2)}`);
+  }
+  return [...found];
+}"""
