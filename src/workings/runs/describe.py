@@ -11,13 +11,14 @@ from workings.models.weights import parameter_count
 from workings.record.absent import Absent, absent
 from workings.record.canonical import line
 from workings.record.clock import now
-from workings.record.digest import file_digest, json_digest
+from workings.record.digest import json_digest
 from workings.record.environment import collect
 from workings.record.layout import CONFIG, DEVICE_CHECKS, ENVIRONMENT, OVERRIDES, RECIPE, ROWS
 from workings.record.manifest import DeviceRecord, Distribution, Origin, RunManifest
 from workings.record.redact import redact
 from workings.record.views import text_view
 from workings.record.writer import RunWriter
+from workings.runs.base_weights import weight_digests
 from workings.runs.code_version import code_version
 from workings.runs.guard import plan_here
 from workings.runs.prepare import Prepared
@@ -113,7 +114,7 @@ def build_manifest(prepared: Prepared, outcome: Outcome, metrics: list[dict[str,
 def _weight_digests(directory: Path | None) -> dict[str, str] | Absent:
     if directory is None:
         return absent("random weights, drawn from the seed")
-    return {file.name: file_digest(file) for file in sorted(directory.glob("*.safetensors"))}
+    return weight_digests(directory)
 
 
 def readme(manifest: RunManifest, prepared: Prepared, command: str, memory: str) -> str:

@@ -14,6 +14,7 @@ from workings.models.tokenizer import Tokenizer
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
 from workings.record.reader import Run
+from workings.runs.base_weights import base_weights
 from workings.runs.describe import MODEL_SHAPE, TOKENIZER
 
 AS_RECORDED = "as recorded"
@@ -46,7 +47,8 @@ def open_run(path: Path, device: str = AS_RECORDED) -> LoadedRun:
         device: `auto`, `cpu`, `gpu` or `tpu`; by default what the recipe asked for.
 
     Raises:
-        RequestError: no sealed run there, its engine is not installed, or its device is absent.
+        RequestError: no sealed run there, its engine is not installed, its device is absent, or it holds adapters and
+            the weights that they belong on are not where they were.
         RecordError: it has no intact checkpoint, or its files do not belong together.
     """
     run = Run.open(path)
@@ -60,7 +62,7 @@ def open_run(path: Path, device: str = AS_RECORDED) -> LoadedRun:
     engine = find_engine(recipe.engine).engine.open(EngineRequest(
         shape=shape, device="gpu" if wanted == "cuda" else wanted,  # type: ignore[arg-type]
         optimizer=recipe.optimizer, precision=recipe.precision, memory=recipe.memory, mesh=recipe.mesh,
-        seed=recipe.seed, method=recipe.method))
+        seed=recipe.seed, method=recipe.method, weights=base_weights(run, recipe)))
     return LoadedRun(run=run, recipe=recipe, checkpoint=checkpoint, engine=engine,
                      state=engine.restore(checkpoint.path), tokenizer=tokenizer,
                      template=ChatTemplate.for_config(recipe.data.template, tokenizer))

@@ -1,0 +1,87 @@
+"""A LoRA run end to end: trained on weights from a folder, stopped, resumed, asked, evaluated, verified."""
+
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.engines.tiny import request, tiny_shape
+from workings.data.generators import addition
+from workings.engines.jax.engine import JaxEngine
+from workings.errors import RecordError, RequestError
+from workings.evidence.verify import verify
+from workings.models.tokenizer_training import train_tokenizer
+from workings.record.reader import Run
+from workings.runs.load import open_run
+from workings.runs.train import train
+
+WORDS = ["model={source: pretrained, id: base}", "tokenizer=model", "data.template=plain", "training.steps=4",
+         "training.learning_rate=1e-2", "evaluation={}",
+         "method={name: lora, rank: 4, alpha: 8, target_modules: [q_proj, v_proj, down_proj]}"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a base model and its tokenizer in `base`, and a recipe that names it."""
+    from workings.config.load import shipped_recipes
+
+    place = tmp_path_factory.mktemp("lora")
+    base = place / "base"
+    base.mkdir()
+    traces, _ = addition.make(40, 10, 5)
+    tokenizer = train_tokenizer((trace.prompt for trace in traces), 512)
+    tokenizer.save(base)
+    engine = JaxEngine.open(request(tiny_shape(vocab=tokenizer.vocab_size)))
+    engine.export(engine.init(0), base)
+    (place / "recipe.yaml").write_text(shipped_recipes()["smoke-tiny"])
+    train(str(place / "recipe.yaml"), place / "runs" / "straight", WORDS)
+    return place
+
+
+def weights(out: Path) -> dict[str, bytes]:
+    last = Run.open(out).checkpoints.folders()[-1]
+    return {file.name: file.read_bytes() for file in last.glob("*.safetensors")}
+
+
+def test_a_stopped_run_resumes_bit_for_bit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, step = folder / "runs" / "stopped", JaxEngine.step
+    taken = []
+
+    def broken(self, state, batch, rate):
+        taken.append(rate)
+        state, result = step(self, state, batch, rate)
+        return state, replace(result, loss=math.nan) if len(taken) == 3 else result
+
+    with monkeypatch.context() as patched:
+        patched.setattr(JaxEngine, "step", broken)
+        assert train(str(folder / "recipe.yaml"), out, WORDS).status == "failed"
+    assert train(str(folder / "recipe.yaml"), out, WORDS, resume=True).status == "complete"
+    assert weights(out) == weights(folder / "runs" / "straight")
+    assert sorted(weights(out)) == ["adapter_model.safetensors", "optimizer.safetensors"]
+
+
+def test_it_verifies_and_answers(folder: Path) -> None:
+    out = folder / "runs" / "straight"
+    assert verify(out).failed == 0
+    opened = open_run(out)  # `base` is found from the run's place, whatever the current folder
+    prompt = opened.tokenizer.encode("What is 12 + 7?")
+    [answer] = opened.engine.generate(opened.state, [prompt], max_new_tokens=4, stop_ids=[])
+    assert len(answer.tokens) == 4
+    manifest = Run.open(out).manifest
+    assert manifest.actual_dtypes["gradients"] == "float32"
+    assert list(manifest.weight_digests) == ["model.safetensors"]
+
+
+def test_other_base_weights_are_refused_and_missing_ones_named(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "runs" / "straight", tmp_path / "a" / "b" / "c" / "d" / "run")
+    with pytest.raises(RequestError, match="adapters for the weights in base, which is not there"):
+        open_run(tmp_path / "a" / "b" / "c" / "d" / "run")
+    shutil.copytree(folder / "base", tmp_path / "a" / "b" / "c" / "d" / "base")
+    changed = tmp_path / "a" / "b" / "c" / "d" / "base" / "model.safetensors"
+    data = bytearray(changed.read_bytes())
+    data[-1] ^= 1
+    changed.write_bytes(data)
+    with pytest.raises(RecordError, match=r"model\.safetensors differ from the digests"):
+        open_run(tmp_path / "a" / "b" / "c" / "d" / "run")
