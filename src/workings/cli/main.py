@@ -8,6 +8,7 @@ from workings.cli import (
     ask,
     compare,
     data,
+    doctor,
     eval,
     export,
     gate,
@@ -32,6 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
     help="Train models that show their workings, and show yours: plan, train, evaluate and prove fine-tuning runs.")
 app.command("quickstart")(quickstart.quickstart_command)
+app.command("doctor")(doctor.doctor_command)
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(data.app, name="data")
 app.command("plan")(plan.plan_command)

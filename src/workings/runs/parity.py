@@ -1,0 +1,246 @@
+"""`parity`: do both engines compute the same from the same weights and batches?
+
+In float32: logits, loss and gradients of single batches, the losses of a course of steps, and a course that one engine
+begins and the other ends from its checkpoint. Nothing is compared through either engine's own eyes: weights travel as
+safetensors, and gradients are read from the checkpoint of a first step of AdamW, whose first moment they are.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workings.config.load import LoadedRecipe, check_recipe, load_recipe
+from workings.config.method import FULL
+from workings.config.training import AdamWConfig
+from workings.data.batches import Batches, Position
+from workings.data.rows import build_rows
+from workings.engines.base import Engine, EngineRequest, State
+from workings.engines.registry import find_engine
+from workings.engines.safetensors_file import TensorFile
+from workings.models.batch import Batch
+from workings.models.chat import ChatTemplate
+from workings.models.shape import ModelShape
+from workings.runs.datasets import find_sources
+from workings.runs.inputs import find_shape, find_tokenizer, find_weights
+from workings.runs.smoke import Smoke
+from workings.training.schedule import Schedule
+
+ENGINES = ("jax", "torch")
+TOLERANCES = {"logit": 1e-4, "loss": 1e-5, "gradient": 1e-4, "curve": 1e-4, "resume": 1e-4}
+"""Largest differences that pass: logits and losses absolute, gradients relative (`gradient_difference`)."""
+COMPARED = 3
+"""Batches whose loss is compared."""
+REACH = {"sliding_window": 16, "sliding_pattern": 2, "query_scale": 0.125}
+"""Small models have short rows; with these, sliding layers slide, others see all, and scores have their own scale."""
+FLOOR = 1e-3
+"""A tensor whose gradient is this small beside the largest one of all is measured against that one times this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parity:
+    """Largest differences between the engines."""
+
+    model: str
+    steps: int
+    logit: float
+    loss: float
+    gradient: float
+    curve: float
+    resume: float
+    worst_gradient: str
+    """Name of the tensor with the largest relative difference."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every difference is within its tolerance; what is not a number is not."""
+        return all(getattr(self, name) <= limit for name, limit in TOLERANCES.items())
+
+    def as_json(self) -> dict[str, Any]:
+        """Keys of ``parity --json``."""
+        values = {f"max_{name}_difference": getattr(self, name) for name in TOLERANCES}
+        return {"passed": self.passed, **values, "tolerances": TOLERANCES, "worst_gradient": self.worst_gradient,
+                "model": self.model, "steps": self.steps, "engines": list(ENGINES)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What both engines are given."""
+
+    request: EngineRequest
+    batches: list[Batch]
+    rates: list[float]
+    weights: Path
+    _opened: list[tuple[str, EngineRequest, Engine]] = field(default_factory=list)
+
+    def engine(self, name: str, **changes: Any) -> Engine:
+        """One engine on this case; opened once for the same request, because opening may mean compiling."""
+        request = replace(self.request, weights=self.weights, **changes)
+        for other, asked, engine in self._opened:
+            if (other, asked) == (name, request):
+                return engine
+        self._opened.append((name, request, find_engine(name).engine.open(request)))
+        return self._opened[-1][2]
+
+
+def parity(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, whole: bool = False,
+           steps: int = 20) -> Parity:
+    """Compare the engines on a recipe's model, data and optimizer, in float32.
+
+    Args:
+        recipe: a file, a shipped recipe's name, or one that is loaded already.
+        overrides: ``key=value`` words; without one for ``device`` the comparison runs on the CPU.
+        whole: the recipe's own model instead of a small one of the same architecture.
+        steps: of the course.
+
+    Raises:
+        RequestError: what was asked for is wrong, or one of the engines does not do it.
+    """
+    loaded = recipe if isinstance(recipe, LoadedRecipe) else load_recipe(recipe, overrides)
+    loaded = _comparable(loaded, steps, on_cpu=not any(word.startswith("device=") for word in overrides))
+    if not whole:
+        loaded = Smoke(steps=steps).shrink(loaded)
+    with tempfile.TemporaryDirectory(prefix="workings-parity-") as folder:
+        return compare(make_case(loaded, Path(folder), small=not whole), loaded.recipe.name, Path(folder))
+
+
+def _comparable(loaded: LoadedRecipe, steps: int, *, on_cpu: bool) -> LoadedRecipe:
+    """The recipe in float32 on one device, with as many steps as are compared."""
+    values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
+    values["precision"] = {"parameters": "fp32", "compute": "fp32", "moments": "fp32"}
+    values["mesh"] = {"fsdp": 1, "tp": 1}
+    values["training"] |= {"steps": steps}
+    if values["training"].get("warmup_steps", 0) >= steps:
+        values["training"]["warmup_steps"] = steps // 4
+    # A kernel that only one of the engines has would be compared with another function of the other one.
+    values["memory"] = values.get("memory", {}) | {"attention": "plain"}
+    if on_cpu:
+        values["device"] = "cpu"
+    return replace(loaded, recipe=check_recipe(values, f"{loaded.origin} as compared"))
+
+
+def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool) -> Case:
+    """Batches by the recipe's own rules, and weights on disk that both engines load."""
+    recipe, sources, weights = loaded.recipe, find_sources(loaded), find_weights(loaded)
+    tokenizer = find_tokenizer(loaded, weights, sources.traces)
+    template = ChatTemplate.for_config(recipe.data.template, tokenizer)
+    rows = build_rows(sources.traces, tokenizer, template, recipe.data)
+    shape = find_shape(loaded, weights, tokenizer)
+    if small and shape.sliding_pattern:
+        shape = ModelShape(**(asdict(shape) | REACH))
+    batches = Batches(rows, seed=recipe.seed, rows_per_micro_batch=recipe.batch.micro_batch,
+                      accumulation=recipe.batch.accumulation, data_config=recipe.data)
+    found, position = [], Position()
+    for _ in range(recipe.training.steps):
+        batch, position = batches.at(position)
+        found.append(batch)
+    schedule = Schedule.of(recipe.training)
+    request = EngineRequest(
+        shape=shape, device="gpu" if recipe.device == "cuda" else recipe.device, optimizer=recipe.optimizer,
+        precision=recipe.precision, memory=recipe.memory, mesh=recipe.mesh, seed=recipe.seed, method=recipe.method)
+    if weights.directory is None:
+        start = folder / "start"
+        start.mkdir()
+        engine = find_engine("torch").engine.open(replace(request, method=FULL))
+        engine.export(engine.init(recipe.seed), start)
+    return Case(request=request, batches=found, weights=weights.directory or folder / "start",
+                rates=[schedule.at(step + 1) for step in range(recipe.training.steps)])
+
+
+def compare(case: Case, name: str, folder: Path) -> Parity:
+    """All comparisons of one case."""
+    curves, states = {}, {}
+    half = len(case.batches) // 2
+    for engine in ENGINES:
+        opened = case.engine(engine)
+        state, first = _course(case, opened, opened.load(case.weights), 0, half)
+        states[engine] = folder / f"half-{engine}"
+        states[engine].mkdir()
+        opened.save(state, states[engine])
+        _, second = _course(case, opened, state, half, len(case.batches))
+        curves[engine] = first + second
+    resumed = []
+    for one, other in (ENGINES, ENGINES[::-1]):
+        opened = case.engine(other)
+        _, losses = _course(case, opened, opened.restore(states[one]), half, len(case.batches))
+        resumed.append(_largest(losses, curves[one][half:]))
+    gradient, worst = gradient_difference(*(_gradients(case, engine, folder) for engine in ENGINES))
+    return Parity(
+        model=f"{name}: {case.request.shape.family}, {case.request.method.name}, {case.request.optimizer.name}",
+        steps=len(case.batches), logit=_logit_difference(case, folder), loss=_loss_difference(case), gradient=gradient,
+        worst_gradient=worst, curve=_largest(curves["jax"], curves["torch"]), resume=max(resumed))
+
+
+def _largest(a: Any, b: Any) -> float:
+    return float(np.max(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64))))
+
+
+def _course(case: Case, engine: Engine, state: State, first: int, last: int) -> tuple[State, list[float]]:
+    losses = []
+    for step in range(first, last):
+        state, result = engine.step(state, case.batches[step], case.rates[step])
+        losses.append(result.loss)
+    return state, losses
+
+
+def _loss_difference(case: Case) -> float:
+    """Largest difference of the mean loss over a few batches."""
+    found = []
+    for name in ENGINES:
+        engine = case.engine(name)
+        state = engine.load(case.weights)
+        sums = [engine.evaluate(state, batch) for batch in case.batches[:COMPARED]]
+        found.append([total.loss_sum / total.supervised_tokens for total in sums])
+    return _largest(*found)
+
+
+def _logit_difference(case: Case, folder: Path) -> float:
+    """Largest difference of logits at positions that are not padding, after the steps of a short course.
+
+    After some steps adapters and biases are no longer zero; the trained models are exported and opened as full ones.
+    """
+    from workings.engines.jax.compare import logits as of_jax
+    from workings.engines.torch.compare import logits as of_torch
+
+    trained = folder / "trained"
+    trained.mkdir()
+    opened = case.engine("torch")
+    opened.export(_course(case, opened, opened.load(case.weights), 0, COMPARED)[0], trained)
+    batch, found = case.batches[0], []
+    for name, logits in (("jax", of_jax), ("torch", of_torch)):
+        engine: Any = case.engine(name, method=FULL)
+        found.append(logits(engine, engine.load(trained), batch))
+    real = batch.segment_ids[0] != 0
+    return _largest(found[0][real], found[1][real])
+
+
+def _gradients(case: Case, name: str, folder: Path) -> dict[str, np.ndarray]:
+    """Gradients of the first batch by tensor, up to a common factor: AdamW's first moment after the first step."""
+    own = case.request.optimizer
+    engine = case.engine(name, optimizer=own if own.name == "adamw" else AdamWConfig(name="adamw"))
+    state, _ = engine.step(engine.load(case.weights), case.batches[0], 1e-6)
+    place = folder / f"gradients-{name}"
+    place.mkdir()
+    engine.save(state, place)
+    file = TensorFile(place / "optimizer.safetensors")
+    return {key.removeprefix("exp_avg."): np.array(file.read(key)) for key in file.names()
+            if key.startswith("exp_avg.")}
+
+
+def gradient_difference(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> tuple[float, str]:
+    """Largest difference of an element, relative to the largest element of its tensor, and that tensor's name.
+
+    Some gradients are zero but for rounding (a key's bias shifts all scores alike); see `FLOOR`. Tensors that only one
+    side has count as infinitely different.
+    """
+    only = sorted(a.keys() ^ b.keys())
+    if only:
+        return float("inf"), only[0]
+    floor = FLOOR * max(float(np.abs(x).max()) for x in b.values())
+    found = {name: float(np.abs(x - b[name]).max()) / max(float(np.abs(b[name]).max()), floor)
+             for name, x in a.items()}
+    worst = max(found, key=lambda name: found[name])
+    return found[worst], worst
