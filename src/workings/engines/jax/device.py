@@ -93,26 +93,28 @@ def library_versions() -> dict[str, str]:
     return found | {"backend": " ".join(str(backend.platform_version).split())}
 
 
-def check_kernels(devices: tuple[jax.Device, ...]) -> dict[str, Any]:
-    """Multiply two matrices on every device and compare with NumPy.
+def check_kernels(devices: tuple[jax.Device, ...], dtype: str = "fp32") -> dict[str, Any]:
+    """Multiply two matrices in a number format (``fp32``, ``bf16``) on every device and compare with NumPy.
 
     Raises `DeviceError` where a device fails or returns wrong numbers (wheels for the wrong architecture import well
     and die at the first kernel).
     """
-    left = np.linspace(-1.0, 1.0, 128 * 64, dtype=np.float32).reshape(128, 64)
-    right = np.linspace(1.0, -0.5, 64 * 32, dtype=np.float32).reshape(64, 32)
+    number = {"fp32": np.dtype(np.float32), "bf16": np.dtype(jax.numpy.bfloat16)}[dtype]
+    left = np.linspace(-1.0, 1.0, 128 * 64, dtype=np.float32).reshape(128, 64).astype(number)
+    right = np.linspace(1.0, -0.5, 64 * 32, dtype=np.float32).reshape(64, 32).astype(number)
     expected = left.astype(np.float64) @ right.astype(np.float64)
+    allowed = {"fp32": 1e-3, "bf16": 2**-7 * float(np.max(np.abs(expected)))}[dtype]
     multiply = jax.jit(lambda a, b: jax.numpy.matmul(a, b, precision="highest"))
     worst = 0.0
     for device in devices:
         try:
             got = np.asarray(multiply(jax.device_put(left, device), jax.device_put(right, device)))
         except RuntimeError as error:
-            raise DeviceError(f"a 128 x 64 x 32 matrix product on {device} failed: {_first_line(error)}",
+            raise DeviceError(f"a 128 x 64 x 32 matrix product in {dtype} on {device} failed: {_first_line(error)}",
                               "a device that runs kernels", "workings doctor") from error
-        worst = max(worst, float(np.max(np.abs(got - expected))))
-        if not worst < 1e-3:
-            raise DeviceError(f"a matrix product on {device} is off by {worst:g}", "an error below 1e-3",
-                              "workings doctor")
-    return {"kernel": "matmul 128x64x32 fp32", "devices": [str(device) for device in devices],
+        worst = max(worst, float(np.max(np.abs(got.astype(np.float64) - expected))))
+        if not worst < allowed:
+            raise DeviceError(f"a matrix product in {dtype} on {device} is off by {worst:g}",
+                              f"an error below {allowed:g}", "workings doctor")
+    return {"kernel": f"matmul 128x64x32 {dtype}", "devices": [str(device) for device in devices],
             "max_difference_to_numpy": worst}

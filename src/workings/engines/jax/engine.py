@@ -169,4 +169,4 @@ class JaxEngine:
 
     def check_device(self) -> Mapping[str, Any]:
         """Run a matrix product on every device and compare it with NumPy."""
-        return check_kernels(tuple(self.layout.mesh.devices.flat))
+        return check_kernels(tuple(self.layout.mesh.devices.flat), self.request.precision.compute)

@@ -123,21 +123,23 @@ def slow_formats(kind: str, *formats: str) -> list[str]:
     return said
 
 
-def check_kernels(device: torch.device) -> dict[str, Any]:
-    """Multiply two matrices on the device and compare with NumPy.
+def check_kernels(device: torch.device, dtype: str = "fp32") -> dict[str, Any]:
+    """Multiply two matrices in a number format (``fp32``, ``bf16``) on the device and compare with fp64 on the CPU.
 
     Raises `DeviceError` where it fails or returns wrong numbers.
     """
-    left = np.linspace(-1.0, 1.0, 128 * 64, dtype=np.float32).reshape(128, 64)
-    right = np.linspace(1.0, -0.5, 64 * 32, dtype=np.float32).reshape(64, 32)
-    expected = left.astype(np.float64) @ right.astype(np.float64)
+    number = {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]
+    left = torch.linspace(-1.0, 1.0, 128 * 64, dtype=torch.float64).reshape(128, 64).to(number)
+    right = torch.linspace(1.0, -0.5, 64 * 32, dtype=torch.float64).reshape(64, 32).to(number)
+    expected = left.double() @ right.double()
+    allowed = {"fp32": 1e-3, "bf16": 2**-7 * float(expected.abs().max())}[dtype]
     try:
-        got = (torch.from_numpy(left).to(device) @ torch.from_numpy(right).to(device)).cpu().numpy()
+        got = (left.to(device) @ right.to(device)).cpu().double()
     except RuntimeError as error:
-        raise DeviceError(f"a 128 x 64 x 32 matrix product on {device} failed: {first_line(error)}",
+        raise DeviceError(f"a 128 x 64 x 32 matrix product in {dtype} on {device} failed: {first_line(error)}",
                           "a device that runs kernels", "workings doctor") from error
-    worst = float(np.max(np.abs(got - expected)))
-    if not worst < 1e-3:
-        raise DeviceError(f"a matrix product on {device} is off by {worst:g}", "an error below 1e-3",
+    worst = float((got - expected).abs().max())
+    if not worst < allowed:
+        raise DeviceError(f"a matrix product in {dtype} on {device} is off by {worst:g}", f"an error below {allowed:g}",
                           "workings doctor")
-    return {"kernel": "matmul 128x64x32 fp32", "devices": [str(device)], "max_difference_to_numpy": worst}
+    return {"kernel": f"matmul 128x64x32 {dtype}", "devices": [str(device)], "max_difference_to_numpy": worst}

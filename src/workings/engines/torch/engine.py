@@ -149,7 +149,7 @@ class TorchEngine:
 
     def check_device(self) -> Mapping[str, Any]:
         """Run a matrix product and compare it with NumPy."""
-        return check_kernels(self.device.device)
+        return check_kernels(self.device.device, self.request.precision.compute)
 
     def environment_files(self) -> Mapping[str, str]:
         """Texts about PyTorch, CUDA and the driver, by file name, for the record."""

@@ -1,0 +1,53 @@
+"""`workings doctor`: what is wrong here, why it matters, what mends it."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from workings.cli.output import JsonFlag, answer, say
+from workings.errors import RequestError
+
+
+def doctor_command(
+    recipe: Annotated[str | None, typer.Argument(help="A recipe file, or the name of a shipped recipe.")] = None,
+    overrides: Annotated[list[str] | None, typer.Argument(
+        metavar="KEY=VALUE", help="Overrides, e.g. engine=torch.")] = None,
+    out: Annotated[Path, typer.Option(
+        "--out", help="Where runs will be written: its disk is looked at.")] = Path("runs"),
+    online: Annotated[bool, typer.Option(
+        "--online", help="Ask the Hub whether token and licence let the model be downloaded.")] = False,
+    setup: Annotated[Literal["cuda"] | None, typer.Option(
+        "--setup", help="Print how to install the PyTorch that suits this machine's card and driver.")] = None,
+    yes: Annotated[bool, typer.Option(
+        "--yes", help="With --setup: do it, into .venv-gpu only, and log every command.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Examine this machine: real kernels, drivers, wheels, versions, space, licences."""
+    if setup is None and yes:
+        raise RequestError("--yes without --setup", "--setup cuda --yes", "workings doctor --setup cuda --yes")
+    if setup is not None:
+        _set_up(yes, as_json)
+        return
+    from workings.config.load import load_recipe
+    from workings.runs.doctor import doctor
+
+    found = doctor(load_recipe(recipe, overrides or ()) if recipe else None, online=online, out=out)
+    answer(found.as_json(), as_json=as_json, text=found.text())
+    if found.problems:
+        raise typer.Exit(1)
+
+
+def _set_up(yes: bool, as_json: bool) -> None:
+    from workings.doctor.nvidia import read_driver
+    from workings.doctor.setup_cuda import CannotSetUp, perform, plan_setup, run_command
+
+    try:
+        plan = plan_setup(read_driver())
+    except CannotSetUp as refused:
+        answer({"problems": 1, "findings": [refused.finding.as_json()]}, as_json=as_json,
+               text="\n".join(refused.finding.lines()))
+        raise typer.Exit(1) from None
+    if yes:
+        plan = perform(plan, run_command, say)
+    answer(plan.as_json(), as_json=as_json, text="\n".join(plan.lines()))

@@ -1,0 +1,108 @@
+"""Which build of PyTorch runs on which card with which driver, from `cuda_builds.json`."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from workings.doctor.nvidia import Card
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """One published build."""
+
+    tag: str
+    cuda: str
+    torch: str
+    architectures: tuple[str, ...]
+    ptx: tuple[str, ...]
+    lowest_driver: int
+    index: str
+    """Where pip finds it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """At most two builds to try, in this order, and why the others are not among them."""
+
+    builds: tuple[Build, ...]
+    reasons: tuple[str, ...]
+
+
+@cache
+def builds() -> tuple[Build, ...]:
+    """All builds, newest CUDA first."""
+    data: dict[str, Any] = json.loads(files("workings.doctor").joinpath("cuda_builds.json").read_text("utf-8"))
+    return tuple(Build(**row | {"architectures": tuple(row["architectures"]), "ptx": tuple(row["ptx"]),
+                                "index": data["index"].format(tag=row["tag"])}) for row in data["builds"])
+
+
+def runs_on(architectures: Iterable[str], capability: str, ptx: Iterable[str] = ()) -> bool:
+    """Whether machine code for some compute capabilities runs on a card of another one.
+
+    Code runs on cards of the same major version and of the same or a higher minor one; intermediate code is compiled by
+    the driver for any newer card.
+    """
+    card = _number(capability)
+    code = [_number(name) for name in architectures]
+    return any(have[0] == card[0] and have[1] <= card[1] for have in code) or any(_number(name) <= card for name in ptx)
+
+
+def compiled_for(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """``sm_90``, ``compute_120`` as ``torch.cuda.get_arch_list`` has them -> capabilities of code and of PTX."""
+    code, ptx = [], []
+    for name in names:
+        kind, _, digits = name.partition("_")
+        digits = digits.rstrip("af")
+        if digits.isdigit() and len(digits) > 1:
+            (code if kind == "sm" else ptx).append(f"{digits[:-1]}.{digits[-1]}")
+    return code, ptx
+
+
+def choose(cards: Sequence[Card], driver_cuda: str, candidates: Sequence[Build] | None = None) -> Choice:
+    """First the newest build that every card and the driver run, then at most one older one that they run, too.
+
+    Args:
+        cards: of this machine; a build must run on all of them.
+        driver_cuda: CUDA version that the driver says it supports.
+        candidates: builds to choose from, newest first; the published ones if not given.
+    """
+    chosen: list[Build] = []
+    reasons: list[str] = []
+    for build in candidates if candidates is not None else builds():
+        without = [card for card in cards if not runs_on(build.architectures, card.capability, build.ptx)]
+        old = [card for card in cards if _major(card.driver) < build.lowest_driver]
+        if without:
+            reasons.append(f"{build.tag}: holds no code for compute capability {without[0].capability} "
+                           f"({without[0].name})")
+        elif old:
+            reasons.append(f"{build.tag}: CUDA {build.cuda} needs driver {build.lowest_driver} or newer, this one is "
+                           f"{old[0].driver}")
+        elif driver_cuda and _number(driver_cuda) < _number(build.cuda) and \
+                any(not _exact(build, card) for card in cards):
+            reasons.append(f"{build.tag}: the driver's CUDA {driver_cuda} is older than {build.cuda} and cannot "
+                           "compile its intermediate code")
+        elif len(chosen) < 2:
+            chosen.append(build)
+    return Choice(builds=tuple(chosen), reasons=tuple(reasons))
+
+
+def _exact(build: Build, card: Card) -> bool:
+    """Machine code rather than intermediate code: drivers of the same major version run it, whatever their minor."""
+    return runs_on(build.architectures, card.capability)
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
+def _major(driver: str) -> int:
+    return int(driver.split(".")[0])
+
+
+def as_json(build: Build) -> Mapping[str, Any]:
+    """As a JSON value."""
+    return {"tag": build.tag, "cuda": build.cuda, "torch": build.torch, "index": build.index}

@@ -1,0 +1,75 @@
+"""Is there room: memory of the host, and disk for the checkpoints that a recipe keeps."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from workings.doctor.finding import Finding
+from workings.hardware.memory import HostMemory
+
+SPARE = 1
+"""A checkpoint is written beside the kept ones before the oldest goes."""
+LEAST_FREE = 2 * 2**30
+"""What a run without a recipe should find on the disk."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What a recipe leaves on the disk and loads into memory, in bytes."""
+
+    checkpoint_bytes: int
+    kept: int
+    weights_bytes: int
+    """Parameters as they are stored: read, or written out, tensor by tensor."""
+    recipe: str
+
+    @property
+    def disk_bytes(self) -> int:
+        """All checkpoints that exist at one time."""
+        return self.checkpoint_bytes * (self.kept + SPARE)
+
+
+def check_disk(place: Path, needs: Needs | None) -> Iterator[Finding]:
+    """Room for checkpoints below a folder that may not exist yet."""
+    existing = next(parent for parent in (place.absolute(), *place.absolute().parents) if parent.is_dir())
+    free = shutil.disk_usage(existing).free
+    wanted = needs.disk_bytes if needs else LEAST_FREE
+    what = f"{gib(free)} free at {_short(existing)}"
+    if needs:
+        what += (f"; {needs.recipe} keeps {needs.kept} checkpoints of {gib(needs.checkpoint_bytes)} and writes one "
+                 f"beside them: {gib(wanted)}")
+    why = "a run whose disk is full stops at its last checkpoint"
+    if free >= wanted:
+        yield Finding(id="space.disk", judgement="fine", what=what, why=why)
+    elif needs and needs.kept > 1 and free >= needs.checkpoint_bytes * (1 + SPARE):
+        yield Finding(id="space.disk", judgement="problem", what=what, why=why, mend="checkpoint.keep_last=1")
+    else:
+        yield Finding(id="space.disk", judgement="problem", what=what, why=why,
+                      mend=f"df -h {_short(existing)}, then free some, or another --out")
+
+
+def check_host(memory: HostMemory, needs: Needs | None) -> Iterator[Finding]:
+    """Memory of the host."""
+    what = f"{gib(memory.available_bytes)} free of {gib(memory.limit_bytes)} ({memory.limit_source})"
+    why = "weights pass through the host's memory tensor by tensor, and a CPU run keeps everything there"
+    short = needs is not None and memory.available_bytes < needs.weights_bytes
+    if needs:
+        what += f"; the weights of {needs.recipe} are {gib(needs.weights_bytes)}"
+    yield Finding(id="space.host", judgement="note" if short else "fine", what=what, why=why,
+                  mend="free -h, then end what is not needed" if short else "")
+
+
+def gib(count: int) -> str:
+    """Bytes for people."""
+    return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
+
+
+def _short(path: Path) -> str:
+    """A path that names no person: relative to here, or with the home folder as ``~``."""
+    home = str(Path.home())
+    text = os.path.relpath(path)
+    if text.startswith(".."):
+        text = str(path)
+    return text if not text.startswith(home) or home == "/" else "~" + text[len(home):]

@@ -1,0 +1,99 @@
+"""Do the installed libraries go together? From what they declare themselves, and from `known_conflicts.json`."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import metadata
+from importlib.resources import files
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from workings.doctor.finding import Finding
+
+DECLARING = ("jax", "jaxlib", "flax", "google-tunix", "qwix", "optax", "torch", "transformers", "peft", "accelerate",
+             "bitsandbytes")
+"""Packages whose own requirements are read."""
+PLUGINS = {"libtpu": "tpu", "jax-cuda12-plugin": "gpu", "jax-cuda13-plugin": "gpu", "jax-cuda12-pjrt": "gpu",
+           "jax-cuda13-pjrt": "gpu"}
+"""Packages that JAX names in its extras only, and the hardware that they drive."""
+
+Installed = Callable[[str], str]
+Requires = Callable[[str], list[str]]
+
+
+def installed_version(name: str) -> str:
+    """Version of an installed package; empty where it is not installed."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def declared(name: str) -> list[str]:
+    """Requirements of an installed package."""
+    try:
+        return list(metadata.requires(name) or [])
+    except metadata.PackageNotFoundError:
+        return []
+
+
+@cache
+def known_conflicts() -> list[dict[str, Any]]:
+    """Pairs that do not work together although their metadata allows it; a source on every row."""
+    rows: list[dict[str, Any]] = json.loads(
+        files("workings.doctor").joinpath("known_conflicts.json").read_text("utf-8"))["conflicts"]
+    return rows
+
+
+def check_versions(present: Mapping[str, str], version: Installed = installed_version,
+                   requires: Requires = declared) -> Iterator[Finding]:
+    """Findings about pairs of packages.
+
+    Args:
+        present: accelerators of this machine; a plugin for hardware that is not here is worth a note only.
+        version: how to learn an installed version (tests give a table).
+        requires: how to learn what a package declares.
+    """
+    seen = 0
+    for name in DECLARING:
+        if not version(name):
+            continue
+        for text in requires(name):
+            requirement = Requirement(text)
+            extra = _extra(requirement)
+            other = requirement.name.lower().replace("_", "-")
+            have = version(other)
+            if not have or (extra and other not in PLUGINS) or (extra and name != "jax"):
+                continue
+            seen += 1
+            if not requirement.specifier.contains(have, prereleases=True):
+                yield _declared_conflict(name, version(name), other, have, requirement.specifier, present)
+    for row in known_conflicts():
+        one, other = row["package"], row["with"]
+        if version(one) and version(other) and SpecifierSet(row["package_versions"]).contains(version(one)) \
+                and SpecifierSet(row["with_versions"]).contains(version(other)):
+            yield Finding(id=f"versions.{one}", judgement="problem" if row["stops"] else "note",
+                          what=f"{one} {version(one)} does not work with {other} {version(other)}", why=row["why"],
+                          mend=row["mend"])
+    yield Finding(id="versions", judgement="fine", why="libraries that do not fit fail in the middle of a run",
+                  what=f"{seen} requirements between installed libraries were read")
+
+
+def _extra(requirement: Requirement) -> bool:
+    """Whether a requirement holds for an extra only."""
+    return requirement.marker is not None and not requirement.marker.evaluate({"extra": ""})
+
+
+def _declared_conflict(name: str, have: str, other: str, found: str, wanted: SpecifierSet,
+                       present: Mapping[str, str]) -> Finding:
+    used = PLUGINS.get(other, "cpu") in {"cpu", *present}
+    why = f"{name} {have} was released for {other}{wanted}; " + (
+        "another one may fail to load, or compile another program" if used else
+        "on this machine, which has no such device, it compiles plans only")
+    # A newer TPU runtime usually still serves an older JAX; whether it does is what the kernel shows.
+    stops = used and other != "libtpu"
+    return Finding(id=f"versions.{other}", judgement="problem" if stops else "note",
+                   what=f"{other} {found} beside {name} {have}, which asks for {other}{wanted}", why=why,
+                   mend=f"pip install '{other}{wanted}'" if used else "")

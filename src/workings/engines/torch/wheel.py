@@ -1,0 +1,51 @@
+"""What the installed PyTorch was built for, and one kernel of it on every card. Imports nothing but PyTorch.
+
+    python wheel.py [--kernel DTYPE]
+
+prints one JSON object. It is run in a child process, and by the Python of an environment that holds nothing else.
+"""
+
+import json
+import sys
+from typing import Any
+
+
+def wheel() -> dict[str, Any]:
+    """Version, CUDA version and compiled architectures of the installed build; no driver is needed."""
+    import torch
+
+    flags = getattr(torch._C, "_cuda_getArchFlags", lambda: "")() or ""
+    return {"version": torch.__version__, "cuda": torch.version.cuda or "", "architectures": flags.split()}
+
+
+def kernel(dtype: str) -> dict[str, Any]:
+    """A matrix product in a number format on every card, against the same product in fp64 on the CPU."""
+    import torch
+
+    formats = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+    left = torch.linspace(-1.0, 1.0, 128 * 64, dtype=torch.float64).reshape(128, 64).to(formats[dtype])
+    right = torch.linspace(1.0, -0.5, 64 * 32, dtype=torch.float64).reshape(64, 32).to(formats[dtype])
+    expected = left.double() @ right.double()
+    names, worst = [], 0.0
+    for index in range(torch.cuda.device_count()):
+        got = (left.to(f"cuda:{index}") @ right.to(f"cuda:{index}")).cpu().double()
+        worst = max(worst, float((got - expected).abs().max() / expected.abs().max()))
+        names.append(torch.cuda.get_device_name(index))
+    return {"devices": names, "dtype": dtype, "largest_relative_difference": worst}
+
+
+if __name__ == "__main__":
+    found = wheel()
+    if "--kernel" in sys.argv:
+        try:
+            found["kernel"] = kernel(sys.argv[sys.argv.index("--kernel") + 1])
+        except (RuntimeError, AssertionError) as error:
+            found["failure"] = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+        else:
+            if not found["kernel"]["devices"]:
+                found["failure"] = "PyTorch sees no card: " + (
+                    "a build without CUDA" if not found["cuda"] else f"no driver, or one too old for {found['cuda']}")
+            elif found["kernel"]["largest_relative_difference"] > 0.02:
+                found["failure"] = "the card computes a wrong product"
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.exit(1 if "failure" in found else 0)

@@ -1,0 +1,127 @@
+"""`doctor`: what is wrong with this machine for this recipe, why it matters, and the command that mends it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workings.config.load import LoadedRecipe, load_recipe
+from workings.config.model import FromPretrained
+from workings.config.recipe import Recipe
+from workings.doctor.cards import check_cards, torch_wheel
+from workings.doctor.finding import Finding
+from workings.doctor.hub import check_hub
+from workings.doctor.kaggle import check_kaggle
+from workings.doctor.kernels import check_kernels
+from workings.doctor.nvidia import Driver, read_driver
+from workings.doctor.space import Needs, check_disk, check_host
+from workings.doctor.tpu import check_tpu, tpu_devices
+from workings.doctor.versions import check_versions, installed_version
+from workings.engines.presence import accelerators
+from workings.errors import RequestError
+from workings.hardware.memory import host_memory
+from workings.models.shape import ModelShape
+from workings.models.weights import layer_shapes, parameter_count
+from workings.runs.plan import planned_shape
+
+BYTES = {"fp32": 4, "bf16": 2}
+BOTH = ["fp32", "bf16"]
+RUNS = Path("runs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examination:
+    """All findings."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def problems(self) -> int:
+        """How many things that matter are wrong."""
+        return sum(finding.judgement == "problem" for finding in self.findings)
+
+    def as_json(self) -> dict[str, Any]:
+        """Keys of `doctor --json`."""
+        return {"problems": self.problems, "findings": [finding.as_json() for finding in self.findings]}
+
+    def text(self) -> str:
+        """For people."""
+        lines = [line for finding in self.findings for line in finding.lines()]
+        count = self.problems
+        end = "nothing that matters is wrong" if not count else f"{count} of these matter"
+        return "\n".join([*lines, "", end])
+
+
+def doctor(recipe: str | LoadedRecipe | None = None, *, online: bool = False, out: Path = RUNS,
+           kernels: bool = True) -> Examination:
+    """Examine this machine, for a recipe if one is given.
+
+    Args:
+        recipe: a file, a shipped recipe's name, one that is loaded already, or None for the machine alone.
+        online: whether the Hub may be asked about token and licence.
+        out: where runs are written.
+        kernels: run a real kernel through each engine; `train` leaves this out, because it runs its own.
+
+    Raises:
+        RequestError: the recipe is wrong.
+    """
+    loaded = load_recipe(recipe) if isinstance(recipe, str) else recipe
+    present, driver = accelerators(), read_driver()
+    return Examination(findings=tuple(_findings(loaded, present, driver, online, out, kernels)))
+
+
+def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driver, online: bool, out: Path,
+              kernels: bool) -> Iterator[Finding]:
+    recipe = loaded.recipe if loaded else None
+    yield _hardware(present)
+    if "tpu" in present:
+        yield from check_tpu(present["tpu"], tpu_devices())
+    has_card = "gpu" in present or bool(driver.cards)
+    yield from check_cards(driver, present, torch_wheel() if has_card and installed_version("torch") else {})
+    yield from check_versions(present)
+    if kernels:
+        yield from check_kernels([recipe.engine] if recipe else [], recipe.device if recipe else "auto",
+                                 [recipe.precision.compute] if recipe else BOTH)
+    needs = needs_of(loaded) if loaded else None
+    yield from check_host(host_memory(), needs)
+    yield from check_disk(out, needs)
+    if loaded is not None and isinstance(loaded.recipe.model, FromPretrained):
+        model = loaded.recipe.model
+        local = loaded.path(model.id)
+        yield from check_hub(str(local) if local.is_dir() else model.id, model.revision, online)
+    yield from check_kaggle(out, next(iter(present), "cpu"))
+
+
+def _hardware(present: dict[str, str]) -> Finding:
+    seen = ", ".join(f"{platform.upper()} at {place}" for platform, place in present.items())
+    return Finding(id="hardware", judgement="fine", what=seen or "no accelerator: runs take the CPU",
+                   why="device: auto takes the accelerator that is there, and refuses where it cannot be used")
+
+
+def needs_of(loaded: LoadedRecipe) -> Needs | None:
+    """Bytes that a recipe's checkpoints and weights take; None where its shape is not known without a download."""
+    recipe = loaded.recipe
+    try:
+        shape = planned_shape(loaded)
+    except RequestError:
+        return None
+    stored = BYTES[recipe.precision.parameters]
+    weights = parameter_count(shape) * stored
+    trained, held = parameter_count(shape), stored
+    if recipe.method.name != "full":
+        trained, held = _adapter_count(shape, recipe.method.rank, recipe.method.target_modules), 4
+    return Needs(checkpoint_bytes=trained * (held + _optimizer_bytes(recipe)), kept=recipe.checkpoint.keep_last,
+                 weights_bytes=weights, recipe=recipe.name)
+
+
+def _adapter_count(shape: ModelShape, rank: int, targets: Sequence[str]) -> int:
+    """Numbers in the two factors of every adapted matrix; all matrices of a layer where none are named."""
+    sizes = [size for name, size in layer_shapes(shape).items() if len(size) == 2
+             and (not targets or name.removesuffix(".weight").rpartition(".")[2] in targets)]
+    return shape.layers * rank * sum(sum(size) for size in sizes)
+
+
+def _optimizer_bytes(recipe: Recipe) -> int:
+    """Bytes of optimizer state for each trained number: factored moments are next to nothing."""
+    master = 4 if recipe.precision.rounding == "master_fp32" else 0
+    return master + {"adamw": 2 * BYTES[recipe.precision.moments], "adafactor": 0}.get(recipe.optimizer.name, 3)
