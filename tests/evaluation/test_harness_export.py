@@ -1,0 +1,102 @@
+"""lm-evaluation-harness asks our export by itself: no code of ours, no network; our scores of its texts are its own."""
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from tests.evaluation.making import records, write_lines
+from workings.data.generators import addition
+from workings.evaluation.baseline import set_baseline
+from workings.evaluation.compare import compare
+from workings.evaluation.gate import gate
+from workings.evaluation.harness import HarnessLog, import_harness_log
+from workings.evaluation.items import item_from_json
+from workings.evaluation.run import evaluate_predictions
+from workings.evaluation.units import find_unit
+from workings.models.chat import ChatTemplate
+from workings.models.tokenizer import Tokenizer
+from workings.runs.describe import TOKENIZER
+
+Run = Callable[..., "CompletedProcess[str]"]
+RUNS = Path(__file__).parents[2] / "examples" / "runs" / "quickstart" / "runs.zip"
+COUNT = 24
+TASK = """task: local_addition
+dataset_path: json
+dataset_kwargs: {data_files: {test: DOCS}}
+test_split: test
+output_type: generate_until
+doc_to_text: "{{text}}"
+doc_to_target: "{{target}}"
+generation_kwargs: {until: ["<end_of_turn>"], do_sample: false, max_gen_toks: 8}
+filter_list:
+  - name: number
+    filter: [{function: regex, regex_pattern: "(-?[0-9]+)"}, {function: take_first}]
+metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The committed run that was trained on answers alone: some of its answers are right, most are wrong."""
+    folder = tmp_path_factory.mktemp("example")
+    with zipfile.ZipFile(RUNS) as archive:
+        archive.extractall(folder, [name for name in archive.namelist() if name.startswith("runs/answer-only/")])
+    return folder / "runs" / "answer-only"
+
+
+@pytest.fixture(scope="module")
+def log(run: Path, tmp_path_factory: pytest.TempPathFactory, workings: Run, run_python: Run) -> Path:
+    """The harness's sample log of the run's export."""
+    folder = tmp_path_factory.mktemp("harness")
+    workings("export", run, "--out", folder / "model")
+    template = ChatTemplate.for_config("gemma", Tokenizer.load(run / TOKENIZER))
+    asked = addition.make(500, 600, 17)[1][:COUNT]
+    docs = write_lines(folder / "docs.jsonl", [
+        {"id": item.id, "text": template.prompt_text(item.prompt), "target": item.expected_answer} for item in asked])
+    (folder / "task").mkdir()
+    (folder / "task" / "addition.yaml").write_text(TASK.replace("DOCS", str(docs)))
+    run_python("-m", "lm_eval", "--model", "hf", "--model_args",
+               f"pretrained={folder / 'model'},dtype=float32,add_bos_token=False", "--tasks", "local_addition",
+               "--include_path", folder / "task", "--device", "cpu", "--batch_size", "8", "--log_samples",
+               "--output_path", folder / "out", cwd=folder,
+               environment={"HF_HOME": str(folder / "home"), "HF_DATASETS_OFFLINE": "1"})
+    (found,) = (folder / "out").rglob("samples_*.jsonl")
+    return found
+
+
+@pytest.mark.slow
+def test_our_scores_of_its_texts_are_its_own(run: Path, log: Path, tmp_path: Path, workings: Run) -> None:
+    theirs = {json.loads(line)["doc"]["id"]: json.loads(line)["exact_match"] for line in log.read_text().splitlines()}
+    assert len(theirs) == COUNT
+    assert 0 < sum(theirs.values()) < COUNT, "right and wrong answers are needed to agree about"
+    pairs = HarnessLog.open(log).predictions()
+    texts = write_lines(tmp_path / "texts.jsonl", [{"id": item.id, "completion": text} for item, text in pairs])
+    evaluate_predictions(texts, [item for item, _ in pairs], tmp_path / "ours")
+    ours = {record["id"]: record["score"] for record in records(tmp_path / "ours")}
+    assert list(ours.values()) == list(theirs.values())
+
+    # and what our engine writes for the same questions is what transformers wrote
+    asked = addition.make(500, 600, 17)[1][:COUNT]
+    items = [item_from_json(vars(item)) for item in asked]
+    write_lines(tmp_path / "items.jsonl", [item.to_json() for item in items])
+    workings("eval", run, "--items", tmp_path / "items.jsonl", "--out", tmp_path / "engine", "--max-new-tokens", "8")
+    written = [record["completion"] for record in records(tmp_path / "engine")]
+    assert written == [text for _, text in pairs]
+    assert [record["score"] for record in records(tmp_path / "engine")] == list(theirs.values())
+
+
+@pytest.mark.slow
+def test_its_log_is_imported_compared_and_gated(log: Path, tmp_path: Path) -> None:
+    card = import_harness_log(log, tmp_path / "imported")
+    assert card.overall.n == COUNT
+    same = compare(tmp_path / "imported", tmp_path / "imported")
+    assert same.to_json()["delta"] == 0
+    set_baseline(tmp_path / "baselines", "main", find_unit(tmp_path / "imported"))
+    found = gate(tmp_path / "imported", baseline="main", folder=tmp_path / "baselines", metric="accuracy", max_drop=0.5)
+    assert found.verdict == "pass"
+
+
