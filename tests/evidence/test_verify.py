@@ -32,8 +32,9 @@ IDS = [
 """Ids are given once and for ever: other people's scripts look for them."""
 WHERE_THERE_IS_A_SUBJECT = [
     "attestation.files", "attestation.statement", "attestation.trust", "form.notes", "consistency.notes",
+    "integrity.pack", "integrity.by_digest", "recompute.claims", "recompute.model_cards", "recompute.comparison",
 ]
-"""Ids that a plain run does not show: it has no notes and no signatures."""
+"""Ids that a plain run does not show: it has no notes and no signatures, and is no pack."""
 
 
 def verdicts(found: Verification, verdict: str = "failed") -> set[str]:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 EVERY_SECONDS = 2.0
 """Time between two lines. What takes less says nothing."""
+SMALL_BYTES = 64 << 20
+"""Less than this is hashed before anybody asks."""
 
 
 class HashProgress:
@@ -21,7 +23,7 @@ class HashProgress:
         """Add bytes; at most every `EVERY_SECONDS` a line."""
         self.done_bytes += count
         now = self._clock()
-        if now - self._said < EVERY_SECONDS:
+        if now - self._said < EVERY_SECONDS or self.done_bytes < SMALL_BYTES:
             return
         self._said = now
         share = f" of {self._total / 2**30:.2f}" if self._total else ""

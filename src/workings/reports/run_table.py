@@ -33,7 +33,7 @@ def behaviour_rows(views: Sequence[RunView]) -> list[RunRow]:
     """How the evaluated runs answer: form, truncation, arithmetic, length, with intervals where there are some."""
     scored = [view.evaluation.summary for view in views if view.evaluation]
     rows = [RunRow(name=words, cells=[_measure(summary["behaviour"].get(name, {"absent": "not measured"}), share)
-                                      for summary in scored]) for name, words, share in _MEASURES]
+                                      for summary in scored]) for name, words, share in MEASURES]
     rules = [", ".join(f"{rule} {count(number)}" for rule, number in summary["rules"].items()) for summary in scored]
     return [*rows, RunRow(name="Answers found by rule", cells=rules)] if scored else []
 
@@ -76,7 +76,7 @@ def _number(value: float | Absent) -> str:
     return value.absent if isinstance(value, Absent) else f"{value:.4f}"
 
 
-_MEASURES = (
+MEASURES = (
     ("format_ok", "Kept to the trained form", True),
     ("truncated", "Cut off at the length limit", True),
     ("empty", "Empty", True),

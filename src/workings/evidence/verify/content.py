@@ -6,19 +6,21 @@ import struct
 from collections.abc import Iterator
 
 from workings.errors import RecordError
+from workings.evidence.attest.envelope import PUBLIC_NAME
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.findings import each, judged
 from workings.evidence.verify.forms import FOREIGN_FORMATS
-from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.record import PACK_KIND, Record, Unit
 from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.evidence.verify.tree import shown
 from workings.record.canonical import loads
+from workings.record.layout import ATTEST
 from workings.record.redact import find_secrets
 
 TEXT_SUFFIXES = frozenset({"json", "jsonl", "txt", "md", "yaml", "yml", "csv", "jinja"})
-REPORT_SUFFIXES = frozenset({"html", "svg", "png"})
-"""Only in a report."""
+EXTRA_SUFFIXES = {"report": frozenset({"html", "svg"}), PACK_KIND: frozenset({"html", "ipynb"})}
+"""Only in units of these kinds. A notebook is JSON here; nothing of it is run."""
 PLAIN_NAMES = frozenset({"LICENSE", "NOTICE", "SHA256SUMS"})
 """Files without a suffix."""
 MAX_TENSOR_HEADER_BYTES = 16 << 20
@@ -72,7 +74,8 @@ def _look_at(unit: Unit, name: str) -> None:
         _check_safetensors(unit, name)
     elif suffix == "png" and unit.kind == "report":
         _check_png(unit, name)
-    elif suffix in TEXT_SUFFIXES or last in PLAIN_NAMES or (suffix in REPORT_SUFFIXES and unit.kind == "report"):
+    elif suffix in TEXT_SUFFIXES or last in PLAIN_NAMES or suffix in EXTRA_SUFFIXES.get(unit.kind, ()) \
+            or (unit.kind == PACK_KIND and (PUBLIC_NAME.fullmatch(last) and f"/{ATTEST}/" in name)):
         _check_text(unit, name)
     else:
         raise RecordError(f"{shown(name)}: a kind of file that a record does not hold here")
@@ -130,7 +133,7 @@ def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
     """Pieces of every text file of ours, overlapping so that nothing is lost on a border."""
     for entry in unit.entries:
         last = entry.name.rpartition("/")[2]
-        is_text = last.rpartition(".")[2].lower() in TEXT_SUFFIXES | {"html"}
+        is_text = last.rpartition(".")[2].lower() in TEXT_SUFFIXES | {"html", "ipynb"}
         if entry.kind != "file" or last in FOREIGN_FORMATS or not is_text:
             continue
         try:

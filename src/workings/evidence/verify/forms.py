@@ -6,7 +6,7 @@ from typing import Any
 from workings.errors import RecordError
 from workings.evidence.placeholders import find_placeholders, is_placeholder
 from workings.evidence.verify.findings import each, judged
-from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.record import PACK_KIND, Record, Unit
 from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.record.canonical import find_nulls, line
@@ -96,9 +96,10 @@ def placeholders(record: Record) -> Iterator[Finding]:
             if name in (MANIFEST, "eval_config.json", "eval_summary.json") or unit.kind == "notes":
                 found += [f"{name}: {place} is {text[:40]!r}" for place, text in _texts(value, "$")
                           if is_placeholder(text)]
-        if unit.has(README):
-            text = unit.read(README, MAX_README_BYTES).decode("utf-8", errors="replace")
-            found += [f"{README}: {place[:40]!r}" for place in find_placeholders(text)]
+        texts = [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".md")]
+        for name in texts if unit.kind == PACK_KIND else [README] if unit.has(README) else []:
+            text = unit.read(name, MAX_README_BYTES).decode("utf-8", errors="replace")
+            found += [f"{name}: {place[:40]!r}" for place in find_placeholders(text)]
         yield judged(found, "no placeholders", unit)
     return each(list(record.units), find)
 

@@ -54,8 +54,9 @@ def sealed(record: Record) -> Iterator[Finding]:
 def missing(record: Record) -> Iterator[Finding]:
     """Deleted and renamed files, and the old name of one whose case was changed."""
     def find(unit: Unit) -> Iterator[Finding]:
-        gone = [f"{name} is missing" for name in sorted(unit.sums) if not unit.has(name)]
-        yield judged(gone, f"{len(unit.sums)} files listed and there", unit)
+        gone = [f"{name} is missing" for name in sorted(unit.sums) if not unit.has(name) and name not in unit.elsewhere]
+        here = f"{len(unit.sums) - len(unit.elsewhere)} files listed and there"
+        yield judged(gone, here + (f", {len(unit.elsewhere)} named by digest" if unit.elsewhere else ""), unit)
     return each(list(record.units), find)
 
 
@@ -151,12 +152,14 @@ def _checkpoint_problems(unit: Unit, folder: str) -> list[str]:
         commit = parse_commit(unit.read(f"{folder}/{COMMIT}"), int(name[5:]))
     except RecordError as error:
         return [f"{folder}: {error}"]
-    there = {entry[len(folder) + 1:] for entry in unit.files if entry.startswith(folder + "/")} - {COMMIT}
+    there = {entry[len(folder) + 1:] for entry in (*unit.files, *unit.elsewhere) if entry.startswith(folder + "/")}
+    there -= {COMMIT}
     problems = [f"{folder}/{shown(file)}: in the commit or in the folder, not in both"
                 for file in sorted(there ^ set(commit))]
     for file in there & set(commit):
         full = f"{folder}/{file}"
-        if unit.sums.get(full) != commit[file]["sha256"] or unit.files[full].size != commit[file]["bytes"]:
+        size = unit.elsewhere[full] if full in unit.elsewhere else unit.files[full].size
+        if unit.sums.get(full) != commit[file]["sha256"] or size != commit[file]["bytes"]:
             problems.append(f"{full}: differs from its commit")
     return problems
 

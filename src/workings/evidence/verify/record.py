@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from workings.errors import RecordError, RequestError
+from workings.evidence.pack.form import PACK, RUNS, may_be_elsewhere, parse_pack
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.tree import Entry, Tree, shown
 from workings.record import jsonl
@@ -34,6 +35,7 @@ MAX_VALUES = 8_000_000
 MAX_ALL_VALUES = 24_000_000
 """Most values in all files together."""
 MAX_SEAL_BYTES = 1 << 16
+PACK_KIND = "pack"
 _T = TypeVar("_T")
 
 
@@ -48,6 +50,9 @@ class Unit:
     """The run that it stands in."""
     entries: list[Entry] = field(default_factory=list)
     """Everything below it that belongs to no unit inside it; names relative to it."""
+    elsewhere: dict[str, int] = field(default_factory=dict)
+    """Files that the pack around it names by digest instead of holding them, with their bytes. Only a checkpoint's
+    tensors can be among them, and only with the digest that this unit's own sums have."""
     _values: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     @property
@@ -196,6 +201,11 @@ class Record:
         return [unit for unit in self.units if unit.is_run]
 
     @property
+    def packs(self) -> list[Unit]:
+        """Packs; the runs in them are runs of this record."""
+        return [unit for unit in self.units if unit.kind == PACK_KIND]
+
+    @property
     def evaluations(self) -> list[Unit]:
         """Evaluations, inside a run or alone."""
         return [unit for unit in self.units if unit.kind == "eval"]
@@ -211,8 +221,8 @@ class Record:
 
         Raises `RecordError` if a unit has no sums.
         """
-        if len(self.units) == 1:
-            return self.units[0].root
+        if len(self.units) == 1 or (self.units[0].kind == PACK_KIND and self.units[0].place == ""):
+            return self.units[0].root  # a pack's own root is over all: it lists every unit with its root
         lines = "".join(f"{unit.root}  {unit.place or '.'}\n" for unit in sorted(self.units, key=lambda u: u.place))
         return bytes_digest(lines.encode("utf-8"))
 
@@ -226,6 +236,7 @@ def load(tree: Tree, expect_root: str = "", progress: Callable[[int], None] | No
     """
     plain = frozenset(entry.name for entry in tree.entries if entry.kind == "file")
     tops = {place: _may_nest(tree, place, plain) for place in _top_places(tree)}
+    packs = {place for place in tops if _kind(tree, place) == PACK_KIND}
     units = {place: Unit(tree, place, None) for place in tops}
     loose: list[Entry] = []
     for entry in tree.entries:
@@ -239,10 +250,16 @@ def load(tree: Tree, expect_root: str = "", progress: Callable[[int], None] | No
                 loose.append(entry)
             else:
                 _assign(entry, relative, inner, units, top)
+            pack = _outer(top)
+            if inner in OUTSIDE_EVERY_SUM and pack in packs and entry.kind != "folder":
+                # Outside of the run's sums, and inside those of the pack.
+                units[pack].entries.append(replace(entry, name=entry.name[len(pack):].lstrip("/")))
     if not units:
         raise RequestError(str(tree.path), "a run directory, a folder of runs, or a packed .zip",
                            "the folder that `workings train` named when it ended")
     ordered = tuple(unit for _, unit in sorted(units.items()))
+    for unit in ordered:
+        _name_elsewhere(unit, units)
     return Record(tree=tree, units=ordered, loose=tuple(loose), expect_root=expect_root, progress=progress,
                   trusted=trusted)
 
@@ -253,29 +270,58 @@ def _top_places(tree: Tree) -> set[str]:
               if entry.name.rpartition("/")[2] in (MANIFEST, SEAL, SUMS)}
     # An unfinished run beside sealed ones is not verified, and said so; asked for by itself, it fails.
     places = {place for place in places if not any(part.endswith(PARTIAL_SUFFIX) for part in place.split("/"))}
-    return {place for place in places if place == "" or _enclosing(place.rpartition("/")[0], places) is None}
+    tops = {place for place in places if place == "" or _enclosing(place.rpartition("/")[0], places) is None}
+    packed = {place for place in places - tops if (outer := _outer(place)) in tops and _kind(tree, outer) == PACK_KIND}
+    return tops | packed
+
+
+def _outer(place: str) -> str:
+    """Where the pack would be if this were a run in one; for other places one that cannot be a unit's."""
+    folder, _, _ = place.rpartition("/")
+    outer, _, name = folder.rpartition("/")
+    return outer if name == RUNS else "/"
 
 
 def _enclosing(name: str, places: Container[str]) -> str | None:
-    """The place that a name stands in; of tops there is one at most."""
-    if "" in places:
-        return ""
+    """The innermost place that a name stands in: in a pack that of the run, else there is one at most."""
     while name:
         if name in places:
             return name
         name = name.rpartition("/")[0]
-    return None
+    return "" if "" in places else None
 
 
 def _may_nest(tree: Tree, place: str, plain: frozenset[str]) -> bool:
     """Whether units may stand in this one: in a run, and in what has lost the seal that would tell."""
-    name = f"{place}/{SEAL}" if place else SEAL
-    if name not in plain:
+    if (f"{place}/{SEAL}" if place else SEAL) not in plain:
         return True
+    return _kind(tree, place) not in ("eval", "replay", "report", "notes", PACK_KIND)
+
+
+def _kind(tree: Tree, place: str) -> str:
+    """What the seal at a place says that it seals; empty if that cannot be read."""
     try:
-        return parse_seal(trees.read(tree, name, MAX_SEAL_BYTES))["unit"] not in ("eval", "replay", "report", "notes")
+        return str(parse_seal(trees.read(tree, f"{place}/{SEAL}" if place else SEAL, MAX_SEAL_BYTES))["unit"])
     except RecordError:
-        return True
+        return ""
+
+
+def _name_elsewhere(pack: Unit, units: dict[str, Unit]) -> None:
+    """Tell runs which of their files the pack names by digest; what may not be named so is left to fail as missing."""
+    if pack.kind != PACK_KIND:
+        return
+    try:
+        rows = parse_pack(pack.json(PACK))[1]
+    except RecordError:
+        return  # integrity.pack says so
+    for row in rows:
+        run = units.get(pack.full(row.place))
+        try:
+            if run is not None and may_be_elsewhere(row.file) and not run.has(row.file) \
+                    and run.sums.get(row.file) == row.sha256:
+                run.elsewhere[row.file] = row.bytes
+        except RecordError:
+            continue  # a run without sums: integrity.sealed says so
 
 
 def _assign(entry: Entry, relative: str, inner: str, units: dict[str, Unit], top: str) -> None:

@@ -1,0 +1,55 @@
+"""`workings pack`: everything that somebody else needs to check runs, in one zip."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from workings.cli.output import JsonFlag, answer, say
+
+if TYPE_CHECKING:
+    from workings.runs.pack import Packed
+
+
+def pack_command(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Sealed runs; evaluations beside them.")],
+    out: Annotated[Path, typer.Option("--out", help="Zip to make; it must not exist.")],
+    weights: Annotated[str, typer.Option(
+        "--weights", help="inside, or digest: checkpoints' tensors are only named by their digests.")] = "inside",
+    writeup: Annotated[Path | None, typer.Option("--writeup", help="A text in Markdown to pack and check.")] = None,
+    notebook: Annotated[Path | None, typer.Option("--notebook", help="The notebook that made the runs.")] = None,
+    limit: Annotated[str, typer.Option("--limit", help="Refuse what is beyond: kaggle-writeup, kaggle-output.")] = "",
+    max_mib: Annotated[int, typer.Option("--max-mib", min=0, help="Largest zip in MiB; 0: any.")] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be published; write nothing.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Pack runs for publication: records, report, recipes, licences.
+
+    Shows what it publishes, refuses what does not verify, and verifies the zip that it wrote. Equal runs give equal
+    bytes.
+    """
+    from workings.record.progress import HashProgress
+    from workings.runs.pack import pack
+
+    done = pack(runs, out, weights=weights, writeup=writeup, notebook=notebook, limit=limit, max_bytes=max_mib << 20,
+                dry_run=dry_run, show=_show, progress=HashProgress(say))
+    values = {"out": str(out), "root": done.root, "files": len(done.entries), "bytes": done.bytes,
+              "by_digest": len(done.by_digest), "words": done.words, "unsourced": done.unsourced,
+              "written": not dry_run}
+    answer(values, as_json=as_json, text=(
+        f"nothing written (--dry-run); root {done.root}" if dry_run else
+        f"{out}: {done.bytes:,} bytes, verified; root {done.root}\n"
+        f"keep the root elsewhere; to check: workings verify {out} --expect-root {done.root}"))
+
+
+def _show(planned: "Packed") -> None:
+    """What is about to be published."""
+    say(f"this will be published in {planned.out}:")
+    for name, size in planned.entries:
+        say(f"  {size:>14,}  {name}")
+    for name, size in planned.by_digest:
+        say(f"  {size:>14,}  {name} (by digest, not in the zip)")
+    say(f"  {sum(size for _, size in planned.entries):>14,}  bytes in {len(planned.entries)} files"
+        + (f"; {planned.words:,} words of write-up" if planned.words else ""))
+    for name, count in planned.unsourced.items():
+        say(f"  {count} numbers of {name} name no source")

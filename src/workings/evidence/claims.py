@@ -1,0 +1,171 @@
+"""Numbers in texts, each with its source: `claims.json` of a pack.
+
+A claim says: at this place of this document stands this number; it is that value of that file of the record, in this
+unit, rounded to this many digits. So a number that somebody edits, in the text or in the record, is found by a machine.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from workings.errors import RecordError
+
+CLAIMS = "claims.json"
+SCHEMA = "claims/1"
+UNITS: dict[str, float] = {"number": 1.0, "percent": 100.0, "points": 100.0, "thousands": 1e-3, "millions": 1e-6,
+                           "minutes": 1 / 60, "hours": 1 / 3600, "KiB": 2.0**-10, "MiB": 2.0**-20, "GiB": 2.0**-30}
+"""What a source's value is multiplied by before it is rounded."""
+CONSTANTS = {"95": "the confidence level of every interval"}
+"""Numbers that are no results and need no source."""
+MAX_DIGITS = 12
+
+_NUMBER = re.compile(r"(?<![\w./#@:,-])(?:(?<!\S)[+\-\u2212]|(?<=\()[+\-\u2212]|)\d+(?:[,\u202f]\d{3})*(?:\.\d+)?"
+                     r"(?:e[+-]?\d{1,3})?(?!\w|\.\d|[,\u202f]\d{3})")
+_SKIPPED = re.compile(
+    r"```.*?```|`[^`\n]*`|<!--.*?-->|<(?:style|svg|script|pre)\b.*?</(?:style|svg|script|pre)>"
+    r"|<section aria-labelledby=\"(?:samples|commands)\">.*?</section>|<p class=\"kicker\">.*?</p>"
+    r"|<[^<>]*>|https?://\S+|&#?\w+;|\b\d{4}-\d\d-\d\d\b", re.DOTALL)
+"""Code, comments, drawings, quoted answers, addresses and dates: what is shown there is no result."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where a number comes from."""
+
+    file: str
+    """Path in the pack."""
+    pointer: str
+    """RFC 6901, e.g. `/scorecard/overall/mean`."""
+    line: int = 0
+    """In a file of JSON lines, the line, from 1; 0 for a JSON file."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The line is left out where there are none."""
+        value: dict[str, Any] = {"file": self.file, "pointer": self.pointer}
+        return value | {"line": self.line} if self.line else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One number in a document."""
+
+    document: str
+    at: int
+    """Offset in characters."""
+    text: str
+    """As it stands there."""
+    source: Source
+    unit: str
+    digits: int
+    """Digits behind the point."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A row of `claims.json`."""
+        return {"document": self.document, "at": self.at, "text": self.text, "source": self.source.to_json(),
+                "as": self.unit, "digits": self.digits}
+
+
+class ClaimedText:
+    """A document that is written together with its claims."""
+
+    def __init__(self, document: str) -> None:
+        self.document = document
+        self.claims: list[Claim] = []
+        self._parts: list[str] = []
+        self._length = 0
+
+    def say(self, text: str) -> "ClaimedText":
+        """Add text without numbers of its own."""
+        self._parts.append(text)
+        self._length += len(text)
+        return self
+
+    def number(self, value: float, source: Source, unit: str = "number", digits: int = 0, *,
+               signed: bool = False) -> "ClaimedText":
+        """Add a number and remember where it comes from."""
+        text = written(value, unit, digits, signed=signed)
+        self.claims.append(Claim(document=self.document, at=self._length, text=text, source=source, unit=unit,
+                                 digits=digits))
+        return self.say(text)
+
+    @property
+    def text(self) -> str:
+        """The document so far."""
+        return "".join(self._parts)
+
+
+def written(value: float, unit: str, digits: int, *, signed: bool = False) -> str:
+    """A value as texts show it: in the unit, rounded, thousands with commas."""
+    return format(value * UNITS[unit], f"{'+' if signed else ''},.{digits}f")
+
+
+def agrees(text: str, value: Any, unit: str, digits: int) -> bool:
+    """Whether a number in a text is this value in this unit at this many digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return False
+    if "e" in text:
+        return text == format(value * UNITS[unit], f".{digits}e")
+    shown = text.replace(",", "").replace("\u202f", "").replace("\u2212", "-").removeprefix("+")
+    return shown == written(value, unit, digits).replace(",", "")
+
+
+def resolve(value: Any, pointer: str) -> Any:
+    """What an RFC 6901 pointer means in a JSON value. Raises `RecordError`."""
+    if pointer and not pointer.startswith("/"):
+        raise RecordError(f"not a JSON pointer: {pointer[:80]!r}")
+    for part in pointer.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict) and name in value:
+            value = value[name]
+        elif isinstance(value, list) and name.isdigit() and int(name) < len(value):
+            value = value[int(name)]
+        else:
+            raise RecordError(f"nothing at {pointer[:80]!r}")
+    return value
+
+
+def pointer_to(*names: str) -> str:
+    """The RFC 6901 pointer along these names."""
+    return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in names)
+
+
+def numbers_in(text: str) -> Iterator[tuple[int, str]]:
+    """Numbers that a text shows, with their offsets; code, comments, tags, drawings and addresses are left out."""
+    blank = _SKIPPED.sub(lambda match: " " * len(match.group(0)), text)
+    return ((match.start(), match.group(0)) for match in _NUMBER.finditer(blank))
+
+
+def unsourced(document: str, text: str, claims: list[Claim]) -> list[str]:
+    """Numbers of a document that no claim stands for, constants aside."""
+    known = {claim.at for claim in claims if claim.document == document}
+    return [number for at, number in numbers_in(text) if at not in known and number not in CONSTANTS]
+
+
+def claims_json(claims: list[Claim]) -> dict[str, Any]:
+    """The contents of `claims.json`."""
+    ordered = sorted(claims, key=lambda claim: (claim.document, claim.at))
+    return {"schema": SCHEMA, "claims": [claim.to_json() for claim in ordered]}
+
+
+def parse_claims(value: Any) -> list[Claim]:
+    """Read a `claims.json`. Raises `RecordError`."""
+    if not isinstance(value, dict) or set(value) != {"schema", "claims"} or value["schema"] != SCHEMA \
+            or not isinstance(value["claims"], list):
+        raise RecordError(f"{CLAIMS}: not the keys of {SCHEMA}")
+    return [_claim(row, number) for number, row in enumerate(value["claims"], start=1)]
+
+
+def _claim(row: Any, number: int) -> Claim:
+    source = row.get("source") if isinstance(row, dict) else None
+    if not isinstance(source, dict) or set(row) != {"document", "at", "text", "source", "as", "digits"} \
+            or not {"file", "pointer"} <= set(source) <= {"file", "pointer", "line"}:
+        raise RecordError(f"{CLAIMS}: claim {number} does not have its keys")
+    texts = (row["document"], row["text"], row["as"], source["file"], source["pointer"])
+    counts = (row["at"], row["digits"], source.get("line", 0))
+    if not all(isinstance(text, str) for text in texts) or row["as"] not in UNITS \
+            or not all(type(count) is int and count >= 0 for count in counts) or row["digits"] > MAX_DIGITS:
+        raise RecordError(f"{CLAIMS}: claim {number} has a value of a wrong kind")
+    return Claim(document=row["document"], at=row["at"], text=row["text"], unit=row["as"], digits=row["digits"],
+                 source=Source(file=source["file"], pointer=source["pointer"], line=source.get("line", 0)))

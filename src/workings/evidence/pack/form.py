@@ -1,0 +1,76 @@
+"""What a pack is made of, and the one kind of file that it may name by its digest instead of holding it."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from workings.errors import RecordError
+
+PACK = "pack.json"
+SCHEMA = "pack/1"
+RUNS = "runs"
+"""Folder whose sub-folders are the packed runs."""
+COMPARISON = "compare.json"
+REPORT = "report.html"
+NOTEBOOK_SUFFIX = "ipynb"
+LICENCES = "licences.json"
+INSIDE, BY_DIGEST = "inside", "digest"
+
+_TENSORS = re.compile(r"checkpoints/step_\d{6,12}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}\.safetensors")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_KEYS = {"schema", "workings_version", "weights", "units", "by_digest"}
+
+
+def may_be_elsewhere(file: str) -> bool:
+    """Whether a run's file may be named by digest only: a checkpoint's tensors, nothing else.
+
+    What decides whether a record holds together (its log, its data index, its commits and its evaluations) must be in
+    the pack; tensors are what a replay needs, and a replay says that it lacks them.
+    """
+    return _TENSORS.fullmatch(file) is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elsewhere:
+    """A file that is named by its digest."""
+
+    place: str
+    """Path of the run in the pack."""
+    file: str
+    sha256: str
+    bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """A row of `by_digest`."""
+        return {"place": self.place, "file": self.file, "sha256": self.sha256, "bytes": self.bytes}
+
+
+def pack_json(version: str, weights: str, units: dict[str, str], by_digest: list[Elsewhere]) -> dict[str, Any]:
+    """The contents of `pack.json`: every unit with its root, every file that is not here with its digest."""
+    return {"schema": SCHEMA, "workings_version": version, "weights": weights,
+            "units": [{"place": place, "root": root} for place, root in sorted(units.items())],
+            "by_digest": [row.to_json() for row in sorted(by_digest, key=lambda row: (row.place, row.file))]}
+
+
+def parse_pack(value: Any) -> tuple[dict[str, str], list[Elsewhere]]:
+    """Roots of the units by place, and the files named by digest. Raises `RecordError`."""
+    if not isinstance(value, dict) or set(value) != _KEYS or value["schema"] != SCHEMA:
+        raise RecordError(f"{PACK}: not the keys of {SCHEMA}")
+    units, rows = value["units"], value["by_digest"]
+    if not isinstance(units, list) or not all(_are_texts(row, "place", "root") for row in units):
+        raise RecordError(f"{PACK}: units are not places with roots")
+    if not isinstance(rows, list) or not all(
+            isinstance(row, dict) and set(row) == {"place", "file", "sha256", "bytes"}
+            and all(isinstance(row[name], str) for name in ("place", "file", "sha256"))
+            and type(row["bytes"]) is int and _DIGEST.fullmatch(row["sha256"]) for row in rows):
+        raise RecordError(f"{PACK}: files by digest do not have place, file, sha256 and bytes")
+    roots = {row["place"]: row["root"] for row in units}
+    if len(roots) != len(units):
+        raise RecordError(f"{PACK}: a unit stands there twice")
+    if value["weights"] not in (INSIDE, BY_DIGEST) or (value["weights"] == INSIDE and rows):
+        raise RecordError(f"{PACK}: weights are {str(value['weights'])[:40]!r}, and {len(rows)} files are not here")
+    return roots, [Elsewhere(**row) for row in rows]
+
+
+def _are_texts(row: Any, *names: str) -> bool:
+    return isinstance(row, dict) and set(row) == set(names) and all(isinstance(row[name], str) for name in names)

@@ -1,0 +1,102 @@
+"""Find what goes into a pack: the files of sealed runs, their units, their signatures, and the list of attempts."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RecordError, RequestError
+from workings.evidence.attest.sign import unit_roots
+from workings.evidence.pack.form import BY_DIGEST, RUNS, Elsewhere, may_be_elsewhere
+from workings.evidence.pack.write import FileOnDisk
+from workings.record import attempts
+from workings.record.canonical import line
+from workings.record.layout import ATTEMPTS, ATTEST, SEAL, SUMS
+from workings.record.reader import Run
+from workings.record.seal import parse_seal, parse_sums, root_digest
+
+
+@dataclass(kw_only=True)
+class Contents:
+    """What the runs bring into a pack."""
+
+    runs: dict[str, Run]
+    """By place in the pack, `runs/<name>`."""
+    evaluations: dict[str, Path] = field(default_factory=dict)
+    """Evaluations that stand beside runs (of an untrained model, of texts from elsewhere), likewise."""
+    files: dict[str, FileOnDisk] = field(default_factory=dict)
+    """Sealed files by path in the pack."""
+    documents: dict[str, bytes] = field(default_factory=dict)
+    """What no unit of a run seals: attempts and signatures. The pack's own sums cover them."""
+    units: dict[str, str] = field(default_factory=dict)
+    """Root digests by place."""
+    by_digest: list[Elsewhere] = field(default_factory=list)
+
+
+def gather(paths: Sequence[Path], weights: str) -> Contents:
+    """Everything of these runs.
+
+    Raises:
+        RequestError: a run that is not sealed or failed, or two of one name.
+        RecordError: a unit in a run is not sealed.
+    """
+    runs: dict[str, Run] = {}
+    evaluations: dict[str, Path] = {}
+    for path in paths:
+        place = f"{RUNS}/{path.resolve().name}"
+        if place in runs or place in evaluations:
+            raise RequestError(f"two runs named {path.resolve().name}", "runs with names of their own", "")
+        if (path / SEAL).is_file() and parse_seal((path / SEAL).read_bytes())["unit"] == "eval":
+            evaluations[place] = path
+            continue
+        run = Run.open(path)
+        if run.status == "failed":
+            raise RequestError(f"{path}, which failed: {run.manifest.status_reason}", "runs that did not fail",
+                               "leave it out; the list of attempts names it all the same")
+        runs[place] = run
+    if not runs:
+        raise RequestError("no run", "one sealed run or more", "workings pack RUN --out submission.zip")
+    found = Contents(runs=runs, evaluations=evaluations)
+    for place, run in runs.items():
+        _add_run(found, place, run, weights)
+    for place, path in evaluations.items():
+        _add_unit(found, place, path, root_digest(path), lambda name: False)
+    found.documents[f"{RUNS}/{ATTEMPTS}"] = _attempts([run.path for run in runs.values()])
+    return found
+
+
+def _add_run(found: Contents, place: str, run: Run, weights: str) -> None:
+    for inner, root in unit_roots(run.path).items():
+        by_digest = weights == BY_DIGEST and not inner
+        _add_unit(found, f"{place}/{inner}" if inner else place, run.path / inner, root,
+                  may_be_elsewhere if by_digest else lambda name: False)
+    for path in sorted((run.path / ATTEST).glob("*")) if (run.path / ATTEST).is_dir() else []:
+        found.documents[f"{place}/{ATTEST}/{path.name}"] = path.read_bytes()
+
+
+def _add_unit(found: Contents, place: str, folder: Path, root: str, by_digest: Callable[[str], bool]) -> None:
+    found.units[place] = root
+    for name, digest in parse_sums((folder / SUMS).read_bytes()).items():
+        size = _size(folder / name)
+        if by_digest(name):
+            found.by_digest.append(Elsewhere(place=place, file=name, sha256=digest, bytes=size))
+        else:
+            found.files[f"{place}/{name}"] = FileOnDisk(path=folder / name, size=size, sha256=digest)
+    for name in (SUMS, SEAL):
+        found.files[f"{place}/{name}"] = FileOnDisk(path=folder / name, size=_size(folder / name), sha256="")
+
+
+def _attempts(paths: list[Path]) -> bytes:
+    """All starts listed beside the runs, in order of time; runs of several folders bring their lists together."""
+    folders = sorted({path.resolve().parent for path in paths})
+    rows: list[dict[str, Any]] = [row for folder in folders for row in attempts.read(folder)]
+    if not rows:
+        raise RequestError(f"no {ATTEMPTS} beside {paths[0]}", "the list of all runs that were started there",
+                           "pack the run where `workings train` put it")
+    return b"".join(line(row) for row in sorted(rows, key=lambda row: str(row.get("started_at"))))
+
+
+def _size(path: Path) -> int:
+    if path.is_symlink() or not path.is_file():
+        raise RecordError(f"{path} is missing, or is no plain file")
+    return path.stat().st_size

@@ -1,0 +1,62 @@
+"""Whose terms hold for what is packed: the software, the model that training started from, the data."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from workings.record.absent import Absent
+from workings.record.digest import file_digest
+from workings.record.reader import Run
+
+SCHEMA = "licences/1"
+GEMMA = "Gemma Terms of Use (ai.google.dev/gemma/terms)"
+MODEL_LICENCES = {"gemma": GEMMA, "gemma2": GEMMA, "gemma3": GEMMA}
+"""Terms by family, of weights that Google publishes."""
+_DATA_KEYS = (("data", "traces"), ("evaluation", "traces"), ("evaluation", "items"))
+
+
+def licences(runs: Iterable[Run]) -> dict[str, Any]:
+    """The contents of `licences.json`."""
+    return {"schema": SCHEMA,
+            "software": {"name": "workings", "licence": "Apache-2.0", "files": ["LICENSE", "NOTICE"]},
+            "runs": {run.path.resolve().name: {"model": _model(run), "data": _data(run)} for run in runs}}
+
+
+def data_manifests(run: Run) -> dict[str, bytes]:
+    """`manifest.json` files that lie beside the data which this run was made with, recognized by digest."""
+    found = {}
+    for file in data_files(run):
+        manifest = file.parent / "manifest.json"
+        if manifest.is_file():
+            found[f"data/{file_digest(manifest)[:16]}.json"] = manifest.read_bytes()
+    return found
+
+
+def data_files(run: Run) -> list[Path]:
+    """The data files that the recipe names, where they still lie as they were; others are known by digest only."""
+    digests = set(run.manifest.data_digests.values())
+    bases = [run.path.resolve().parent.parent / "recipes", run.path.resolve().parent.parent, run.path.resolve().parent]
+    names = {str(run.manifest.config_snapshot.get(section, {}).get(key, "")) for section, key in _DATA_KEYS}
+    found = {(base / name).resolve() for base in bases for name in names if name and (base / name).is_file()}
+    return sorted(path for path in found if file_digest(path) in digests)
+
+
+def _model(run: Run) -> dict[str, Any]:
+    manifest = run.manifest
+    if isinstance(manifest.weight_digests, Absent):
+        return {"id": manifest.model_id, "licence": {"absent": "random weights, made by the run itself"}}
+    known = MODEL_LICENCES.get(manifest.architecture, "")
+    return {"id": manifest.model_id,
+            "licence": known or {"absent": "not known here: see the page that the weights came from"}}
+
+
+def _data(run: Run) -> dict[str, Any]:
+    """What each trace or item says about its own licence, counted; by digest of the file."""
+    found: dict[str, Any] = {}
+    for path in data_files(run):
+        rows = [json.loads(row) for row in path.read_bytes().splitlines()] if path.suffix == ".jsonl" else []
+        counts = Counter(str(row.get("licence") or "not named") for row in rows if isinstance(row, dict))
+        found[file_digest(path)] = dict(sorted(counts.items()))
+    return found or {"absent": "the data do not lie where the recipe names them; their digests are in the manifest"}

@@ -1,0 +1,68 @@
+"""The first page of a pack: what it holds, how to check it, how to make it again, in exact commands."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workings.evidence.pack.form import Elsewhere
+from workings.record.canonical import loads
+from workings.record.layout import OVERRIDES
+from workings.record.reader import Run
+
+
+def readme(version: str, runs: Mapping[str, Run], *, compared: Sequence[str], by_digest: Sequence[Elsewhere],
+           has_report: bool, has_writeup: bool) -> str:
+    """Markdown.
+
+    Args:
+        version: of this package.
+        runs: by place in the pack.
+        compared: places of the two sides of the comparison, A before B; empty where there is none.
+        by_digest: files that are not here.
+        has_report: whether there is a page with figures.
+        has_writeup: whether a person's text is there.
+    """
+    more = ["| `report.html` | figures and tables, one page, no network |"] if has_report else []
+    more += ["| `WRITEUP.md` | the write-up, without its comments |"] if has_writeup else []
+    more += ["| `compare.json` | the comparison of two runs |"] if compared else []
+    lines = [
+        "# What was trained, and how to check it", "",
+        "| | |", "|---|---|", *more,
+        "| `runs/` | the sealed records, and `attempts.jsonl`: every run that was started |",
+        "| `model_cards/` | a page for each run, in the Hugging Face Hub's form |",
+        "| `claims.json` | every number of these pages with its source |",
+        "| `recipes/`, `data/` | what was asked for, and what is known of the data |",
+        "| `licences.json`, `LICENSE`, `NOTICE` | whose terms hold |",
+        "| `pack.json`, `SHA256SUMS`, `SEAL.json` | every unit with its root digest, every file with its sum |", "",
+        "## Check it", "", f"Offline, with workings {version}, without any ML library. Give the zip as it is, or "
+        "type in the folder that it was unpacked into:", "",
+        *_indented("workings verify ."), "",
+        "Single runs have these root digests:", "",
+        *(f"    {run.root}  {place}" for place, run in runs.items()), ""]
+    if by_digest:
+        lines += ["Checkpoints' tensors are not here; `pack.json` names each by its digest, which is the one in the "
+                  "run's own sums. Everything else is.", ""]
+    lines += ["## Make it again", "", "Unpack it, and type in its folder:", ""]
+    for place, run in runs.items():
+        lines += _indented(*train_commands(place, run))
+    if compared:
+        lines += _indented(f"workings compare {' '.join(map(shlex.quote, compared))}")
+    lines += ["", "A recipe names its data relative to its own place; `data_digests` in each run's manifest say which "
+              "bytes they were.", ""]
+    return "\n".join(lines)
+
+
+def train_commands(place: str, run: Run) -> list[str]:
+    """What asks for this run again, typed in the unpacked folder."""
+    asked: Any = loads((run.path / OVERRIDES).read_bytes()) if (run.path / OVERRIDES).is_file() else {}
+    origin = str(asked.get("origin", ""))
+    name = place.rpartition("/")[2]
+    recipe = origin.removeprefix("shipped:") if origin.startswith("shipped:") else f"recipes/{name}.yaml"
+    words = ["workings", "train", recipe, "--out", f"again/{name}", *map(str, asked.get("overrides", []))]
+    if run.manifest.facts.get("smoke") is True:
+        words += ["--smoke-steps", str(run.manifest.planned_steps)]
+    return [shlex.join(words)]
+
+
+def _indented(*lines: str) -> list[str]:
+    return [f"    {line}" for line in lines]

@@ -1,0 +1,204 @@
+"""A pack holds exactly the units that it lists, misses nothing but tensors, and its texts say what its records say."""
+
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RecordError, RequestError
+from workings.evidence.claims import CLAIMS, Claim, agrees, parse_claims, resolve, unsourced
+from workings.evidence.model_card import model_card
+from workings.evidence.pack.form import COMPARISON, PACK, REPORT, may_be_elsewhere, parse_pack
+from workings.evidence.verify.evaluated import CONFIG, PREDICTIONS, SUMMARY, differences
+from workings.evidence.verify.findings import each, failed, judged, not_checked, several
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import check
+from workings.evidence.verify.result import Finding
+from workings.evidence.verify.tree import shown
+from workings.record.layout import MANIFEST, SEAL, SUMS
+
+MAX_DOCUMENT_BYTES = 16 << 20
+CARDS = "model_cards"
+
+
+@check("integrity.pack", level=0, title="a pack holds exactly the units that it lists, with their roots")
+def units(record: Record) -> Iterator[Finding]:
+    """No run and no evaluation was added or taken away."""
+    def find(pack: Unit) -> Iterator[Finding]:
+        listed, _ = parse_pack(pack.json(PACK))
+        here = {_below(pack, unit): unit for unit in record.units if unit is not pack and unit.place.startswith(
+            pack.full(""))}
+        problems = [f"{shown(place)} is listed and not here" for place in sorted(listed.keys() - here.keys())]
+        problems += [f"{shown(place)} is here and not listed" for place in sorted(here.keys() - listed.keys())]
+        problems += [f"{shown(place)} has another root than the one listed" for place in sorted(here.keys() & listed)
+                     if not here[place].has(SUMS) or here[place].root != listed[place]]
+        problems += [f"{shown(name)}: a unit where none may stand, so nothing in it was checked"
+                     for name in sorted(pack.files) if name.rpartition("/")[2] in (SEAL, SUMS, MANIFEST)]
+        yield judged(problems, f"{len(listed)} units", pack)
+    return each(record.packs, find)
+
+
+@check("integrity.by_digest", level=0, title="only a checkpoint's tensors are named by digest")
+def by_digest(record: Record) -> Iterator[Finding]:
+    """What is named by its digest is not here and was not hashed: neither missing nor checked."""
+    def find(pack: Unit) -> Iterator[Finding]:
+        _, rows = parse_pack(pack.json(PACK))
+        if not rows:
+            return
+        runs = {_below(pack, unit): unit for unit in record.runs}
+        problems, names = [], []
+        for row in rows:
+            name = shown(f"{row.place}/{row.file}")
+            if not may_be_elsewhere(row.file):
+                problems.append(f"{name}: a file of this kind has to be in the pack")
+            elif row.place not in runs:
+                problems.append(f"{name}: of no run in the pack")
+            elif row.file not in runs[row.place].elsewhere:
+                problems.append(f"{name}: here as well, or not with the digest that the run's sums have")
+            names.append(name)
+        if problems:
+            yield failed(several(problems), pack)
+            return
+        total = sum(row.bytes for row in rows)
+        yield not_checked(f"{len(rows)} files ({total:,} bytes) are named by their digests and are not here: "
+                          f"{several(names)}", pack, blocking=False)
+    return each(record.packs, find)
+
+
+@check("recompute.claims", level=2, title="every number in the pack's texts is its source's, at its rounding")
+def claims(record: Record) -> Iterator[Finding]:
+    """Each claim's number stands where it says, and is the value it names; no number of a model card is without one."""
+    def find(pack: Unit) -> Iterator[Finding]:
+        found = parse_claims(pack.json(CLAIMS))
+        texts = {name: _text(pack, name) for name in _documents(pack)}
+        problems = [problem for claim in found for problem in _claim_problems(record, pack, claim, texts)]
+        bare = {name: unsourced(name, text, found) for name, text in texts.items()}
+        problems += [f"{name}: {several(numbers)} without a source" for name, numbers in bare.items()
+                     if numbers and name.startswith(CARDS + "/")]
+        others = [f"{name}: {len(numbers)} numbers" for name, numbers in bare.items()
+                  if numbers and not name.startswith(CARDS + "/")]
+        if others and not problems:
+            yield not_checked(f"{len(found)} numbers are their sources'; without a source in {CLAIMS}: "
+                              f"{several(others)}", pack, blocking=False)
+        yield judged(problems, f"{len(found)} numbers of {len(texts)} texts", pack)
+    return each(record.packs, find)
+
+
+@check("recompute.model_cards", level=2, title="model cards, made again from the record, are those in the pack")
+def cards(record: Record) -> Iterator[Finding]:
+    """Byte for byte, by the version of this package that made them."""
+    def find(pack: Unit) -> Iterator[Finding]:
+        made_by = pack.json(PACK).get("workings_version")
+        if made_by != version("workings"):
+            yield not_checked(f"made by version {shown(str(made_by))}, this is {version('workings')}", pack,
+                              blocking=False)
+            return
+        problems = []
+        packed = [run for run in record.runs if run.place.startswith(pack.full(""))]
+        for run in packed:
+            place = _below(pack, run)
+            name = f"{CARDS}/{run.place.rpartition('/')[2]}.md"
+            evaluations = {unit.place.rpartition("/")[2]: {"summary": unit.json(SUMMARY), "config": unit.json(CONFIG)}
+                           for unit in record.evaluations if unit.parent is run}
+            again = model_card(name, place, run.manifest, run.root, evaluations).text
+            if pack.read(name, MAX_DOCUMENT_BYTES) != again.encode("utf-8"):
+                problems.append(f"{name} is not the card of {place}")
+        yield judged(problems, f"{len(packed)} cards made again", pack)
+    return each(record.packs, find)
+
+
+@check("recompute.comparison", level=2, title="the pack's comparison, computed again from the predictions, is the same")
+def comparison(record: Record) -> Iterator[Finding]:
+    """Every number of it, and the sentence and the verdict."""
+    def find(pack: Unit) -> Iterator[Finding]:
+        if not pack.has(COMPARISON):
+            return
+        recorded = pack.json(COMPARISON)
+        sides = [recorded.get(side, {}).get("path") for side in ("a", "b")] if isinstance(recorded, dict) else []
+        found = [next((unit for unit in record.evaluations if _below(pack, unit) == side), None) for side in sides]
+        if len(found) != 2 or found[0] is None or found[1] is None:
+            yield failed(f"{COMPARISON} names evaluations that are not here", pack)
+            return
+        again = compared_again(pack, found[0], found[1])
+        yield judged([f"{COMPARISON}: {place}" for place in differences(recorded, again)],
+                     f"{shown(str(recorded.get('verdict')))}, every number equal", pack)
+    return each(record.packs, find)
+
+
+def compared_again(pack: Unit, a: Unit, b: Unit) -> Any:
+    """The comparison of two evaluations of a pack, computed from their files alone. Raises `RecordError`."""
+    from workings.evaluation.compare import compare_records
+    from workings.evaluation.units import EvaluationRecord
+
+    with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder:
+        records = []
+        for number, unit in enumerate((a, b)):
+            run, place = unit.parent, Path(folder, str(number))
+            if run is None:
+                place /= _checked_name(unit)
+                place.mkdir(parents=True)
+            else:
+                place = place / _checked_name(run) / "eval" / _checked_name(unit)
+                place.mkdir(parents=True)
+                place.parent.parent.joinpath(MANIFEST).write_bytes(run.read(MANIFEST))
+            for name in (CONFIG, SUMMARY, PREDICTIONS, SUMS):
+                (place / name).write_bytes(unit.read(name))
+            records.append(EvaluationRecord(place))
+        try:
+            value = compare_records(*records).to_json()
+        except (RequestError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise RecordError(f"cannot be compared ({str(error)[:100]})") from None
+    for side, unit in (("a", a), ("b", b)):
+        if side in value:
+            value[side]["path"] = _below(pack, unit)
+    return value
+
+
+def _checked_name(unit: Unit) -> str:
+    from workings.record.layout import check_relative
+
+    name = unit.place.rpartition("/")[2]
+    return str(check_relative(name))
+
+
+def _below(pack: Unit, unit: Unit) -> str:
+    return unit.place[len(pack.place):].lstrip("/")
+
+
+def _documents(pack: Unit) -> list[str]:
+    """Texts whose numbers are looked at."""
+    return sorted(name for name in pack.files if name in (REPORT, "WRITEUP.md")
+                  or (name.startswith(CARDS + "/") and name.endswith(".md")))
+
+
+def _text(pack: Unit, name: str) -> str:
+    return pack.read(name, MAX_DOCUMENT_BYTES).decode("utf-8", errors="replace")
+
+
+def _claim_problems(record: Record, pack: Unit, claim: Claim, texts: dict[str, str]) -> list[str]:
+    where = f"{shown(claim.document)}: {shown(claim.text)}"
+    if claim.document not in texts or texts[claim.document][claim.at:claim.at + len(claim.text)] != claim.text:
+        return [f"{where} does not stand there"]
+    try:
+        value = _value(record, pack, claim)
+    except RecordError as error:
+        return [f"{where}: {error}"]
+    if not agrees(claim.text, value, claim.unit, claim.digits):
+        return [f"{where} is not {shown(claim.source.file)} {shown(claim.source.pointer)}: {str(value)[:40]}"]
+    return []
+
+
+def _value(record: Record, pack: Unit, claim: Claim) -> Any:
+    full = pack.full(claim.source.file)
+    inside = [unit for unit in record.units if full.startswith(f"{unit.place}/" if unit.place else "")]
+    unit = max(inside, key=lambda unit: len(unit.place))
+    name = full[len(unit.place):].lstrip("/")
+    if not claim.source.line:
+        return resolve(unit.json(name), claim.source.pointer)
+    rows = unit.lines(name)
+    if claim.source.line > len(rows):
+        raise RecordError(f"{name} has {len(rows)} lines")
+    return resolve(rows[claim.source.line - 1], claim.source.pointer)
+
+

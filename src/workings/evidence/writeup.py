@@ -1,0 +1,69 @@
+"""A person's own text about runs: each number can name its source in a comment behind it, and is then checked.
+
+    98.8<!-- from runs/with-steps/eval/items/eval_summary.json: scorecard.overall.mean as percent -->
+
+The comments are taken out of what is published; `claims.json` keeps what they said.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from workings.errors import RecordError, RequestError
+from workings.evidence.claims import UNITS, Claim, Source, agrees, numbers_in, pointer_to, resolve, written
+
+WRITEUP = "WRITEUP.md"
+_SOURCE = re.compile(r"[ \t]*<!--\s*from\s+([^\s:]+)(?::(\d+))?:\s+(\S+?)(?:\s+as\s+(\w+))?\s*-->")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+
+
+def published(text: str, read: Callable[[str, int], Any]) -> tuple[str, list[Claim]]:
+    """The text without its comments, and a claim for every number that names its source.
+
+    Args:
+        text: Markdown.
+        read: gives the JSON value of a file of the pack (and of one of its lines, from 1; 0 for the whole file).
+
+    Raises:
+        RequestError: a source that is none, or a number that is not what its source says.
+    """
+    parts: list[str] = []
+    claims: list[Claim] = []
+    end = length = 0
+    for match in _SOURCE.finditer(text):
+        before = _COMMENT.sub("", text[end:match.start()])
+        parts.append(before)
+        length += len(before)
+        claims.append(_claim("".join(parts), match, read))
+        end = match.end()
+    parts.append(_COMMENT.sub("", text[end:]))
+    return "".join(parts), claims
+
+
+def words_in(text: str) -> int:
+    """Words, as `wc -w` counts them."""
+    return len(text.split())
+
+
+def _claim(before: str, match: re.Match[str], read: Callable[[str, int], Any]) -> Claim:
+    file, line, place, unit = match.group(1), int(match.group(2) or 0), match.group(3), match.group(4) or "number"
+    tail = before[-200:]
+    found = [(at, number) for at, number in numbers_in(tail) if not tail[at + len(number):].strip(" %*_\u00a0")]
+    if not found:
+        raise RequestError(f"{WRITEUP}: {match.group(0).strip()}", "a number in front of the comment",
+                           "98.8<!-- from FILE: PLACE as percent -->")
+    at, number = found[-1]
+    if unit not in UNITS:
+        raise RequestError(f"{WRITEUP}: unit {unit!r}", f"one of {', '.join(UNITS)}", "percent")
+    digits = len(number.rpartition(".")[2]) if "." in number else 0
+    source = Source(file=file, pointer=pointer_to(*place.split(".")), line=line)
+    try:
+        value = resolve(read(file, line), source.pointer)
+    except RecordError as error:
+        raise RequestError(f"{WRITEUP}: {file}: {place} ({error})", "a value of the pack",
+                           "a file as `workings pack --dry-run` lists it") from None
+    if not agrees(number, value, unit, digits):
+        right = written(value, unit, digits) if isinstance(value, int | float) else str(value)[:60]
+        raise RequestError(f"{WRITEUP}: {number}, from {file}: {place}", f"{right}, which is what stands there", right)
+    return Claim(document=WRITEUP, at=len(before) - len(tail) + at, text=number, source=source, unit=unit,
+                 digits=digits)

@@ -1,0 +1,204 @@
+"""Which numbers of a report page are which values of the pack: the sentence, the tiles and the tables."""
+
+import html
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workings.errors import RecordError
+from workings.evidence.claims import Claim, Source, agrees, numbers_in, pointer_to, resolve
+from workings.evidence.pack.form import COMPARISON, REPORT
+from workings.record.layout import MANIFEST, METRICS
+from workings.reports.run_table import MEASURES
+
+CONSTANT = "95"
+_SENTENCE = ("items", "b/accuracy", "b/ci_low", "b/ci_high", "a/accuracy", "a/ci_low", "a/ci_high", "delta",
+             "delta_ci_low", "delta_ci_high", "p_value")
+_TILES = (("a/accuracy", "a/ci_low", "a/ci_high"), ("b/accuracy", "b/ci_low", "b/ci_high"),
+          ("delta", "delta_ci_low", "delta_ci_high"), ("items", "newly_right", "newly_wrong", "p_value"))
+_FACTS = {
+    "Steps": ("completed_steps", "planned_steps"), "Rows a step": ("global_batch",),
+    "Supervised tokens": ("supervised_tokens",), "Tokens": ("tokens",), "Final training loss": ("final_loss",),
+    "Seed": ("seed",), "Peak memory per device": ("measured_peak_bytes",), "Model": ("parameters",),
+    "Engine and device": ("actual_device/count",), "Seconds in steps": ("training_seconds",),
+}
+"""Rows of the table of runs, and the manifest's values that their numbers are."""
+_BYTES = ("KiB", "MiB", "GiB")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One run (or evaluation) of a page."""
+
+    name: str
+    place: str
+    """In the pack."""
+    manifest: dict[str, Any] = field(default_factory=dict)
+    """Empty for an evaluation that stands alone."""
+    steps: Sequence[dict[str, Any]] = ()
+    """Lines of its metrics."""
+    evaluation: str = ""
+    """Place of the evaluation that is shown; empty for none."""
+    summary: dict[str, Any] = field(default_factory=dict)
+
+
+Cell = tuple[int, str]
+"""Offset in the page, and text."""
+Row = list[Cell]
+
+
+def report_claims(page: str, sentence: str, comparison: dict[str, Any], columns: Sequence[Column]) -> list[Claim]:
+    """Claims of a report page.
+
+    Args:
+        page: its HTML.
+        sentence: of the comparison; empty where there is none.
+        comparison: contents of the pack's `compare.json`; empty where there is none.
+        columns: the runs, in the page's order.
+    """
+    found = [*_lead(page, sentence, comparison), *_tiles(page, comparison)]
+    for heads, rows in _tables(page):
+        for words, claims in _TABLES.items():
+            if heads[:len(words)] == list(words):
+                found += [claim for row in rows for claim in claims(heads, row, comparison, columns)]
+    known: dict[int, Claim] = {}
+    for claim in found:
+        if claim is not None:
+            known.setdefault(claim.at, claim)
+    return list(known.values())
+
+
+def _lead(page: str, sentence: str, comparison: dict[str, Any]) -> Iterator[Claim | None]:
+    opening = '<p class="lead">'
+    start = page.find(opening)
+    text = page[start + len(opening):page.find("</p>", start)]
+    if sentence and start >= 0 and html.unescape(text).replace("\u00a0", " ") == sentence:
+        yield from _row((start + len(opening), text), [f"/{place}" for place in _SENTENCE], COMPARISON, comparison)
+
+
+def _tiles(page: str, comparison: dict[str, Any]) -> Iterator[Claim | None]:
+    tiles = re.finditer(r'<div class="number"><span class="name">[^<]*</span><b>(.*?</span>)</div>', page)
+    for tile, places in zip(tiles, _TILES, strict=False):
+        yield from _row((tile.start(1), tile.group(1)), [f"/{place}" for place in places], COMPARISON, comparison)
+
+
+def _tables(page: str) -> Iterator[tuple[list[str], list[Row]]]:
+    """Heads and rows of every table."""
+    for table in re.finditer(r"<table>.*?</table>", page, re.DOTALL):
+        heads, rows = list[str](), list[Row]()
+        for row in re.finditer(r"<tr>.*?</tr>", table.group(0), re.DOTALL):
+            cells = [(table.start() + row.start() + cell.start(1), cell.group(1))
+                     for cell in re.finditer(r"<t[hd][^>]*>(.*?)</t[hd]>", row.group(0), re.DOTALL)]
+            if heads:
+                rows.append(cells)
+            else:
+                heads = [html.unescape(re.sub(r"<[^<>]*>", "", text)).strip() for _, text in cells]
+        yield heads, rows
+
+
+def _accuracy(heads: list[str], row: Row, comparison: dict[str, Any],
+              columns: Sequence[Column]) -> Iterator[Claim | None]:
+    section, run = (html.unescape(text) for _, text in row[:2])
+    column = next((column for column in columns if column.name == run and column.evaluation), None)
+    if column is None:
+        return
+    cell = ("scorecard", "overall") if section == "overall" else ("scorecard", "per_section", section)
+    source, keys = f"{column.evaluation}/eval_summary.json", (("n",), ("correct",), ("mean",), ("ci_low", "ci_high"),
+                                                             ("errors",))
+    for (at, text), names in zip(row[2:], keys, strict=False):
+        yield from _row((at, text), [pointer_to(*cell, name) for name in names], source, column.summary)
+
+
+def _difference(heads: list[str], row: Row, comparison: dict[str, Any],
+                columns: Sequence[Column]) -> Iterator[Claim | None]:
+    section = html.unescape(row[0][1])
+    names = [part.get("section") for part in comparison.get("sections", [])]
+    if section != "overall" and section not in names:
+        return
+    base = "" if section == "overall" else f"/sections/{names.index(section)}"
+    p_value = "p_value_holm" if base and "p_value_holm" in comparison["sections"][names.index(section)] else "p_value"
+    for (at, text), keys in zip(row[1:], (("items",), ("delta",), ("delta_ci_low", "delta_ci_high"), (p_value,),
+                                          ("newly_right",), ("newly_wrong",)), strict=False):
+        yield from _row((at, text), [f"{base}/{key}" for key in keys], COMPARISON, comparison)
+
+
+def _losses(heads: list[str], row: Row, comparison: dict[str, Any],
+            columns: Sequence[Column]) -> Iterator[Claim | None]:
+    step = row[0][1].replace("\u202f", "")
+    for (at, text), name in zip(row[1:], heads[1:], strict=False):
+        column = next((column for column in columns if column.name == name), None)
+        if column is None or not step.isdigit() or not 0 < int(step) <= len(column.steps):
+            continue
+        line, source = column.steps[int(step) - 1], f"{column.place}/{METRICS}"
+        yield from _row(row[0], ["/step"], source, line, int(step))
+        for key in ("loss", "evaluation_loss"):
+            if key in line:
+                yield from _row((at, text), [f"/{key}"], source, line, int(step))
+
+
+def _behaviour(heads: list[str], row: Row, comparison: dict[str, Any],
+               columns: Sequence[Column]) -> Iterator[Claim | None]:
+    measure = next((name for name, words, _ in MEASURES if words == html.unescape(row[0][1])), "")
+    for cell, column in zip(row[1:], [column for column in columns if column.evaluation], strict=False):
+        source = f"{column.evaluation}/eval_summary.json"
+        if measure:
+            yield from _row(cell, [pointer_to("behaviour", measure, key) for key in ("mean", "ci_low", "ci_high", "n")],
+                            source, column.summary)
+        else:
+            rules = column.summary.get("rules", {})
+            yield from _row(cell, [pointer_to("rules", rule) for rule in rules], source, column.summary)
+
+
+def _facts(heads: list[str], row: Row, comparison: dict[str, Any],
+           columns: Sequence[Column]) -> Iterator[Claim | None]:
+    keys = _FACTS.get(html.unescape(row[0][1]), ())
+    for cell, column in zip(row[1:], columns, strict=False):
+        yield from _row(cell, [f"/{key}" for key in keys], f"{column.place}/{MANIFEST}", column.manifest)
+
+
+def _recipe(heads: list[str], row: Row, comparison: dict[str, Any],
+            columns: Sequence[Column]) -> Iterator[Claim | None]:
+    key = html.unescape(re.sub(r"<[^<>]*>", "", row[0][1]))
+    runs = [column for column in columns if column.manifest]
+    for number, (at, text) in enumerate(row[1:]):
+        if number < len(runs):
+            place = pointer_to("config_snapshot", *key.split("."))
+            yield from _row((at, text), [place, *(f"{place}/{index}" for index in range(text.count(",") + 1))],
+                            f"{runs[number].place}/{MANIFEST}", runs[number].manifest)
+
+
+_TABLES: dict[tuple[str, ...], Callable[[list[str], Row, dict[str, Any], Sequence[Column]], Iterator[Claim | None]]] = {
+    ("Section", "Run"): _accuracy, ("Section", "Items"): _difference, ("Step",): _losses, ("Measure",): _behaviour,
+    ("",): _facts, ("Recipe key",): _recipe}
+"""Tables by their first heads."""
+
+
+def _row(cell: Cell, pointers: Sequence[str], file: str, value: Any, line: int = 0) -> Iterator[Claim | None]:
+    """A claim for each number of a text that is one of these values, in their order."""
+    start, text = cell
+    waiting = list(pointers)
+    for at, number in numbers_in(text):
+        if number == CONSTANT and f"{CONSTANT} % interval" in text.replace("\u00a0", " "):
+            continue
+        for index, pointer in enumerate(waiting):
+            if (claim := _claim(start + at, number, text[at + len(number):], pointer, file, value, line)) is not None:
+                yield claim
+                del waiting[:index + 1]
+                break
+
+
+def _claim(at: int, number: str, after: str, pointer: str, file: str, value: Any, line: int) -> Claim | None:
+    """None where the number is not this value after all."""
+    mantissa = number.partition("e")[0]
+    digits = len(mantissa.rpartition(".")[2]) if "." in mantissa else 0
+    try:
+        found = resolve(value, pointer)
+    except RecordError:
+        return None
+    unit = next((unit for unit in _BYTES if after.startswith(f" {unit}")), "")
+    for candidate in (unit,) if unit else ("number", "percent", "points"):
+        if agrees(number, found, candidate, digits):
+            return Claim(document=REPORT, at=at, text=number, unit=candidate, digits=digits,
+                         source=Source(file=file, pointer=pointer, line=line))
+    return None

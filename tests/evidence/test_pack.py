@@ -1,0 +1,401 @@
+"""Packs: complete, equal to the byte, verified as they are, and refused where they should not be published."""
+
+import json
+import os
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.evidence import reseal
+from tests.record import synthetic
+from workings.errors import RecordError, RequestError
+from workings.evidence.attest import keys
+from workings.evidence.attest.sign import sign_run
+from workings.evidence.notes import write_note
+from workings.evidence.verify import verify
+from workings.record import atomic, canonical
+from workings.record.seal import parse_seal, seal_unit
+from workings.runs.pack import Packed, pack
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs of one folder, both evaluated; one is signed and noted."""
+    folder = tmp_path_factory.mktemp("packing") / "runs"
+    for name in ("a", "b"):
+        run = synthetic.sealed_run(folder / name, name=name)
+        synthetic.add_evaluation(run, "items")
+    with (folder / "attempts.jsonl").open("ab") as stream:  # the recorder of these runs calls both tiny
+        for name in ("a", "b"):
+            stream.write(canonical.line({"run": name, "started_at": "2026-11-20T10:00:00.000Z"}))
+    write_note(folder / "b", {"kaggle_notebook_version": "7"})
+    sign_run(folder / "b", keys.new_key(folder.parent / "key").private)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def packed(runs: Path) -> Path:
+    pack([runs / "a", runs / "b"], runs.parent / "inside.zip")
+    return runs.parent / "inside.zip"
+
+
+@pytest.fixture(scope="module")
+def thin(runs: Path) -> Path:
+    pack([runs / "a", runs / "b"], runs.parent / "thin.zip", weights="digest")
+    return runs.parent / "thin.zip"
+
+
+def failed(path: Path, **options: object) -> set[str]:
+    return {one.id for one in verify(path, **options).checks if one.verdict == "failed"}
+
+
+def text_of(path: Path, check: str) -> str:
+    return next(one.text for one in verify(path).checks if one.id == check)
+
+
+def unpacked(archive: Path, to: Path) -> Path:
+    with zipfile.ZipFile(archive) as source:
+        source.extractall(to)
+    return to
+
+
+def test_a_pack_verifies_as_it_is_and_unpacked(packed: Path, tmp_path: Path) -> None:
+    for place in (packed, unpacked(packed, tmp_path / "out")):
+        found = verify(place)
+        assert failed(place) == set()
+        assert found.level == 2
+        assert verify(place, expect_root=found.root).level == 2
+        ids = {one.id: str(one.verdict) for one in found.checks}
+        assert ids["integrity.pack"] == ids["recompute.model_cards"] == ids["recompute.comparison"] == "passed"
+        assert ids["attestation.signature"] == "not_checked"  # a is not signed
+        assert "integrity.by_digest" not in ids
+
+
+def test_what_is_in_a_pack(packed: Path) -> None:
+    with zipfile.ZipFile(packed) as archive:
+        names = set(archive.namelist())
+        attempts = archive.read("runs/attempts.jsonl").splitlines()
+        readme = archive.read("README.md").decode()
+    assert names >= {"README.md", "LICENSE", "NOTICE", "licences.json", "pack.json", "claims.json", "report.html",
+                     "compare.json", "model_cards/a.md", "model_cards/b.md", "recipes/a.yaml", "SEAL.json",
+                     "runs/a/run_manifest.json", "runs/a/eval/items/predictions.jsonl", "runs/b/notes/1/note.json",
+                     "runs/b/attest/001.dsse.json", "runs/a/checkpoints/step_000006/model.safetensors"}
+    assert len(attempts) == 4
+    assert "workings train recipes/a.yaml --out again/a" in readme
+    assert "workings compare runs/a runs/b" in readme
+
+
+def test_common_tools_check_a_pack(packed: Path, tmp_path: Path) -> None:
+    folder = unpacked(packed, tmp_path / "out")
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=folder, check=True)
+
+
+def test_equal_runs_give_equal_bytes(runs: Path, packed: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs, tmp_path / "elsewhere" / "runs")
+    for path in (tmp_path / "elsewhere").rglob("*"):
+        os.utime(path, (1, 1))
+    other = tmp_path / "another-name.zip"
+    pack([tmp_path / "elsewhere/runs/a", tmp_path / "elsewhere/runs/b"], other)
+    assert other.read_bytes() == packed.read_bytes()
+
+
+def test_weights_by_digest_are_neither_missing_nor_checked(packed: Path, thin: Path) -> None:
+    found = verify(thin)
+    assert found.failed == 0
+    assert found.level == 2
+    assert "8 files" in text_of(thin, "integrity.by_digest")
+    assert next(one.verdict for one in found.checks if one.id == "integrity.by_digest") == "not_checked"
+    assert "4 named by digest" in text_of(thin, "integrity.missing")
+    with zipfile.ZipFile(thin) as archive:
+        assert [name for name in archive.namelist() if name.endswith(".safetensors")] == []
+        listed = json.loads(archive.read("pack.json"))
+    with zipfile.ZipFile(packed) as archive:
+        assert listed["units"] == json.loads(archive.read("pack.json"))["units"]
+
+
+def test_a_model_card_is_what_the_hub_reads(packed: Path) -> None:
+    from huggingface_hub import ModelCard
+    with zipfile.ZipFile(packed) as archive:
+        text = archive.read("model_cards/b.md").decode()
+    data = ModelCard(text).data
+    result = data.eval_results[0]
+    assert (data.model_name, result.metric_type, result.metric_value) == ("b", "exact_match", 0.6667)
+    assert (data.library_name, result.task_type, result.dataset_name) == ("transformers", "text-generation", "items")
+    assert yaml.safe_load(text.split("---")[1])["model-index"][0]["name"] == "b"
+
+
+# --- changed packs ------------------------------------------------------------------------------------------------
+
+def seal_again(folder: Path) -> None:
+    """Sums and seal of the pack's own files, as they are now; the runs in it stay as they are."""
+    seal = parse_seal((folder / "SEAL.json").read_bytes())
+    own = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    runs = {name for name in own if name.startswith("runs/") and name.count("/") > 1 and "/attest/" not in name}
+    from workings.record.digest import file_digest
+    from workings.record.seal import sums_text
+    sums = sums_text({name: file_digest(folder / name) for name in own - runs - {"SHA256SUMS", "SEAL.json"}})
+    (folder / "SHA256SUMS").write_bytes(sums)
+    from workings.record.digest import bytes_digest
+    (folder / "SEAL.json").write_bytes(canonical.line(seal | {"root": bytes_digest(sums)}))
+
+
+def edit_card(folder: Path) -> None:
+    path = folder / "model_cards/b.md"
+    path.write_text(path.read_text().replace("| 66.7 |", "| 96.7 |"))
+
+
+def hide_a_number_in_a_card(folder: Path) -> None:
+    path = folder / "model_cards/b.md"
+    path.write_text(path.read_text() + "\nIt reaches `99.9` %.\n")
+
+
+def edit_report(folder: Path) -> None:
+    path = folder / "report.html"
+    path.write_text(path.read_text().replace("66.7", "96.7"))
+
+
+def edit_comparison(folder: Path) -> None:
+    reseal.edit_json(folder / "compare.json", lambda value: value | {"verdict": "better"})
+
+
+def compare_what_is_not_here(folder: Path) -> None:
+    reseal.edit_json(folder / "compare.json", lambda value: value | {"a": value["a"] | {"path": "runs/x"}})
+
+
+def edit_a_claim(folder: Path) -> None:
+    def change(value: dict) -> dict:
+        value["claims"][0]["source"]["pointer"] = "/seed"
+        return value
+    reseal.edit_json(folder / "claims.json", change)
+
+
+def drop_the_claims(folder: Path) -> None:
+    reseal.edit_json(folder / "claims.json", lambda value: value | {"claims": []})
+
+
+def drop_a_run(folder: Path) -> None:
+    shutil.rmtree(folder / "runs/a")
+
+
+def drop_an_evaluation(folder: Path) -> None:
+    shutil.rmtree(folder / "runs/a/eval")
+
+
+def add_a_run(folder: Path) -> None:
+    shutil.copytree(folder / "runs/a", folder / "runs/c")
+
+
+def add_a_unit_outside(folder: Path) -> None:
+    shutil.copytree(folder / "runs/a", folder / "more/a")
+
+
+def other_root(folder: Path) -> None:
+    def change(value: dict) -> dict:
+        value["units"][0]["root"] = "ab" * 32
+        return value
+    reseal.edit_json(folder / "pack.json", change)
+
+
+def script(folder: Path) -> None:
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+
+
+def note_in_the_pack(folder: Path) -> None:
+    (folder / "WRITEUP.md").write_text("TODO: write\n")
+
+
+def pickle_as_signature(folder: Path) -> None:
+    (folder / "runs/b/attest/x.pkl").write_bytes(b"\x80\x04N.")
+
+
+RESEALED: list[tuple[Callable[[Path], None], str]] = [
+    (edit_card, "recompute.model_cards"), (hide_a_number_in_a_card, "recompute.model_cards"),
+    (edit_report, "recompute.claims"), (edit_comparison, "recompute.comparison"),
+    (compare_what_is_not_here, "recompute.comparison"), (edit_a_claim, "recompute.claims"),
+    (drop_the_claims, "recompute.claims"), (drop_a_run, "integrity.pack"), (drop_an_evaluation, "integrity.pack"),
+    (add_a_run, "integrity.pack"), (add_a_unit_outside, "integrity.pack"), (other_root, "integrity.pack"),
+    (script, "content.plain"), (note_in_the_pack, "form.placeholders"), (pickle_as_signature, "attestation.files"),
+]
+
+
+@pytest.mark.parametrize(("change", "check"), RESEALED, ids=[change.__name__ for change, _ in RESEALED])
+def test_a_changed_pack_that_is_sealed_again_is_caught(packed: Path, tmp_path: Path, change, check: str) -> None:
+    folder = unpacked(packed, tmp_path / "out")
+    change(folder)
+    assert failed(folder, level=0), "the sums of the pack or of a run"
+    seal_again(folder)
+    found = failed(folder)
+    assert check in found, found
+
+
+def list_as_elsewhere(folder: Path, file: str, digest: str = "") -> None:
+    """What a forger would do to leave a file out."""
+    from workings.record.digest import file_digest
+    row = {"place": "runs/a", "file": file, "sha256": digest or file_digest(folder / "runs/a" / file),
+           "bytes": (folder / "runs/a" / file).stat().st_size}
+    reseal.edit_json(folder / "pack.json", lambda value: value | {
+        "weights": "digest", "by_digest": [*value["by_digest"], row]})
+
+
+@pytest.mark.parametrize("file", [
+    "train/metrics.jsonl", "data/rows.jsonl", "run_manifest.json", "checkpoints/step_000006/COMMIT.json",
+    "checkpoints/step_000006/state.json", "config/tokenizer/tokenizer.json", "eval/items/predictions.jsonl",
+])
+def test_nothing_but_tensors_can_be_left_out(thin: Path, tmp_path: Path, file: str) -> None:
+    folder = unpacked(thin, tmp_path / "out")
+    list_as_elsewhere(folder, file)
+    (folder / "runs/a" / file).unlink()
+    seal_again(folder)
+    assert {"integrity.missing", "integrity.by_digest"} <= failed(folder, level=0)
+
+
+def test_tensors_of_another_digest_cannot_be_left_out(packed: Path, tmp_path: Path) -> None:
+    folder = unpacked(packed, tmp_path / "out")
+    file = "checkpoints/step_000006/model.safetensors"
+    list_as_elsewhere(folder, file, "ab" * 32)
+    (folder / "runs/a" / file).unlink()
+    seal_again(folder)
+    assert {"integrity.missing", "integrity.by_digest", "integrity.checkpoints"} <= failed(folder, level=0)
+
+
+def test_a_file_is_not_both_here_and_elsewhere(packed: Path, tmp_path: Path) -> None:
+    folder = unpacked(packed, tmp_path / "out")
+    list_as_elsewhere(folder, "checkpoints/step_000006/model.safetensors")
+    seal_again(folder)
+    assert failed(folder, level=0) == {"integrity.by_digest"}
+
+
+def test_the_pack_around_a_run_is_what_allows_it(thin: Path, tmp_path: Path) -> None:
+    folder = unpacked(thin, tmp_path / "out")
+    assert "integrity.missing" in failed(folder / "runs/a", level=0)
+    shutil.rmtree(folder / "runs/a/checkpoints/step_000006")
+    assert "integrity.missing" in failed(folder, level=0)
+
+
+@pytest.mark.parametrize("value", [
+    {}, [], {"schema": "pack/2"}, {"units": [{}]}, {"units": [{"place": 1, "root": 2}]}, {"by_digest": [{}]},
+    {"by_digest": 3}, {"weights": "none"}, {"more": 1},
+    {"by_digest": [{"place": "runs/a", "file": "x", "sha256": "no", "bytes": -1}]},
+], ids=str)
+def test_a_list_of_another_form(packed: Path, tmp_path: Path, value: object) -> None:
+    folder = unpacked(packed, tmp_path / "out")
+    reseal.edit_json(folder / "pack.json", lambda old: {**old, **value} if isinstance(value, dict) and value else value)
+    seal_again(folder)
+    assert "integrity.pack" in failed(folder, level=0)
+
+
+# --- what is not packed -------------------------------------------------------------------------------------------
+
+def test_a_run_that_does_not_verify_is_not_packed(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs, tmp_path / "runs")
+    (tmp_path / "runs/a/README.md").write_text("other")
+    with pytest.raises(RecordError, match="does not verify"):
+        pack([tmp_path / "runs/a"], tmp_path / "out.zip")
+    assert list(tmp_path.glob("*.zip*")) == []
+
+
+def test_unsealed_failed_and_missing_runs_are_not_packed(runs: Path, tmp_path: Path) -> None:
+    broken = synthetic.sealed_run(tmp_path / "broken", "failed", 4, name="broken", status_reason="loss was infinite")
+    with pytest.raises(RequestError, match="which failed: loss was infinite"):
+        pack([broken], tmp_path / "out.zip")
+    shutil.copytree(runs / "a", tmp_path / "open")
+    (tmp_path / "open/SEAL.json").unlink()
+    with pytest.raises(RequestError, match="a sealed run"):
+        pack([tmp_path / "open"], tmp_path / "out.zip")
+    with pytest.raises(RequestError, match="one sealed run or more"):
+        pack([], tmp_path / "out.zip")
+    with pytest.raises(RequestError, match="two runs named a"):
+        pack([runs / "a", runs / "a"], tmp_path / "out.zip")
+
+
+@pytest.mark.parametrize(("text", "options", "says"), [
+    ("TODO: results", {}, "without placeholders"),
+    ("My token is hf_" + "a" * 30, {}, "a token or a key"),
+    ("It lies in ~ ".replace("~", str(Path.home() / "x")), {}, "home folder"),
+    ("99.9<!-- from runs/b/eval/items/eval_summary.json: scorecard.overall.mean as percent -->", {}, "66.7"),
+    ("word " * 1501, {"limit": "kaggle-writeup"}, "1,501 words"),
+    ("", {"limit": "kaggle-writup"}, "kaggle-writeup or"),
+    ("short", {"max_bytes": 1000}, "at most 1,000"),
+])
+def test_a_write_up_that_is_not_published(runs: Path, tmp_path: Path, text: str, options: dict, says: str) -> None:
+    (tmp_path / "text.md").write_text(text)
+    with pytest.raises(RequestError, match=says):
+        pack([runs / "a", runs / "b"], tmp_path / "out.zip", writeup=tmp_path / "text.md", **options)
+    assert list(tmp_path.glob("*.zip*")) == list(tmp_path.glob(".*")) == []
+
+
+def test_a_limit_on_words_asks_for_words(runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="no write-up"):
+        pack([runs / "a"], tmp_path / "out.zip", limit="kaggle-writeup")
+
+
+def test_a_pack_shows_what_it_would_publish_and_writes_nothing(runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.md").write_text(
+        "It is right in 66.7 %<!-- from compare.json: a.accuracy as percent --> of cases, says 1 person.")
+    seen: list[Packed] = []
+    planned = pack([runs / "a", runs / "b"], tmp_path / "out.zip", writeup=tmp_path / "text.md", dry_run=True,
+                   weights="digest", show=seen.append)
+    assert seen == [planned]
+    assert not (tmp_path / "out.zip").exists()
+    assert planned.words == 11
+    assert planned.unsourced["WRITEUP.md"] == 1
+    assert len(planned.by_digest) == 8
+    assert "WRITEUP.md" in dict(planned.entries)
+
+
+def test_notebook_and_write_up_are_packed(runs: Path, tmp_path: Path) -> None:
+    notebook = tmp_path / "train.ipynb"
+    notebook.write_text(json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    (tmp_path / "text.md").write_text(
+        "Right: 8<!-- from runs/a/eval/items/eval_summary.json: scorecard.overall.correct -->.")
+    out = tmp_path / "out.zip"
+    pack([runs / "a"], out, notebook=notebook, writeup=tmp_path / "text.md", limit="kaggle-writeup")
+    assert failed(out) == set()
+    with zipfile.ZipFile(out) as archive:
+        assert archive.read("WRITEUP.md") == b"Right: 8."
+        assert "notebook/train.ipynb" in archive.namelist()
+    notebook.write_text("{}")
+    with pytest.raises(RequestError, match="a Jupyter notebook"):
+        pack([runs / "a"], tmp_path / "other.zip", notebook=notebook)
+
+
+def test_an_evaluation_beside_a_run_is_packed_and_compared(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs, tmp_path / "runs")
+    base = tmp_path / "runs/base"
+    shutil.copytree(runs / "a/eval/items", base)
+    reseal.edit_json(base / "eval_config.json", lambda value: {key: inner for key, inner in value.items()
+                                                             if key != "made_from"})
+    for name in ("SEAL.json", "SHA256SUMS"):
+        (base / name).unlink()
+    seal_unit(base, "eval", "complete", None)
+    out = tmp_path / "out.zip"
+    pack([base, tmp_path / "runs/a"], out)
+    assert failed(out) == set()
+    assert "every number equal" in text_of(out, "recompute.comparison")
+
+
+def test_a_killed_pack_leaves_nothing_that_looks_like_one(runs: Path, tmp_path: Path, monkeypatch) -> None:
+    def stop(*unused: object) -> None:
+        raise KeyboardInterrupt
+    monkeypatch.setattr(atomic, "write_with", stop)
+    with pytest.raises(KeyboardInterrupt):
+        pack([runs / "a"], tmp_path / "out.zip")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_verb(runs: Path, tmp_path: Path, workings) -> None:
+    out = tmp_path / "submission.zip"
+    done = workings("pack", runs / "a", runs / "b", "--out", out, "--weights", "digest", "--json")
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["written"] is True
+    assert found["bytes"] == out.stat().st_size
+    assert "this will be published" in done.stderr
+    assert "by digest, not in the zip" in done.stderr
+    again = workings("verify", out, "--expect-root", found["root"], "--json")
+    assert json.loads(again.stdout.splitlines()[-1])["level"] == 2
+    assert workings("pack", runs / "a", "--out", out, check=False).returncode == 2
