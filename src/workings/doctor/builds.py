@@ -53,7 +53,8 @@ def runs_on(architectures: Iterable[str], capability: str, ptx: Iterable[str] = 
 
 def compiled_for(names: Iterable[str]) -> tuple[list[str], list[str]]:
     """``sm_90``, ``compute_120`` as ``torch.cuda.get_arch_list`` has them -> capabilities of code and of PTX."""
-    code, ptx = [], []
+    code: list[str] = []
+    ptx: list[str] = []
     for name in names:
         kind, _, digits = name.partition("_")
         digits = digits.rstrip("af")

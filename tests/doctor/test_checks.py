@@ -1,0 +1,142 @@
+"""Versions, the TPU's lock, space, Kaggle, the Hub: each with what is wrong and what is right."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workings.doctor.hub import check_hub
+from workings.doctor.kaggle import check_kaggle
+from workings.doctor.kernels import check_kernels
+from workings.doctor.space import Needs, check_disk, check_host
+from workings.doctor.tpu import check_tpu, tpu_devices
+from workings.doctor.versions import check_versions, known_conflicts
+from workings.hardware.memory import HostMemory
+
+
+def by_id(findings):
+    return {finding.id: finding for finding in findings}
+
+
+def versions(installed, declared, present=()):
+    return by_id(check_versions(dict.fromkeys(present, "there"), lambda name: installed.get(name, ""),
+                                lambda name: declared.get(name, [])))
+
+
+JAX = {"jax": ["jaxlib<=0.10.2,>=0.10.1", 'libtpu==0.0.42.*; extra == "tpu"',
+               'jax-cuda12-plugin[with-cuda]<=0.10.2,>=0.10.2; extra == "cuda12"', 'scipy>=9; extra == "other"']}
+
+
+def test_jax_with_another_jaxlib_is_wrong():
+    found = versions({"jax": "0.10.2", "jaxlib": "0.9.1"}, JAX)["versions.jaxlib"]
+    assert (found.judgement, found.mend) == ("problem", "pip install 'jaxlib<=0.10.2,>=0.10.1'")
+    assert list(versions({"jax": "0.10.2", "jaxlib": "0.10.2"}, JAX)) == ["versions"]
+
+
+def test_a_plugin_matters_where_its_hardware_is():
+    installed = {"jax": "0.10.2", "jaxlib": "0.10.2", "jax-cuda12-plugin": "0.10.1", "libtpu": "0.0.51"}
+    assert versions(installed, JAX)["versions.jax-cuda12-plugin"].judgement == "note"
+    found = versions(installed, JAX, ["gpu", "tpu"])
+    assert found["versions.jax-cuda12-plugin"].judgement == "problem"
+    assert (found["versions.libtpu"].judgement, found["versions.libtpu"].mend) == (
+        "note", "pip install 'libtpu==0.0.42.*'")
+
+
+@pytest.mark.parametrize(("jax", "seen"), [("0.11.1", True), ("0.11.0", False), ("0.10.2", False)])
+def test_flax_breaks_with_a_newer_jax_although_it_declares_nothing(jax, seen):
+    found = versions({"jax": jax, "flax": "0.12.8"}, {"flax": ["jax>=0.10.0"]})
+    assert ("versions.flax" in found) is seen
+
+
+def test_every_known_conflict_has_a_source_and_a_command():
+    for row in known_conflicts():
+        assert row["source"]
+        assert row["mend"]
+        assert row["why"]
+
+
+def test_the_installed_libraries_are_read():
+    found = by_id(check_versions({}))
+    assert found["versions"].judgement == "fine"
+    assert not [finding for finding in found.values() if finding.judgement == "problem"], found
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="processes are listed in /proc")
+def test_a_process_that_holds_the_tpu_is_named(tmp_path):
+    chip = tmp_path / "dev/accel0"
+    chip.parent.mkdir()
+    chip.write_text("")
+    assert tpu_devices(tmp_path) == [chip]
+    lock = tmp_path / "libtpu_lockfile"
+    code = "import sys; file = open(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code, str(chip)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as holder:
+        holder.stdout.readline()
+        found = by_id(check_tpu("/dev/accel0", [chip], lock))["tpu.lock"]
+        holder.stdin.close()
+    assert (found.judgement, found.mend) == ("problem", f"kill {holder.pid}")
+    assert f"process {holder.pid} (python" in found.what
+    assert by_id(check_tpu("/dev/accel0", [chip], lock))["tpu.lock"].judgement == "fine"
+    lock.write_text("")
+    assert by_id(check_tpu("/dev/accel0", [chip], lock))["tpu.lock"].mend == f"rm {lock}"
+
+
+def needs(checkpoint, kept=2):
+    return Needs(checkpoint_bytes=checkpoint, kept=kept, weights_bytes=1000, recipe="mine")
+
+
+def test_room_for_all_checkpoints_and_the_one_being_written(tmp_path):
+    import shutil
+    free = shutil.disk_usage(tmp_path).free
+    place = tmp_path / "not" / "made" / "yet"
+    assert by_id(check_disk(place, needs(free // 4)))["space.disk"].judgement == "fine"
+    tight = by_id(check_disk(place, needs(int(free / 2.5))))["space.disk"]
+    assert (tight.judgement, tight.mend) == ("problem", "checkpoint.keep_last=1")
+    full = by_id(check_disk(place, needs(free)))["space.disk"]
+    assert full.judgement == "problem"
+    assert "another --out" in full.mend
+
+
+def test_memory_of_the_host():
+    memory = HostMemory(limit_bytes=2000, limit_source="machine", available_bytes=999, available_source="machine")
+    assert by_id(check_host(memory, needs(1)))["space.host"].judgement == "note"
+    assert by_id(check_host(memory, None))["space.host"].judgement == "fine"
+
+
+def test_kaggle():
+    assert list(check_kaggle(Path("runs"), "tpu", {})) == []
+    there = {"KAGGLE_KERNEL_RUN_TYPE": "Batch"}
+    found = by_id(check_kaggle(Path("/tmp/runs"), "tpu", there))
+    assert "at most 9 hours" in found["kaggle"].what
+    assert found["kaggle.output"].mend == "--out /kaggle/working/runs/NAME"
+    assert "kaggle_secrets" in found["kaggle.token"].mend
+    assert set(by_id(check_kaggle(Path("/kaggle/working/runs"), "gpu", there | {"HF_TOKEN": "x"}))) == {"kaggle"}
+
+
+def test_a_model_that_is_here_needs_no_hub_and_one_that_is_not_is_not_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    assert list(check_hub("", "main", online=False)) == []
+    assert by_id(check_hub(str(tmp_path), "main", online=False))["model"].judgement == "fine"
+    found = by_id(check_hub("google/gemma-2b", "main", online=False))["model"]
+    assert (found.judgement, found.mend) == ("not checked", "workings doctor RECIPE --online")
+
+
+def test_an_engine_that_cannot_do_a_format_is_a_note_unless_it_was_asked_for(monkeypatch):
+    from workings.doctor import kernels
+    answers = {"jax": [{"failure": "engine jax: its libraries", "mend": "pip install", "kind": "not installed"}],
+               "mine": [{"failure": "the card is gone", "kind": "device", "mend": "nvidia-smi"}]}
+    monkeypatch.setattr(kernels, "probe", lambda engine, device, dtypes: answers[engine])
+    monkeypatch.setattr(kernels, "engine_names", lambda: ["jax", "mine"])
+    assert [finding.judgement for finding in check_kernels([], "auto", ["fp32"])] == ["note", "problem"]
+    assert [finding.judgement for finding in check_kernels(["jax"], "auto", ["fp32"])] == ["problem"]
+
+
+def test_a_child_that_dies_is_a_finding(monkeypatch):
+    from workings.doctor import kernels
+    monkeypatch.setattr(kernels, "CHILD", "workings.no_such_module")
+    found = next(check_kernels(["jax"], "cpu", ["fp32"]))
+    assert found.judgement == "problem"
+    assert "the process ended with 1" in found.what
+    assert os.environ.get("JAX_PLATFORMS") is None

@@ -1,0 +1,53 @@
+"""`workings doctor` as a person runs it."""
+
+import json
+import sys
+
+import pytest
+
+
+def answer(done):
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_a_recipe_on_this_machine(workings, tmp_path):
+    out = tmp_path / "runs"
+    done = workings("doctor", "smoke-tiny", "device=cpu", "precision.compute=bf16", "--json", "--out", out)
+    found = {row["id"]: row for row in answer(done)["findings"]}
+    assert answer(done)["problems"] == 0
+    assert "matmul 128x64x32 bf16 is right" in found["kernel.jax"]["what"]
+    assert set(found) >= {"hardware", "kernel.jax", "space.host", "space.disk", "versions"}
+    assert "smoke-tiny keeps 2 checkpoints" in found["space.disk"]["what"]
+    assert all(row["why"] for row in found.values())
+
+
+def test_a_device_that_is_not_here_is_a_problem_with_what_to_type(workings):
+    done = workings("doctor", "smoke-tiny", "device=gpu", "--json", check=False)
+    if done.returncode == 0:
+        pytest.skip("this machine has a GPU")
+    found = {row["id"]: row for row in answer(done)["findings"]}
+    assert done.returncode == 1
+    assert found["kernel.jax"]["judgement"] == "problem"
+    assert found["kernel.jax"]["mend"] == "device=cpu"
+
+
+def test_setting_up_cuda_without_a_card_is_refused_and_nothing_is_written(workings, tmp_path):
+    for words in (["--setup", "cuda"], ["--setup", "cuda", "--yes"]):
+        done = workings("doctor", *words, "--json", check=False, cwd=tmp_path, environment={"PATH": "/nowhere"})
+        assert done.returncode == 1
+        assert "no nvidia-smi" in answer(done)["findings"][0]["what"]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [["--yes"], ["no-such-recipe"], ["--setup", "rocm"]])
+def test_a_wrong_request(workings, words):
+    done = workings("doctor", *words, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_the_doctor_itself_imports_no_framework(run_python):
+    code = ("import sys; from workings.runs.doctor import doctor; doctor('smoke-tiny', kernels=False);"
+            "print([name for name in ('jax', 'torch', 'transformers', 'tunix') if name in sys.modules])")
+    assert run_python("-c", code).stdout.strip() == "[]"
+    assert sys.version_info >= (3, 11)
