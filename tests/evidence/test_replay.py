@@ -23,6 +23,7 @@ from workings.models.batch import Batch
 from workings.record.reader import Run
 from workings.runs import describe, replay
 from workings.runs.code_version import CodeVersion
+from workings.runs.reopen import Parts
 from workings.runs.replay import ReplayRequest, replay_and_seal, replay_run
 from workings.runs.whole import train_and_evaluate
 
@@ -108,11 +109,11 @@ def test_the_data_are_found_by_digest_and_nowhere_else(run: Path, tmp_path: Path
     assert checks["replay.steps"][0] == checks["replay.controls"][0] == "not_checked"
     assert "--data FILE" in checks["replay.steps"][1]
     assert checks["level"] == ("2", "0 failed"), "a skipped check never counts as passed"
-    assert replay_run(run, ReplayRequest(data=moved, predictions=0)).facts["verdict"] == "passed"
+    assert replay_run(run, ReplayRequest(parts=Parts(data=moved), predictions=0)).facts["verdict"] == "passed"
     other = tmp_path / "other.jsonl"
     other.write_bytes(moved.read_bytes().replace(b"carry", b"Carry"))
     with pytest.raises(RequestError, match="the data that the run was trained on"):
-        replay_run(run, ReplayRequest(data=other))
+        replay_run(run, ReplayRequest(parts=Parts(data=other)))
 
 
 def test_a_checkpoint_that_is_not_there_is_named(run: Path) -> None:

@@ -34,10 +34,11 @@ def replay_command(
     rows and checkpoints have to fall outside. Sealed as a unit of the run.
     """
     from workings.runs.load import AS_RECORDED
+    from workings.runs.reopen import Parts
     from workings.runs.replay import ReplayRequest, replay_and_seal
 
-    request = ReplayRequest(start=start, steps=steps, predictions=predictions, data=data, weights=weights,
-                            device=device or AS_RECORDED)
+    request = ReplayRequest(start=start, steps=steps, predictions=predictions,
+                            parts=Parts(data=data, weights=weights, device=device or AS_RECORDED))
     facts, path = replay_and_seal(run, request, name, say)
     values = {key: facts[key] for key in ("verdict", "sentence", "mode", "reasons")}
     values |= {"steps": len(facts["lines"]), "from_step": facts["from_step"], "unit": str(path),

@@ -75,9 +75,11 @@ def _replayer(level: int, steps: int, data: Path | None,
     """What takes steps of a run again; None below level 3, where no engine is touched."""
     if level < 3:
         return None
+    from workings.runs.reopen import Parts
     from workings.runs.replay import ReplayRequest, replay_run
 
-    return lambda run: replay_run(run, ReplayRequest(steps=steps, data=data, weights=weights), say).facts
+    request = ReplayRequest(steps=steps, parts=Parts(data=data, weights=weights))
+    return lambda run: replay_run(run, request, say).facts
 
 
 def _size(path: Path) -> int:
