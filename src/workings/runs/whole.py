@@ -36,8 +36,8 @@ class BaseResult:
     def as_json(self) -> dict[str, Any]:
         """Keys of `train --json` about it."""
         found = self.comparison.to_json()
-        values = {key: found[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "p_value", "verdict")
-                  if key in found}
+        keys = ("delta", "delta_ci_low", "delta_ci_high", "p_value", "verdict")
+        values: dict[str, Any] = {key: found[key] for key in keys if key in found}
         return {"base": str(self.path), "base_accuracy": found["a"]["accuracy"], **values} if "a" in found else values
 
 

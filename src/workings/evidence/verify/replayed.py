@@ -144,7 +144,7 @@ def _conclusion_problems(facts: Mapping[str, Any]) -> list[str]:
 
 def _line_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
     """The recorded side of every step is the run's own log."""
-    problems = []
+    problems: list[str] = []
     for number, line in enumerate(facts["lines"], start=int(facts["from_step"])):
         if not 0 <= number < len(run.metrics):
             return [*problems, f"step {number + 1}, and the run has {len(run.metrics)}"]
