@@ -37,3 +37,6 @@ def test_a_small_step_compiles_for_a_v5e_8_with_its_batch_split() -> None:
     # 16 x 1024 x 256 in bfloat16 would be an unsplit batch of activations.
     assert not {"bf16[16,1024,256]", "bf16[16384,256]"} & set(found.details["largest_arrays"])
     assert found.versions["libtpu"]
+    heap = found.details["heap"]
+    assert 0 < sum(heap.values()) <= found.breakdown["temporaries"]
+    assert "activations kept for backward" in heap

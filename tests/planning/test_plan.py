@@ -7,33 +7,68 @@ import pytest
 from tests.planning.planning_helpers import recipe, request_of, shape
 from workings.config.load import load_recipe
 from workings.engines.base import Inspection
+from workings.engines.jax.target import CompilerAbsent
 from workings.errors import RequestError, WorkingsError
 from workings.hardware.catalog import find_target, targets
+from workings.planning import plan as planning
+from workings.planning.breakdown import blame, split_parts
 from workings.planning.compiling import check_split
 from workings.planning.parts import estimated_parts, exact_parts
-from workings.planning.plan import make_plan, split_parts
+from workings.planning.plan import make_plan
 from workings.planning.request import mesh_of
 from workings.planning.search import candidates, changed, difference
 from workings.runs.plan import plan, planned_shape
+from workings.runs.plan_write import write_nearest
 
 
-def test_a_card_that_is_not_here_is_estimated_and_says_so():
+@pytest.fixture
+def without_compilers(tmp_path):
+    """A folder for PYTHONPATH with which a child does not find the compilers' packages, as where they are not there."""
+    (tmp_path / "sitecustomize.py").write_text("""
+import importlib.metadata as metadata
+found = metadata.version
+
+def version(name):
+    if name == "libtpu" or "cuda" in name:
+        raise metadata.PackageNotFoundError(name)
+    return found(name)
+
+metadata.version = version
+""")
+    return tmp_path
+
+
+@pytest.fixture
+def no_compiler(monkeypatch):
+    """As on a machine without the compilers: the child says which package is missing."""
+    def absent(*_):
+        raise CompilerAbsent("compiling without its compiler", "the package jax-cuda12-plugin",
+                             "pip install 'workings[plan]'")
+
+    monkeypatch.setattr(planning, "compile_program", absent)
+
+
+def test_without_a_compiler_it_is_estimated_and_says_what_to_install(no_compiler):
     found = plan("gemma-2b-rtx5090", "rtx5090")
     assert found.verdict.source == "estimated"
-    assert any("estimated by formula" in reason for reason in found.reasons)
+    said = next(reason for reason in found.reasons if "estimated by formula" in reason)
+    assert "jax-cuda12-plugin" in said
+    assert "pip install 'workings[plan]'" in said
+    assert set(found.peaks) == {"step", "generation"}
     exact = {part.name: part.size_bytes for part in found.parts if part.certainty == "exact"}
     assert exact["parameters"] == 2 * 2506172416
     assert sum(part.size_bytes for part in found.parts) == found.verdict.peak_bytes
     assert found.as_json()["step_seconds_estimate"] > 0
 
 
-def test_jax_takes_a_share_of_a_card(monkeypatch):
-    assert plan("gemma-2b-rtx5090", "rtx5090").verdict.limit_bytes == 24 * 10**9
+def test_jax_takes_a_share_of_a_card(no_compiler, monkeypatch):
+    card = targets()["rtx5090"].memory_bytes
+    assert plan("gemma-2b-rtx5090", "rtx5090").verdict.limit_bytes == int(card * 0.75)
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5")
-    assert plan("gemma-2b-rtx5090", "rtx5090").verdict.limit_bytes == 16 * 10**9
+    assert plan("gemma-2b-rtx5090", "rtx5090").verdict.limit_bytes == card // 2
 
 
-def test_too_large_a_plan_comes_with_one_that_fits():
+def test_too_large_a_plan_comes_with_one_that_fits(no_compiler):
     words = ["batch.micro_batch=8", "batch.accumulation=1", "data.max_length=512", "memory.remat=none",
              "memory.loss_chunk=0"]
     found = plan("gemma-2b-rtx5090", "rtx5090", words)
@@ -128,13 +163,96 @@ def test_this_machine_compiles_the_step_itself(run_python):
     assert "step_seconds_estimate" not in found
 
 
-def test_the_verb_answers_and_exits(run_python):
+def test_the_verb_answers_and_exits(run_python, without_compilers):
     done = run_python("-m", "workings", "plan", "gemma-7b-nowhere", "--on", "v5e-9", check=False)
     assert done.returncode == 2
     assert "v5e-8" in done.stderr
     done = run_python("-m", "workings", "plan", "gemma-2b-t4", "--on", "t4", "memory.loss_chunk=0",
-                      "data.max_length=4096", "--no-nearest", "--json", check=False)
+                      "data.max_length=4096", "--no-nearest", "--json", check=False,
+                      environment={"PYTHONPATH": str(without_compilers)})
     assert done.returncode == 1
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["fits"] is False
+    assert found["source"] == "estimated"
+    assert any("the package jax-cuda12-plugin" in reason for reason in found["reasons"])
     assert {"fits", "peak_bytes", "limit_bytes", "devices", "source", "reasons"} <= set(found)
+
+
+def test_a_tpu_without_its_compiler_is_estimated_too(run_python, without_compilers, tmp_path):
+    done = run_python("-m", "workings", "plan", "gemma-3-1b-v5e8", "--on", "v5e-8", "--json", check=False,
+                      environment={"PYTHONPATH": str(without_compilers), "WORKINGS_CACHE": str(tmp_path)})
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["source"] == "estimated"
+    assert any("the package libtpu" in reason and "pip install" in reason for reason in found["reasons"])
+
+
+def test_several_targets_at_once(run_python, without_compilers):
+    asked = ["-m", "workings", "plan", "gemma-3-1b-v5e8", "--on", "v5e-8,rtx5090", "--on", "t4", "--no-nearest"]
+    there = {"PYTHONPATH": str(without_compilers)}
+    found = json.loads(run_python(*asked, "--json", check=False, environment=there).stdout.splitlines()[-1])
+    assert [each["target"] for each in found["plans"]] == ["v5e-8", "rtx5090", "t4"]
+    assert found["fits"] == all(each["fits"] for each in found["plans"])
+    lines = run_python(*asked, check=False, environment=there).stdout.splitlines()
+    assert lines[0].split()[:3] == ["target", "fits", "peak"]
+    assert [line.split()[0] for line in lines[1:]] == ["v5e-8", "rtx5090", "t4"]
+
+
+def test_the_worst_program_decides(no_compiler):
+    many = ["evaluation.batch_size=128", "evaluation.max_new_tokens=8192", "data.max_length=128"]
+    found = plan("gemma-2b-rtx5090", "t4", many, nearest=False)
+    assert found.program == "generation"
+    assert found.verdict.peak_bytes == found.peaks["generation"] > found.peaks["step"]
+    assert sum(part.size_bytes for part in found.parts) == found.verdict.peak_bytes
+    assert any("decided by the generation" in reason for reason in found.reasons)
+
+
+def test_the_culprit_is_a_group_of_parts(no_compiler):
+    words = ["optimizer={name: adamw}", "precision.parameters=fp32", "precision.rounding=nearest",
+             "batch.accumulation=1"]
+    found = plan("gemma-2b-rtx5090", "t4", words, nearest=False)
+    assert "optimizer state, 18.67 GiB" in found.culprit
+    assert "(exact)" in found.culprit
+    assert blame(found.parts, 1, 8, found.verdict).startswith("7 of 8 devices are idle")
+
+
+def test_what_the_compiler_assigned_is_kept_apart_from_what_shapes_say():
+    request, batch = request_of(recipe()), (1, 4, 64)
+    found = split_parts(request, batch, (1, 1), "gpu", Inspection(
+        peak_bytes=10_000_000, source="compiled", breakdown={}, versions={}, details={
+            "exact": {"parameters": 4_000_000, "batch": 0},
+            "heap": {"gradients": 4_000_000, "logits": 1_500_000, "other temporaries": 500_000}}))
+    assert [(part.name, part.certainty) for part in found] == [
+        ("parameters", "exact"), ("gradients", "assigned"), ("logits", "assigned"),
+        ("what nothing explains", "unexplained")]
+    assert found[-1].size_bytes == 500_000
+
+
+def test_a_recipe_without_data(tmp_path):
+    file = tmp_path / "recipe.yaml"
+    text = load_recipe("smoke-tiny").text
+    file.write_text(text.replace("data:", "dada:"))
+    with pytest.raises(RequestError, match="no `data`"):
+        plan(str(file), "t4")
+
+
+def test_a_plan_that_fits_is_written_as_a_recipe(no_compiler, tmp_path):
+    words = ["batch.micro_batch=8", "batch.accumulation=1", "data.max_length=512", "memory.remat=none"]
+    loaded = load_recipe("gemma-2b-rtx5090", words)
+    found = plan(loaded, "rtx5090")
+    out = tmp_path / "fits.yaml"
+    write_nearest(found, loaded, out)
+    assert plan(str(out), "rtx5090", nearest=False).verdict.peak_bytes == found.nearest.peak_bytes
+    assert out.read_text().startswith("# ")
+    with pytest.raises(RequestError, match="exists"):
+        write_nearest(found, loaded, out)
+
+
+def test_what_a_written_recipe_names_is_still_found(no_compiler, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "traces.jsonl").write_text("")
+    (tmp_path / "mine" / "recipe.yaml").write_text(
+        load_recipe("gemma-2b-rtx5090").text.replace("traces: dev-reasoning", "traces: traces.jsonl"))
+    loaded = load_recipe(str(tmp_path / "mine" / "recipe.yaml"))
+    write_nearest(plan(loaded, "rtx5090"), loaded, tmp_path / "fits.yaml")
+    again = load_recipe(str(tmp_path / "fits.yaml"))
+    assert again.path(again.recipe.data.traces) == (tmp_path / "mine" / "traces.jsonl").resolve()

@@ -12,6 +12,7 @@ from workings.engines.jax.target import TpuTarget, compile_for, refused_bytes
 from workings.errors import WorkingsError
 from workings.hardware.catalog import targets
 from workings.models.shapes import shape_from_config
+from workings.planning.parts import exact_parts
 from workings.planning.plan import make_plan
 
 
@@ -45,13 +46,15 @@ def test_a_small_step_on_eight_chips(tmp_path, monkeypatch):
     found = make_plan(asked, shape, targets()["v5e-8"])
     assert found.verdict.fits
     assert found.verdict.source == "compiled"
+    assert found.program == "step"
     assert found.verdict.devices == 8
     assert found.verdict.limit_bytes == int(15.75 * 2**30)
     assert found.details["tokens_per_device"] == [1, 2, 64]
     exact = {part.name: part.size_bytes for part in found.parts if part.certainty == "exact"}
     # The engine's own count of the same arrays, from their shardings; four bytes more for the step's number.
     assert found.details["floor"]["state"] == exact["parameters"] + exact["moments"] + 4
-    assert found.details["floor"]["gradients"] == exact["gradients"]
+    assert found.details["floor"]["gradients"] == exact_parts(request_of(asked), (1, 16, 64), 8, 1)["gradients"]
+    assert sum(part.size_bytes for part in found.parts) == pytest.approx(found.verdict.peak_bytes, abs=1024)
     kept = list((tmp_path / "plans").iterdir())
     assert len(kept) == 1
     again = make_plan(asked, shape, targets()["v5e-8"])

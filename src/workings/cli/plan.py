@@ -1,10 +1,11 @@
-"""`workings plan`: does a recipe fit a machine that is not here."""
+"""`workings plan`: does a recipe fit machines that are not here."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli.output import JsonFlag, answer, program
+from workings.cli.output import JsonFlag, answer, program, say
 
 if TYPE_CHECKING:
     from workings.planning.plan import Plan
@@ -14,19 +15,54 @@ def plan_command(
     recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")],
     overrides: Annotated[list[str] | None, typer.Argument(
         metavar="KEY=VALUE", help="Overrides, e.g. batch.micro_batch=4.")] = None,
-    on: Annotated[str, typer.Option(
-        "--on", help="Target, e.g. v5e-8, t4x2, rtx5090, or cpu for this machine.")] = ...,  # type: ignore[assignment]
+    on: Annotated[list[str], typer.Option(
+        "--on", help="Target, e.g. v5e-8, t4x2, rtx5090, or cpu for this machine; several with commas or repeated.",
+    )] = ...,  # type: ignore[assignment]
     nearest: Annotated[bool, typer.Option(
         "--nearest/--no-nearest", help="Where it does not fit, look for the nearest plan that does.")] = True,
+    deadline: Annotated[str, typer.Option(help="Time in which the run has to finish, e.g. 9h or 90m.")] = "",
+    write: Annotated[Path | None, typer.Option(
+        metavar="FILE", help="Write the plan that fits as a recipe (one target).")] = None,
+    runs: Annotated[Path, typer.Option(
+        metavar="DIR", help="Your runs; finished ones on the same device correct the time.")] = Path("runs"),
     as_json: JsonFlag = False,
 ) -> None:
-    """Say whether a recipe's training step fits a target, why, and how long a step takes."""
+    """Say whether a recipe's run fits a target, why, and how long it takes."""
+    from workings.config.load import load_recipe
+    from workings.hardware.catalog import find_target
+    from workings.planning.duration import parse_duration
     from workings.runs.plan import plan
+    from workings.runs.plan_write import write_nearest
 
-    made = plan(recipe, on, overrides or (), nearest=nearest)
-    answer(made.as_json(), as_json=as_json, text=table(made, recipe))
-    if not made.verdict.fits:
+    names = [find_target(name).name for words in on for name in words.split(",") if name.strip()]
+    loaded = load_recipe(recipe, overrides or ())
+    seconds = parse_duration(deadline) if deadline else 0.0
+    _check_write(write, names)
+    made = [plan(loaded, name, nearest=nearest, deadline=seconds, runs=runs) for name in dict.fromkeys(names)]
+    if len(made) == 1:
+        answer(made[0].as_json(), as_json=as_json, text=table(made[0], recipe))
+    else:
+        answer({"fits": all(each.verdict.fits for each in made), "plans": [each.as_json() for each in made]},
+               as_json=as_json, text=comparison(made))
+    if write is not None:
+        write_nearest(made[0], loaded, write)
+        say(f"written: {write}")
+    if not all(each.verdict.fits for each in made):
         raise typer.Exit(1)
+
+
+def _check_write(write: Path | None, names: list[str]) -> None:
+    from workings.errors import RequestError
+
+    if not names:
+        raise RequestError("--on without a name", "a target of the catalog", "--on v5e-8")
+    if write is None:
+        return
+    if len(set(names)) > 1:
+        raise RequestError(f"--write {write} with {len(set(names))} targets", "one target, whose plan is written",
+                           f"--on {names[0]}")
+    if write.exists() or not write.absolute().parent.is_dir():
+        raise RequestError(f"--write {write}", "a file that does not exist yet, in a folder that does", "another name")
 
 
 def table(plan: "Plan", recipe: str) -> str:
@@ -38,13 +74,47 @@ def table(plan: "Plan", recipe: str) -> str:
         f"plan       {plan.recipe} on {plan.target}: {plan.verdict.reasons[0]}",
         f"mesh       fsdp={plan.mesh[0]} tp={plan.mesh[1]}; {plan.batch[0]} x {rows} x {per_row} tokens an update",
         "",
-        *[f"  {part.name:<32}{gib(part.size_bytes):>12}  {part.certainty}" for part in plan.parts],
+        *[f"  {part.name:<44}{gib(part.size_bytes):>12}  {part.certainty}" for part in plan.parts],
         "",
         *[f"- {reason}" for reason in plan.reasons[1:]],
-        *([f"- about {plan.step_seconds:.3g} s a step"] if plan.step_seconds is not None else []),
+        *[f"- {line}" for line in time_lines(plan)],
         "versions   " + ", ".join(f"{name} {version}" for name, version in plan.verdict.versions.items()),
     ]
     if plan.nearest is not None:
         lines.append(f"try        {program()} plan {recipe} --on {plan.target} " + " ".join(
             f"'{word}'" if " " in word else word for word in plan.nearest.overrides))
     return "\n".join(lines)
+
+
+def time_lines(plan: "Plan") -> list[str]:
+    """How long the run takes and what its checkpoints need."""
+    from workings.planning.duration import duration
+    from workings.planning.verdict import gib
+
+    if plan.time is None:
+        return []
+    time = plan.time
+    return [
+        f"about {time.step_seconds:.3g} s a step, {duration(time.seconds)} for {time.steps} steps, "
+        f"{time.checkpoints} checkpoints and evaluation (not counted: {'; '.join(time.not_counted)})",
+        f"a checkpoint of {gib(time.checkpoint_bytes)} about every {duration(time.checkpoint_every_seconds)}; "
+        f"{gib(time.disk_bytes)} of disk for {time.kept}, the one being written included",
+    ]
+
+
+def comparison(plans: list["Plan"]) -> str:
+    """Several targets side by side."""
+    from workings.planning.duration import duration
+    from workings.planning.verdict import gib
+
+    head = ("target", "fits", "peak", "limit", "decided by", "source", "run", "nearest plan that fits")
+    rows = [head]
+    for plan in plans:
+        verdict = plan.verdict
+        rows.append((plan.target, "marginal" if verdict.marginal else "yes" if verdict.fits else "no",
+                     gib(verdict.peak_bytes), gib(verdict.limit_bytes), plan.program, verdict.source,
+                     duration(plan.time.seconds) if plan.time else "-",
+                     " ".join(plan.nearest.overrides) if plan.nearest else ""))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+                     for row in rows)

@@ -1,48 +1,75 @@
-"""The compiler's word about a step, for a machine that is not here; kept in a cache by a digest of all that went in."""
+"""The compiler's word about a program, for a machine that is not here; kept in a cache by a digest of what went in."""
 
 import hashlib
 import json
 import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from workings.engines.base import EngineRequest, Inspection
-from workings.engines.jax.target import TpuTarget, compile_for
+from workings.engines.jax.target import PACKAGES, CudaTarget, DeviceTarget, HostTarget, TpuTarget, compile_for
 from workings.errors import WorkingsError
-from workings.hardware.catalog import Target
+from workings.hardware.catalog import Target, gpu_config
+from workings.planning.request import ProgramName, Programs
 from workings.record.atomic import write_json
 from workings.record.digest import json_digest
 
+AT_A_TIME = 2
+"""Compilers that run side by side."""
 
-def compile_tpu(request: EngineRequest, batch: tuple[int, int, int], target: Target) -> Inspection:
-    """The JAX engine's own step compiled for a TPU of the catalog; from the cache where it was asked before.
+
+def compile_programs(request: EngineRequest, programs: Programs, target: Target) -> dict[ProgramName, Inspection]:
+    """What the compiler says about each program, by name; raises as `compile_program` does."""
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        waiting = {name: pool.submit(compile_program, request, size, target, name) for name, size in programs.items()}
+        return {name: future.result() for name, future in waiting.items()}
+
+
+def compile_program(request: EngineRequest, batch: tuple[int, int, int], target: Target,
+                    program: ProgramName = "step") -> Inspection:
+    """One of the JAX engine's own programs compiled for a target of the catalog; from the cache if asked before.
 
     Raises:
-        RequestError: the request is wrong, or libtpu is not installed.
+        CompilerAbsent: the compiler for this target is not installed.
+        RequestError: the request is wrong.
+        Unimplemented: the compiler does not do this program on this target.
         WorkingsError: the compiler crashed, or what it compiled is not the split program that was asked for.
     """
-    place = cache_directory() / f"{_digest(request, batch, target)}.json"
+    place = cache_directory() / f"{_digest(request, batch, target, program)}.json"
     if place.is_file():
         kept = json.loads(place.read_text(encoding="utf-8"))
         kept["details"]["cached"] = True
         return Inspection(**kept)
-    found = compile_for(request, batch, TpuTarget(topology=target.topology, accelerator_type=target.accelerator_type,
-                                                  options=target.topology_options))
+    found = compile_for(request, batch, device_target(target), program=program)
     check_split(found, batch)
     place.parent.mkdir(parents=True, exist_ok=True)
     write_json(place, asdict(found))
     return found
 
 
+def device_target(target: Target) -> DeviceTarget:
+    """The row of the catalog as the engine's compilers want it."""
+    if target.platform == "cpu":
+        return HostTarget()
+    if target.platform == "gpu":
+        return CudaTarget(card=asdict(gpu_config(target.gpu_config)), topology=target.topology)
+    return TpuTarget(topology=target.topology, accelerator_type=target.accelerator_type,
+                     options=target.topology_options)
+
+
 def check_split(found: Inspection, batch: tuple[int, int, int]) -> None:
     """Each device's program must hold its own share of the rows.
 
     A library that asks for the host's platform while tracing can leave a batch whole without a word; the verdict would
-    be about a program that no TPU runs. Raises `WorkingsError` then.
+    be about a program that no device runs. Raises `WorkingsError` then. Prompts of a generation are copied to all
+    devices on purpose.
     """
-    if "refused" in found.details:
+    if "tokens_per_device" not in found.details:
         return
     expected = [batch[0], batch[1] // found.details["mesh"]["fsdp"], batch[2]]
     if list(found.details["tokens_per_device"]) != expected:
@@ -57,20 +84,21 @@ def cache_directory() -> Path:
     return base / "plans"
 
 
-def _digest(request: EngineRequest, batch: tuple[int, int, int], target: Target) -> str:
+def _digest(request: EngineRequest, batch: tuple[int, int, int], target: Target, program: ProgramName) -> str:
+    machine: Mapping[str, Any] = asdict(device_target(target))
     return json_digest({
         "shape": asdict(request.shape), "seed": request.seed, "optimizer": request.optimizer.model_dump(),
         "precision": request.precision.model_dump(), "memory": request.memory.model_dump(),
         "mesh": request.mesh.model_dump(), "method": request.method.model_dump(),
-        "batch": list(batch), "topology": target.topology,
-        "options": dict(target.topology_options), "versions": _versions(), "engine": _engine_digest(),
+        "batch": list(batch), "program": program, "machine": dict(machine),
+        "versions": _versions(target.platform), "engine": _engine_digest(),
         "flags": {name: os.environ[name] for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS") if name in os.environ},
     })
 
 
-def _versions() -> dict[str, str]:
+def _versions(platform: str) -> dict[str, str]:
     found = {}
-    for name in ("jax", "jaxlib", "libtpu"):
+    for name in ("jax", "jaxlib", *PACKAGES[platform]):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
@@ -86,5 +114,3 @@ def _engine_digest() -> str:
             if entry.name.endswith(".py"):
                 digest.update(entry.name.encode() + b"\0" + entry.read_bytes())
     return digest.hexdigest()
-
-

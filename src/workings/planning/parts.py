@@ -9,6 +9,7 @@ from math import prod
 
 from workings.engines.base import EngineRequest
 from workings.models.weights import EMBEDDING, HEAD, layer_shapes, outer_shapes
+from workings.planning.request import ProgramName
 
 BYTES = {"fp32": 4, "bf16": 2}
 INPUT_SPLIT = ("self_attn.o_proj.weight", "mlp.down_proj.weight")
@@ -19,6 +20,12 @@ FEED_FORWARD_POSITIONS, FEED_FORWARD_CHUNKS = 2048, 8
 """Least positions of a chunk and most chunks of a recomputed layer's feed-forward."""
 QUERIES = 256
 """Query positions whose scores exist at one time with chunked attention."""
+NF4_BLOCK = 64
+"""Elements of a 4-bit matrix that share a scale of four bytes."""
+
+
+Shapes = list[tuple[tuple[int, ...], int]]
+"""One device's piece of each tensor, and how many tensors have it."""
 
 
 def local_shapes(request: EngineRequest, fsdp: int, tp: int) -> Iterator[tuple[tuple[int, ...], int]]:
@@ -38,20 +45,45 @@ def _local(name: str, size: tuple[int, ...], fsdp: int, tp: int) -> tuple[int, .
     return tuple(length // axis if length % axis == 0 else length for length, axis in zip(size, axes, strict=True))
 
 
+def adapter_shapes(request: EngineRequest, fsdp: int, tp: int) -> Shapes:
+    """The same for adapters of LoRA and QLoRA: a thin matrix on either side of each chosen projection."""
+    method = request.method
+    if method.name == "full":
+        return []
+    found: Shapes = []
+    for name, size in layer_shapes(request.shape).items():
+        if len(size) == 2 and name.removesuffix(".weight").rpartition(".")[2] in method.target_modules:
+            out, inner = _local(name, size, fsdp, tp)
+            found += [((method.rank, inner), request.shape.layers), ((out, method.rank), request.shape.layers)]
+    return found
+
+
+def _frozen_bytes(request: EngineRequest, shapes: Shapes) -> int:
+    """Bytes of weights as they are stored; with QLoRA the layers' matrices have four bits and a scale for every 64."""
+    stored = BYTES[request.precision.parameters]
+    if request.method.name != "qlora":
+        return stored * sum(prod(size) * count for size, count in shapes)
+    four_bit = [(size, count) for size, count in shapes if count > 1 and len(size) == 2]
+    rest = sum(prod(size) * count for size, count in shapes) - sum(prod(size) * count for size, count in four_bit)
+    return stored * rest + sum(count * (prod(size) // 2 + 4 * (prod(size) // NF4_BLOCK)) for size, count in four_bit)
+
+
 def exact_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, tp: int) -> dict[str, int]:
     """Bytes per device of parameters, moments, gradients and batch, from shapes, formats and the mesh alone."""
-    shapes = list(local_shapes(request, fsdp, tp))
-    elements = sum(prod(size) * count for size, count in shapes)
-    stored = BYTES[request.precision.parameters]
+    shapes, adapters = list(local_shapes(request, fsdp, tp)), adapter_shapes(request, fsdp, tp)
+    trained = adapters or shapes
+    elements = sum(prod(size) * count for size, count in trained)
+    stored = 4 if adapters else BYTES[request.precision.parameters]
+    number = BYTES[request.precision.moments]
     if request.optimizer.name == "adamw":
-        moments = 2 * elements
+        moments = 2 * elements * number
     elif request.optimizer.name == "adamw8bit":  # a byte each, and the largest value of every block of 256 in fp32
-        moments = (2 * elements + 2 * 4 * elements // 256) // BYTES[request.precision.moments]
+        moments = 2 * elements + 2 * 4 * elements // 256
     else:  # a row and a column of every matrix, the whole of every vector
-        moments = sum(sum(size) * count for size, count in shapes)
+        moments = sum(sum(size) * count for size, count in trained) * number
     parts = {
-        "parameters": elements * stored,
-        "moments": moments * BYTES[request.precision.moments],
+        "parameters": _frozen_bytes(request, shapes) + (4 * elements if adapters else 0),
+        "moments": moments,
         "gradients": elements * stored,
         "batch": BATCH_FIELDS * 4 * batch[0] * batch[1] // fsdp * batch[2],
     }
@@ -81,7 +113,8 @@ def estimated_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: i
     chunk = min(memory.loss_chunk or tokens, tokens)
     parallel = devices > 1 and shape.vocab_size % devices == 0
     logits = 2 * 4 * chunk * (fsdp if parallel else 1) * (shape.vocab_size // devices if parallel else shape.vocab_size)
-    head_gradient = 4 * shape.vocab_size * shape.width // (devices if parallel else 1)
+    trains_head = request.method.name == "full"
+    head_gradient = 4 * shape.vocab_size * shape.width // (devices if parallel else 1) if trains_head else 0
     parts = {"activations": kept + 2 * inner, "attention scores": alive * scores,
              "logits": logits, "head gradient in fp32": head_gradient}
     if fsdp > 1:
@@ -102,3 +135,23 @@ def estimated_peak(request: EngineRequest, batch: tuple[int, int, int], fsdp: in
     """Closed-form estimate of a step's peak, bytes per device."""
     return sum(exact_parts(request, batch, fsdp, tp).values()) + sum(
         estimated_parts(request, batch, fsdp, tp, platform).values())
+
+
+def beside_the_step(request: EngineRequest, program: ProgramName, batch: tuple[int, int, int], fsdp: int, tp: int,
+                    platform: str) -> dict[str, int]:
+    """Bytes per device while the run evaluates or answers, by formula; the optimizer's state lies beside."""
+    shape, number = request.shape, BYTES[request.precision.compute]
+    state = {name: size for name, size in exact_parts(request, (1, fsdp, 1), fsdp, tp).items()
+             if name in ("parameters", "moments", "master weights")}
+    rows, length = (-(-batch[0] // fsdp), batch[1]) if program == "generation" else (batch[1] // fsdp, batch[2])
+    layer = number * rows * length * (4 * shape.width + 3 * shape.mlp_width // tp)
+    scores = 4 * rows * max(1, shape.heads // tp) * _score_elements(request, length, platform)
+    inside = {"activations of the layer at hand": layer, "attention scores": scores}
+    if fsdp > 1:
+        inside["gathered weights of two layers"] = 2 * number * sum(map(prod, layer_shapes(shape).values())) // tp
+    if program == "generation":
+        slots = shape.layers * rows * (batch[1] + batch[2])
+        return state | inside | {"logits": 4 * rows * shape.vocab_size,
+                                 "cache of keys and values": 2 * number * slots * shape.kv_heads * shape.head_dim}
+    chunk = min(request.memory.loss_chunk or rows * length, rows * length)
+    return state | inside | {"logits": 2 * 4 * chunk * shape.vocab_size}

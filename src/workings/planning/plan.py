@@ -1,10 +1,12 @@
 """The plan of a recipe on a target: verdict, parts, the culprit in one sentence, time, and the nearest plan that fits.
 
-Where a compiler answers (TPU by libtpu, CPU by the engine on this machine) the verdict is ``compiled``; for a GPU that
-is not here it is ``estimated`` by formula, and the reasons say so.
+Where a compiler answers (TPU by libtpu, NVIDIA by XLA for CUDA, CPU on this machine) the verdict is ``compiled``; where
+none does it is ``estimated`` by formula, and the reasons say why. A run computes more than its step: held-out batches
+and answers to its items are planned as well, and the verdict is the worst of them.
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,32 +14,27 @@ import numpy as np
 
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, Inspection
+from workings.engines.jax.target import CompilerAbsent, Unimplemented
+from workings.engines.presence import cpu_memory
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
-from workings.planning.compiling import compile_tpu
-from workings.planning.parts import estimated_parts, estimated_peak, exact_parts
-from workings.planning.request import engine_request, longest_batch, mesh_of
-from workings.planning.seconds import step_seconds
+from workings.planning.breakdown import Part, blame, split_parts, unexplained_share
+from workings.planning.compiling import compile_program, compile_programs
+from workings.planning.depth import refused_parts
+from workings.planning.notes import JAX_GPU_SHARE, notes
+from workings.planning.parts import beside_the_step, estimated_parts, estimated_peak, exact_parts
+from workings.planning.request import ProgramName, Programs, engine_request, longest_batch, mesh_of, programs_of
+from workings.planning.seconds import RunTime, step_seconds
 from workings.planning.verdict import Verdict, gib, judge
 
-JAX_GPU_SHARE = 0.75
-"""Share of a card's memory that JAX takes for itself unless ``XLA_PYTHON_CLIENT_MEM_FRACTION`` says otherwise."""
+__all__ = ["JAX_GPU_SHARE", "Nearest", "Part", "Plan", "explain", "make_plan"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """One part of the memory of a device."""
-
-    name: str
-    size_bytes: int
-    certainty: str
-    """``exact``: from shapes, formats and mesh. ``estimated``: by formula. ``by proportion``: what the compiler needs
-    beyond the exact parts, shared out in the proportion of the formulas, where it needs less than they say.
-    ``unexplained``: what it needs more."""
+MOST_UNEXPLAINED = 0.1
+"""Share of the peak above which two shallow models are compiled to explain it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +44,7 @@ class Plan:
     recipe: str
     target: str
     verdict: Verdict
+    """About the program that needs the most."""
     reasons: tuple[str, ...]
     parts: tuple[Part, ...]
     culprit: str
@@ -54,18 +52,29 @@ class Plan:
     batch: tuple[int, int, int]
     mesh: tuple[int, int]
     details: dict[str, Any]
+    program: ProgramName = "step"
+    """Which program needs the most memory."""
+    peaks: Mapping[ProgramName, int]
+    """Peak bytes per device of every program that was asked about."""
+    time: RunTime | None = None
     nearest: "Nearest | None" = None
+    finishing: tuple[str, ...] = ()
+    """Words that make the run finish by a deadline that it would miss."""
 
     def as_json(self) -> dict[str, Any]:
         """Keys of ``plan --json``; what does not exist is left out."""
         values = self.verdict.as_json() | {
             "reasons": list(self.reasons), "target": self.target, "recipe": self.recipe, "batch": list(self.batch),
-            "mesh": {"fsdp": self.mesh[0], "tp": self.mesh[1]},
+            "mesh": {"fsdp": self.mesh[0], "tp": self.mesh[1]}, "program": self.program, "peaks": dict(self.peaks),
             "parts": [vars(part) for part in self.parts], "culprit": self.culprit}
         if self.step_seconds is not None:
             values["step_seconds_estimate"] = self.step_seconds
+        if self.time is not None:
+            values["time"] = self.time.as_json()
         if self.nearest is not None:
             values["nearest"] = self.nearest.as_json()
+        if self.finishing:
+            values["finishing"] = list(self.finishing)
         return values
 
 
@@ -89,39 +98,67 @@ class Nearest:
                 "limit_bytes": self.limit_bytes, "source": self.source, "tried": list(self.tried)}
 
 
-def make_plan(recipe: Recipe, shape: ModelShape, target: Target) -> Plan:
+def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: bool = True) -> Plan:
     """The plan of one recipe as it is.
 
     Args:
         recipe: what is asked for.
         shape: of its model.
         target: a machine of the catalog.
+        explained: compile shallow models too where the peak would stay unexplained.
 
     Raises:
-        RequestError: what is asked for does not go together, or the compiler for this target is not installed.
+        RequestError: what is asked for does not go together.
         WorkingsError: the compiler crashed.
     """
     if target.platform == "tpu" and recipe.engine != "jax":
         raise RequestError(f"engine: {recipe.engine} on {target.name}", "the engine that a TPU's compiler is asked for",
                            "engine=jax")
     if target.platform == "cpu":
-        return _on_this_machine(recipe, shape, target)
+        fsdp = 1 if recipe.mesh.fsdp == "auto" else recipe.mesh.fsdp
+        if fsdp * recipe.mesh.tp > 1:
+            raise RequestError(f"mesh.fsdp x mesh.tp = {fsdp} x {recipe.mesh.tp} on cpu", "one device",
+                               "mesh.fsdp=1 mesh.tp=1")
     request = engine_request(recipe, shape, target)
-    mesh = mesh_of(recipe, target)
-    batch = longest_batch(recipe, mesh[0])
-    if target.platform == "tpu":
-        found = compile_tpu(request, batch, target)
-    else:
-        found = estimate(request, batch, mesh, target)
-    return explain(recipe, request, batch, found, device_of(target, found, mesh), target)
+    if target.platform == "cpu" and recipe.engine != "jax":
+        return _by_its_engine(recipe, request, target)
+    mesh = (1, 1) if target.platform == "cpu" else mesh_of(recipe, target)
+    programs = programs_of(recipe, mesh[0])
+    found = inspect_programs(recipe, request, programs, mesh, target)
+    worst = max(found, key=lambda name: found[name].peak_bytes)
+    difference = None
+    if explained and "refused" in found[worst].details:
+        parts = split_parts(request, programs["step"], mesh, target.platform, found[worst])
+        if unexplained_share(parts, found[worst].peak_bytes) > MOST_UNEXPLAINED:
+            difference = refused_parts(request, programs["step"], target)
+    return explain(recipe, request, programs[worst], found[worst], device_of(target, found[worst], mesh), target,
+                   program=worst, peaks={name: one.peak_bytes for name, one in found.items()}, difference=difference)
 
 
-def _on_this_machine(recipe: Recipe, shape: ModelShape, target: Target) -> Plan:
-    fsdp = 1 if recipe.mesh.fsdp == "auto" else recipe.mesh.fsdp
-    if fsdp * recipe.mesh.tp > 1:
-        raise RequestError(f"mesh.fsdp x mesh.tp = {fsdp} x {recipe.mesh.tp} on cpu", "one device",
-                           "mesh.fsdp=1 mesh.tp=1")
-    request = engine_request(recipe, shape, target)
+def inspect_programs(recipe: Recipe, request: EngineRequest, programs: Programs, mesh: tuple[int, int],
+                     target: Target) -> dict[ProgramName, Inspection]:
+    """What a compiler, or else the formula, says about each program of the run.
+
+    Where the step is refused, nothing else is asked: the answer is no already.
+    """
+    why = ""
+    if recipe.engine == "jax" and (target.platform != "gpu" or target.gpu_config):
+        try:
+            step = compile_program(request, programs["step"], target)
+            if "refused" in step.details:
+                return {"step": step}
+            others: Programs = {name: size for name, size in programs.items() if name != "step"}
+            found: dict[ProgramName, Inspection] = {"step": step}
+            return found | compile_programs(request, others, target)
+        except CompilerAbsent as absent:
+            why = f"this machine lacks {absent.expected}; to have it compiled: {absent.try_next}"
+        except Unimplemented as error:
+            why = f"XLA does not compile this program for {target.name}: {str(error).splitlines()[0]}"
+    return {name: estimate(request, size, mesh, target, name, why) for name, size in programs.items()}
+
+
+def _by_its_engine(recipe: Recipe, request: EngineRequest, target: Target) -> Plan:
+    """The step by an engine that inspects it itself, on this machine."""
     batch = longest_batch(recipe, 1)
     engine = find_engine(recipe.engine).engine.open(request)
     return explain(recipe, request, batch, engine.inspect(_blank(batch)), engine.describe(), target)
@@ -134,7 +171,7 @@ def _blank(shape: tuple[int, int, int]) -> Batch:
 
 def device_of(target: Target, found: Inspection, mesh: tuple[int, int]) -> DeviceFacts:
     """The target as a device to judge against; the compiler's own limit where it named one."""
-    limit, source = target.memory_bytes, target.memory_source
+    limit, source = (cpu_memory() if target.platform == "cpu" else (target.memory_bytes, target.memory_source))
     if target.platform == "gpu":
         share = float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", JAX_GPU_SHARE))
         limit = int(limit * share)
@@ -147,85 +184,52 @@ def device_of(target: Target, found: Inspection, mesh: tuple[int, int]) -> Devic
         reason=f"--on {target.name}")
 
 
-def estimate(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[int, int],
-             target: Target) -> Inspection:
+def estimate(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[int, int], target: Target,
+             program: ProgramName = "step", why: str = "") -> Inspection:
     """A closed-form estimate in the form of an inspection."""
-    parts = exact_parts(request, batch, *mesh) | estimated_parts(request, batch, *mesh, target.platform)
-    return Inspection(peak_bytes=estimated_peak(request, batch, *mesh, target.platform), source="estimated",
-                      breakdown=parts, versions={"formula": "1"}, details={})
+    if program == "step":
+        parts = exact_parts(request, batch, *mesh) | estimated_parts(request, batch, *mesh, target.platform)
+        peak = estimated_peak(request, batch, *mesh, target.platform)
+    else:
+        parts = beside_the_step(request, program, batch, *mesh, target.platform)
+        peak = sum(parts.values())
+    return Inspection(peak_bytes=peak, source="estimated", breakdown=parts, versions={"formula": "1"},
+                      details={"why": why} if why else {})
 
 
 def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int], found: Inspection,
-            device: DeviceFacts, target: Target) -> Plan:
-    """Put the verdict, its parts and its reasons together."""
+            device: DeviceFacts, target: Target, *, program: ProgramName = "step",
+            peaks: Mapping[ProgramName, int] | None = None, difference: Mapping[str, int] | None = None) -> Plan:
+    """Put the verdict, its parts and its reasons together.
+
+    Args:
+        recipe: what is asked for.
+        request: the same, as an engine takes it.
+        batch: of the program that needs the most.
+        found: what was said about that program.
+        device: to judge against.
+        target: the machine.
+        program: which one needs the most.
+        peaks: of all programs that were asked about.
+        difference: parts of a refused step by two shallow models.
+    """
     mesh = (device.mesh["fsdp"], device.mesh["tp"])
     verdict = judge(found, device)
-    parts = split_parts(request, batch, mesh, target.platform, found)
+    parts = split_parts(request, batch, mesh, target.platform, found, program, difference)
     used = mesh[0] * mesh[1]
-    culprit = blame(parts, used, target.devices, verdict)
+    culprit = blame(parts, used, target.devices, verdict, parameters=request.precision.parameters)
     reasons = [verdict.reasons[0], culprit]
-    seconds, how = step_seconds(request, batch, target, used)
+    peaks = peaks or {program: found.peak_bytes}
+    if len(peaks) > 1:
+        reasons.append(f"decided by the {program}, which needs the most: " + ", ".join(
+            f"{name} {gib(peak)}" for name, peak in peaks.items()))
+    elif "refused" in found.details:
+        reasons.append("evaluation and generation were not asked about: the step does not fit already")
+    step = longest_batch(recipe, mesh[0])
+    seconds, how = step_seconds(request, step, target, used)
     if target.platform != "cpu":
         reasons.append(how)
     reasons += notes(recipe, target, found)
     return Plan(recipe=recipe.name, target=target.name, verdict=verdict, reasons=tuple(reasons), parts=parts,
-                culprit=culprit, step_seconds=seconds, batch=batch, mesh=mesh, details=dict(found.details))
-
-
-def split_parts(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[int, int], platform: str,
-                found: Inspection) -> tuple[Part, ...]:
-    """The peak in parts: exact ones from shapes, the others by formula, corrected where a compiler spoke."""
-    parts = [Part(name=name, size_bytes=size, certainty="exact")
-             for name, size in exact_parts(request, batch, *mesh).items()]
-    inside = estimated_parts(request, batch, *mesh, platform)
-    certainty, total = "estimated", sum(inside.values())
-    rest = found.peak_bytes - sum(part.size_bytes for part in parts)
-    if found.source != "estimated" and rest < total:
-        # The compiler says how much there is, the formulas in which proportion.
-        certainty, inside = "by proportion", {name: max(0, rest) * size // total for name, size in inside.items()}
-    parts += [Part(name=name, size_bytes=size, certainty=certainty) for name, size in inside.items() if size]
-    if rest > total:
-        parts.append(Part(name="what no formula explains", size_bytes=rest - total, certainty="unexplained"))
-    return tuple(parts)
-
-
-def blame(parts: tuple[Part, ...], used: int, there: int, verdict: Verdict) -> str:
-    """One sentence that names the culprit: devices that do nothing, or the largest part."""
-    largest = max(parts, key=lambda part: part.size_bytes)
-    share = largest.size_bytes / max(1, verdict.peak_bytes)
-    sentence = (f"largest part: {largest.name}, {gib(largest.size_bytes)}, {share:.0%} of the peak "
-                f"({largest.certainty})")
-    if not verdict.fits and used < there:
-        return f"{there - used} of {there} devices are idle: the mesh uses {used}; {sentence}"
-    return sentence
-
-
-def notes(recipe: Recipe, target: Target, found: Inspection) -> list[str]:
-    """What else a person should know about this verdict."""
-    said = []
-    if "refused" in found.details:
-        said.append(f"the compiler refused: {found.details['refused']}")
-    elif found.source == "compiled" and target.platform == "tpu":
-        said.append(f"compiler bound; each device's program takes tokens {found.details['tokens_per_device']} of the "
-                    f"global batch {found.details['batch']}")
-    if found.source == "estimated":
-        said.append(f"estimated by formula: no compiler was asked for {target.name}; on a machine with the card, "
-                    "`workings train` compiles the step and decides before any weight is loaded")
-        said += _jax_share(found, target)
-    number = recipe.precision.compute
-    if number in target.no_matrix_units and target.platform != "tpu":
-        said.append(f"{target.name} has no matrix units for {number}: fitting is not the same as being fast")
-    asked = "gpu" if recipe.device == "cuda" else recipe.device
-    if asked not in ("auto", target.platform):
-        said.append(f"the recipe says device: {recipe.device}; to run it there: device={target.platform}")
-    return said
-
-
-def _jax_share(found: Inspection, target: Target) -> list[str]:
-    """A card that is large enough once JAX is told to take more of it."""
-    card = target.memory_bytes
-    set_already = "XLA_PYTHON_CLIENT_MEM_FRACTION" in os.environ
-    if set_already or not JAX_GPU_SHARE * card < found.peak_bytes <= 0.95 * card:
-        return []
-    return [f"95 % of the card would be {gib(int(0.95 * card))}: set XLA_PYTHON_CLIENT_MEM_FRACTION=0.95 for plan "
-            "and train"]
+                culprit=culprit, step_seconds=seconds, batch=step, mesh=mesh, details=dict(found.details),
+                program=program, peaks=peaks)

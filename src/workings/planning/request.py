@@ -1,10 +1,19 @@
-"""From a recipe and a target to what an engine is asked, and the batch that decides: the longest one."""
+"""From a recipe and a target to what an engine is asked: the programs of the run, each with its longest batch."""
+
+from typing import Literal
 
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
+
+ProgramName = Literal["step", "evaluation", "generation"]
+Programs = dict[ProgramName, tuple[int, int, int]]
+"""Step and evaluation: accumulation, rows over all devices, positions. Generation: prompts, tokens of the longest, new
+tokens."""
+MOST_PROMPTS = 128
+"""Prompts that an engine answers at a time, however many it is given."""
 
 
 def mesh_of(recipe: Recipe, target: Target) -> tuple[int, int]:
@@ -24,6 +33,22 @@ def mesh_of(recipe: Recipe, target: Target) -> tuple[int, int]:
 def longest_batch(recipe: Recipe, fsdp: int) -> tuple[int, int, int]:
     """Accumulation, rows over all devices, positions: the largest batch that this recipe can make."""
     return recipe.batch.accumulation, recipe.batch.micro_batch * fsdp, recipe.data.max_length
+
+
+def programs_of(recipe: Recipe, fsdp: int) -> Programs:
+    """What this run computes beside its steps and could die in: held-out batches, and answers to its items.
+
+    The longest prompt is not known without data; it has at most the tokens of the longest row.
+    """
+    step = longest_batch(recipe, fsdp)
+    found: Programs = {"step": step}
+    evaluation = recipe.evaluation
+    if evaluation.traces != "none":
+        found["evaluation"] = (1, *step[1:])
+    if evaluation.items != "none":
+        prompts = max(evaluation.samples, min(evaluation.batch_size, MOST_PROMPTS))
+        found["generation"] = (prompts, recipe.data.max_length, evaluation.max_new_tokens)
+    return found
 
 
 def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineRequest:

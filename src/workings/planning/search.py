@@ -148,7 +148,7 @@ def nearest(recipe: Recipe, shape: ModelShape, target: Target, asked: Plan) -> N
         guess = estimated(candidate, shape, target)
         if guess * factor > MARGINAL_SHARE * limit:
             continue
-        plan = make_plan(candidate, shape, target)
+        plan = make_plan(candidate, shape, target, explained=False)
         words = difference(recipe, candidate)
         if plan.verdict.fits:
             return Nearest(overrides=words, rows=plan.batch[0] * plan.batch[1], peak_bytes=plan.verdict.peak_bytes,

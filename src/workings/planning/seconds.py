@@ -1,38 +1,174 @@
-"""How long a step would take at least, from operations, the machine's rates and a stated efficiency."""
+"""How long a run would take, from operations, bytes, the machine's rates and a stated efficiency.
 
+Nothing here was measured on the target unless runs of the person who asks say so (`history.py`).
+"""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest
 from workings.hardware.catalog import Target
-from workings.models.weights import layer_shapes
+from workings.models.weights import layer_shapes, parameter_count
+from workings.planning.parts import exact_parts
+from workings.planning.request import Programs
 
 EFFICIENCY = 0.4
 """Share of the peak rate that a tuned training step reaches (published: Levanter 35 to 54 %, MaxText 39.8 %)."""
+BANDWIDTH_SHARE = 0.5
+"""Share of the memory bandwidth that generation reaches; an assumption."""
+DISK_BYTES_A_SECOND = 200e6
+"""Rate at which a checkpoint is written; an assumption (a plain SSD)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How fast this machine trains: operations a second of one device, and who says so."""
+
+    operations_a_second: float
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTime:
+    """Seconds of a whole run, and the disk that its checkpoints take."""
+
+    step_seconds: float
+    steps: int
+    checkpoint_seconds: float
+    """Of one checkpoint."""
+    checkpoints: int
+    checkpoint_bytes: int
+    """Of one checkpoint."""
+    kept: int
+    """Checkpoints that lie on the disk at one time, the one being written included."""
+    checkpoint_every_seconds: float
+    looking_seconds: float
+    """Held-out losses, samples and answers to the items, over the whole run."""
+    not_counted: tuple[str, ...]
+
+    @property
+    def training_seconds(self) -> float:
+        """All steps."""
+        return self.steps * self.step_seconds
+
+    @property
+    def seconds(self) -> float:
+        """Everything that is counted."""
+        return self.training_seconds + self.checkpoints * self.checkpoint_seconds + self.looking_seconds
+
+    @property
+    def disk_bytes(self) -> int:
+        """Of all checkpoints that lie there at one time."""
+        return self.kept * self.checkpoint_bytes
+
+    def share_by(self, deadline: float) -> float:
+        """Share of the steps that are done by a deadline, in seconds; what follows training does not count."""
+        each = self.step_seconds + (self.checkpoints * self.checkpoint_seconds + self.looking_seconds) / self.steps
+        return min(1.0, deadline / (each * self.steps))
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON value."""
+        return {"seconds": self.seconds, "step_seconds": self.step_seconds, "steps": self.steps,
+                "training_seconds": self.training_seconds, "checkpoints": self.checkpoints,
+                "checkpoint_seconds": self.checkpoint_seconds, "checkpoint_bytes": self.checkpoint_bytes,
+                "checkpoint_every_seconds": self.checkpoint_every_seconds, "disk_bytes": self.disk_bytes,
+                "evaluation_seconds": self.looking_seconds, "not_counted": list(self.not_counted)}
 
 
 def step_operations(request: EngineRequest, batch: tuple[int, int, int]) -> float:
     """Floating-point operations of one update over all devices: matrix products only, a multiply and an add each.
 
-    Forward is 2 x parameters in matrices x tokens, backward twice that, and with ``remat: layer`` the layers' forward
-    once more. Attention scores count the causal half. The vocabulary-sized product is never computed again.
+    Forward is 2 x parameters in matrices x tokens, backward twice that (with frozen weights once, for they get no
+    gradient), and with ``remat: layer`` the layers' forward once more. Attention scores count the causal half. The
+    vocabulary-sized product is never computed again.
     """
     shape = request.shape
     rows, length = batch[0] * batch[1], batch[2]
     tokens = rows * length
-    matrices = shape.layers * sum(size[0] * size[1] for size in layer_shapes(shape).values() if len(size) == 2)
+    matrices = shape.layers * sum(prod(size) for size in layer_shapes(shape).values() if len(size) == 2)
     attention = 2 * 2 * shape.layers * shape.heads * shape.head_dim * rows * length * (length + 1) / 2
-    layers = 2.0 * matrices * tokens + attention
     head = 2.0 * shape.vocab_size * shape.width * tokens
-    passes = 4 if request.memory.remat == "layer" else 3
-    return passes * layers + 3 * head
+    again = 1 if request.memory.remat == "layer" else 0
+    weights = 3 if request.method.name == "full" else 2
+    return (weights + again) * 2.0 * matrices * tokens + (3 + again) * attention + weights * head
 
 
-def step_seconds(request: EngineRequest, batch: tuple[int, int, int], target: Target,
-                 devices: int) -> tuple[float | None, str]:
-    """Seconds of one step, and how they came about; None and the reason where no rate is known."""
+def pace_of(request: EngineRequest, target: Target, own: Pace | None = None) -> tuple[Pace | None, str]:
+    """How fast the target trains, by this person's own runs or else by its peak rate; None and why without either."""
+    if own is not None:
+        return own, own.source
     compute = request.precision.compute
     if compute not in target.rates_tflops or not target.bandwidth_gb_s:
         return None, f"no step time: the catalog has no {compute} rate for {target.name}"
     rate = target.rates_tflops[compute]
+    how = (f"{EFFICIENCY:.0%} of {rate:g} Tflop/s ({compute}) a device; an assumption about efficiency, "
+           "not a measurement")
+    return Pace(operations_a_second=rate * 1e12 * EFFICIENCY, source=how), how
+
+
+def step_seconds(request: EngineRequest, batch: tuple[int, int, int], target: Target, devices: int,
+                 own: Pace | None = None) -> tuple[float | None, str]:
+    """Seconds of one step, and how they came about; None and the reason where no rate is known."""
+    pace, how = pace_of(request, target, own)
+    if pace is None:
+        return None, how
     operations = step_operations(request, batch)
-    seconds = operations / (rate * 1e12 * EFFICIENCY * devices)
-    return seconds, (f"step time: {operations:.3g} operations at {EFFICIENCY:.0%} of {devices} x {rate:g} Tflop/s "
-                     f"({compute}); an assumption about efficiency, not a measurement")
+    return operations / (pace.operations_a_second * devices), (
+        f"step time: {operations:.3g} operations on {devices} device{'s' * (devices > 1)} at {how}")
+
+
+def run_time(recipe: Recipe, request: EngineRequest, programs: Programs, target: Target, devices: int, step: float,
+             *, items: int, held_out: int) -> RunTime:
+    """Seconds of the whole run.
+
+    Args:
+        recipe: says how many steps, checkpoints and looks.
+        request: the same, as an engine takes it.
+        programs: of this run, with their batches.
+        target: the machine.
+        devices: of the mesh.
+        step: seconds of one step.
+        items: questions that are asked; 0 where there are none or their number is not known.
+        held_out: rows of held-out traces; 0 likewise.
+    """
+    per_operation = step / step_operations(request, programs["step"])
+    steps, every = recipe.training.steps, recipe.checkpoint.every_steps
+    whole = {name: size for name, size in exact_parts(request, (1, 1, 1), 1, 1).items()
+             if name in ("parameters", "moments", "master weights")}
+    checkpoint = sum(whole.values())
+    if request.method.name != "full":  # only what is trained is saved
+        checkpoint = exact_parts(request, (1, 1, 1), 1, 1)["gradients"] + whole["moments"]
+    looking, missing = 0.0, []
+    if "evaluation" in programs or "generation" in programs:
+        looks = max(1, steps // recipe.evaluation.every_steps)
+        if "evaluation" in programs:
+            rows = programs["evaluation"][1]
+            forward = per_operation * step_operations(request, programs["evaluation"]) / 3
+            looking += looks * -(-held_out // rows) * forward
+            missing += [] if held_out else ["held-out losses, whose number of rows is not known here"]
+        if "generation" in programs:
+            batch = answer_seconds(request, programs["generation"], target, devices, per_operation)
+            asked = -(-items // programs["generation"][0]) * (2 if recipe.evaluation.base else 1)
+            looking += batch * (asked + (looks if recipe.evaluation.samples else 0))
+            missing += [] if items else ["answers to the items, whose number is not known here"]
+    return RunTime(
+        step_seconds=step, steps=steps, checkpoint_bytes=checkpoint, checkpoints=-(-steps // every),
+        checkpoint_seconds=checkpoint / DISK_BYTES_A_SECOND, kept=recipe.checkpoint.keep_last + 1,
+        checkpoint_every_seconds=every * step, looking_seconds=looking,
+        not_counted=("reading data and weights, compiling", *missing))
+
+
+def answer_seconds(request: EngineRequest, prompts: tuple[int, int, int], target: Target, devices: int,
+                   per_operation: float) -> float:
+    """Seconds to answer one batch of prompts of the greatest length with as many new tokens as there may be.
+
+    Reading the prompts is computing; writing a token reads every weight once, which takes the memory's bandwidth.
+    """
+    rows, length, new = prompts
+    forward = per_operation * (step_operations(request, (1, rows, length)) / 3)
+    if not target.bandwidth_gb_s:
+        return forward + per_operation * 2.0 * parameter_count(request.shape) * rows * new
+    weights = exact_parts(request, (1, devices, 1), devices, 1)["parameters"]
+    return forward + new * weights / (target.bandwidth_gb_s * 1e9 * BANDWIDTH_SHARE)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
@@ -12,19 +13,27 @@ from workings.hardware.catalog import find_target
 from workings.models.shape import ModelShape
 from workings.models.shapes import catalog, from_hf_config, published_shape, shape_from_config
 from workings.models.tokenizer import Tokenizer
+from workings.planning.history import own_pace
 from workings.planning.plan import Plan
 from workings.planning.search import plan_with_nearest
 from workings.runs.inputs import TRAINED_VOCABULARY
+from workings.runs.plan_time import timed, with_deadline
+
+OWN_RUNS = Path("runs")
+"""Where a person's runs are looked for unless told otherwise."""
 
 
-def plan(recipe: str | LoadedRecipe, on: str, overrides: Sequence[str] = (), *, nearest: bool = True) -> Plan:
-    """Say whether a recipe's training step fits a target.
+def plan(recipe: str | LoadedRecipe, on: str, overrides: Sequence[str] = (), *, nearest: bool = True,
+         runs: Path = OWN_RUNS, deadline: float = 0.0) -> Plan:
+    """Say whether a recipe's run fits a target, and how long it would take.
 
     Args:
         recipe: a file, a shipped recipe's name, or one that is loaded already.
         on: a target of the catalog, or another spelling of it.
         overrides: ``key=value`` words.
         nearest: where it does not fit, look for the plan that does and changes least.
+        runs: folder of this person's runs; finished ones on the same device correct the time.
+        deadline: seconds in which the run has to finish; 0: none.
 
     Raises:
         RequestError: what was asked for is wrong.
@@ -32,7 +41,10 @@ def plan(recipe: str | LoadedRecipe, on: str, overrides: Sequence[str] = (), *, 
     """
     target = find_target(on)
     loaded = recipe if isinstance(recipe, LoadedRecipe) else load_recipe(recipe, overrides)
-    return plan_with_nearest(loaded.recipe, planned_shape(loaded), target, search=nearest)
+    shape = planned_shape(loaded)
+    found = plan_with_nearest(loaded.recipe, shape, target, search=nearest)
+    found = timed(found, loaded, shape, target, own_pace(runs, target) if runs.is_dir() else None)
+    return with_deadline(found, loaded, shape, target, deadline) if deadline else found
 
 
 def planned_shape(loaded: LoadedRecipe) -> ModelShape:

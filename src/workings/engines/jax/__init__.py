@@ -1,0 +1,6 @@
+"""The JAX engine. Importing it opens nothing; `engine.py` does."""
+
+import os
+
+# An installed CUDA plugin tells every CPU host, at level "info", that there is no driver.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")

@@ -1,36 +1,42 @@
-"""Compiling the very step of a run for TPUs that are not here, and asking the compiler how much memory it needs.
+"""Compiling the very programs of a run for devices that are not here, and asking the compiler what memory they need.
 
-libtpu wants its environment before JAX is imported and is noisy, so the compilation runs in a child process
-(``python -m workings.engines.jax.target``, a JSON request on standard input, a JSON answer as the last line of
-standard output). The child builds the step with the same functions as `JaxEngine` and looks at the compiled module.
+The compilers want their environment before JAX is imported and are noisy, so the compilation runs in a child process
+(`ahead.py`). Two compilers need no device: libtpu, and XLA's for CUDA, which is told what the card is like. The CPU is
+compiled for in the same way.
 """
 
 import json
 import os
 import re
+import site
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
-from math import prod
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
-from pydantic import TypeAdapter
-
-from workings.config.method import MethodConfig
-from workings.config.training import MemoryConfig, MeshConfig, OptimizerConfig, PrecisionConfig
 from workings.engines.base import EngineRequest, Inspection
 from workings.errors import RequestError, WorkingsError
-from workings.models.shape import ModelShape
 
 REFUSED = (re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm"),
            re.compile(r"required for HLO temporaries \(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+)([KMGT])\)"))
 """The two sentences with which the TPU compiler says that memory does not suffice: needed, then available."""
 UNITS = {"K": 2 ** 10, "M": 2 ** 20, "G": 2 ** 30, "T": 2 ** 40}
 DTYPE_BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "f32": 4, "s32": 4, "u32": 4}
+PACKAGES = {"cpu": (), "tpu": ("libtpu",), "gpu": ("jax-cuda12-plugin", "jax-cuda12-pjrt", "nvidia-cuda-nvcc-cu12")}
+"""What the compiler for a platform comes in, beside JAX."""
+INSTALL = "pip install 'workings[plan]'"
+ProgramName = Literal["step", "evaluation", "generation"]
+
+
+class CompilerAbsent(RequestError):
+    """The compiler for this target is not installed, or does not exist for this operating system."""
+
+
+class Unimplemented(WorkingsError):
+    """The compiler does not do what this program asks for on this target."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,72 +49,108 @@ class TpuTarget:
     """Cloud's name of it, which libtpu wants in the environment, e.g. `v5litepod-8`."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """What the compiler wants to be told beside the name (`chip_config_name`, `chips_per_host_bounds`)."""
+    platform: Literal["tpu"] = "tpu"
+
+    def environment(self) -> dict[str, str]:
+        """What libtpu wants to find before it is loaded."""
+        return {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": self.accelerator_type,
+                "TPU_WORKER_HOSTNAMES": "localhost", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class CudaTarget:
+    """NVIDIA cards of one kind, described to XLA."""
+
+    card: Mapping[str, Any]
+    """A file of `hardware/gpu_configs`."""
+    topology: str
+    """Partitions x hosts x cards, e.g. `1x1x2`."""
+    platform: Literal["gpu"] = "gpu"
+
+    def environment(self) -> dict[str, str]:
+        """The assembler of the wheel comes before any other: newer toolkits no longer know the oldest cards."""
+        assembler = [str(Path(place) / "nvidia" / "cuda_nvcc" / "bin") for place in site.getsitepackages()]
+        return {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
+                "PATH": os.pathsep.join([*assembler, os.environ.get("PATH", "")])}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostTarget:
+    """This machine's CPU."""
+
+    platform: Literal["cpu"] = "cpu"
+
+    def environment(self) -> dict[str, str]:
+        """Nothing special."""
+        return {}
+
+
+DeviceTarget = TpuTarget | CudaTarget | HostTarget
 V5E_8 = TpuTarget(topology="v5e:2x4", accelerator_type="v5litepod-8")
 """What Kaggle calls a TPU v5e-8: eight chips of 15.75 GiB usable memory each."""
 
 
-def compile_for(request: EngineRequest, batch: tuple[int, int, int], target: TpuTarget,
-                devices: int = 0) -> Inspection:
-    """Compile the step of ``request`` for a batch ``[A, B, S]`` on a TPU slice, without the chip.
+def compile_for(request: EngineRequest, batch: tuple[int, int, int], target: DeviceTarget, devices: int = 0,
+                program: ProgramName = "step") -> Inspection:
+    """Compile one program of ``request`` for devices that are not here.
 
     Args:
-        request: as for `JaxEngine.open`; ``mesh.fsdp: auto`` takes all chips.
-        batch: accumulation, rows over all devices, positions.
-        target: the slice.
-        devices: use only the first so many chips; 0: all.
+        request: as for `JaxEngine.open`; ``mesh.fsdp: auto`` takes all devices (on a CPU: one).
+        batch: step and evaluation: accumulation, rows over all devices, positions. Generation: prompts, tokens of the
+            longest, new tokens.
+        target: the devices.
+        devices: use only the first so many; 0: all.
+        program: the step, the loss of a batch without an update, or answers with a key/value cache. The last two run
+            while the optimizer's state lies beside them, which counts.
 
     Returns:
-        The compiler's bytes per chip. Where it refuses for lack of memory, ``peak_bytes`` is what it said it needs and
-        ``details["refused"]`` is its sentence. The compiler may over-estimate: it is a bound, not a measurement.
+        The compiler's bytes per device. Where it refuses for lack of memory, ``peak_bytes`` is what it said it needs
+        and ``details["refused"]`` is its sentence. The compiler may over-estimate: it is a bound, not a measurement.
+        ``details["heap"]`` says what lies in its heap, where the compiler wrote that down.
 
     Raises:
-        RequestError: libtpu is not installed.
+        CompilerAbsent: the compiler is not installed.
+        RequestError: the request is wrong.
+        Unimplemented: the compiler does not do this program.
         WorkingsError: the compiler failed for another reason than memory.
     """
-    ask = {
-        "shape": asdict(request.shape), "seed": request.seed, "batch": list(batch), "target": asdict(target),
-        "devices": devices, "optimizer": request.optimizer.model_dump(), "precision": request.precision.model_dump(),
-        "memory": request.memory.model_dump(), "mesh": request.mesh.model_dump(),
-        "method": request.method.model_dump(),
-    }
-    environment = dict(os.environ) | {
-        "JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": target.accelerator_type,
-        "TPU_WORKER_HOSTNAMES": "localhost", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-    }
-    done = subprocess.run([sys.executable, "-m", "workings.engines.jax.target"], input=json.dumps(ask), text=True,
-                          capture_output=True, env=environment, check=False)
+    with tempfile.TemporaryDirectory(prefix="workings-compile-") as dump:
+        ask = {
+            "shape": asdict(request.shape), "seed": request.seed, "batch": list(batch), "target": asdict(target),
+            "devices": devices, "program": program, "dump": dump, "optimizer": request.optimizer.model_dump(),
+            "precision": request.precision.model_dump(), "memory": request.memory.model_dump(),
+            "mesh": request.mesh.model_dump(), "method": request.method.model_dump(),
+        }
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={dump} --xla_dump_hlo_as_text".strip()
+        environment = dict(os.environ) | target.environment() | {
+            "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "1"}
+        done = subprocess.run([sys.executable, "-m", "workings.engines.jax.ahead"], input=json.dumps(ask), text=True,
+                              capture_output=True, env=environment, check=False)
+    return _read(done, str(getattr(target, "topology", target.platform)))
+
+
+def _read(done: "subprocess.CompletedProcess[str]", where: str) -> Inspection:
+    """The child's answer, or the error that it stands for."""
     lines = done.stdout.strip().splitlines()
     if done.returncode != 0 or not lines:
-        raise _crash(f"the compiler for {target.topology} crashed (exit code {done.returncode})", done.stderr)
+        raise _crash(f"the compiler for {where} crashed (exit code {done.returncode})", done.stderr)
     answer = json.loads(lines[-1])
     if "absent" in answer:
-        raise RequestError(f"a plan for {target.topology} without libtpu", answer["absent"],
-                           "pip install 'workings[plan]'")
+        raise CompilerAbsent(f"compiling for {where} without its compiler", answer["absent"], INSTALL)
     if "wrong" in answer:
         raise RequestError(*answer["wrong"])
     if "failed" in answer:
-        raise _crash(f"compiling for {target.topology} failed: {answer['failed'][:600]}",
-                     answer["failed"] + done.stderr)
+        kind = Unimplemented if answer["unimplemented"] else WorkingsError
+        raise _crash(f"compiling for {where} failed: {answer['failed'][:600]}", answer["failed"] + done.stderr, kind)
     return Inspection(peak_bytes=answer["peak_bytes"], source="compiled", breakdown=answer["breakdown"],
                       versions=answer["versions"], details=answer["details"])
 
 
-def _crash(what: str, said: str) -> WorkingsError:
+def _crash(what: str, said: str, kind: type[WorkingsError] = WorkingsError) -> WorkingsError:
     """An error that names the file with the compiler's last 200 lines: a crash is no verdict about memory."""
     with tempfile.NamedTemporaryFile("w", prefix="workings-compiler-", suffix=".log", delete=False) as log:
         log.write("\n".join(said.splitlines()[-200:]) + "\n")
-    return WorkingsError(f"{what}; this says nothing about memory. Its last lines: {log.name}")
-
-
-def _request(ask: Mapping[str, Any]) -> EngineRequest:
-    """The request as the parent had it."""
-    optimizer: Any = TypeAdapter(OptimizerConfig).validate_python(ask["optimizer"])
-    method: Any = TypeAdapter(MethodConfig).validate_python(ask["method"])
-    return EngineRequest(shape=ModelShape(**ask["shape"]), device="tpu", seed=ask["seed"], optimizer=optimizer,
-                         precision=PrecisionConfig(**ask["precision"]), memory=MemoryConfig(**ask["memory"]),
-                         mesh=MeshConfig(**ask["mesh"]), method=method)
+    return kind(f"{what}; this says nothing about memory. Its last lines: {log.name}")
 
 
 def refused_bytes(message: str) -> tuple[int, int]:
@@ -128,77 +170,3 @@ def largest_arrays(text: str, count: int = 8) -> dict[str, int]:
             size *= int(dim)
         found[f"{dtype}[{dims}]"] = size
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))[:count])
-
-
-def floor_bytes(state: Mapping[str, Any], places: Mapping[str, Any], fsdp: int) -> dict[str, int]:
-    """Bytes per device that this step cannot do without: the state, its gradients, one layer's gathered weights."""
-    import jax
-
-    def local(x: Any, place: Any) -> int:
-        return int(prod(place.shard_shape(x.shape)) * x.dtype.itemsize)
-
-    def total(tree: Any, where: Any) -> int:
-        return sum(map(local, jax.tree.leaves(tree), jax.tree.leaves(where)))
-
-    layer = sum(int(prod(x.shape[1:])) * x.dtype.itemsize for x in state["params"]["layers"].values())
-    return {"state": total(state, places), "gradients": total(state["params"], places["params"]),
-            "gathered_layer": layer if fsdp > 1 else 0}
-
-
-def _compile(ask: Mapping[str, Any]) -> dict[str, Any]:
-    """In the child: lower, compile, and say what came out."""
-    import jax
-    from jax.experimental import topologies
-
-    from workings.engines.jax.inspect import inspection
-    from workings.engines.jax.sharding import make_layout
-    from workings.engines.jax.spec import abstract_state, build_spec, lower_step, state_shardings
-
-    try:
-        libtpu = version("libtpu")
-    except ModuleNotFoundError:
-        return {"absent": "the package libtpu, whose compiler needs no chip"}
-    options = {key: tuple(value) if isinstance(value, list) else value
-               for key, value in ask["target"]["options"].items()}
-    chips = tuple(topologies.get_topology_desc(
-        platform="tpu", topology_name=ask["target"]["topology"], **options).devices)
-    chips = chips[:ask["devices"]] if ask["devices"] else chips
-    request, batch = _request(ask), tuple(ask["batch"])
-    layout = make_layout(chips, request.mesh.fsdp, request.mesh.tp)
-    spec = build_spec(request, layout, "tpu")
-    state = abstract_state(spec, request)
-    places = state_shardings(spec, state)
-    start = time.monotonic()
-    lowered = lower_step(spec, state, places, batch)
-    lower_seconds, start = time.monotonic() - start, time.monotonic()
-    details: dict[str, Any] = {
-        "topology": ask["target"]["topology"], "devices": layout.size, "mesh": dict(layout.mesh.shape),
-        "batch": list(batch), "lower_seconds": round(lower_seconds, 1),
-        "floor": floor_bytes(state, places, layout.fsdp),
-        "device_kind": str(getattr(chips[0], "device_kind", "unknown")),
-    }
-    versions = {"jax": jax.__version__, "jaxlib": version("jaxlib"), "libtpu": libtpu}
-    try:
-        compiled = lowered.compile()
-    except jax.errors.JaxRuntimeError as error:
-        used, limit = refused_bytes(str(error))
-        if not used:
-            return {"failed": str(error)}
-        details |= {"refused": str(error).strip().splitlines()[0][:300], "limit_bytes": limit,
-                    "compile_seconds": round(time.monotonic() - start, 1)}
-        return {"peak_bytes": used, "breakdown": {"needed": used}, "versions": versions, "details": details}
-    details["compile_seconds"] = round(time.monotonic() - start, 1)
-    details["compile_cpu_seconds"] = round(time.process_time(), 1)
-    tokens = compiled.input_shardings[0][1]["tokens"].shard_shape(batch)
-    details |= {"tokens_per_device": list(tokens), "largest_arrays": largest_arrays(compiled.as_text())}
-    found = inspection(compiled, details)
-    return {"peak_bytes": found.peak_bytes, "breakdown": dict(found.breakdown), "versions": versions,
-            "details": details}
-
-
-if __name__ == "__main__":
-    try:
-        result = _compile(json.load(sys.stdin))
-    except RequestError as wrong:
-        result = {"wrong": [wrong.given, wrong.expected, wrong.try_next]}
-    sys.stdout.write(json.dumps(result) + "\n")

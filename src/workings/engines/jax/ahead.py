@@ -1,0 +1,194 @@
+"""In a child process: compile one program of a run for devices that are not here, and say what it needs.
+
+``python -m workings.engines.jax.ahead`` takes a JSON request on standard input and answers with JSON as the last line
+of standard output; `target.py` starts it with the environment that the compilers want before JAX is imported. The
+program is built by the same functions as `JaxEngine` builds it.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.experimental import topologies
+from pydantic import TypeAdapter
+
+from workings.config.method import MethodConfig
+from workings.config.training import MemoryConfig, MeshConfig, OptimizerConfig, PrecisionConfig
+from workings.engines.base import EngineRequest
+from workings.engines.jax.heap import Sizes, assignment_text, heap_parts
+from workings.engines.jax.inspect import inspection
+from workings.engines.jax.programs import generation_sizes, lower_evaluation, lower_generation
+from workings.engines.jax.rounding import MASTER
+from workings.engines.jax.sharding import make_layout
+from workings.engines.jax.spec import abstract_state, batch_shapes, build_spec, lower_step, state_shardings
+from workings.engines.jax.step import StepSpec
+from workings.engines.jax.target import PACKAGES, largest_arrays, refused_bytes
+from workings.errors import RequestError
+from workings.models.shape import ModelShape
+from workings.models.weights import layer_shapes
+
+HLO_NAMES = {"float32": "f32", "bfloat16": "bf16"}
+WARPS = {"threads_per_block_limit": 1024, "threads_per_warp": 32, "shared_memory_per_block": 49152,
+         "block_dim_limit_x": 2147483647, "block_dim_limit_y": 65535, "block_dim_limit_z": 65535,
+         "registers_per_core_limit": 65536, "registers_per_block_limit": 65536, "thread_dim_limit_x": 1024,
+         "thread_dim_limit_y": 1024, "thread_dim_limit_z": 64}
+"""What all CUDA cards since compute capability 6.0 have in common."""
+
+
+def main(ask: Mapping[str, Any]) -> dict[str, Any]:
+    """Lower, compile, and say what came out."""
+    platform = ask["target"]["platform"]
+    try:
+        versions = {name: version(name) for name in ("jax", "jaxlib", *PACKAGES[platform])}
+    except PackageNotFoundError as missing:
+        return {"absent": f"the package {missing.name}, whose compiler needs no {platform.upper()}"}
+    devices = _devices(ask["target"])
+    devices = devices[:ask["devices"]] if ask["devices"] else devices
+    request = _request(ask)
+    layout = make_layout(devices, request.mesh.fsdp, request.mesh.tp)
+    spec = build_spec(request, layout, platform)
+    state = abstract_state(spec, request)
+    places = state_shardings(spec, state)
+    start = time.monotonic()
+    lowered, lying, arrived, sizes = _lower(ask, spec, state, places)
+    details: dict[str, Any] = {
+        "program": ask["program"], "batch": list(ask["batch"]), "devices": layout.size,
+        "mesh": dict(layout.mesh.shape), "lower_seconds": round(time.monotonic() - start, 1),
+        "device_kind": str(getattr(devices[0], "device_kind", "unknown")),
+        "exact": exact_bytes(state, places) | {"batch": arrived}, "beside": lying,
+        "floor": floor_bytes(spec, state, places),
+    } | {key: ask["target"][key] for key in ("topology",) if key in ask["target"]}
+    start = time.monotonic()
+    try:
+        compiled = lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        return _refused(str(error), versions, details, time.monotonic() - start)
+    details |= {"compile_seconds": round(time.monotonic() - start, 1),
+                "compile_cpu_seconds": round(time.process_time(), 1),
+                "largest_arrays": largest_arrays(compiled.as_text())}
+    if ask["program"] != "generation":
+        tokens = compiled.input_shardings[0][1]["tokens"].shard_shape(tuple(ask["batch"]))
+        details["tokens_per_device"] = list(tokens)
+    found = inspection(compiled, details)
+    if text := assignment_text(Path(ask["dump"])):
+        details["heap"] = heap_parts(text, sizes)
+    return {"peak_bytes": found.peak_bytes + lying, "breakdown": dict(found.breakdown), "versions": versions,
+            "details": details}
+
+
+def _refused(message: str, versions: dict[str, str], details: dict[str, Any], seconds: float) -> dict[str, Any]:
+    used, limit = refused_bytes(message)
+    if not used:
+        return {"failed": message, "unimplemented": message.startswith("UNIMPLEMENTED")}
+    details |= {"refused": message.strip().splitlines()[0][:300], "limit_bytes": limit,
+                "compile_seconds": round(seconds, 1)}
+    return {"peak_bytes": used + details["beside"], "breakdown": {"needed": used}, "versions": versions,
+            "details": details}
+
+
+def _devices(target: Mapping[str, Any]) -> tuple[jax.Device, ...]:
+    """Devices of the machine that is asked about; none of them is here, but for the CPU."""
+    if target["platform"] == "cpu":
+        return tuple(jax.devices("cpu"))
+    if target["platform"] == "tpu":
+        options = {key: tuple(value) if isinstance(value, list) else value for key, value in target["options"].items()}
+        return tuple(topologies.get_topology_desc(platform="tpu", topology_name=target["topology"], **options).devices)
+    return tuple(topologies.get_topology_desc(
+        platform="cuda", topology_name=target["card"]["name"], topology=target["topology"],
+        target_config=target_config(target["card"])).devices)
+
+
+def target_config(card: Mapping[str, Any]) -> str:
+    """XLA's text form of a card (message `GpuTargetConfigProto`), from a file of `hardware/gpu_configs`."""
+    known = {key: value for key, value in card.items()
+             if key not in ("name", "kind", "derived", "source", "compute_capability")}
+    major, minor = card["compute_capability"].rstrip("a").split(".")
+    extension = "ACCELERATED_FEATURES" if card["compute_capability"].endswith("a") else "NONE"
+    fields = " ".join(f"{key}: {value}" for key, value in (WARPS | known).items())
+    return (f"gpu_device_info {{ {fields} cuda_compute_capability {{ major: {major} minor: {minor} "
+            f'feature_extension: {extension} }} name: "{card["kind"]}" }} platform_name: "CUDA" '
+            f'dnn_version_info {{ major: 9 minor: 10 }} device_description_str: "{card["kind"]}"')
+
+
+def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
+           places: dict[str, Any]) -> tuple[Any, int, int, Sizes]:
+    """The program, bytes per device that lie beside it while it runs and of its batch, the sizes of its arrays."""
+    first, rows, length = ask["batch"]
+    resident = _bytes(state, places) - _bytes(state["params"], places["params"])
+    if ask["program"] == "generation":
+        lowered = lower_generation(spec, state, places, first, rows, length)
+        padded = generation_sizes(first, rows, length, spec.layout.fsdp)
+        return lowered, resident, 4 * padded[0] * padded[1], _sizes(
+            spec, state, places, padded[0], padded[1], padded[1] + padded[2])
+    arrays = batch_shapes((first, rows, length))
+    batch = _bytes(arrays, dict.fromkeys(arrays, spec.layout.batch()))
+    sizes = _sizes(spec, state, places, rows, length)
+    if ask["program"] == "step":
+        return lower_step(spec, state, places, (first, rows, length)), 0, batch, sizes
+    return lower_evaluation(spec, state, places, (first, rows, length)), resident, batch, sizes
+
+
+def _sizes(spec: StepSpec, state: dict[str, Any], places: dict[str, Any], rows: int, length: int,
+           slots: int = 0) -> Sizes:
+    layers = state["params"]["layers"]
+    local = {name: places["params"]["layers"][name].shard_shape(x.shape) for name, x in layers.items()}
+    whole = [*(size for name, size in layer_shapes(spec.shape).items()), *(x.shape[1:] for x in layers.values())]
+    single = {_ordered(size) for size in (*whole, *(size[1:] for size in local.values())) if len(size) > 1}
+    stored = {str(x.dtype) for x in jax.tree.leaves(state["params"])}
+    return Sizes(
+        shape=spec.shape, rows=max(1, rows // spec.layout.fsdp), length=length, devices=spec.layout.size,
+        stacked=frozenset(_ordered(size) for size in local.values() if len(size) > 2),
+        single=frozenset(single), parameter_dtype=HLO_NAMES.get(min(stored), "f32"), cache_slots=slots)
+
+
+def _ordered(size: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(n for n in size if n != 1))
+
+
+def _bytes(tree: Any, where: Any) -> int:
+    """Bytes of a tree on one device."""
+    def local(x: Any, place: Any) -> int:
+        return int(prod(place.shard_shape(x.shape)) * x.dtype.itemsize)
+
+    return sum(map(local, jax.tree.leaves(tree), jax.tree.leaves(where)))
+
+
+def exact_bytes(state: dict[str, Any], places: dict[str, Any]) -> dict[str, int]:
+    """Bytes per device of what the state holds, from its own arrays and where they lie."""
+    moments = {slot: tree for slot, tree in state["moments"].items() if slot != MASTER}
+    parts = {"parameters": _bytes(state["params"], places["params"]),
+             "moments": _bytes(moments, {slot: places["moments"][slot] for slot in moments})}
+    if MASTER in state["moments"]:
+        parts["master weights"] = _bytes(state["moments"][MASTER], places["moments"][MASTER])
+    return parts
+
+
+def floor_bytes(spec: StepSpec, state: dict[str, Any], places: dict[str, Any]) -> dict[str, int]:
+    """Bytes per device that this step cannot do without: the state, its gradients, one layer's gathered weights."""
+    trained, where = spec.trained(state["params"]), spec.trained(places["params"])
+    layer = sum(int(prod(x.shape[1:])) * x.dtype.itemsize for x in state["params"]["layers"].values())
+    return {"state": _bytes(state, places), "gradients": _bytes(trained, where),
+            "gathered_layer": layer if spec.layout.fsdp > 1 else 0}
+
+
+def _request(ask: Mapping[str, Any]) -> EngineRequest:
+    """The request as the parent had it."""
+    optimizer: Any = TypeAdapter(OptimizerConfig).validate_python(ask["optimizer"])
+    method: Any = TypeAdapter(MethodConfig).validate_python(ask["method"])
+    return EngineRequest(shape=ModelShape(**ask["shape"]), device=ask["target"]["platform"], seed=ask["seed"],
+                         optimizer=optimizer, precision=PrecisionConfig(**ask["precision"]),
+                         memory=MemoryConfig(**ask["memory"]), mesh=MeshConfig(**ask["mesh"]), method=method)
+
+
+if __name__ == "__main__":
+    try:
+        result = main(json.load(sys.stdin))
+    except RequestError as wrong:
+        result = {"wrong": [wrong.given, wrong.expected, wrong.try_next]}
+    sys.stdout.write(json.dumps(result) + "\n")

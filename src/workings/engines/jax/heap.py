@@ -1,0 +1,136 @@
+"""What lies in a compiled program's heap, read from the compiler's own assignment of addresses.
+
+Compilers write down where every temporary array lies (``--xla_dump_to``): allocation, offset, size, type. Arrays that
+are never alive together share addresses. `heap_parts` gives each address to the largest array that ever lies there,
+and names arrays by what their sizes say; what no rule names is left as ``other``.
+
+Shape suffixes of the rules: L layers, B rows and S positions of one device's micro batch, T = B x S, D width,
+V vocabulary (of one device: V / n).
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+
+from workings.models.shape import ModelShape
+
+ALLOCATION = re.compile(r"^allocation \d+: size (\d+),(?P<kind>.*)")
+VALUE = re.compile(r"^ value: <\d+ (?P<name>\S+) @\d+> \(size=(?P<size>\d+),offset=(?P<offset>\d+)\): "
+                   r"(?P<dtype>[a-z]+\d*)\[(?P<dims>[\d,]*)\]")
+OTHER = "other temporaries"
+GRADIENTS, UPDATE = "gradients", "update in fp32"
+LOGITS, HEAD, HEAD_FP32 = "logits", "gradient of the embedding", "embedding in fp32 (gradient and update)"
+KEPT, LAYER, SCORES = "activations kept for backward", "activations of the layer at hand", "attention scores"
+WEIGHTS = "weights and gradients of the layer at hand"
+CACHE = "cache of keys and values"
+SMALLEST = 4096
+"""Arrays below so many bytes are not looked at."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """One array of the heap."""
+
+    offset: int
+    size: int
+    dtype: str
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """The numbers by which an array is recognized, for one device."""
+
+    shape: ModelShape
+    rows: int
+    length: int
+    devices: int
+    stacked: frozenset[tuple[int, ...]]
+    """Sorted sizes, without ones, of one device's trained tensors with their layer axis."""
+    single: frozenset[tuple[int, ...]]
+    """The same without the layer axis, and of whole tensors."""
+    parameter_dtype: str
+    cache_slots: int = 0
+
+
+def read_heap(text: str) -> tuple[int, list[Value]]:
+    """Size of the largest heap of a buffer assignment in text form, and the arrays in it."""
+    found: list[Value] = []
+    current: list[Value] = []
+    largest = inside = 0
+    for line in text.splitlines():
+        if match := ALLOCATION.match(line):
+            if inside > largest:
+                largest, found = inside, current
+            main = "preallocated-temp" in match["kind"] and "color" not in match["kind"]  # colors: on-chip memories
+            inside, current = (int(match[1]), []) if main else (0, [])
+        elif inside and (value := VALUE.match(line)) and int(value["size"]) >= SMALLEST:
+            dims = tuple(int(n) for n in value["dims"].split(",") if n and n != "1")
+            current.append(Value(int(value["offset"]), int(value["size"]), value["dtype"], dims))
+    return (inside, current) if inside > largest else (largest, found)
+
+
+def name_of(value: Value, sizes: Sizes) -> str:
+    """What an array is, by its sizes alone."""
+    shape, dims = value.dims and sizes.shape, tuple(sorted(value.dims))
+    if not shape:
+        return OTHER
+    tokens = sizes.rows * sizes.length
+    local_vocabulary = shape.vocab_size // sizes.devices if shape.vocab_size % sizes.devices == 0 else shape.vocab_size
+    if local_vocabulary in dims or shape.vocab_size in dims:
+        if shape.width not in dims:
+            return LOGITS
+        return HEAD if value.dtype == sizes.parameter_dtype else HEAD_FP32
+    if dims in sizes.stacked:
+        return GRADIENTS if value.dtype == sizes.parameter_dtype else UPDATE
+    elements = prod(dims)
+    if sizes.cache_slots and value.dims[:1] == (shape.layers,) and sizes.cache_slots in value.dims:
+        return CACHE
+    if value.dims[0] == shape.layers and elements % (shape.layers * tokens) == 0:
+        return KEPT
+    if dims in sizes.single:
+        return WEIGHTS
+    if sum(n == sizes.length or n in (128, 256, 512) for n in value.dims[-2:]) == 2 and elements % sizes.length == 0 \
+            and sizes.length in value.dims[-2:] and elements >= tokens * min(256, sizes.length):
+        return SCORES
+    return LAYER if elements % tokens == 0 else OTHER
+
+
+def heap_parts(text: str, sizes: Sizes) -> dict[str, int]:
+    """Bytes of the heap by name; they add up to its size."""
+    whole, values = read_heap(text)
+    parts: dict[str, int] = {}
+    covered = 0
+    for start, end, value in _painted(values):
+        name = name_of(value, sizes)
+        parts[name] = parts.get(name, 0) + end - start
+        covered += end - start
+    if whole > covered:
+        parts[OTHER] = parts.get(OTHER, 0) + whole - covered
+    return dict(sorted(parts.items(), key=lambda item: -item[1]))
+
+
+def _painted(values: Iterable[Value]) -> Iterator[tuple[int, int, Value]]:
+    """Pieces of the address space ``(start, end, largest array there)``, ascending, without gaps inside a piece."""
+    ordered = sorted(values, key=lambda value: value.offset)
+    edges = sorted({edge for value in ordered for edge in (value.offset, value.offset + value.size)})
+    waiting: list[tuple[int, int, Value]] = []
+    position = 0
+    for number, (start, end) in enumerate(pairwise(edges)):
+        while position < len(ordered) and ordered[position].offset == start:
+            heappush(waiting, (-ordered[position].size, number * len(ordered) + position, ordered[position]))
+            position += 1
+        while waiting and waiting[0][2].offset + waiting[0][2].size <= start:
+            heappop(waiting)
+        if waiting:
+            yield start, end, waiting[0][2]
+
+
+def assignment_text(folder: Path) -> str:
+    """The buffer assignment that a compiler left in a folder; empty where it left none."""
+    files = list(folder.rglob("*buffer-assignment.txt"))
+    return max(files, key=lambda path: path.stat().st_size).read_text(errors="replace") if files else ""

@@ -1,0 +1,47 @@
+"""The programs of a run beside its step, lowered on shapes alone: the evaluation of a batch, and generation.
+
+A run that fits its step can still die in either. Both are jitted as `engine.py` and `generate.py` jit them.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from workings.engines.jax.generate import bucket, make_generate
+from workings.engines.jax.spec import batch_shapes
+from workings.engines.jax.step import StepSpec, make_evaluation
+
+
+def lower_evaluation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any],
+                     shape: tuple[int, ...]) -> Any:
+    """The loss of a batch of this shape (A, B, S), as `JaxEngine.evaluate` compiles it."""
+    places = dict.fromkeys(batch_shapes(shape), spec.layout.batch())
+    jitted = jax.jit(make_evaluation(spec), in_shardings=(shardings["params"], places),
+                     out_shardings=spec.layout.everywhere())
+    return jitted.lower(abstract["params"], batch_shapes(shape))
+
+
+def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any], rows: int, prompt: int,
+                     new: int) -> Any:
+    """Greedy answers to ``rows`` prompts of up to ``prompt`` tokens with ``new`` more, as `Generator` compiles it.
+
+    The sizes are padded as `Generator` pads them; prompts are copied to all devices, parameters lie where they are.
+    """
+    rows, prompt, room = generation_sizes(rows, prompt, new, spec.layout.fsdp)
+    params = jax.tree.map(lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
+                          abstract["params"], shardings["params"])
+
+    def array(size: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(size, dtype)
+
+    jitted = jax.jit(make_generate(spec, room, False), out_shardings=spec.layout.everywhere())
+    return jitted.lower(params, array((rows, prompt), np.int32), array((rows,), np.int32), array((), np.int32),
+                        array((2,), np.int32), array((rows,), np.bool_), array((), jnp.float32),
+                        array((rows,), np.uint32))
+
+
+def generation_sizes(rows: int, prompt: int, new: int, fsdp: int) -> tuple[int, int, int]:
+    """Rows, prompt slots and new slots of the program that answers such prompts."""
+    return -(-bucket(rows, 8) // fsdp) * fsdp, bucket(prompt), bucket(new)

@@ -1,0 +1,134 @@
+"""What the peak is made of, and the culprit in one sentence.
+
+`exact`: from the program's own arrays and where they lie. `assigned`: the address space of the program's heap, where
+the compiler wrote down which array lies where. `by difference`: a straight line through two shallow models, where the
+compiler refused the whole one. `estimated`: by formula, where no compiler spoke. `unexplained`: the rest.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from workings.engines.base import EngineRequest, Inspection
+from workings.planning.parts import beside_the_step, estimated_parts, exact_parts
+from workings.planning.request import ProgramName
+from workings.planning.verdict import Verdict, gib
+
+UNEXPLAINED = "what nothing explains"
+NEGLIGIBLE = 1024
+"""Bytes below which a rest is rounding."""
+UNNAMED = "other temporaries"
+"""Arrays of the heap that no rule names."""
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("optimizer state", ("moments", "master weights")),
+    ("gradients", ("gradients", "gradient accumulator", "gradient of the embedding", "head gradient in fp32",
+                   "embedding in fp32 (gradient and update)", "update in fp32")),
+    ("activations", ("activations", "activations kept for backward", "activations of the layer at hand")),
+    ("weights of single layers", ("gathered weights of two layers", "weights and gradients of the layer at hand")),
+)
+"""Names for people -> parts; a part that stands in no group is its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One part of the memory of a device."""
+
+    name: str
+    size_bytes: int
+    certainty: str
+    """One of the words that the module's docstring explains."""
+
+
+def split_parts(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[int, int], platform: str,
+                found: Inspection, program: ProgramName = "step",
+                difference: Mapping[str, int] | None = None) -> tuple[Part, ...]:
+    """The peak of one program in parts, which add up to it.
+
+    Args:
+        request: what the engine was asked for.
+        batch: of the program.
+        mesh: sizes of ``fsdp`` and ``tp``.
+        platform: of the target.
+        found: what the compiler or the formula said.
+        program: which one.
+        difference: parts of a refused step by two shallow models.
+    """
+    if found.source == "estimated":
+        return _estimated(request, batch, mesh, platform, program)
+    details = found.details
+    exact = dict(details["exact"]) if "exact" in details else {
+        name: size for name, size in exact_parts(request, batch, *mesh).items() if not name.startswith("gradient")}
+    parts = [Part(name=name, size_bytes=size, certainty="exact") for name, size in exact.items()]
+    if "heap" in details:
+        parts += [Part(name=name, size_bytes=size, certainty="assigned") for name, size in details["heap"].items()
+                  if name != UNNAMED]
+    elif difference:
+        parts += [Part(name=name, size_bytes=size, certainty="by difference") for name, size in difference.items()
+                  if name != UNNAMED]
+    elif program == "step":
+        gradients = {name: size for name, size in exact_parts(request, batch, *mesh).items()
+                     if name.startswith("gradient")}
+        parts += [Part(name=name, size_bytes=size, certainty="exact") for name, size in gradients.items()]
+        if "refused" not in details:
+            parts += _by_proportion(request, batch, mesh, platform, found.peak_bytes - _total(parts))
+    rest = found.peak_bytes - _total(parts)
+    if code := min(max(0, rest), found.breakdown.get("code", 0)):
+        parts.append(Part(name="code of the program", size_bytes=code, certainty="exact"))
+        rest -= code
+    if abs(rest) >= NEGLIGIBLE:
+        parts.append(Part(name=UNEXPLAINED, size_bytes=rest, certainty="unexplained"))
+    return tuple(part for part in parts if part.size_bytes)
+
+
+def _total(parts: list[Part]) -> int:
+    return sum(part.size_bytes for part in parts)
+
+
+def _estimated(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[int, int], platform: str,
+               program: ProgramName) -> tuple[Part, ...]:
+    if program == "step":
+        exact = exact_parts(request, batch, *mesh)
+        inside = estimated_parts(request, batch, *mesh, platform)
+    else:
+        inside = beside_the_step(request, program, batch, *mesh, platform)
+        exact = {name: inside.pop(name) for name in ("parameters", "moments", "master weights") if name in inside}
+    return tuple(Part(name=name, size_bytes=size, certainty=certainty)
+                 for values, certainty in ((exact, "exact"), (inside, "estimated"))
+                 for name, size in values.items() if size)
+
+
+def _by_proportion(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[int, int], platform: str,
+                   rest: int) -> list[Part]:
+    """Where a compiler said how much there is and not what: shared out in the proportion of the formulas."""
+    inside = estimated_parts(request, batch, *mesh, platform)
+    total = sum(inside.values())
+    share = min(1.0, max(0, rest) / total)
+    return [Part(name=name, size_bytes=int(size * share), certainty="by proportion") for name, size in inside.items()]
+
+
+def unexplained_share(parts: tuple[Part, ...], peak: int) -> float:
+    """Share of the peak that no part explains."""
+    return sum(abs(part.size_bytes) for part in parts if part.certainty == "unexplained") / max(1, peak)
+
+
+def blame(parts: tuple[Part, ...], used: int, there: int, verdict: Verdict, *, parameters: str = "") -> str:
+    """One sentence that names the culprit: devices that do nothing, or what takes the most memory.
+
+    Args:
+        parts: of the peak.
+        used: devices of the mesh.
+        there: devices of the target.
+        verdict: about the program that needs the most.
+        parameters: number format of the stored weights.
+    """
+    sizes: dict[str, list[Part]] = {}
+    for part in parts:
+        group = next((name for name, members in GROUPS if part.name in members), part.name)
+        sizes.setdefault(group, []).append(part)
+    largest = max(sizes, key=lambda name: sum(part.size_bytes for part in sizes[name]))
+    size = sum(part.size_bytes for part in sizes[largest])
+    certainties = " and ".join(dict.fromkeys(part.certainty for part in sizes[largest]))
+    what = f"{largest} in {parameters}" if largest == "parameters" and parameters else largest
+    sentence = f"largest part: {what}, {gib(size)}, {size / max(1, verdict.peak_bytes):.0%} of the peak ({certainties})"
+    if not verdict.fits and used < there:
+        return f"{there - used} of {there} devices are idle: the mesh uses {used}; {sentence}"
+    return sentence

@@ -1,0 +1,68 @@
+"""How fast this person's own finished runs went, from the manifests that they left; nothing else is kept anywhere.
+
+A run on the same kind of device says how many operations a second it reached, everything included. The median over
+the runs takes the place of the assumed efficiency.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from workings.config.load import check_recipe
+from workings.engines.base import EngineRequest
+from workings.errors import RecordError, RequestError
+from workings.hardware.catalog import Target
+from workings.hardware.machine import cpu_model
+from workings.models.shape import ModelShape
+from workings.planning.request import longest_batch
+from workings.planning.seconds import Pace, step_operations
+from workings.record.reader import Run
+
+MODEL_SHAPE = "config/model_shape.json"
+FEWEST_STEPS = 5
+"""Steps below which a run says nothing about speed: its first step compiles and warms up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """One finished run on the same kind of device."""
+
+    name: str
+    operations_a_second: float
+    """Of one device, with rows as long as the longest, over all steps."""
+
+
+def own_pace(directory: Path, target: Target) -> Pace | None:
+    """The median pace of the finished runs below ``directory`` on this kind of device; None where there is none."""
+    found = list(finished_runs(directory, target))
+    if not found:
+        return None
+    each = median(run.operations_a_second for run in found)
+    return Pace(operations_a_second=each, source=(
+        f"{each / 1e12:.3g} Tflop/s a device, the median of {len(found)} finished run{'s' * (len(found) > 1)} of yours "
+        f"on {target.kind} ({', '.join(run.name for run in found[:3])}{', …' * (len(found) > 3)}), read from "
+        f"{directory}/*/run_manifest.json"))
+
+
+def finished_runs(directory: Path, target: Target) -> Iterator[Finished]:
+    """Complete runs directly below a directory that ran on this kind of device, by name."""
+    kind = cpu_model() if target.platform == "cpu" else target.kind
+    for place in sorted(directory.glob("*/run_manifest.json")):
+        try:
+            run = Run.open(place.parent)
+            shape_text = (place.parent / MODEL_SHAPE).read_text(encoding="utf-8")
+        except (RecordError, RequestError, OSError):
+            continue  # a run of another version, or one that is not whole, says nothing about speed
+        manifest = run.manifest
+        if run.status != "complete" or manifest.actual_device.kind != kind or manifest.completed_steps < FEWEST_STEPS:
+            continue
+        recipe = check_recipe(dict(manifest.config_snapshot), str(place))
+        request = EngineRequest(
+            shape=ModelShape(**json.loads(shape_text)), device=target.platform, optimizer=recipe.optimizer,
+            precision=recipe.precision, memory=recipe.memory, mesh=recipe.mesh, seed=recipe.seed, method=recipe.method)
+        operations = step_operations(request, longest_batch(recipe, manifest.mesh.get("fsdp", 1)))
+        if manifest.training_seconds > 0:
+            yield Finished(name=place.parent.name, operations_a_second=operations * manifest.completed_steps / (
+                manifest.training_seconds * manifest.actual_device.count))

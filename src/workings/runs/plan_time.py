@@ -1,0 +1,72 @@
+"""How long a planned run takes, what a deadline means for it, and what finishes in time."""
+
+from dataclasses import replace
+
+from workings.config.load import LoadedRecipe
+from workings.data.sets import shipped_sets
+from workings.hardware.catalog import Target
+from workings.models.shape import ModelShape
+from workings.planning.duration import duration
+from workings.planning.plan import Plan, make_plan
+from workings.planning.request import engine_request, programs_of
+from workings.planning.search import changed
+from workings.planning.seconds import Pace, run_time, step_operations, step_seconds
+from workings.runs.datasets import ADDITION, ADDITION_ITEMS
+
+
+def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, own: Pace | None = None) -> Plan:
+    """The plan with the seconds of its run; as it was where no rate is known."""
+    recipe = loaded.recipe
+    request = engine_request(recipe, shape, target)
+    devices = plan.mesh[0] * plan.mesh[1]
+    seconds, how = step_seconds(request, plan.batch, target, devices, own)
+    if seconds is None:
+        return plan
+    reasons = tuple(reason for reason in plan.reasons if not reason.startswith("step time: "))
+    spent = run_time(recipe, request, programs_of(recipe, plan.mesh[0]), target, devices, seconds,
+                     items=count_items(loaded), held_out=0)
+    return replace(plan, step_seconds=seconds, time=spent, reasons=(*reasons, how))
+
+
+def count_items(loaded: LoadedRecipe) -> int:
+    """Questions that the recipe's run asks; 0 where it asks none, or where they are not on this machine."""
+    name = loaded.recipe.evaluation.items
+    if name == "none":
+        return 0
+    path = loaded.path(name)
+    if path.is_file():
+        return sum(1 for line in path.read_text("utf-8").splitlines() if line.strip())
+    return ADDITION_ITEMS if name == ADDITION else sum(row.items for row in shipped_sets().values() if row.name == name)
+
+
+def with_deadline(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, deadline: float) -> Plan:
+    """The plan with what a deadline (in seconds) means for it, and one that finishes where this one does not."""
+    if plan.time is None:
+        return replace(plan, reasons=(*plan.reasons, "no rate is known for this target, so nothing about the deadline"))
+    allowed = duration(deadline)
+    if plan.time.seconds <= deadline:
+        return replace(plan, reasons=(*plan.reasons, f"finishes in {duration(plan.time.seconds)} of {allowed}"))
+    said = (f"finishes {plan.time.share_by(deadline):.0%} of its steps by {allowed}: the whole run takes "
+            f"{duration(plan.time.seconds)}")
+    words = finishing(plan, loaded, shape, target, deadline)
+    return replace(plan, reasons=(*plan.reasons, said, "this plan finishes: " + " ".join(words)), finishing=words)
+
+
+def finishing(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, deadline: float) -> tuple[str, ...]:
+    """Words that make the run finish.
+
+    Without recomputation if that suffices and fits, else as many steps as there is time for.
+    """
+    assert plan.time is not None
+    recipe, pace = loaded.recipe, plan.step_seconds or 0.0
+    if recipe.memory.remat == "layer" and plan.verdict.fits:
+        kept = changed(recipe, {"memory.remat": "none"})
+        before, after = (step_operations(engine_request(each, shape, target), plan.batch) for each in (recipe, kept))
+        spent = replace(plan.time, step_seconds=pace * after / before)
+        if spent.seconds <= deadline and make_plan(kept, shape, target, explained=False).verdict.fits:
+            return ("memory.remat=none",)
+    steps = max(1, int(recipe.training.steps * plan.time.share_by(deadline)))
+    words = [f"training.steps={steps}"]
+    if recipe.training.warmup_steps >= steps:
+        words.append(f"training.warmup_steps={steps // 10}")
+    return tuple(words)

@@ -1,0 +1,60 @@
+"""A plan that fits, written as a recipe."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from workings.config.load import LoadedRecipe, check_recipe
+from workings.errors import RequestError
+from workings.planning.plan import Plan
+from workings.planning.verdict import gib
+
+
+def write_nearest(plan: Plan, loaded: LoadedRecipe, out: Path) -> None:
+    """Write the nearest plan that fits (or the plan itself where it fits) as a recipe.
+
+    Paths that the recipe names are written as seen from the new file's folder. Raises `RequestError` where no plan
+    fits, or ``out`` exists.
+    """
+    if not plan.verdict.fits and plan.nearest is None:
+        raise RequestError(f"--write {out} for a plan that does not fit", "a plan that fits, and the search found none",
+                           "a smaller model, shorter rows or a larger machine")
+    if out.exists():
+        raise RequestError(f"--write {out}, which exists", "a file that does not exist yet", "another name")
+    words = plan.nearest.overrides if plan.nearest is not None else ()
+    values = with_overrides(loaded, words)
+    _moved(values, loaded, out.absolute().parent)
+    peak, limit = ((plan.nearest.peak_bytes, plan.nearest.limit_bytes) if plan.nearest is not None
+                   else (plan.verdict.peak_bytes, plan.verdict.limit_bytes))
+    origin = Path(loaded.origin).name
+    head = [f"# {origin} changed to fit {plan.target}: {gib(peak)} of {gib(limit)} a device.",
+            *(f"#   {word}" for word in (*loaded.overrides, *words))]
+    out.write_text("\n".join([*head, yaml.safe_dump(values, sort_keys=False, allow_unicode=True)]), encoding="utf-8")
+
+
+def with_overrides(loaded: LoadedRecipe, words: Sequence[str]) -> dict[str, Any]:
+    """The recipe's own keys with the search's words applied, as plain values."""
+    values: dict[str, Any] = json.loads(loaded.recipe.model_dump_json(exclude_unset=True))
+    for word in words:
+        key, _, written = word.partition("=")
+        *parents, last = key.split(".")
+        here = values
+        for parent in parents:
+            here = here.setdefault(parent, {})
+        here[last] = yaml.safe_load(written)
+    check_recipe(values, "the nearest plan")
+    return values
+
+
+def _moved(values: dict[str, Any], loaded: LoadedRecipe, folder: Path) -> None:
+    """Relative paths of files that are there, seen from another folder."""
+    for section, key in (("data", "traces"), ("evaluation", "traces"), ("evaluation", "items"), ("model", "id"),
+                         ("", "tokenizer")):
+        here = values.get(section, {}) if section else values
+        name = here.get(key)
+        if isinstance(name, str) and not Path(name).is_absolute() and "~" not in name and loaded.path(name).exists():
+            here[key] = os.path.relpath(loaded.path(name), folder)

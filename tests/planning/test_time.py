@@ -1,0 +1,144 @@
+"""Seconds of a run, deadlines, and what finished runs say."""
+
+import json
+from dataclasses import replace
+from zipfile import ZipFile
+
+import pytest
+
+from tests.planning.planning_helpers import recipe, request_of, shape
+from workings.config.load import check_recipe, load_recipe
+from workings.errors import RequestError
+from workings.hardware.catalog import targets
+from workings.models.shape import ModelShape
+from workings.planning import history
+from workings.planning.depth import depths, line
+from workings.planning.duration import duration, parse_duration
+from workings.planning.history import Finished, finished_runs, own_pace
+from workings.planning.request import programs_of
+from workings.planning.seconds import DISK_BYTES_A_SECOND, Pace, run_time, step_operations, step_seconds
+from workings.runs import plan_time
+from workings.runs.plan import planned_shape
+from workings.runs.plan_time import count_items, timed, with_deadline
+
+
+@pytest.mark.parametrize(("text", "seconds"), [
+    ("9h", 32400), ("90m", 5400), ("1h30m", 5400), ("45s", 45), ("0.5d", 43200)])
+def test_times_as_people_write_them(text, seconds):
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "9", "h", "9 hours", "-3h", "0s"])
+def test_what_is_no_time(text):
+    with pytest.raises(RequestError, match="9h"):
+        parse_duration(text)
+
+
+def test_times_for_people():
+    assert [duration(n) for n in (3.21, 600, 5400, 360000)] == ["3.21 s", "10 min", "1 h 30 min", "4.2 days"]
+
+
+def test_a_whole_run_by_hand():
+    asked = recipe(training={"steps": 100, "learning_rate": 1e-3}, checkpoint={"every_steps": 40, "keep_last": 2},
+                   evaluation={"items": "eval", "every_steps": 50, "samples": 1, "batch_size": 64, "base": False},
+                   precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"})
+    request = request_of(asked)
+    spent = run_time(asked, request, programs_of(asked, 1), targets()["l4"], 1, 0.5, items=100, held_out=0)
+    assert spent.training_seconds == 50
+    assert spent.checkpoints == 3
+    # bf16 weights and two fp32 moments of them.
+    assert spent.checkpoint_bytes == 10 * (96 * 16 + 16 + 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16))
+    assert spent.disk_bytes == 3 * spent.checkpoint_bytes
+    assert spent.checkpoint_every_seconds == 20
+    assert spent.seconds == pytest.approx(
+        50 + 3 * spent.checkpoint_bytes / DISK_BYTES_A_SECOND + spent.looking_seconds)
+    assert spent.share_by(spent.seconds / 2) == pytest.approx(0.5)
+    assert spent.share_by(1e9) == 1
+    unknown = run_time(asked, request, programs_of(asked, 1), targets()["l4"], 1, 0.5, items=0, held_out=0)
+    assert any("answers to the items" in what for what in unknown.not_counted)
+    assert unknown.looking_seconds < spent.looking_seconds
+
+
+def test_frozen_weights_get_no_gradient():
+    full = request_of(recipe())
+    thin = replace(full, method=recipe(method={"name": "lora", "rank": 4}).method)
+    assert 0.6 < step_operations(thin, (1, 4, 64)) / step_operations(full, (1, 4, 64)) < 0.8
+
+
+def test_runs_of_ones_own_take_the_place_of_the_assumption(tmp_path, monkeypatch):
+    request = request_of(recipe())
+    assert own_pace(tmp_path, targets()["t4"]) is None
+    pace = Pace(operations_a_second=1e12, source="measured")
+    seconds, how = step_seconds(request, (1, 4, 64), targets()["cpu"], 1, pace)
+    assert seconds == pytest.approx(step_operations(request, (1, 4, 64)) / 1e12)
+    assert "measured" in how
+
+
+def test_the_median_of_finished_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(history, "finished_runs", lambda directory, target: iter(
+        [Finished(name=f"run-{n}", operations_a_second=n * 1e12) for n in (1, 2, 9)]))
+    found = own_pace(tmp_path, targets()["t4"])
+    assert found.operations_a_second == 2e12
+    assert "3 finished runs of yours" in found.source
+    assert "run_manifest.json" in found.source
+
+
+def test_a_finished_run_says_how_fast_it_was(repository, tmp_path, monkeypatch):
+    with ZipFile(repository / "examples" / "runs" / "quickstart" / "runs.zip") as archive:
+        archive.extractall(tmp_path, [name for name in archive.namelist() if "checkpoints" not in name])
+    manifest = json.loads((tmp_path / "runs" / "with-steps" / "run_manifest.json").read_text())
+    monkeypatch.setattr(history, "cpu_model", lambda: manifest["actual_device"]["kind"])
+    found = {run.name: run for run in finished_runs(tmp_path / "runs", targets()["cpu"])}
+    assert set(found) == {"with-steps", "answer-only"}
+    asked = check_recipe(manifest["config_snapshot"], "its recipe")
+    model = ModelShape(**json.loads((tmp_path / "runs" / "with-steps" / "config" / "model_shape.json").read_text()))
+    request = replace(request_of(asked), shape=model)
+    batch = (asked.batch.accumulation, asked.batch.micro_batch, asked.data.max_length)
+    each = manifest["training_seconds"] / manifest["completed_steps"]
+    assert step_operations(request, batch) / found["with-steps"].operations_a_second == pytest.approx(each)
+    assert list(finished_runs(tmp_path / "runs", targets()["t4"])) == []
+
+
+def test_a_straight_line_through_two_depths():
+    assert line((2, 0.891e9), (9, 1.306e9), 18) == pytest.approx(1.84e9, rel=0.001)
+    assert depths(18, 0) == (5, 8)
+    assert depths(26, 6) == (6, 12)
+    assert depths(6, 0) == (5, 6)
+
+
+def test_a_deadline_that_is_missed_comes_with_a_plan_that_finishes(planned):
+    plan, loaded, model = planned
+    missed = with_deadline(plan, loaded, model, targets()["rtx5090"], plan.time.seconds / 2)
+    assert any("50% of its steps" in reason for reason in missed.reasons)
+    assert missed.finishing == (f"training.steps={loaded.recipe.training.steps // 2}",)
+    assert missed.as_json()["finishing"]
+    met = with_deadline(plan, loaded, model, targets()["rtx5090"], plan.time.seconds * 2)
+    assert met.finishing == ()
+    assert any(reason.startswith("finishes in") for reason in met.reasons)
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    """A plan by formula, with its time."""
+    from workings.planning import plan as planning
+
+    monkeypatch.setattr(planning, "compile_program", _absent)
+    monkeypatch.setattr(plan_time, "make_plan", planning.make_plan)
+    loaded = load_recipe("gemma-2b-rtx5090", ["memory.remat=none"])
+    model = planned_shape(loaded)
+    found = planning.make_plan(loaded.recipe, model, targets()["rtx5090"])
+    return timed(found, loaded, model, targets()["rtx5090"]), loaded, model
+
+
+def _absent(*_):
+    from workings.engines.jax.target import CompilerAbsent
+    raise CompilerAbsent("no compiler", "a compiler", "install it")
+
+
+def test_items_are_counted_where_they_are_known(tmp_path):
+    assert count_items(load_recipe("gemma-2b-t4")) == 100
+    assert count_items(load_recipe("gemma-2b-t4", ["evaluation.items=none"])) == 0
+    assert count_items(load_recipe("gemma-2b-t4", ["evaluation.items=nowhere.jsonl"])) == 0
+    (tmp_path / "mine.jsonl").write_text("{}\n{}\n\n")
+    assert count_items(load_recipe("gemma-2b-t4", [f"evaluation.items={tmp_path / 'mine.jsonl'}"])) == 2
+    assert shape().layers == 2
