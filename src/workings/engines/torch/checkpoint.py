@@ -8,18 +8,20 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from workings.config.method import FullConfig
 from workings.engines.safetensors_file import TensorFile, write_tensors
-from workings.engines.torch.spec import TorchSpec
+from workings.engines.torch.lora import ADAPTER_FOLDER, merged, put, weights, write_config
+from workings.engines.torch.spec import TorchSpec, dtype_name
 from workings.engines.torch.step import State
 from workings.engines.weight_files import WeightFiles
 from workings.errors import RecordError, RequestError
-from workings.models.shape import ModelShape
 from workings.models.shapes import from_hf_config, to_hf_config
 from workings.models.weights import tensor_shapes
 
-MODEL_FILE, OPTIMIZER_FILE, STEP = "model.safetensors", "optimizer.safetensors", "step"
+MODEL_FILE, ADAPTER_FILE, OPTIMIZER_FILE = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
+STEP = "step"
 METADATA = {"format": "pt"}
 
 
@@ -56,9 +58,14 @@ def optimizer_tensors(state: State) -> dict[str, Tensor]:
     return slots | {STEP: torch.tensor(state.step, dtype=torch.int32)}
 
 
-def save(state: State, directory: Path) -> None:
+def trained_file(spec: TorchSpec) -> str:
+    """Name of the file of what is trained."""
+    return MODEL_FILE if isinstance(spec.method, FullConfig) else ADAPTER_FILE
+
+
+def save(spec: TorchSpec, state: State, directory: Path) -> None:
     """Write what is trained, optimizer state and step count into an existing directory."""
-    write(directory / MODEL_FILE, state.trained)
+    write(directory / trained_file(spec), state.trained)
     write(directory / OPTIMIZER_FILE, optimizer_tensors(state))
 
 
@@ -78,12 +85,13 @@ def _reader(file: TensorFile) -> Callable[[str, Tensor], Tensor]:
 
 
 @torch.no_grad()
-def restore(state: State, directory: Path, model_file: str = MODEL_FILE) -> State:
-    """Fill a fresh state with what `save` wrote.
+def restore(spec: TorchSpec, state: State, directory: Path) -> State:
+    """Fill a state with what `save` wrote; frozen weights are not in it.
 
     Raises:
         RecordError: a file or tensor is missing, damaged, or of another shape or format.
     """
+    model_file = trained_file(spec)
     for name in (model_file, OPTIMIZER_FILE):
         if not (directory / name).is_file():
             raise RecordError(f"{directory} has no {name}")
@@ -98,9 +106,8 @@ def restore(state: State, directory: Path, model_file: str = MODEL_FILE) -> Stat
     return state
 
 
-@torch.no_grad()
-def load_params(directory: Path, shape: ModelShape, params: Mapping[str, Tensor]) -> None:
-    """Fill parameters from a directory in Hugging Face's format, cast to their own format.
+def load_weights(spec: TorchSpec, model: nn.Module, directory: Path) -> None:
+    """Fill a model from a directory in Hugging Face's format, cast to the formats it stores.
 
     Raises:
         RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
@@ -109,16 +116,22 @@ def load_params(directory: Path, shape: ModelShape, params: Mapping[str, Tensor]
     if not config.is_file():
         raise RequestError(f"{directory} without config.json", "a directory in Hugging Face's format", "")
     found = from_hf_config(json.loads(config.read_text(encoding="utf-8")))
-    if found != shape:
-        raise RequestError(f"{config}: {found}", f"{shape}", "")
-    files = WeightFiles(directory, tensor_shapes(shape))
-    for name in tensor_shapes(shape):
-        params[name].copy_(to_tensor(files.read(name)))
+    if found != spec.shape:
+        raise RequestError(f"{config}: {found}", f"{spec.shape}", "")
+    files, places = WeightFiles(directory, tensor_shapes(spec.shape)), weights(model)
+    for name in tensor_shapes(spec.shape):
+        put(places[name], to_tensor(files.read(name)))
 
 
-def export(spec: TorchSpec, params: Mapping[str, Tensor], directory: Path) -> None:
-    """Weights and ``config.json`` as transformers reads them."""
-    write(directory / MODEL_FILE, params)
-    dtype = str(next(iter(params.values())).dtype).removeprefix("torch.")
-    text = json.dumps(to_hf_config(spec.shape) | {"dtype": dtype}, indent=2, sort_keys=True)
+def export(spec: TorchSpec, state: State, directory: Path) -> None:
+    """Weights and ``config.json`` as transformers reads them; adapters are merged, and once more beside them.
+
+    ``adapter/`` belongs on the weights that training started from, not on the merged ones.
+    """
+    write(directory / MODEL_FILE, merged(spec, state.model))
+    text = json.dumps(to_hf_config(spec.shape) | {"dtype": dtype_name(spec.parameter_dtype)}, indent=2, sort_keys=True)
     (directory / "config.json").write_text(text + "\n", encoding="utf-8")
+    if not isinstance(spec.method, FullConfig):
+        (directory / ADAPTER_FOLDER).mkdir()
+        write(directory / ADAPTER_FOLDER / ADAPTER_FILE, state.trained)
+        write_config(spec, directory / ADAPTER_FOLDER)

@@ -2,14 +2,16 @@
 
 import resource
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from workings.config.method import FullConfig
 from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, StepResult
-from workings.engines.torch import checkpoint, inspect
+from workings.engines.torch import checkpoint
 from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.device import (
     Device,
@@ -21,13 +23,22 @@ from workings.engines.torch.device import (
     slow_formats,
 )
 from workings.engines.torch.environment import environment_files
+from workings.engines.torch.four_bit import FourBitLinear
 from workings.engines.torch.generate import Pick, answer, drawn, greedy, order
-from workings.engines.torch.model import build_model, fill_random
+from workings.engines.torch.inspect import inspection
+from workings.engines.torch.lora import fill_adapters, refuse_unknown, weights
+from workings.engines.torch.model import fill_random
 from workings.engines.torch.spec import build_spec, dtype_name
-from workings.engines.torch.step import State, make_state, micro_batch_loss, run_step, to_rows
+from workings.engines.torch.step import State, empty_state, fill_masters, micro_batch_loss, run_step, to_rows
 from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
+
+
+def _formats(tensors: Iterable[torch.Tensor]) -> str:
+    """Number formats of tensors; four bits are stored two to a byte."""
+    names = {dtype_name(x.dtype) for x in tensors}
+    return " and ".join(sorted("nf4" if name == "uint8" else name for name in names))
 
 
 class TorchEngine:
@@ -40,6 +51,7 @@ class TorchEngine:
         self.request = request
         self.device = device
         self.spec = build_spec(request, device.device)
+        refuse_unknown(self.spec)
 
     @classmethod
     def open(cls, request: EngineRequest) -> "TorchEngine":
@@ -56,29 +68,31 @@ class TorchEngine:
             versions=library_versions(), reason="; ".join([self.device.reason, *notes]))
 
     def dtypes(self) -> Mapping[str, str]:
-        """Number formats of the tensors that the step really holds."""
-        stored = dtype_name(self.spec.parameter_dtype)
-        return {"parameters": stored, "compute": dtype_name(self.spec.compute_dtype),
-                "moments": self._moment_formats(), "gradients": stored, "accumulator": stored}
-
-    def _moment_formats(self) -> str:
+        """Number formats of the tensors that the step really holds, read from a model without memory."""
         with torch.device("meta"):
-            probe = torch.empty((2, 2), dtype=self.spec.parameter_dtype)
-            formats = {dtype_name(x.dtype) for x in self.spec.optimizer.init(probe).values()}
-        master = {"float32"} if self.spec.rounding == "master_fp32" else set()
-        return " and ".join(sorted(formats | master))
+            state = empty_state(replace(self.spec, device=torch.device("meta")))
+        held = [*state.model.parameters(), *(place.codes for place in weights(state.model).values()
+                                             if isinstance(place, FourBitLinear))]
+        trained = _formats(state.trained.values())
+        moments = _formats(x for tree in state.moments.values() for x in tree.values())
+        return {"parameters": _formats(held), "compute": dtype_name(self.spec.compute_dtype), "moments": moments,
+                "gradients": trained, "accumulator": trained}
 
     def init(self, seed: int) -> State:
         """A fresh state with random weights; the same numbers on every device."""
-        model = build_model(self.spec)
-        fill_random(self.spec, model, seed)
-        return make_state(self.spec, model, dict(model.named_parameters()))
+        return self._fresh(empty_state(self.spec), None, seed)
 
     def load(self, weights: Path) -> State:
         """A fresh optimizer on weights from a directory in Hugging Face's format."""
-        model = build_model(self.spec)
-        checkpoint.load_params(weights, self.spec.shape, dict(model.named_parameters()))
-        return make_state(self.spec, model, dict(model.named_parameters()))
+        return self._fresh(empty_state(self.spec), weights, self.request.seed)
+
+    def _fresh(self, state: State, directory: Path | None, seed: int) -> State:
+        if directory is None:
+            fill_random(self.spec, state.model, seed)
+        else:
+            checkpoint.load_weights(self.spec, state.model, directory)
+        fill_adapters(state.model, seed)
+        return fill_masters(state)
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
         """One update on one batch; ``state`` is changed in place."""
@@ -122,16 +136,18 @@ class TorchEngine:
 
     def save(self, state: State, directory: Path) -> None:
         """Write ``model.safetensors`` and ``optimizer.safetensors``."""
-        checkpoint.save(state, directory)
+        checkpoint.save(self.spec, state, directory)
 
     def restore(self, directory: Path) -> State:
-        """The state that `save` wrote, bit for bit."""
-        model = build_model(self.spec)
-        return checkpoint.restore(make_state(self.spec, model, dict(model.named_parameters())), directory)
+        """The state that `save` wrote, bit for bit; what is frozen comes from where the run took it."""
+        state = empty_state(self.spec)
+        if not isinstance(self.spec.method, FullConfig):
+            state = self._fresh(state, self.request.weights, self.request.seed)
+        return checkpoint.restore(self.spec, state, directory)
 
     def export(self, state: State, directory: Path) -> None:
-        """Weights and ``config.json`` in Hugging Face's format."""
-        checkpoint.export(self.spec, state.trained, directory)
+        """Weights and ``config.json`` in Hugging Face's format, adapters merged and beside them."""
+        checkpoint.export(self.spec, state, directory)
 
     def memory(self) -> Memory:
         """Peak memory so far: what PyTorch's allocator reserved, or the process's peak resident set on a CPU."""
@@ -145,7 +161,7 @@ class TorchEngine:
     def inspect(self, batch: Batch) -> Inspection:
         """What a step on a batch of this shape needs."""
         refuse_conflicts(self.request, batch.tokens.shape[0])
-        return inspect.inspection(self.spec, self.request, batch.tokens.shape)
+        return inspection(self.request, batch.tokens.shape, self.device)
 
     def check_device(self) -> Mapping[str, Any]:
         """Run a matrix product and compare it with NumPy."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
@@ -92,6 +93,9 @@ def _to_compute(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
 def mix_formats(model: nn.Module, compute: torch.dtype) -> None:
     """Let every layer of a transformers model compute in ``compute`` from weights stored in another format."""
     for module in model.modules():
+        weight = getattr(module, "weight", None)
+        if not isinstance(weight, Tensor) or weight.dtype == compute or isinstance(module, BaseTunerLayer):
+            continue
         stored = next((mine for theirs, mine in (
             (nn.Linear, StoredLinear), (Conv1D, StoredConv1D), (nn.Embedding, StoredEmbedding),
             (nn.LayerNorm, StoredLayerNorm)) if isinstance(module, theirs)), None)

@@ -10,15 +10,16 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.initialization import no_init_weights
-from transformers.pytorch_utils import Conv1D
 
 from workings.engines.torch import attention
 from workings.engines.torch.attention import Visible
+from workings.engines.torch.lora import add_adapters, put, weights
 from workings.engines.torch.matmul import mix_formats
 from workings.engines.torch.rounding import tensor_generator
 from workings.engines.torch.spec import TorchSpec
 from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config
+from workings.models.weights import projections, tensor_shapes
 
 NO_DROPOUT = {"attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
 """GPT-2's config has dropout on; no run here drops anything, whatever the model."""
@@ -36,35 +37,38 @@ def hf_config(shape: ModelShape, attention_name: str) -> Any:
 
 
 def empty_model(spec: TorchSpec) -> PreTrainedModel:
-    """The model with parameters that have no memory yet (device ``meta``) and real buffers."""
+    """The model, adapters included, with parameters that have no memory yet (device ``meta``) and real buffers."""
     attention.register()
     with no_init_weights(), accelerate.init_empty_weights(include_buffers=False):
         model = AutoModelForCausalLM.from_config(hf_config(spec.shape, spec.attention), dtype=torch.float32)
     model.tie_weights()
-    if spec.parameter_dtype != spec.compute_dtype:
-        mix_formats(model, spec.compute_dtype)
+    add_adapters(spec, model)
     if spec.checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
     return model.train()  # checkpointing asks for training mode; nothing is dropped in either
 
 
 def allocate(model: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
-    """Give every parameter memory, contents undefined; buffers move to the device in their own formats."""
+    """Give every parameter memory, contents undefined; buffers move to the device in their own formats.
+
+    Adapters are float32, everything else is stored in ``dtype``.
+    """
     made: dict[int, nn.Parameter] = {}
-    for module in model.modules():
+    for place, module in model.named_modules():
         for name, old in module.named_parameters(recurse=False):
             if id(old) not in made:
-                data = torch.empty(old.shape, dtype=dtype, device=device)
+                data = torch.empty(old.shape, dtype=torch.float32 if "lora_" in place else dtype, device=device)
                 made[id(old)] = nn.Parameter(data, requires_grad=old.requires_grad)
             setattr(module, name, made[id(old)])
         for name, buffer in module.named_buffers(recurse=False):
-            setattr(module, name, buffer.to(device))
+            setattr(module, name, torch.empty_like(buffer, device=device) if buffer.is_meta else buffer.to(device))
 
 
 def build_model(spec: TorchSpec) -> PreTrainedModel:
     """The model on the device with parameters of undefined contents."""
     model = empty_model(spec)
     allocate(model, spec.parameter_dtype, spec.device)
+    mix_formats(model, spec.compute_dtype)
     return model
 
 
@@ -84,12 +88,12 @@ def random_value(spec: TorchSpec, seed: int, name: str, size: torch.Size, *, tra
     return torch.randn(size, generator=tensor_generator(seed, name)) * deviation
 
 
-@torch.no_grad()
 def fill_random(spec: TorchSpec, model: nn.Module, seed: int) -> None:
-    """Random weights for every parameter, one tensor at a time."""
-    transposed = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, Conv1D)}
-    for name, param in model.named_parameters():
-        param.copy_(random_value(spec, seed, name, param.shape, transposed=name in transposed))
+    """Random weights for every tensor of the model itself, one at a time."""
+    sizes, transposed = tensor_shapes(spec.shape), spec.shape.family == "gpt2"
+    for name, place in weights(model).items():
+        turned = transposed and name.endswith(tuple(f"{each}.weight" for each in projections(spec.shape)))
+        put(place, random_value(spec, seed, name, torch.Size(sizes[name]), transposed=turned))
 
 
 def hidden_states(model: PreTrainedModel, tokens: Tensor, positions: Tensor, visible: Visible,

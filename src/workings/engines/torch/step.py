@@ -14,8 +14,9 @@ from transformers import PreTrainedModel
 
 from workings.engines.torch.attention import Visible
 from workings.engines.torch.backward_optimizer import BackwardOptimizer
+from workings.engines.torch.lora import trained
 from workings.engines.torch.loss import linear_cross_entropy
-from workings.engines.torch.model import hidden_states, unembedding
+from workings.engines.torch.model import build_model, hidden_states, unembedding
 from workings.engines.torch.optimizer import Change, clip_factor, sum_of_squares, update_tensor
 from workings.engines.torch.rounding import MASTER
 from workings.engines.torch.spec import TorchSpec
@@ -84,26 +85,40 @@ def blank_rows(spec: TorchSpec, shape: tuple[int, int, int]) -> tuple[list[Rows]
     return rows, float(shape[0] * shape[1] * length)
 
 
-def make_state(spec: TorchSpec, model: PreTrainedModel, trained: dict[str, nn.Parameter]) -> State:
-    """A state at step 0: moments of zero, masters equal to the weights."""
+def empty_state(spec: TorchSpec) -> State:
+    """A state at step 0 whose weights are still to be filled: moments of zero, masters undefined."""
+    model = build_model(spec)
+    found = trained(model)
     moments: dict[str, dict[str, Tensor]] = {}
-    for name, param in trained.items():
+    for name, param in found.items():
         own = spec.optimizer.init(param.detach())
         if spec.rounding == "master_fp32":
-            own[MASTER] = param.detach().float().clone()
+            own[MASTER] = torch.empty_like(param, dtype=torch.float32, requires_grad=False)
         for slot, x in own.items():
             moments.setdefault(slot, {})[name] = x
-    return State(model=model, trained=trained, moments=moments)
+    return State(model=model, trained=found, moments=moments)
 
 
-def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
-    """Sum of the supervised losses of one micro batch, a float32 scalar; no logits of other positions are made."""
+@torch.no_grad()
+def fill_masters(state: State) -> State:
+    """Float32 masters equal to the weights."""
+    for name, master in state.moments.get(MASTER, {}).items():
+        master.copy_(state.trained[name])
+    return state
+
+
+def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows, total: float = 1.0) -> Tensor:
+    """Sum of the supervised losses of one micro batch over ``total``, a float32 scalar.
+
+    No logits of other positions are made.
+    """
     visible = Visible(segment_ids=rows.segment_ids if rows.packed else None)
     hidden = hidden_states(model, rows.tokens, rows.positions, visible)
     picked = hidden.reshape(-1, hidden.shape[-1]).index_select(0, rows.index)
     if rows.index.shape[0] == 0:  # a share without supervised tokens still takes part in communication
         return picked.float().sum()
-    return linear_cross_entropy(picked, unembedding(model), rows.targets, rows.weights, chunk=spec.loss_chunk,
+    # Divided before, not after: the head's gradient is then rounded once.
+    return linear_cross_entropy(picked, unembedding(model), rows.targets, rows.weights / total, chunk=spec.loss_chunk,
                                 soft_cap=spec.shape.final_softcap)
 
 
@@ -114,7 +129,7 @@ def _backward(spec: TorchSpec, model: PreTrainedModel, micro_batches: list[Rows]
     """
     loss = torch.zeros((), device=spec.device)
     for rows in micro_batches:
-        share = micro_batch_loss(spec, model, rows) / total
+        share = micro_batch_loss(spec, model, rows, total)
         share.backward()
         loss += share.detach()
     return loss

@@ -17,9 +17,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from workings.engines.base import EngineRequest, Inspection
 from workings.engines.torch.attention import choose
 from workings.engines.torch.backward_optimizer import refuse_conflicts
-from workings.engines.torch.model import build_model
 from workings.engines.torch.spec import TorchSpec, build_spec
-from workings.engines.torch.step import State, blank_rows, make_state, run_step
+from workings.engines.torch.step import blank_rows, empty_state, run_step
 from workings.engines.torch.trace.allocator import SMALLEST, CachingAllocator, OutOfMemory
 from workings.engines.torch.trace.events import PAGE, Event, Log, live_peak
 from workings.engines.torch.trace.tracker import LiveStorages
@@ -100,12 +99,6 @@ def trace(spec: TorchSpec, batch: tuple[int, int, int], platform: str) -> Log:
                 run_step(spec, state, rows, total, 1e-3)
                 del rows
     return live.log
-
-
-def empty_state(spec: TorchSpec) -> State:
-    """A state whose numbers mean nothing."""
-    model = build_model(spec)
-    return make_state(spec, model, dict(model.named_parameters()))
 
 
 def _on_card(log: Log, card: Card, details: dict[str, Any]) -> tuple[int, dict[str, int]]:

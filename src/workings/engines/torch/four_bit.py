@@ -1,0 +1,61 @@
+"""Linear layers whose frozen weight is stored in NF4 (Dettmers et al., 2023), by bitsandbytes' own functions.
+
+bitsandbytes is imported when the first weight is stored or used: runs without 4-bit weights do not need it.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+BLOCK = 64
+"""Elements that share one float32 scale; scales are not quantized again."""
+
+
+class FourBitLinear(nn.Linear):
+    """A linear layer with ``codes`` (two to a byte) and ``absmax`` (a scale a block) in place of its weight."""
+
+    codes: Tensor
+    absmax: Tensor
+    level: Tensor
+    """The sixteen values that codes stand for."""
+
+    def store(self, weight: Tensor) -> None:
+        """Quantize a weight ``[out, in]`` into this layer."""
+        from bitsandbytes.functional import quantize_4bit
+
+        wide = weight.to(device=self.codes.device, dtype=torch.float32)
+        codes, state = quantize_4bit(wide, blocksize=BLOCK, compress_statistics=False, quant_type="nf4")
+        self.codes.copy_(codes)
+        self.absmax.copy_(state.absmax)
+        self.level.copy_(state.code)
+
+    def _state(self, dtype: torch.dtype) -> Any:
+        from bitsandbytes.functional import QuantState
+
+        return QuantState(absmax=self.absmax, shape=torch.Size((self.out_features, self.in_features)),
+                          code=self.level, blocksize=BLOCK, quant_type="nf4", dtype=dtype)
+
+    def full(self, dtype: torch.dtype) -> Tensor:
+        """The weight ``[out, in]`` that the codes stand for."""
+        from bitsandbytes.functional import dequantize_4bit
+
+        return dequantize_4bit(self.codes, self._state(dtype))
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
+        """``x @ W.T + b`` in x's dtype; backward dequantizes again."""
+        from bitsandbytes import matmul_4bit
+
+        bias = None if self.bias is None else self.bias.to(input.dtype)
+        out: Tensor = matmul_4bit(input, self.codes.t(), quant_state=self._state(input.dtype), bias=bias)
+        return out
+
+
+def to_four_bits(linear: nn.Linear) -> None:
+    """Turn a linear layer without memory into one that stores four bits; its contents are undefined until `store`."""
+    count = linear.out_features * linear.in_features
+    del linear.weight
+    linear.__class__ = FourBitLinear
+    linear.register_buffer("codes", torch.empty((count // 2, 1), dtype=torch.uint8, device="meta"))
+    linear.register_buffer("absmax", torch.empty(count // BLOCK, dtype=torch.float32, device="meta"))
+    linear.register_buffer("level", torch.empty(16, dtype=torch.float32, device="meta"))

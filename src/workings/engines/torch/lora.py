@@ -1,0 +1,145 @@
+"""LoRA by peft and QLoRA with bitsandbytes' NF4: what is trained then, what is frozen, and how both are stored.
+
+Adapters are float32 whatever the frozen weights are stored in. With QLoRA every projection of every layer is stored in
+four bits, blocks of 64 with a float32 scale and no second quantization, whether it has an adapter or not.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig as PeftConfig
+from peft import inject_adapter_in_model
+from peft.tuners.lora import LoraLayer
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from workings.config.method import FullConfig
+from workings.engines.torch.four_bit import BLOCK, FourBitLinear, to_four_bits
+from workings.engines.torch.rounding import tensor_generator
+from workings.engines.torch.spec import TorchSpec
+from workings.errors import RequestError
+from workings.models.shape import ModelShape
+from workings.models.weights import layer_shapes, projections
+
+PREFIX = "base_model.model."
+"""What peft writes before the names of transformers."""
+ADAPTER_FOLDER, ADAPTER_CONFIG = "adapter", "adapter_config.json"
+
+
+def refuse_unknown(spec: TorchSpec) -> None:
+    """Raises `RequestError` for projections that the model does not have, and for blocks that do not come out even."""
+    method, shape = spec.method, spec.shape
+    if isinstance(method, FullConfig):
+        return
+    there = {name.rpartition(".")[2] for name in projections(shape)}
+    if unknown := [name for name in method.target_modules if name not in there]:
+        raise RequestError(f"method.target_modules: {', '.join(unknown)}", f"projections of {shape.family}",
+                           f"method.target_modules=[{', '.join(sorted(there))}]")
+    if method.name == "qlora":
+        _refuse_four_bits(shape)
+
+
+def _refuse_four_bits(shape: ModelShape) -> None:
+    if shape.family == "gpt2":
+        raise RequestError("method.name: qlora with a gpt2 model", "a model whose matrices are stored [out, in]",
+                           "method.name=lora")
+    for name in projections(shape):
+        out, inner = layer_shapes(shape)[f"{name}.weight"]
+        if out * inner % BLOCK:
+            raise RequestError(f"method.name: qlora: {name} is {out} x {inner}",
+                               f"matrices of whole blocks of {BLOCK} elements", "method.name=lora")
+
+
+def peft_config(spec: TorchSpec) -> PeftConfig:
+    """The adapters in peft's words."""
+    method = spec.method
+    assert not isinstance(method, FullConfig)
+    return PeftConfig(r=method.rank, lora_alpha=method.alpha, target_modules=list(method.target_modules),
+                      lora_dropout=0.0, bias="none", task_type="CAUSAL_LM", init_lora_weights=False,
+                      fan_in_fan_out=spec.shape.family == "gpt2")
+
+
+def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
+    """Freeze a model without memory (device ``meta``) and put adapters beside its projections."""
+    if isinstance(spec.method, FullConfig):
+        return
+    inject_adapter_in_model(peft_config(spec), model)
+    for layer in adapted(model):
+        layer.cast_input_dtype_enabled = False  # the adapter's own matrices are cast, not what goes in
+    for name, param in model.named_parameters():
+        param.requires_grad_("lora_" in name)
+    if spec.method.name == "qlora":
+        wanted = {name.rpartition(".")[2] for name in projections(spec.shape)}
+        for name, module in list(model.named_modules()):
+            if type(module) is nn.Linear and name.removesuffix(".base_layer").rpartition(".")[2] in wanted:
+                to_four_bits(module)
+
+
+def adapted(model: nn.Module) -> Iterator[Any]:
+    """Layers with an adapter."""
+    return (module for module in model.modules() if isinstance(module, LoraLayer))
+
+
+def trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    """What is trained, by its name in a checkpoint: Hugging Face's, or peft's for adapters."""
+    return {f"{PREFIX}{name.replace('.default.', '.')}" if "lora_" in name else name: param
+            for name, param in model.named_parameters() if param.requires_grad}
+
+
+def weights(model: nn.Module) -> dict[str, "nn.Parameter | FourBitLinear"]:
+    """The model's own tensors by Hugging Face's names: parameters, or the module that holds one in four bits."""
+    found: dict[str, nn.Parameter | FourBitLinear] = {
+        name.replace(".base_layer", ""): param for name, param in model.named_parameters() if "lora_" not in name}
+    for name, module in model.named_modules():
+        if isinstance(module, FourBitLinear):
+            found[f"{name.replace('.base_layer', '')}.weight"] = module
+    return found
+
+
+@torch.no_grad()
+def put(place: "nn.Parameter | FourBitLinear", value: Tensor) -> None:
+    """Store a weight where `weights` says; in four bits if that is how it is held."""
+    if isinstance(place, FourBitLinear):
+        place.store(value)
+    else:
+        place.copy_(value)
+
+
+@torch.no_grad()
+def fill_adapters(model: nn.Module, seed: int) -> None:
+    """First values, as peft's: A uniform within ``in ** -0.5``, B zero, so that the model is what it was.
+
+    The numbers come from the run's seed and the tensor's name.
+    """
+    for name, param in trained(model).items():
+        if "lora_A" in name:
+            draw = torch.rand(param.shape, generator=tensor_generator(seed, name))
+            param.copy_((2 * draw - 1) * param.shape[1] ** -0.5)
+        elif "lora_B" in name:
+            param.zero_()
+
+
+@torch.no_grad()
+def merged(spec: TorchSpec, model: nn.Module) -> dict[str, Tensor]:
+    """Full weights by Hugging Face's names, adapters added in float32 and rounded once."""
+    full = {name: place.full(spec.parameter_dtype) if isinstance(place, FourBitLinear) else place.detach()
+            for name, place in weights(model).items()}
+    for name, module in model.named_modules():
+        if isinstance(module, LoraLayer):
+            key = f"{name}.weight"
+            delta = module.lora_B["default"].weight @ module.lora_A["default"].weight * module.scaling["default"]
+            turned = delta.T if isinstance(module.get_base_layer(), Conv1D) else delta
+            full[key] = (full[key].float() + turned).to(full[key].dtype)
+    return full
+
+
+def write_config(spec: TorchSpec, directory: Path) -> None:
+    """``adapter_config.json``, as `peft.PeftModel.from_pretrained` reads it."""
+    values = {key: sorted(value) if isinstance(value, set) else value
+              for key, value in peft_config(spec).to_dict().items() if value is not None}
+    text = json.dumps(values | {"inference_mode": True, "init_lora_weights": True}, indent=2, sort_keys=True)
+    (directory / ADAPTER_CONFIG).write_text(text + "\n", encoding="utf-8")

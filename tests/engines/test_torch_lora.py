@@ -1,0 +1,173 @@
+"""LoRA and QLoRA of the PyTorch engine against peft and bitsandbytes as people use them, and what is kept and refused."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import peft
+import pytest
+import torch
+import transformers
+
+from tests.engines.test_torch_engine import our_logits, same
+from tests.engines.tiny import random_batch, request, tiny_shape
+from workings.config.method import LoraConfig, QloraConfig
+from workings.config.training import MemoryConfig, PrecisionConfig
+from workings.engines.safetensors_file import TensorFile
+from workings.engines.torch.engine import TorchEngine
+from workings.engines.torch.four_bit import FourBitLinear
+from workings.engines.torch.lora import weights
+from workings.errors import RecordError, RequestError
+
+torch.set_num_threads(1)
+TARGETS = ("q_proj", "v_proj", "o_proj", "gate_proj", "down_proj")
+LORA = LoraConfig(name="lora", rank=3, alpha=7.5, target_modules=TARGETS)
+QLORA = QloraConfig(name="qlora", rank=4, alpha=8)
+FAMILY = {"lora": "gemma2", "qlora": "llama", "gpt2": "gpt2"}
+METHODS = {"lora": LORA, "qlora": QLORA,
+           "gpt2": LoraConfig(name="lora", rank=2, alpha=4, target_modules=("c_attn", "c_proj"))}
+
+
+def shape(case: str):
+    return tiny_shape(FAMILY[case])
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Weights to start from, by case."""
+    found = {}
+    for case in METHODS:
+        found[case] = tmp_path_factory.mktemp(case)
+        engine = TorchEngine.open(request(shape(case)))
+        engine.export(engine.init(3), found[case])
+    return found
+
+
+def opened(case: str, base: Path, **changes: Any) -> TorchEngine:
+    return TorchEngine.open(request(shape(case), method=METHODS[case], weights=base, **changes))
+
+
+def with_adapter(base: Path, adapter: Path, *, trainable: bool = False) -> Any:
+    model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, attn_implementation="eager")
+    return peft.PeftModel.from_pretrained(model, adapter, is_trainable=trainable).eval()
+
+
+def course(engine: TorchEngine, state: Any, steps: range) -> tuple[Any, list[float]]:
+    losses = []
+    for number in steps:
+        state, result = engine.step(state, random_batch(engine.spec.shape, seed=number % 3), 1e-2)
+        losses.append(result.loss)
+    return state, losses
+
+
+@pytest.mark.parametrize("case", ["lora", "gpt2"])
+def test_ten_steps_equal_peft(case: str, bases: dict[str, Path], tmp_path: Path) -> None:
+    """peft with torch's AdamW, from the same fresh adapter, which is an exported one."""
+    engine = opened(case, bases[case])
+    state = engine.load(bases[case])
+    engine.export(state, tmp_path)
+    model = with_adapter(bases[case], tmp_path / "adapter", trainable=True)
+    rule = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2, weight_decay=0.0)
+    losses = []
+    for number in range(10):
+        rows = random_batch(engine.spec.shape, seed=number % 3)
+        tokens, targets, counted, real = (torch.from_numpy(x[0].copy()) for x in (
+            rows.tokens, rows.targets, rows.weights, rows.segment_ids))
+        logits = model(tokens.long(), attention_mask=real.long()).logits
+        each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), reduction="none")
+        loss = (each * counted.flatten()).sum() / counted.sum()
+        rule.zero_grad()
+        loss.backward()
+        rule.step()
+        losses.append(float(loss.detach()))
+    state, found = course(engine, state, range(10))
+    assert found[-1] < 0.95 * found[0]
+    np.testing.assert_allclose(found, losses, rtol=1e-5)
+
+
+@pytest.mark.parametrize("case", list(METHODS))
+def test_a_checkpoint_holds_adapters_only_and_goes_on_bit_for_bit(case: str, bases: dict, tmp_path: Path) -> None:
+    engine = opened(case, bases[case], memory=MemoryConfig(remat="layer"))
+    state, _ = course(engine, engine.load(bases[case]), range(3))
+    engine.save(state, tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["adapter_model.safetensors", "optimizer.safetensors"]
+    names = TensorFile(tmp_path / "adapter_model.safetensors").names()
+    assert all(name.startswith("base_model.model.") and ("lora_A.weight" in name or "lora_B.weight" in name)
+               for name in names)
+    assert {f"exp_avg.{name}" for name in names} < set(TensorFile(tmp_path / "optimizer.safetensors").names())
+    straight, expected = course(engine, state, range(3, 6))
+    again = opened(case, bases[case], memory=MemoryConfig(remat="layer"))
+    resumed, found = course(again, again.restore(tmp_path), range(3, 6))
+    assert found == expected
+    assert same(straight, resumed)
+    (tmp_path / "adapter_model.safetensors").unlink()
+    with pytest.raises(RecordError, match=r"no adapter_model\.safetensors"):
+        again.restore(tmp_path)
+
+
+@pytest.mark.parametrize("case", list(METHODS))
+def test_exported_adapter_and_merged_weights_are_the_trained_model(case: str, bases: dict, tmp_path: Path) -> None:
+    """QLoRA's merged weights are what the four bits stand for, plus the adapter."""
+    engine = opened(case, bases[case])
+    state, _ = course(engine, engine.load(bases[case]), range(5))
+    engine.export(state, tmp_path)
+    tokens = np.random.default_rng(0).integers(0, 61, (2, 14)).astype(np.int32)
+    ours = our_logits(engine, state, tokens)
+    merged = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32,
+                                                               attn_implementation="eager").eval()
+    with torch.no_grad():
+        theirs = merged(torch.from_numpy(tokens).long()).logits.numpy()
+        beside = with_adapter(bases[case], tmp_path / "adapter")(torch.from_numpy(tokens).long()).logits.numpy()
+    scale = max(1.0, float(np.abs(ours).max()))
+    assert np.abs(ours - theirs).max() < 1e-5 * scale
+    if case == "qlora":  # on weights that were never rounded to four bits the adapter is near, not equal
+        assert np.abs(ours - beside).max() > 1e-3
+        assert np.corrcoef(ours.ravel(), beside.ravel())[0, 1] > 0.9
+    else:
+        assert np.abs(ours - beside).max() < 1e-5 * scale
+
+
+def test_four_bits_are_bitsandbytes_own(bases: dict[str, Path]) -> None:
+    """Every projection, and nothing else, is stored as a bitsandbytes layer of the same weight stores it."""
+    import bitsandbytes
+
+    engine = opened("qlora", bases["qlora"])
+    state = engine.load(bases["qlora"])
+    file = TensorFile(bases["qlora"] / "model.safetensors")
+    found = {name: place for name, place in weights(state.model).items() if isinstance(place, FourBitLinear)}
+    assert len(found) == 7 * 2
+    for name, layer in found.items():
+        weight = torch.from_numpy(np.array(file.read(name)))
+        theirs = bitsandbytes.nn.Linear4bit(weight.shape[1], weight.shape[0], bias=False, quant_type="nf4",
+                                            compute_dtype=torch.float32, compress_statistics=False)
+        theirs.weight = bitsandbytes.nn.Params4bit(weight, requires_grad=False, quant_type="nf4", blocksize=64,
+                                                   compress_statistics=False)
+        theirs.to("cpu")
+        x = torch.randn(3, weight.shape[1], generator=torch.Generator().manual_seed(0))
+        assert torch.equal(layer.codes, theirs.weight.data)
+        with torch.no_grad():
+            torch.testing.assert_close(layer(x), theirs(x), atol=1e-6, rtol=1e-6)
+    assert engine.dtypes() == {"parameters": "float32 and nf4", "compute": "float32", "moments": "float32",
+                               "gradients": "float32", "accumulator": "float32"}
+
+
+@pytest.mark.parametrize("method", [LORA, QLORA])
+def test_bf16_storage_and_arithmetic_keep_float32_adapters(method: Any, tmp_path: Path) -> None:
+    precision = PrecisionConfig(parameters="bf16", compute="bf16")
+    engine = TorchEngine.open(request(tiny_shape("gemma3"), method=method, precision=precision))
+    state, losses = course(engine, engine.init(0), range(9))
+    assert losses[-1] < losses[0]
+    assert {x.dtype for x in state.trained.values()} == {torch.float32}
+    engine.export(state, tmp_path)
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert model.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(("family", "method", "precision", "message"), [
+    ("gemma", METHODS["gpt2"], {}, "target_modules: c_attn, c_proj"),
+    ("gpt2", QloraConfig(name="qlora", target_modules=("c_attn",)), {}, "qlora with a gpt2 model"),
+    ("gemma", LORA, {"parameters": "bf16", "rounding": "stochastic"}, "rounding: stochastic with method.name: lora"),
+])
+def test_what_does_not_go_together_is_refused(family: str, method: Any, precision: dict, message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        TorchEngine.open(request(tiny_shape(family), method=method, precision=PrecisionConfig(**precision)))
