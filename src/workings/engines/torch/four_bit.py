@@ -46,9 +46,9 @@ class FourBitLinear(nn.Linear):
         """``x @ W.T + b`` in x's dtype; backward dequantizes again."""
         from bitsandbytes import matmul_4bit
 
-        bias = None if self.bias is None else self.bias.to(input.dtype)
-        out: Tensor = matmul_4bit(input, self.codes.t(), quant_state=self._state(input.dtype), bias=bias)
-        return out
+        out: Tensor = matmul_4bit(input, self.codes.t(), quant_state=self._state(input.dtype))
+        bias = self._parameters["bias"]
+        return out if bias is None else out + bias.to(out.dtype)
 
 
 def to_four_bits(linear: nn.Linear) -> None:
