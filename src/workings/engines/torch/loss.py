@@ -18,13 +18,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from workings.engines.torch.embedding import SharedGradient
 from workings.engines.torch.regions import region
 
 REGION = "logits and loss"
 
 
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, *, chunk: int,
-                         soft_cap: float) -> Tensor:
+                         soft_cap: float, shared: SharedGradient | None = None) -> Tensor:
     """Sum of ``weights * negative log likelihood`` in nats, a float32 scalar.
 
     Args:
@@ -35,10 +36,11 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, weight
             afterwards are rounded twice.
         chunk: positions whose logits exist at one time, or as many elements over a slice of the vocabulary; 0: all.
         soft_cap: logits pass through ``cap * tanh(x / cap)``; 0: they do not.
+        shared: of a tied embedding, which then brings the head's gradient to the weight.
     """
     flat = hidden.reshape(-1, hidden.shape[-1])
     loss: Tensor = _LinearCrossEntropy.apply(flat, weight, targets.reshape(-1).long(), weights.reshape(-1).float(),
-                                             chunk or flat.shape[0], soft_cap)
+                                             chunk or flat.shape[0], soft_cap, shared)
     return loss
 
 
@@ -54,7 +56,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int,
-                soft_cap: float) -> Tensor:
+                soft_cap: float, shared: SharedGradient | None) -> Tensor:
+        ctx.shared = shared
         walk = _over_positions if walks_over_positions(hidden, weight) else _over_vocabulary
         wanted = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         with region(REGION):
@@ -67,8 +70,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
         # Both are handed over, not kept: autograd may then add other gradients to them in place.
         d_hidden, d_weight = ctx.d_hidden, ctx.d_weight
         ctx.d_hidden = ctx.d_weight = None
-        return (None if d_hidden is None else d_hidden.mul_(outer[0]),
-                None if d_weight is None else d_weight.mul_(outer[0]), None, None, None, None)
+        if d_weight is not None:
+            d_weight.mul_(outer[0])
+            if ctx.shared is not None:
+                ctx.shared.leave(d_weight)
+                d_weight = None
+        return None if d_hidden is None else d_hidden.mul_(outer[0]), d_weight, None, None, None, None, None
 
 
 def _over_positions(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int, soft_cap: float,

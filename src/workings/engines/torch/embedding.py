@@ -1,0 +1,89 @@
+"""A tied embedding whose gradient exists once.
+
+A matrix that is both embedding and head gets two gradients: the head's, whole, at the start of backward, and the
+embedding's at its end. Autograd would make the second one whole as well, zeros but for the rows of this batch's tokens,
+before it adds the two: for a vocabulary of 256,000 the largest temporary of the step. Here the loss leaves the head's
+gradient to the embedding, which adds its rows to it.
+
+Shape suffixes: T tokens of the batch, D width, V vocabulary.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class SharedGradient:
+    """Where the loss leaves the head's gradient for the embedding, whose backward always comes later."""
+
+    def __init__(self) -> None:
+        self._left: Tensor | None = None
+
+    def leave(self, gradient: Tensor) -> None:
+        """Hand over the head's gradient ``[V, D]``."""
+        self._left = gradient
+
+    def take(self, like: Tensor) -> Tensor:
+        """What was left; zeros where there was no loss."""
+        found, self._left = self._left, None
+        return torch.zeros_like(like) if found is None else found
+
+
+class TiedEmbedding(nn.Embedding):
+    """Lookup in the format of storage, cast to that of computation; Gemma's rows are multiplied after the cast."""
+
+    compute: torch.dtype
+    shared: SharedGradient
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
+        """``[..., D]``."""
+        rows = _Lookup.apply(self.weight, input, self.shared).to(self.compute)
+        scale = getattr(self, "scalar_embed_scale", None)
+        return rows if scale is None else rows * torch.tensor(scale, dtype=self.compute, device=rows.device)
+
+
+class _Lookup(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, tokens: Tensor, shared: SharedGradient) -> Tensor:
+        ctx.save_for_backward(weight, tokens)
+        ctx.shared = shared
+        return F.embedding(tokens, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, None, None]:
+        weight, tokens = ctx.saved_tensors
+        whole = ctx.shared.take(weight)
+        return add_rows(whole, tokens.reshape(-1), outer[0].reshape(-1, weight.shape[1])), None, None
+
+
+def add_rows(whole_VD: Tensor, tokens: Tensor, rows_TD: Tensor) -> Tensor:
+    """Add row t to ``whole[tokens[t]]`` in place, by an order that does not depend on the device's mood.
+
+    Rows of the same token are summed first, in the order of the batch, as PyTorch's embedding does; every token is then
+    added once, so that concurrent additions to one place cannot happen.
+    """
+    order = torch.argsort(tokens, stable=True)
+    sorted_tokens = tokens[order]
+    new = torch.ones_like(sorted_tokens)
+    new[1:] = (sorted_tokens[1:] != sorted_tokens[:-1]).to(new.dtype)
+    place = torch.cumsum(new, 0) - 1
+    summed = torch.ops.aten.embedding_dense_backward(rows_TD[order], place, tokens.shape[0], -1, False)
+    # Places beyond the number of different tokens hold zeros, which are added to row 0.
+    target = torch.zeros_like(tokens).scatter_(0, place, sorted_tokens)
+    return whole_VD.index_add_(0, target, summed)
+
+
+def share_gradient(model: Any, compute: torch.dtype) -> None:
+    """Let the embedding of a transformers model share one gradient with its head, where they are one trained matrix."""
+    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
+    if embedding.weight is head.weight and embedding.weight.requires_grad:
+        # The class is exchanged, not the module: names, weight and tie stay.
+        embedding.__class__ = TiedEmbedding
+        embedding.compute, embedding.shared = compute, SharedGradient()
+
+
+def shared_gradient(model: Any) -> SharedGradient | None:
+    """What `share_gradient` set up, for the loss."""
+    return getattr(model.get_input_embeddings(), "shared", None)
