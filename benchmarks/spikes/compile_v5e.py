@@ -2,6 +2,7 @@
 
     python -m benchmarks.spikes.compile_v5e MODEL OPTIMIZER ROWS LENGTH [rounding=stochastic] [clip=1] [chunk=N]
         [accumulation=N] [devices=N] [remat=layer] [attention=auto] [layers=N] [moments=fp32]
+        [method=lora|qlora] [rank=16]
 
 Prints one JSON object: peak GiB per chip, the floor, seconds, the largest arrays of the compiled module.
 """
@@ -9,7 +10,11 @@ Prints one JSON object: peak GiB per chip, the floor, seconds, the largest array
 import json
 import sys
 from dataclasses import replace
+from typing import Any
 
+from pydantic import TypeAdapter
+
+from workings.config.method import MethodConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.engines.base import EngineRequest
 from workings.engines.jax.target import V5E_8, compile_for
@@ -21,15 +26,18 @@ GIB = 2 ** 30
 def main(model: str, optimizer: str, rows: str, length: str, *options: str) -> None:
     """One compilation."""
     option = {"rounding": "nearest", "clip": "0", "chunk": "128", "accumulation": "1", "devices": "0",
-              "remat": "layer", "attention": "auto", "layers": "0", "moments": "bf16", "tp": "1"}
+              "remat": "layer", "attention": "auto", "layers": "0", "moments": "bf16", "tp": "1",
+              "method": "full", "rank": "16"}
     option |= dict(pair.split("=", 1) for pair in options)
     shape = published_shape(model)
     if int(option["layers"]):
         shape = replace(shape, layers=int(option["layers"]))
     rule = {"adamw": AdamWConfig, "adafactor": AdafactorConfig}[optimizer](
         name=optimizer, clip_norm=float(option["clip"]))
+    adapter = {"rank": int(option["rank"]), "alpha": 32.0} if option["method"] != "full" else {}
+    method: Any = TypeAdapter(MethodConfig).validate_python({"name": option["method"], **adapter})
     request = EngineRequest(
-        shape=shape, device="tpu", seed=0, optimizer=rule, mesh=MeshConfig(tp=int(option["tp"])),
+        shape=shape, method=method, device="tpu", seed=0, optimizer=rule, mesh=MeshConfig(tp=int(option["tp"])),
         precision=PrecisionConfig(parameters="bf16", compute="bf16", moments=option["moments"],
                                   rounding=option["rounding"]),
         memory=MemoryConfig(attention=option["attention"], remat=option["remat"], loss_chunk=int(option["chunk"])))

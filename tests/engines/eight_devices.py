@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from tests.engines.tiny import random_batch, request, tiny_shape
+from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig
 from workings.engines.jax import embedding, feed_forward
 from workings.engines.jax.engine import JaxEngine
@@ -18,6 +19,11 @@ from workings.engines.jax.engine import JaxEngine
 feed_forward.CHUNK = 4  # several chunks of the few positions that a device has here
 MESHES = {"1": MeshConfig(fsdp=1), "8": MeshConfig(fsdp=8), "4x2": MeshConfig(fsdp=4, tp=2), "2": MeshConfig(fsdp=2),
           "4": MeshConfig(fsdp=4)}
+
+
+METHODS = {"lora": LoraConfig(name="lora", rank=4), "qlora": QloraConfig(name="qlora", rank=4)}
+WIDE = {"width": 128, "mlp_width": 256, "head_dim": 32, "kv_heads": 4}
+"""Every matrix is whole blocks of 64 on every device."""
 
 
 def engine(mesh: str, *, vocab: int = 64, optimizer: str = "adamw", chunk: int = 8) -> JaxEngine:
@@ -41,6 +47,25 @@ def curves(optimizer: str, vocab: int) -> dict:
     for mesh, chunk in (("1", 0), ("8", 8), ("4x2", 5)):
         e = engine(mesh, vocab=vocab, optimizer=optimizer, chunk=chunk)
         found[mesh] = curve(e, e.init(0), 20)[1]
+    return found
+
+
+def adapters(method: str, folder: Path) -> dict:
+    """Curves on a mesh and on one device, and a checkpoint of the mesh that goes on with one."""
+    found = {}
+    for mesh, chunk in (("4x2", 5) if method == "qlora" else ("8", 8), ("1", 0)):
+        shape = tiny_shape("gemma2", vocab=64, layers=5, **WIDE if method == "qlora" else {})
+        e = JaxEngine.open(request(shape, mesh=MESHES[mesh], method=METHODS[method],
+                                   memory=MemoryConfig(loss_chunk=chunk, remat="layer")))
+        state, found[mesh] = curve(e, e.init(0), 20)
+        if mesh == "1":
+            found["1 later"] = curve(e, e.restore(folder), 3, 20)[1]
+        else:
+            e.save(state, folder)
+            found["later"] = curve(e, state, 3, 20)[1]
+            places = e._shardings["params"]["layers"]
+            found["places"] = {name: list(place.shard_shape(x.shape)) for (name, place), x in
+                               zip(places.items(), e._abstract["params"]["layers"].values(), strict=True)}
     return found
 
 
@@ -80,5 +105,6 @@ if __name__ == "__main__":
     assert len(jax.devices("cpu")) == 8
     case, folder = sys.argv[1], Path(sys.argv[2])
     answers = {"adamw": lambda: curves("adamw", 64), "adafactor": lambda: curves("adafactor", 61),
+               "lora": lambda: adapters("lora", folder), "qlora": lambda: adapters("qlora", folder),
                "checkpoints": lambda: checkpoints(folder), "generation": generation, "places": places}
     json.dump(answers[case](), sys.stdout)

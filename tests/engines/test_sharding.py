@@ -30,6 +30,21 @@ def test_the_same_twenty_steps_on_every_mesh(case: str, run_python, tmp_path: Pa
     np.testing.assert_allclose(found["4x2"], found["1"], rtol=1e-5)
 
 
+@pytest.mark.parametrize("case", ["lora", "qlora"])
+def test_adapters_train_the_same_on_every_mesh(case: str, run_python, tmp_path: Path) -> None:
+    """Twenty steps with fsdp=8 (QLoRA: fsdp=4 x tp=2) and one device; a checkpoint of the former goes on with one."""
+    found = ask(run_python, case, tmp_path)
+    assert found["1"][-1] < 0.97 * found["1"][0]
+    np.testing.assert_allclose(found["4x2" if case == "qlora" else "8"], found["1"], rtol=1e-5)
+    np.testing.assert_allclose(found["1 later"], found["later"], rtol=1e-5)
+    if case == "lora":  # width 32 and inner width 48 over eight devices
+        assert found["places"]["mlp.up_proj.lora_A.weight"] == [5, 4, 4]
+        assert found["places"]["mlp.up_proj.lora_B.weight"] == [5, 6, 4]
+    else:  # 256 x 128: two blocks of columns do not divide by fsdp=4, so rows are split over all eight
+        assert found["places"]["mlp.up_proj.weight.nf4"] == [5, 2, 32, 32]
+        assert found["places"]["mlp.up_proj.weight.absmax"] == [5, 2, 32]
+
+
 def test_a_checkpoint_of_eight_devices_goes_on_with_one_two_and_four(run_python, tmp_path: Path) -> None:
     found = ask(run_python, "checkpoints", tmp_path)
     for mesh in ("1", "2", "4"):

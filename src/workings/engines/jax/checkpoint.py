@@ -194,7 +194,7 @@ def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Sh
             scales = name.removesuffix(CODES) + ABSMAX
             codes, absmax = _four_bit(files.read, weight, spec)
             params |= {name: _put(codes, places[name]), scales: _put(absmax, places[scales])}
-        elif name not in params:
+        elif name not in params and not name.endswith(f".{ABSMAX}"):
             params[name] = _put(_stack(files.read, name, x), places[name])
     return nested(params)
 

@@ -1,0 +1,128 @@
+"""NF4 against bitsandbytes, and QLoRA against LoRA on weights that are exactly what the four bits stand for."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.engines.tiny import random_batch, request, tiny_shape
+from workings.config.method import LoraConfig, QloraConfig
+from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.lora import make_lora
+from workings.engines.jax.nf4 import LIMITS, dequantize, quantize, stored_shapes
+from workings.engines.safetensors_file import TensorFile
+from workings.errors import RequestError
+from workings.models.shape import ModelShape
+
+WHOLE = {"width": 64, "mlp_width": 128, "head_dim": 16}
+"""Rows are whole blocks of 64; in the usual tiny shape they are not."""
+
+
+def in_order(codes: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Codes ``[out, in]``, one a number, from our order in memory."""
+    halves = np.concatenate([codes >> 4, codes & 15], 1)
+    return (np.moveaxis(halves, -1, 0) if codes.ndim == 3 else halves).reshape(size)
+
+
+@pytest.mark.parametrize("size", [(96, 128), (48, 32)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_codes_scales_and_values_are_bitsandbytes(size: tuple[int, int], dtype: str) -> None:
+    """Equal codes, equal scales and equal dequantized numbers, bit for bit, on the host and traced."""
+    torch = pytest.importorskip("torch")
+    functional = pytest.importorskip("bitsandbytes").functional
+    draw = np.random.default_rng(0)
+    weight = draw.normal(size=size).astype(np.float32)
+    weight[3, :15] = LIMITS  # between two levels, in a block whose largest element is one
+    weight[3, 15:64 if size[1] > 64 else 32] = 1.0
+    weight[4] = 0.0
+    theirs = torch.from_numpy(weight).to(getattr(torch, dtype))
+    packed, state = functional.quantize_4bit(theirs, blocksize=64, quant_type="nf4")
+    expected = packed.numpy().reshape(-1)
+    ours = theirs.float().numpy()
+    for codes, absmax in (quantize(ours), jax.jit(lambda x: quantize(x, jnp))(ours)):
+        assert (codes.shape, absmax.shape) == stored_shapes(size)
+        found = in_order(np.asarray(codes), size).reshape(-1)
+        real = ours.reshape(-1, 64).any(-1).repeat(64)  # a block of zeros is zero whatever its codes
+        np.testing.assert_array_equal((found[::2] * 16 + found[1::2])[real[::2]], expected[real[::2]])
+        scales = np.asarray(absmax).T.reshape(-1) if absmax.ndim == 2 else np.asarray(absmax)
+        np.testing.assert_array_equal(scales, state.absmax.numpy())
+        values = jax.jit(lambda c, a: dequantize(c, a, size[1], jnp.dtype(dtype)).T)(codes, absmax)
+        dequantized = functional.dequantize_4bit(packed, state).float().numpy()
+        if size[1] % 64:  # its CPU code has no blocks over two rows: its own codes and scales, multiplied
+            numbers = np.stack([expected >> 4, expected & 15], -1).reshape(-1)
+            product = torch.from_numpy((state.code.numpy()[numbers].reshape(-1, 64) * scales[:, None]).reshape(size))
+            dequantized = product.to(theirs.dtype).float().numpy()
+        np.testing.assert_array_equal(values.astype(jnp.float32), dequantized)
+
+
+def test_both_ways_to_look_up_a_level_agree() -> None:
+    from workings.engines.jax.nf4 import LEVELS, _by_selection, _by_table
+
+    codes = jnp.arange(16)
+    np.testing.assert_array_equal(_by_selection(codes), LEVELS)
+    np.testing.assert_array_equal(_by_table(codes), LEVELS)
+
+
+def losses(engine: JaxEngine, state: Any, steps: int = 6) -> tuple[Any, list[float]]:
+    found = []
+    for number in range(steps):
+        state, result = engine.step(state, random_batch(engine.spec.shape, micro=2, seed=number), 1e-2)
+        found.append(result.loss)
+    return state, found
+
+
+def opened(shape: ModelShape, folder: Path) -> tuple[JaxEngine, Any, JaxEngine, Any]:
+    """QLoRA on random weights, and LoRA on what its four bits stand for."""
+    base, plain = folder / "base", folder / "plain"
+    base.mkdir()
+    plain.mkdir()
+    full = JaxEngine.open(request(shape))
+    full.export(full.init(0), base)
+    bits = JaxEngine.open(request(shape, method=QloraConfig(name="qlora", rank=4), weights=base))
+    state = bits.load(base)
+    bits.export(state, plain)  # B is zero: what is written is what the four bits stand for
+    name = "model.layers.1.mlp.up_proj.weight"
+    before, after = (TensorFile(where / "model.safetensors").read(name) for where in (base, plain))
+    assert 0.01 < np.abs(before - after).max() / np.abs(before).max() < 0.2
+    dense = JaxEngine.open(request(shape, method=LoraConfig(name="lora", rank=4)))
+    return bits, state, dense, dense.load(plain)
+
+
+def test_qlora_where_blocks_run_over_rows(tmp_path: Path) -> None:
+    shape = tiny_shape()
+    batch = random_batch(shape)
+    bits, state, dense, dense_state = opened(shape, tmp_path)
+    np.testing.assert_allclose(bits.evaluate(state, batch).loss_sum, dense.evaluate(dense_state, batch).loss_sum,
+                               rtol=1e-6)
+
+
+def test_qlora_is_lora_on_the_dequantized_weights(tmp_path: Path) -> None:
+    """The same losses and adapters to 1e-5; the four bits come back from a folder as they were drawn from the seed."""
+    shape = tiny_shape(**WHOLE)
+    bits, state, dense, dense_state = opened(shape, tmp_path)
+    drawn = bits.init(0)["params"]["layers"]
+    for name, x in state["params"]["layers"].items():
+        np.testing.assert_array_equal(x, drawn[name], err_msg=name)
+    trained, ours = losses(bits, state)
+    expected_state, expected = losses(dense, dense_state)
+    np.testing.assert_allclose(ours, expected, rtol=1e-5)
+    for name, x in expected_state["params"]["layers"].items():
+        if "lora_" in name:
+            np.testing.assert_allclose(trained["params"]["layers"][name], x, atol=1e-4, err_msg=name)
+    assert expected[-1] < expected[0]
+    # Without remat, too, the compiled step keeps bytes of all layers, never a stack of matrices.
+    text = bits._compiled_step((2, 4, 12)).as_text()
+    assert re.search(r"u8\[2,1,32,128\]\S* parameter", text)
+    stacks = re.findall(r"= f32\[2,(?:128,64|64,128|1,64,128|2,64,64)\]\S* ([\w-]+)\(", text)
+    assert not stacks
+
+
+def test_blocks_that_a_mesh_would_cut_are_refused() -> None:
+    with pytest.raises(RequestError, match=r"q_proj is 64 x 64.*\n.*multiples of 128"):
+        make_lora(QloraConfig(name="qlora"), tiny_shape(**WHOLE), tp=2)
+    with pytest.raises(RequestError, match="blocks of 64 are not cut"):
+        make_lora(QloraConfig(name="qlora"), tiny_shape(width=33), tp=1)
