@@ -24,7 +24,7 @@ IDS = [
     "content.plain", "content.secrets", "content.paths", "consistency.config", "consistency.status",
     "consistency.device", "consistency.engine", "consistency.time_and_memory", "consistency.made_from",
     "consistency.evaluated_model",
-    "consistency.steps", "consistency.losses", "consistency.finite", "consistency.supervision",
+    "consistency.plan", "consistency.steps", "consistency.losses", "consistency.finite", "consistency.supervision",
     "consistency.learning_rate", "consistency.checkpoints", "consistency.rows", "consistency.order",
     "consistency.disjoint", "consistency.views", "consistency.attempts", "consistency.scorecard", "recompute.items",
     "recompute.scores", "recompute.scorecard", "attestation.signature",

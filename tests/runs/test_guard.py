@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 
-from tests.runs.runs_helpers import write_recipe
+from tests.evidence import reseal
+from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
 from workings.data.batches import Position
 from workings.errors import DoesNotFit, RecordError
 from workings.evidence.verify import verify
@@ -86,9 +88,18 @@ def test_one_compile_serves_verdict_and_training(tmp_path):
     assert done.prepared.engine.compilations == 1, "asking again is asking about the same executable"
 
 
-def test_prediction_and_measurement_stand_side_by_side(tmp_path):
-    recipe = write_recipe(tmp_path / "asked")
-    run = Run.open(train(str(recipe), tmp_path / "run").run)
+@pytest.fixture(scope="module")
+def sealed(tmp_path_factory):
+    """A run of the other package's engine, in a child: the package is found there by its path."""
+    folder = tmp_path_factory.mktemp("sealed")
+    recipe = write_recipe(folder / "asked")
+    command = [sys.executable, "-m", "workings", "train", str(recipe), "--out", str(folder / "run")]
+    subprocess.run(command, env=os.environ | {"PYTHONPATH": str(OTHER_PACKAGE)}, check=True, capture_output=True)
+    return folder / "run"
+
+
+def test_prediction_and_measurement_stand_side_by_side(sealed):
+    run = Run.open(sealed)
     measured = json.loads((run.path / "plan/measured.json").read_text())
     plan = json.loads((run.path / "plan/plan.json").read_text())
     assert measured["predicted_peak_bytes"] == plan["peak_bytes"] == run.manifest.facts["predicted_peak_bytes"]
@@ -177,3 +188,26 @@ def test_what_was_held_is_said_for_a_run_that_did_not_grow(tmp_path):
     assert "absent" in facts["growth_bytes"]
     assert "measured_share_of_predicted" not in facts
     assert "at most" in sentence(facts)
+
+
+@pytest.mark.parametrize(("name", "changes", "said"), [
+    ("plan/measured.json", {"measured_peak_bytes": 1}, "has a peak of 1"),
+    ("plan/measured.json", {"predicted_peak_bytes": 2}, "repeats a prediction of 2"),
+    ("plan/measured.json", {"out_of_memory": "it was full"}, "memory ran out, the run is complete"),
+    ("plan/plan.json", {"peak_bytes": 3}, "predicts 3"),
+    ("plan/plan.json", {"fits": False}, "says that it does not fit"),
+])
+def test_a_prediction_that_is_changed_afterwards_is_found(sealed, tmp_path, name, changes, said):
+    run = shutil.copytree(sealed, tmp_path / "run")
+    values = json.loads((run / name).read_text())
+    (run / name).write_text(json.dumps(values | changes))
+    reseal.reseal(run)
+    found = {check.id: check.text for check in verify(run, level=1).checks if check.verdict == "failed"}
+    assert said in found["consistency.plan"]
+
+
+def test_a_run_keeps_what_the_doctor_found(sealed):
+    found = json.loads((sealed / "env/doctor.json").read_text())
+    assert found["problems"] == 0
+    assert {row["id"] for row in found["findings"]} >= {"hardware", "versions", "space.disk", "space.host"}
+    assert not any(row["id"].startswith("kernel") for row in found["findings"]), "the run's own kernel stands beside it"

@@ -30,6 +30,7 @@ MODEL_SHAPE = "config/model_shape.json"
 ENVIRONMENT_TEXT = "env/env_info.txt"
 PLAN = "plan/plan.json"
 MEASURED = "plan/measured.json"
+DOCTOR = "env/doctor.json"
 NEAR = 3
 """Folders that a recipe may lie above its run and still be named by its relative path."""
 

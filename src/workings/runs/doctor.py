@@ -77,7 +77,8 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
     if "tpu" in present:
         yield from check_tpu(present["tpu"], tpu_devices())
     has_card = "gpu" in present or bool(driver.cards)
-    yield from check_cards(driver, present, torch_wheel() if has_card and installed_version("torch") else {})
+    about_torch = has_card and bool(installed_version("torch")) and (recipe is None or recipe.engine == "torch")
+    yield from check_cards(driver, present, torch_wheel() if about_torch else {})
     yield from check_versions(present)
     if kernels:
         yield from check_kernels([recipe.engine] if recipe else [], recipe.device if recipe else "auto",

@@ -20,6 +20,7 @@ from workings.record.storage import storage
 from workings.runs.datasets import find_sources
 from workings.runs.describe import (
     DATA_DIGESTS,
+    DOCTOR,
     MEASURED,
     build_manifest,
     data_digests,
@@ -27,6 +28,7 @@ from workings.runs.describe import (
     reproduce_command,
     write_request,
 )
+from workings.runs.doctor import Examination, doctor
 from workings.runs.guard import MemoryWatch, refusal, sentence
 from workings.runs.preflight import preflight_lines
 from workings.runs.prepare import Prepared, prepare
@@ -124,11 +126,12 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
     _refuse_unread(prepared)
     if not prepared.verdict.fits and (not force or "refused" in prepared.inspection.details):
         raise refusal(prepared)
+    examined = doctor(loaded, out=out.parent, kernels=False)
     with StopRequest() as stop:
-        start = _start(prepared, out, resume)
+        start = _start(prepared, out, resume, examined)
         watch = MemoryWatch()
         try:
-            outcome = _take_steps(start, prepared, policy, out, stop)
+            outcome = _take_steps(start, prepared, policy, out, stop, examined)
             return _seal(start, prepared, policy, outcome, out, facts, watch)
         finally:
             start.writer.close()  # harmless after sealing; after an error the folder stays and can be resumed
@@ -145,7 +148,7 @@ def _check_out(out: Path, resume: bool) -> None:
                            "a place for the run directory", "choose another --out")
 
 
-def _start(prepared: Prepared, out: Path, resume: bool) -> Start:
+def _start(prepared: Prepared, out: Path, resume: bool, examined: Examination) -> Start:
     """Open the run directory, list the attempt, write down what is asked for."""
     resolved = prepared.loaded.resolved()
     with storage(out.parent, "make"):
@@ -154,10 +157,12 @@ def _start(prepared: Prepared, out: Path, resume: bool) -> Start:
                                  "config_digest": json_digest(resolved), "resume": resume})
     start = begin_again(out, {CONFIG: resolved, DATA_DIGESTS: data_digests(prepared)}) if resume else begin_new(out)
     write_request(start.writer, prepared)
+    start.writer.write_json(DOCTOR, examined.as_json())
     return start
 
 
-def _take_steps(start: Start, prepared: Prepared, policy: Policy, out: Path, stop: StopRequest) -> Outcome:
+def _take_steps(start: Start, prepared: Prepared, policy: Policy, out: Path, stop: StopRequest,
+                examined: Examination) -> Outcome:
     writer = start.writer
     writer.checkpoints.keep_last = policy.keep_last
     with Display(policy.name, prepared.schedule.steps, start.progress, writer.log) as display:
@@ -168,6 +173,9 @@ def _take_steps(start: Start, prepared: Prepared, policy: Policy, out: Path, sto
                 supervised_tokens=prepared.rows.supervised_tokens, data_sha256=prepared.rows.digest,
                 verdict=prepared.verdict, out=out):
             display.say(line)
+        for finding in examined.findings:
+            if finding.judgement == "problem":
+                display.say(f"doctor     {finding.what}; {finding.why}; try: {finding.mend}")
         for note in prepared.loaded.renamed:
             display.say(f"renamed    {note}")
         if start.resumed:

@@ -16,6 +16,7 @@ from workings.evidence.verify import (
     integrity,
     noted,
     packed,
+    planned,
     replayed,
     trained,
     views,
@@ -26,7 +27,9 @@ from workings.evidence.verify.registry import CHECKS, RegisteredCheck
 from workings.evidence.verify.result import Check, Finding, Verdict, Verification
 from workings.evidence.verify.tree import open_tree
 
-MODULES = (integrity, packed, forms, noted, content, attested, asked, trained, fromdata, views, evaluated, replayed)
+MODULES = (
+    integrity, packed, forms, noted, content, attested, asked, planned,
+    trained, fromdata, views, evaluated, replayed)
 """Modules whose import registers checks."""
 GROUPS = ("integrity", "form", "content", "attestation", "consistency", "recompute", "replay")
 """First parts of ids, in the order in which a level's checks run."""
