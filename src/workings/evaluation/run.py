@@ -68,7 +68,8 @@ def evaluate(engine: "Engine", state: "State", tokenizer: "Tokenizer", template:
     def answer(index: int) -> list[Answered]:
         return generate_batch(engine, state, tokenizer, template, batches[index], settings)
 
-    return _score_and_seal(out, config, [len(batch) for batch in batches], answer, settings, made_from, dict, progress)
+    return _score_and_seal(out, config, [len(batch) for batch in batches], answer, settings, made_from, dict, progress,
+                           samples=settings.samples)
 
 
 def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
@@ -96,14 +97,14 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
             return [answered for item in chunks[index] for answered in foreign.of(item)]
 
         return _score_and_seal(out, config, [len(chunk) for chunk in chunks], answer, settings, None,
-                               foreign.problems.to_json, progress)
+                               foreign.problems.to_json, progress, samples=foreign.samples)
 
 
 def _score_and_seal(out: Path, config: dict[str, Any], sizes: Sequence[int], answer: Callable[[int], list[Answered]],
                     settings: EvaluationSettings, made_from: str | None, problems: Callable[[], dict[str, Any]],
-                    progress: Progress | None) -> Scorecard:
+                    progress: Progress | None, *, samples: int) -> Scorecard:
     with EvaluationUnit(out, config) as unit, ScoringProcess(settings) as scoring:
-        done = unit.finished_chunks(sizes)
+        done = unit.finished_chunks(sizes, samples)
         items = sum(sizes[:done])
         for index, lines in _pipeline(range(done, len(sizes)), answer, scoring, settings):
             unit.append(lines)

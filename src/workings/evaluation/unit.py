@@ -55,13 +55,14 @@ class EvaluationUnit:
         self._appender.close()
         self._lock.release()
 
-    def finished_chunks(self, chunks: Sequence[int]) -> int:
+    def finished_chunks(self, chunks: Sequence[int], samples: int = 1) -> int:
         """How many chunks (of these numbers of items) stand in the file completely; the rest of it is cut off.
 
         A chunk is what is generated together. It is never continued in its middle, because the numbers of a batch
-        may depend on its rows, and a continued evaluation has to end the same.
+        may depend on its rows, and a continued evaluation has to end the same. The file's last item is whole only if
+        it has all its ``samples``: writing may have stopped between two of its lines.
         """
-        ends = _item_ends(self.predictions)
+        ends = _item_ends(self.predictions, samples)
         done = kept_items = 0
         for size in chunks:
             if kept_items + size > len(ends):
@@ -100,17 +101,18 @@ class EvaluationUnit:
                                "the same request, to continue it, or another --out", f"--out {self.out}-2")
 
 
-def _item_ends(path: Path) -> list[int]:
-    """Byte offset behind the last line of every item; the last item counts, its chunk decides whether it is whole."""
+def _item_ends(path: Path, samples: int) -> list[int]:
+    """Byte offset behind the last line of every item that is whole."""
     ends: list[int] = []
-    name, offset = "", 0
+    name, lines = "", 0
     for line_id, end in _ids(path):
         if line_id == name and ends:
-            ends[-1] = end
+            ends[-1], lines = end, lines + 1
         else:
             ends.append(end)
-        name, offset = line_id, end
-    return ends if offset else []
+            lines = 1
+        name = line_id
+    return ends[:-1] if ends and lines < samples else ends
 
 
 def _ids(path: Path) -> Iterator[tuple[str, int]]:
