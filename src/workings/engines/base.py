@@ -34,6 +34,8 @@ class EngineRequest:
     method: FullConfig | LoraConfig | QloraConfig = FULL
     weights: Path | None = None
     """Directory of the frozen weights beside which `restore` puts adapters; None: random ones from ``seed``."""
+    packed: bool = False
+    """Whether a sequence may hold several rows (`data.packing`)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -77,7 +77,7 @@ def prepare(loaded: LoadedRecipe, sources: Sources | None = None) -> Prepared:
     request = EngineRequest(
         shape=shape, device="gpu" if recipe.device == "cuda" else recipe.device, optimizer=recipe.optimizer,
         precision=recipe.precision, memory=recipe.memory, mesh=recipe.mesh, seed=recipe.seed,
-        method=recipe.method, weights=weights.directory)
+        method=recipe.method, weights=weights.directory, packed=recipe.data.packing != "none")
     engine = registered.engine.open(request)
     device = engine.describe()
     device_check = engine.check_device()

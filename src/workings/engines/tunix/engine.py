@@ -1,0 +1,201 @@
+"""`engine: tunix`: Tunix's own model, loss, train step and sampler behind the seam.
+
+Devices, random weights and files are the JAX engine's, so a run starts from the same weights, and its checkpoints can
+be read by either engine.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, StepResult
+from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.generate import bucket, prompt_batches
+from workings.engines.jax.inspect import inspection
+from workings.engines.jax.optimizer import flat, nested
+from workings.engines.jax.spec import DTYPES
+from workings.engines.tunix.bridge import filled
+from workings.engines.tunix.layout import Path as Place
+from workings.engines.tunix.layout import from_tunix, to_tunix
+from workings.engines.tunix.models import model_class
+from workings.engines.tunix.request import check_request
+from workings.engines.tunix.sampler import greedy, make_sampler
+from workings.engines.tunix.trainer import make_trainer
+from workings.errors import RequestError
+from workings.hardware.device import DeviceFacts
+from workings.models.batch import Batch
+
+State = dict[str, Any]
+"""``model`` and ``optimizer``: `nnx.State`; ``step``: updates so far."""
+SLOTS = {"exp_avg": "mu", "exp_avg_sq": "nu"}
+"""Our names of AdamW's moments -> optax's."""
+
+
+class TunixEngine:
+    """`workings.engines.base.Engine` on Tunix. Open it with `TunixEngine.open`."""
+
+    name = "tunix"
+
+    def __init__(self, request: EngineRequest, ours: JaxEngine) -> None:
+        optimizer = check_request(request)
+        self.request = request
+        self._ours = ours
+        if ours.layout.size > 1:
+            raise RequestError(f"mesh.fsdp: {ours.layout.fsdp} with engine tunix",
+                               "1: this engine runs Tunix on one device", "mesh.fsdp=1, or engine=jax")
+        self._trainer = make_trainer(
+            model_class(request.shape, DTYPES[request.precision.parameters], remat=request.memory.remat == "layer"),
+            optimizer)
+        dtype = DTYPES[request.precision.parameters]
+        self._model_state = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, dtype), self._trainer.model_state)
+        self._optimizer_state = jax.tree.map(
+            lambda x: x if x.ndim == 0 else jax.ShapeDtypeStruct(x.shape, dtype), self._trainer.optimizer_state)
+        self._steps: dict[tuple[int, ...], Any] = {}
+        self._evaluate = jax.jit(self._trainer.evaluate)
+        self._samplers: dict[int, Any] = {}
+
+    @classmethod
+    def open(cls, request: EngineRequest) -> "TunixEngine":
+        """Find the device. Raises `DeviceError` without it, `RequestError` for what Tunix cannot do."""
+        check_request(request)
+        return cls(request, JaxEngine.open(replace(request, memory=request.memory.model_copy(
+            update={"attention": "plain"}))))
+
+    def describe(self) -> DeviceFacts:
+        """What it runs on."""
+        facts = self._ours.describe()
+        return replace(facts, versions={"google-tunix": version("google-tunix"), "flax": version("flax"),
+                                        "optax": version("optax"), **facts.versions})
+
+    def dtypes(self) -> Mapping[str, str]:
+        """Number formats really used."""
+        stored = str(np.dtype(DTYPES[self.request.precision.parameters]))
+        return dict.fromkeys(("parameters", "compute", "moments", "gradients", "accumulator"), stored)
+
+    def init(self, seed: int) -> State:
+        """A fresh state with the random weights that the JAX engine has for this seed."""
+        return self._from_ours(self._ours.init(seed))
+
+    def load(self, weights: Path) -> State:
+        """A fresh optimizer on weights from a directory in Hugging Face's format."""
+        return self._from_ours(self._ours.load(weights))
+
+    def _inputs(self, batch: Batch) -> dict[str, np.ndarray]:
+        if int(batch.segment_ids.max(initial=0)) > 1:
+            raise RequestError("packed rows with engine tunix", "one row a sequence", "data.packing=none")
+        # Tunix predicts the token at t + 1 where its mask is 1 at t + 1; our weights stand at t.
+        return {"tokens": batch.tokens[0], "supervised": np.roll(batch.weights[0], 1, -1), "real": batch.segment_ids[0]}
+
+    def _compiled_step(self, shape: tuple[int, ...]) -> Any:
+        if shape[0] != 1:
+            raise RequestError(f"batch.accumulation: {shape[0]} with engine tunix",
+                               "1: optax.MultiSteps averages micro batches as if each had as many supervised tokens",
+                               "batch.accumulation=1, or engine=jax")
+        if shape not in self._steps:
+            whole = {name: jax.ShapeDtypeStruct(shape[1:], kind) for name, kind in (
+                ("tokens", np.int32), ("supervised", np.float32), ("real", np.int32))}
+            jitted = jax.jit(self._trainer.step, donate_argnums=1)
+            self._steps[shape] = jitted.lower(self._model_state, self._optimizer_state, whole,
+                                              jax.ShapeDtypeStruct((), np.float32)).compile()
+        return self._steps[shape]
+
+    def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
+        """One update on one batch; ``state`` is consumed."""
+        run = self._compiled_step(batch.tokens.shape)
+        model, optimizer, numbers = run(state["model"], state["optimizer"], self._inputs(batch),
+                                        np.float32(learning_rate))
+        loss, norm, changed = np.asarray(numbers).tolist()
+        return ({"model": model, "optimizer": optimizer, "step": state["step"] + 1},
+                StepResult(loss=loss, grad_norm=norm, share_of_weights_changed=changed))
+
+    def evaluate(self, state: State, batch: Batch) -> LossSum:
+        """Loss of a batch, no update."""
+        mean = float(self._evaluate(state["model"], self._inputs(batch)))
+        return LossSum(loss_sum=mean * batch.supervised_tokens, supervised_tokens=batch.supervised_tokens)
+
+    def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
+                 stop_ids: Sequence[int]) -> list[Completion]:
+        """Greedy continuations by Tunix's `Sampler`, in the order given."""
+        answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
+        for rows in prompt_batches(prompts):
+            padded = rows.tokens.shape[1]
+            some = [list(prompts[i]) for i in rows.indices]
+            some += [some[0]] * (len(rows.real) - len(some))  # few shapes, so few programs
+            found = greedy(self._sampler(state, padded + bucket(max_new_tokens)), some, padded=padded,
+                           max_new_tokens=max_new_tokens, stop_ids=stop_ids)
+            for i, completion in zip(rows.indices, found, strict=False):
+                answers[i] = completion
+        return answers
+
+    def _sampler(self, state: State, slots: int) -> Any:
+        # A sampler keeps its programs; it takes new weights only with the placement, word for word, of the first ones.
+        weights = jax.device_put(state["model"], jax.sharding.SingleDeviceSharding(self._ours.devices.devices[0]))
+        if slots not in self._samplers:
+            self._samplers[slots] = make_sampler(nnx.merge(self._trainer.model, weights), self.request.shape, slots)
+        self._samplers[slots].transformer_state = weights
+        return self._samplers[slots]
+
+    def save(self, state: State, directory: Path) -> None:
+        """Write ``model.safetensors`` and ``optimizer.safetensors``, names and shapes as the JAX engine's."""
+        self._ours.save(self._to_ours(state), directory)
+
+    def restore(self, directory: Path) -> State:
+        """The state that `save` (or the JAX engine with the same recipe) wrote, bit for bit."""
+        return self._from_ours(self._ours.restore(directory))
+
+    def export(self, state: State, directory: Path) -> None:
+        """Weights and ``config.json`` in Hugging Face's format."""
+        self._ours.export(self._to_ours(state), directory)
+
+    def memory(self) -> Memory:
+        """Peak memory so far."""
+        return self._ours.memory()
+
+    def inspect(self, batch: Batch) -> Inspection:
+        """What the compiler says about the very executable that `step` runs for this shape."""
+        shape = batch.tokens.shape
+        facts = self._ours.describe()
+        return inspection(self._compiled_step(shape), {
+            "batch": list(shape), "platform": facts.platform, "device_kind": facts.kind, "mesh": dict(facts.mesh),
+            "google-tunix": version("google-tunix")})
+
+    def check_device(self) -> Mapping[str, Any]:
+        """Run one small real kernel and compare it with NumPy."""
+        return self._ours.check_device()
+
+    def _from_ours(self, ours: State) -> State:
+        """The JAX engine's state as Tunix's."""
+        convert = jax.jit(partial(to_tunix, shape=self.request.shape))
+        moments = {theirs: convert(nested(ours["moments"][slot])) for slot, theirs in SLOTS.items()}
+
+        def value(place: Place, kept: Any) -> jax.Array:
+            slot = next((name for name in SLOTS.values() if name in place), None)
+            if slot:
+                return moments[slot][place[place.index(slot) + 1:]]
+            # Copies: no two leaves may share memory, the step donates them.
+            return jnp.zeros((), kept.dtype) if "hyperparams" in place else jnp.array(ours["step"], kept.dtype)
+
+        there = nnx.to_flat_state(self._optimizer_state)
+        optimizer = nnx.from_flat_state([(place, x.replace(value(place, x.get_value()))) for place, x in there])
+        return {"model": filled(self._model_state, convert(ours["params"])), "optimizer": optimizer,
+                "step": int(ours["step"])}
+
+    def _to_ours(self, state: State) -> State:
+        """Tunix's state as the JAX engine's."""
+        convert = jax.jit(partial(from_tunix, shape=self.request.shape))
+        moments: dict[str, dict[Place, jax.Array]] = {name: {} for name in SLOTS.values()}
+        for place, x in nnx.to_flat_state(state["optimizer"]):
+            for name in SLOTS.values():
+                if name in place:
+                    moments[name][place[place.index(name) + 1:]] = x.get_value()
+        model = {place: x.get_value() for place, x in nnx.to_flat_state(state["model"])}
+        return {"params": convert(model), "step": jnp.int32(state["step"]),
+                "moments": {slot: flat(convert(moments[name])) for slot, name in SLOTS.items()}}

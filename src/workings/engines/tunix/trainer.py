@@ -1,0 +1,80 @@
+"""Tunix's `PeftTrainer` without its loop: its train step as a pure function that is compiled once and inspected.
+
+The optimizer is optax's AdamW. As Tunix does, the step donates the optimizer's state and not the model.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from tunix.sft.peft_trainer import PeftTrainer, TrainingConfig
+
+from workings.config.training import AdamWConfig
+from workings.engines.jax.step import changed_share
+from workings.engines.tunix.inputs import model_input
+
+
+@dataclass(frozen=True)
+class TunixTrainer:
+    """A trainer, and its model and optimizer as graphs and abstract states."""
+
+    trainer: Any
+    model: Any
+    optimizer: Any
+    """`nnx.GraphDef` of both."""
+    model_state: Any
+    optimizer_state: Any
+    """`nnx.State` of both, with shapes in the place of arrays."""
+
+    def step(self, model_state: Any, optimizer_state: Any, inputs: dict[str, jax.Array],
+             learning_rate: jax.Array) -> tuple[Any, Any, jax.Array]:
+        """New states and ``[loss, grad_norm, share_of_weights_changed]``; `PeftTrainer`'s own train step in between."""
+        before = named(model_state)  # read now: merging shares the variables, and the update writes to them
+        model, optimizer = nnx.merge(self.model, model_state), nnx.merge(self.optimizer, optimizer_state)
+        optimizer.opt_state.hyperparams["learning_rate"].set_value(learning_rate)
+        loss, _, norm = self.trainer._train_step(model, optimizer, inputs)
+        new_model, new_optimizer = nnx.state(model), nnx.state(optimizer)
+        changed = changed_share(before, named(new_model))
+        return new_model, new_optimizer, jnp.stack([loss, norm, changed])
+
+    def evaluate(self, model_state: Any, inputs: dict[str, jax.Array]) -> jax.Array:
+        """Mean loss over the supervised tokens: `PeftTrainer`'s own evaluation step."""
+        return self.trainer._eval_step(nnx.merge(self.model, model_state), inputs)[0]
+
+
+def named(state: Any) -> dict[str, jax.Array]:
+    """An nnx state as dotted name -> array."""
+    return {".".join(map(str, path)): variable.get_value() for path, variable in nnx.to_flat_state(state)}
+
+
+def make_trainer(make_model: Callable[[], nnx.Module], config: AdamWConfig) -> TunixTrainer:
+    """Build model, optimizer and trainer as shapes only; nothing is allocated."""
+    built: list[Any] = []
+
+    def build() -> tuple[Any, Any]:
+        built.append(PeftTrainer(make_model(), _rule(config), TrainingConfig(eval_every_n_steps=1)))
+        return built[0].model, built[0].optimizer
+
+    model, optimizer = nnx.eval_shape(build)
+    trainer = built[0].with_gen_model_input_fn(lambda inputs: model_input(**inputs))
+    # What the constructor kept are tracers of `eval_shape`; the step is given its model and optimizer.
+    trainer.model = trainer.optimizer = None
+    return TunixTrainer(trainer, *(part for pair in zip(nnx.split(model), nnx.split(optimizer), strict=True)
+                                   for part in pair))
+
+
+def _rule(config: AdamWConfig) -> optax.GradientTransformation:
+    def rule(learning_rate: Any) -> optax.GradientTransformation:
+        adamw = optax.adamw(learning_rate, b1=config.beta1, b2=config.beta2, eps=config.epsilon,
+                            weight_decay=config.weight_decay, mask=_matrices)
+        return optax.chain(optax.clip_by_global_norm(config.clip_norm), adamw) if config.clip_norm else adamw
+
+    return optax.inject_hyperparams(rule)(learning_rate=0.0)
+
+
+def _matrices(params: Any) -> Any:
+    return jax.tree.map(lambda x: x.ndim >= 2, params)

@@ -1,0 +1,79 @@
+"""`engine: tunix` beside the JAX engine: same losses, same text, checkpoints that either reads; what it refuses."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tests.engines.test_tunix_bridge import PROMPTS, plain_batch
+from tests.engines.tiny import request, tiny_shape
+from workings.config.method import LoraConfig
+from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
+from workings.engines.base import SamplingEngine
+from workings.engines.jax.engine import JaxEngine
+from workings.errors import RequestError
+
+pytest.importorskip("tunix")
+pytestmark = pytest.mark.filterwarnings("ignore")  # Tunix uses names that Flax has deprecated
+
+ASKED = request(tiny_shape("gemma", kv_heads=1), optimizer=AdamWConfig(name="adamw", weight_decay=0.1, clip_norm=0.5))
+
+
+def test_twenty_steps_a_checkpoint_and_an_answer_are_those_of_the_jax_engine(tmp_path: Path) -> None:
+    from workings.engines.tunix.engine import TunixEngine
+
+    ours, theirs = JaxEngine.open(ASKED), TunixEngine.open(ASKED)
+    state, their_state = ours.init(0), theirs.init(0)
+    for i in range(20):
+        batch = plain_batch(ASKED.shape, i % 3)
+        state, result = ours.step(state, batch, 3e-3)
+        their_state, their_result = theirs.step(their_state, batch, 3e-3)
+        np.testing.assert_allclose(their_result.loss, result.loss, rtol=1e-4)
+        np.testing.assert_allclose(their_result.grad_norm, result.grad_norm, rtol=1e-4)
+        assert 0.99 < their_result.share_of_weights_changed <= 1
+    first = plain_batch(ASKED.shape, 0)
+    np.testing.assert_allclose(theirs.evaluate(their_state, first).loss_sum, ours.evaluate(state, first).loss_sum,
+                               rtol=1e-4)
+    stop = ours.generate(state, PROMPTS, max_new_tokens=8, stop_ids=[])[1].tokens[3]
+    asked: dict[str, Any] = {"max_new_tokens": 8, "stop_ids": [stop]}
+    assert theirs.generate(their_state, PROMPTS, **asked) == ours.generate(state, PROMPTS, **asked)
+    assert not isinstance(theirs, SamplingEngine)
+
+    theirs.save(their_state, tmp_path)
+    batch = plain_batch(ASKED.shape, 7)
+    _, from_ours = ours.step(ours.restore(tmp_path), batch, 1e-3)
+    again, resumed = theirs.step(theirs.restore(tmp_path), batch, 1e-3)
+    their_state, straight = theirs.step(their_state, batch, 1e-3)
+    assert resumed == straight
+    for x, y in zip(jax.tree.leaves(again), jax.tree.leaves(their_state), strict=True):
+        assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
+    np.testing.assert_allclose(from_ours.loss, straight.loss, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"packed": True}, r"data\.packing"), ({"method": LoraConfig(name="lora")}, r"method\.name: lora"),
+    ({"mesh": MeshConfig(tp=2)}, r"mesh\.tp: 2"), ({"memory": MemoryConfig(loss_chunk=8)}, r"memory\.loss_chunk: 8"),
+    ({"memory": MemoryConfig(attention="flash")}, r"memory\.attention: flash"),
+    ({"precision": PrecisionConfig(parameters="bf16", compute="bf16", moments="bf16", rounding="stochastic")},
+     r"precision\.rounding: stochastic"),
+    ({"precision": PrecisionConfig(parameters="bf16")}, r"precision\.compute: fp32"),
+    ({"optimizer": AdafactorConfig(name="adafactor")}, r"optimizer\.name: adafactor"),
+    ({"shape": tiny_shape("llama")}, "family llama"),
+])
+def test_what_tunix_cannot_do_is_refused_with_a_way_out(changes: dict[str, Any], said: str) -> None:
+    from workings.engines.tunix.engine import TunixEngine
+
+    with pytest.raises(RequestError, match=said) as refused:
+        TunixEngine.open(request(**({"shape": ASKED.shape} | changes)))
+    assert "engine=jax" in refused.value.try_next
+
+
+def test_accumulation_is_refused_because_it_would_weigh_rows_wrongly() -> None:
+    from workings.engines.tunix.engine import TunixEngine
+
+    batch = plain_batch(ASKED.shape, 0)
+    two = type(batch)(**{name: np.concatenate([x, x]) for name, x in batch.__dict__.items()})
+    with pytest.raises(RequestError, match=r"batch\.accumulation: 2"):
+        TunixEngine.open(ASKED).inspect(two)
