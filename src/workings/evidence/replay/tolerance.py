@@ -25,7 +25,7 @@ BITWISE = Tolerance(loss=0.0, grad_norm=0.0, weights=0.0, completions=1.0,
                     source="none: processor, threads and versions are the recorded ones")
 _MEASURED = "ten times the largest difference in proof/replay.json"
 TOLERANCES = {
-    "float32": Tolerance(loss=1e-4, grad_norm=1e-3, weights=1e-3, completions=0.9, source=_MEASURED),
+    "float32": Tolerance(loss=1e-5, grad_norm=1e-4, weights=1e-4, completions=0.9, source=_MEASURED),
     "bfloat16": Tolerance(loss=1e-2, grad_norm=1e-1, weights=1e-2, completions=0.5, source=_MEASURED),
 }
 """By the number format in which steps compute."""
