@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from workings.engines.torch.attention import Visible
 from workings.engines.torch.backward_optimizer import BackwardOptimizer
+from workings.engines.torch.embedding import share_gradient, shared_gradient
 from workings.engines.torch.lora import trained
 from workings.engines.torch.loss import linear_cross_entropy
 from workings.engines.torch.model import build_model, hidden_states, unembedding
@@ -88,6 +89,7 @@ def blank_rows(spec: TorchSpec, shape: tuple[int, int, int]) -> tuple[list[Rows]
 def empty_state(spec: TorchSpec) -> State:
     """A state at step 0 whose weights are still to be filled: moments of zero, masters undefined."""
     model = build_model(spec)
+    share_gradient(model, spec.compute_dtype)
     found = trained(model)
     moments: dict[str, dict[str, Tensor]] = {}
     for name, param in found.items():
@@ -119,7 +121,7 @@ def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows, total:
         return picked.float().sum()
     # Divided before, not after: the head's gradient is then rounded once.
     return linear_cross_entropy(picked, unembedding(model), rows.targets, rows.weights / total, chunk=spec.loss_chunk,
-                                soft_cap=spec.shape.final_softcap)
+                                soft_cap=spec.shape.final_softcap, shared=shared_gradient(model))
 
 
 def _backward(spec: TorchSpec, model: PreTrainedModel, micro_batches: list[Rows], total: float) -> Tensor:
