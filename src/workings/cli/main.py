@@ -12,6 +12,7 @@ from workings.cli import (
     eval,
     export,
     gate,
+    kaggle,
     key,
     note,
     pack,
@@ -21,6 +22,7 @@ from workings.cli import (
     recipes,
     replay,
     sign,
+    track,
     train,
     ui,
     verify,
@@ -48,10 +50,12 @@ app.command("verify")(verify.verify_command)
 app.command("replay")(replay.replay_command)
 app.command("parity")(parity.parity_command)
 app.command("ui")(ui.ui_command)
+app.command("track")(track.track_command)
 app.command("note")(note.note_command)
 app.add_typer(key.app, name="key")
 app.command("sign")(sign.sign_command)
 app.command("pack")(pack.pack_command)
+app.command("kaggle")(kaggle.kaggle_command)
 
 
 def main() -> None:

@@ -30,6 +30,7 @@ from workings.runs.describe import (
 )
 from workings.runs.doctor import Examination, doctor
 from workings.runs.guard import MemoryWatch, refusal, sentence
+from workings.runs.inputs import fetch_tensors
 from workings.runs.preflight import preflight_lines
 from workings.runs.prepare import Prepared, prepare
 from workings.runs.smoke import Smoke
@@ -39,6 +40,7 @@ from workings.training.loop import Course, NoObserver, Observer, Outcome, Progre
 from workings.training.loop import train as run_loop
 from workings.training.observer import HeldOutObserver
 from workings.training.stopping import StopRequest
+from workings.training.tensorboard import Scalars
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +128,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
     _refuse_unread(prepared)
     if not prepared.verdict.fits and (not force or "refused" in prepared.inspection.details):
         raise refusal(prepared)
+    fetch_tensors(loaded, prepared.weights)
     examined = doctor(loaded, out=out.parent, kernels=False)
     with StopRequest() as stop:
         start = _start(prepared, out, resume, examined)
@@ -180,13 +183,23 @@ def _take_steps(start: Start, prepared: Prepared, policy: Policy, out: Path, sto
             display.say(f"renamed    {note}")
         if start.resumed:
             display.say(f"resume     after step {start.progress.step}")
+        scalars = Scalars(out, after_step=start.progress.step)
+        display.say(f"tensorboard {scalars.place}")
+
+        def write_metric(line: dict[str, Any]) -> None:
+            writer.metric(line)  # first: the record counts
+            scalars.line(line)
+
         course = Course(
             engine=prepared.engine, batches=prepared.batches, schedule=prepared.schedule,
-            observer=_observer(prepared, policy, display), write_metric=writer.metric,
+            observer=_observer(prepared, policy, display), write_metric=write_metric,
             save=lambda state, at: _save(start, prepared, state, at),
             checkpoint_due=lambda step: step % policy.save_every == 0, stop_requested=lambda: stop.requested,
             show=display.show)
-        return run_loop(course, lambda: _first_state(start, prepared), start.progress)
+        try:
+            return run_loop(course, lambda: _first_state(start, prepared), start.progress)
+        finally:
+            scalars.close()
 
 
 def _refuse_unread(prepared: Prepared) -> None:

@@ -1,0 +1,65 @@
+"""TensorBoard files beside a run, and MLflow's refusals. The real server is asked in `proof/mlflow_server.py`."""
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+from tests.record import synthetic
+from workings.errors import RequestError, WorkingsError
+from workings.reports.mlflow import artifacts, log_run
+from workings.training.tensorboard import SCALARS, Scalars
+
+LINE = {"step": 1, "loss": 2.5, "learning_rate": 0.01, "grad_norm": 1.0, "tokens": 30, "seconds": 0.5}
+
+
+def events(folder: Path) -> bytes:
+    """Payloads of all event files of a folder: length, its checksum, data, its checksum."""
+    found = b""
+    for path in sorted(folder.iterdir()):
+        data = path.read_bytes()
+        while data:
+            (size,) = struct.unpack("<Q", data[:8])
+            found += data[12:12 + size]
+            data = data[16 + size:]
+    return found
+
+
+def test_tensorboard_files_hold_the_metrics(tmp_path: Path) -> None:
+    scalars = Scalars(tmp_path / "run")
+    scalars.line(LINE)
+    scalars.line(LINE | {"step": 2, "loss": 0.125, "evaluation_loss": 0.75})
+    scalars.close()
+    scalars.close()
+    data = events(tmp_path / "tensorboard" / "run")
+    for tag in ("loss", "evaluation_loss", "learning_rate", "grad_norm"):
+        assert SCALARS[tag].encode() in data
+    for value in (2.5, 0.125, 0.75, 60.0):  # the last: tokens a second
+        assert struct.pack("<f", value) in data
+    assert SCALARS["memory_bytes"].encode() not in data  # was not in the lines
+
+
+def test_artifacts_are_the_records_files_without_tensors(tmp_path: Path) -> None:
+    run = synthetic.sealed_run(tmp_path / "run")
+    (run / "checkpoints" / "link").symlink_to("/etc/hostname")
+    names = {(file.name, folder) for file, folder in artifacts(run, weights=False)}
+    assert ("run_manifest.json", None) in names
+    assert ("metrics.jsonl", "train") in names
+    assert not [name for name, _ in names if name.endswith(".safetensors") or name == "link"]
+    assert [name for name, _ in ((file.name, folder) for file, folder in artifacts(run, weights=True))
+            if name.endswith(".safetensors")]
+
+
+@pytest.mark.parametrize("uri", ["sqlite:///x.db", "mlruns", ""])
+def test_only_a_server_is_an_address(tmp_path: Path, uri: str) -> None:
+    with pytest.raises(RequestError, match="--mlflow"):
+        log_run(synthetic.sealed_run(tmp_path / "run"), uri, "x")
+
+
+def test_a_server_that_is_not_there_is_said(tmp_path: Path) -> None:
+    run = synthetic.sealed_run(tmp_path / "run")
+    before = json.dumps(sorted(path.as_posix() for path in run.rglob("*")))
+    with pytest.raises(WorkingsError, match="did not take the run"):
+        log_run(run, "http://127.0.0.1:9", "x")
+    assert json.dumps(sorted(path.as_posix() for path in run.rglob("*"))) == before
