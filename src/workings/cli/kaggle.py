@@ -1,0 +1,40 @@
+"""`workings kaggle`: a recipe as a Kaggle notebook."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workings.cli.output import JsonFlag, answer
+
+
+def kaggle_command(
+    recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder to make.")],
+    user: Annotated[str, typer.Option("--user", help="Your name on Kaggle.")],
+    overrides: Annotated[list[str] | None, typer.Argument(
+        metavar="KEY=VALUE", help="Overrides; they become part of the notebook's recipe.")] = None,
+    on: Annotated[str, typer.Option("--on", help="v5e-8 or t4x2; by default as the recipe's device.")] = "",
+    wheel: Annotated[Path | None, typer.Option(
+        "--wheel", help="This package's wheel; by default built from the checkout.")] = None,
+    smoke: Annotated[bool, typer.Option(
+        "--smoke", help="A notebook that runs it all with a tiny model on a CPU.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write a notebook, its script twin and its settings.
+
+    Beside them the data set with this package's wheel, which the notebook installs by its digest.
+    """
+    from workings.runs.kaggle import write_kaggle
+
+    made = write_kaggle(recipe, out, overrides or (), user=user, on=on, wheel=wheel, smoke=smoke)
+    values = {"notebook": str(made.notebook), "dataset": str(made.dataset), "kernel_id": made.kernel_id,
+              "dataset_id": made.dataset_id, "machine": made.machine.editor_name, "wheel_sha256": made.wheel_sha256}
+    steps = [f"notebook for {made.machine.editor_name}: {made.notebook}",
+             f"data set with the wheel: {made.dataset}", "",
+             f"  kaggle datasets create -p {made.dataset} --dir-mode zip   (later: kaggle datasets version -p … -m …)",
+             f"  kaggle kernels push -p {made.notebook}"]
+    if made.gated:
+        steps.append(f"{made.gated} comes from the Hub: if it is gated, accept its licence there and attach the secret "
+                     "HF_TOKEN in the notebook's editor (Add-ons, Secrets)")
+    answer(values, as_json=as_json, text="\n".join(steps))

@@ -1,0 +1,1 @@
+"""Kaggle: a notebook, its script twin and its settings, from a recipe."""

@@ -1,0 +1,223 @@
+"""The Kaggle notebook: one template, equal bytes, run from the first cell to the last."""
+
+import ast
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tools import make_notebooks
+from workings.config.load import load_recipe
+from workings.errors import RequestError
+from workings.kaggle.machines import MACHINES, find_machine
+from workings.kaggle.metadata import kernel_metadata, slug
+from workings.kaggle.notebook import NotebookRequest, cells, notebook_text, script
+from workings.record.digest import file_digest
+from workings.runs.kaggle import recipe_text, write_kaggle
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def request_for(name: str = "gemma-2b-v5e8", **changes: object) -> NotebookRequest:
+    loaded = load_recipe(name)
+    values = {"name": name, "recipe": loaded.text, "engine": "jax", "machine": MACHINES["v5e-8"], "data": {}}
+    return NotebookRequest(**{**values, **changes})
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    """A file of a wheel's name; nothing here installs it."""
+    path = tmp_path / "workings-0.1.0-py3-none-any.whl"
+    path.write_bytes(b"PK\x05\x06" + bytes(18))
+    return path
+
+
+@pytest.mark.parametrize("name", make_notebooks.RECIPES)
+def test_committed_notebooks_are_what_the_tool_makes(name: str) -> None:
+    assert (ROOT / "notebooks" / f"{name}.ipynb").read_text("utf-8") == make_notebooks.render(name)
+
+
+def test_a_notebook_is_valid_and_its_cells_are_those_of_the_script() -> None:
+    text = notebook_text(request_for())
+    assert text == notebook_text(request_for())
+    made = nbformat.reads(text, as_version=4)
+    nbformat.validate(made)
+    twin = script(request_for())
+    assert [(cell.cell_type == "markdown", cell.source) for cell in made.cells] == cells(twin)
+    ast.parse(twin)
+    assert "@@" not in twin
+    assert made.cells[0].source.startswith("# workings: gemma-2b-v5e8 on TPU v5e-8\n")
+
+
+def test_cells_come_in_the_order_that_a_session_needs() -> None:
+    order = ["constraints.txt", "HF_TOKEN", "recipe.yaml", "goes on from", '"doctor"', '"plan"', '"--smoke"',
+             "deadline=DEADLINE", '"compare"', '"verify"', '"pack"']
+    sources = [source for markdown, source in cells(script(request_for())) if not markdown][2:]
+    places = [next(index for index, source in enumerate(sources) if word in source) for word in order]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(("name", "hours", "shape", "gpu"), [
+    ("v5e-8", "SESSION_HOURS = 9\n", "TpuV5E8", False), ("t4x2", "SESSION_HOURS = 12\n", "NvidiaTeslaT4", True)])
+def test_settings_of_both_accelerators(name: str, hours: str, shape: str, gpu: bool) -> None:
+    machine = MACHINES[name]
+    assert hours in script(request_for(machine=machine))
+    found = kernel_metadata("someone", "gemma-2b", machine)
+    assert (found["machine_shape"], found["enable_gpu"], found["enable_tpu"]) == (shape, gpu, not gpu)
+    assert found["id"] == f"someone/{slug(found['title'])}"
+    assert "docker_image" not in found
+
+
+@pytest.mark.parametrize(("on", "device", "target"), [
+    ("", "tpu", "v5e-8"), ("", "gpu", "t4x2"), ("", "cuda", "t4x2"), ("t4x2", "tpu", "t4x2"),
+    ("v5e-8", "auto", "v5e-8")])
+def test_the_machine_follows_the_recipe(on: str, device: str, target: str) -> None:
+    assert find_machine(on, device).target == target
+
+
+@pytest.mark.parametrize(("on", "device"), [("", "cpu"), ("", "auto"), ("h100", "gpu")])
+def test_a_machine_that_kaggle_does_not_have(on: str, device: str) -> None:
+    with pytest.raises(RequestError, match="v5e-8 or t4x2"):
+        find_machine(on, device)
+
+
+@pytest.mark.parametrize("text", ['name: "x"\n', "name: '''x'''\n", 'a: """x"""\n', "a: b\\n\n", "name: x"])
+def test_a_recipe_stands_in_the_notebook_as_it_was_written(text: str) -> None:
+    tree = ast.parse(script(request_for(recipe=text)))
+    said = next(node.value.value for node in tree.body if isinstance(node, ast.Assign)
+                and getattr(node.targets[0], "id", "") == "RECIPE")
+    assert said in (text, text + "\n")
+
+
+def test_folders_with_wheel_and_data(wheel: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(load_recipe("gemma-2b-t4x2").text.replace("traces: dev-reasoning", "traces: data/mine.jsonl"))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "mine.jsonl").write_text('{"id": "a"}\n')
+    made = write_kaggle(str(recipe), tmp_path / "out", user="some-one", wheel=wheel)
+    assert (made.dataset / wheel.name).read_bytes() == wheel.read_bytes()
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=made.dataset, check=True)
+    text = (made.notebook / "gemma-2b-t4x2.py").read_text()
+    assert f"WHEEL_SHA256 = '{file_digest(wheel)}'" in text
+    assert repr({"data/mine.jsonl": file_digest(tmp_path / "data/mine.jsonl")}) in text
+    kernel = json.loads((made.notebook / "kernel-metadata.json").read_text())
+    assert kernel["dataset_sources"] == [made.dataset_id] == ["some-one/workings-wheel"]
+    assert json.loads((made.dataset / "dataset-metadata.json").read_text())["id"] == made.dataset_id
+    assert made.gated == "google/gemma-2b"
+
+
+def test_overrides_become_part_of_the_recipe() -> None:
+    loaded = load_recipe("gemma-2b-v5e8", ["training.steps=70"])
+    text = recipe_text(loaded)
+    assert text.startswith("# shipped:gemma-2b-v5e8 with training.steps=70\n")
+    assert "steps: 70" in text
+
+
+@pytest.mark.parametrize(("changes", "says"), [
+    ({"user": "a b"}, "your name on Kaggle"), ({"on": "h100"}, "v5e-8 or t4x2"), ({"wheel": Path("none.whl")}, "wheel"),
+])
+def test_wrong_requests(wheel: Path, tmp_path: Path, changes: dict, says: str) -> None:
+    with pytest.raises(RequestError, match=says):
+        write_kaggle("gemma-2b-v5e8", tmp_path / "out", **{"user": "a", "wheel": wheel, **changes})
+    assert not (tmp_path / "out").exists()
+
+
+def test_data_outside_of_the_recipes_folder_is_refused(wheel: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text("{}\n")
+    (tmp_path / "recipes").mkdir()
+    recipe = tmp_path / "recipes" / "mine.yaml"
+    recipe.write_text(load_recipe("gemma-2b-v5e8").text.replace("traces: dev-reasoning", "traces: ../mine.jsonl"))
+    with pytest.raises(RequestError, match="beside the recipe or below it"):
+        write_kaggle(str(recipe), tmp_path / "out", user="a", wheel=wheel)
+
+
+# --- single cells -------------------------------------------------------------------------------------------------
+
+def play(tmp_path: Path, *, upto: str, request: NotebookRequest, after: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the script's cells up to the one that holds a text, with every command of ours replaced by an echo."""
+    found = [source for markdown, source in cells(script(request)) if not markdown]
+    last = next(index for index, source in enumerate(found) if upto in source)
+    helpers = found[1].replace('WORKINGS = [sys.executable, "-m", "workings"]', 'WORKINGS = ["echo", "workings"]')
+    code = "\n".join([found[0], helpers, *found[2:last + 1], after])
+    return subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(("listed", "named", "says"), [
+    ("ab" * 32, "", "expected " + "ab" * 32), ("", "", "a digest, and none is given"),
+    ("ab" * 32, "cd" * 32, "expected " + "cd" * 32)])
+def test_a_wheel_of_another_digest_is_not_installed(wheel: Path, tmp_path: Path, listed, named, says) -> None:
+    folder = tmp_path / "work" / "input" / "workings-wheel"
+    folder.mkdir(parents=True)
+    wheel.rename(folder / wheel.name)
+    if listed:
+        (folder / "SHA256SUMS").write_text(f"{listed}  {wheel.name}\n")
+    done = play(tmp_path / "work", upto="constraints.txt", request=request_for(wheel_sha256=named))
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert "pip" not in done.stdout
+
+
+def test_an_older_jax_is_not_replaced_unasked(tmp_path: Path) -> None:
+    text = script(request_for())
+    assert "UPGRADE_JAX = False" in text
+    found = [source for markdown, source in cells(text) if not markdown]
+    code = "\n".join([found[0].replace("JAX_NEEDED = ", "JAX_NEEDED = '99.0'  # "), found[1], found[2]])
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "this needs jax 99.0 or newer, the image has" in done.stderr
+    assert "set UPGRADE_JAX = True" in done.stderr
+    assert "jax[tpu]==" in done.stderr
+
+
+def test_an_attached_output_is_gone_on_with(tmp_path: Path) -> None:
+    earlier = tmp_path / "input" / "earlier-version" / "runs"
+    (earlier / "gemma-2b-v5e8.partial").mkdir(parents=True)
+    (earlier / "attempts.jsonl").write_text("{}\n{}\n")
+    older = tmp_path / "input" / "older-version" / "runs"
+    older.mkdir(parents=True)
+    (older / "attempts.jsonl").write_text("{}\n")
+    done = play(tmp_path, upto="goes on from", request=request_for())
+    assert done.returncode == 0, done.stderr
+    assert f"goes on from {earlier}" in done.stdout
+    assert "so far: unfinished" in done.stdout
+    assert (tmp_path / "runs" / "gemma-2b-v5e8.partial").is_dir()
+
+
+def test_training_is_asked_to_stop_before_the_session_ends(tmp_path: Path) -> None:
+    code = ('import time\nstarted = time.time()\n'
+            'wait = "import time\\ntry: time.sleep(60)\\nexcept KeyboardInterrupt: print(5)"\n'
+            'found = run(sys.executable, "-c", wait, deadline=time.time() + 1.5, accept=(0,))\n'
+            'assert found[1][-1] == "5", found\n'
+            'assert time.time() - started < 40')
+    done = play(tmp_path, upto="DEADLINE = ", request=request_for(), after=code)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "kaggle_output_log.txt").read_text().endswith("5\nexit code 0\n")
+
+
+def test_a_command_that_fails_stops_the_notebook(tmp_path: Path) -> None:
+    done = play(tmp_path, upto="DEADLINE = ", request=request_for(), after='run("false")')
+    assert done.returncode == 1
+    assert "exit code 1: $ false" in done.stderr
+
+
+# --- the whole ----------------------------------------------------------------------------------------------------
+
+@pytest.mark.slow
+def test_it_runs_from_the_first_cell_to_the_last(tmp_path: Path, child_environment) -> None:
+    from nbclient import NotebookClient
+
+    made = nbformat.reads(notebook_text(request_for(smoke=True)), as_version=4)
+    environment = child_environment()
+    NotebookClient(made, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute(
+        env=environment)
+    out = tmp_path / "submission.zip"
+    with zipfile.ZipFile(out) as archive:
+        assert "runs/gemma-2b-v5e8/run_manifest.json" in archive.namelist()
+    log = (tmp_path / "kaggle_output_log.txt").read_text()
+    for verb in ("doctor", "plan", "train", "compare", "verify", "pack"):
+        assert f"\n$ workings {verb} " in "\n" + log
+    assert "exit code 0" in log

@@ -1,0 +1,34 @@
+"""Make `notebooks/*.ipynb` from shipped recipes, one for each of Kaggle's accelerators.
+
+    python -m tools.make_notebooks
+
+They name no digest of a wheel, because a file cannot hold that of the commit it is in: they take the one that stands
+beside the wheel. `workings kaggle` writes notebooks that do name it.
+"""
+
+from pathlib import Path
+
+from workings.config.load import load_recipe
+from workings.kaggle.machines import find_machine
+from workings.kaggle.notebook import NotebookRequest, notebook_text
+
+TARGET = Path(__file__).resolve().parent.parent / "notebooks"
+RECIPES = ("gemma-2b-v5e8", "gemma-2b-t4x2")
+
+
+def render(name: str) -> str:
+    """The notebook of a shipped recipe."""
+    loaded = load_recipe(name)
+    return notebook_text(NotebookRequest(name=name, recipe=loaded.text, engine=loaded.recipe.engine,
+                                         machine=find_machine("", loaded.recipe.device), data={}))
+
+
+def main() -> None:
+    """Write all of them."""
+    TARGET.mkdir(exist_ok=True)
+    for name in RECIPES:
+        (TARGET / f"{name}.ipynb").write_text(render(name), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
