@@ -63,7 +63,7 @@ def test_without_a_compiler_it_is_estimated_and_says_what_to_install(no_compiler
 
 def test_jax_takes_a_share_of_a_card(no_compiler, monkeypatch):
     card = targets()["rtx5090"].memory_bytes
-    assert plan("gemma-2b-rtx5090", "rtx5090").verdict.limit_bytes == int(card * 0.75)
+    assert plan("gemma-2b-rtx5090", "rtx5090").verdict.limit_bytes == int(card * 0.95)
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5")
     assert plan("gemma-2b-rtx5090", "rtx5090").verdict.limit_bytes == card // 2
 

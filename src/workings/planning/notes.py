@@ -1,14 +1,9 @@
 """What else a person should know about a verdict."""
 
-import os
-
 from workings.config.recipe import Recipe
 from workings.engines.base import Inspection
 from workings.hardware.catalog import Target, gpu_config
 from workings.planning.verdict import gib
-
-JAX_GPU_SHARE = 0.75
-"""Share of a card's memory that JAX takes for itself unless ``XLA_PYTHON_CLIENT_MEM_FRACTION`` says otherwise."""
 
 
 def notes(recipe: Recipe, target: Target, found: Inspection) -> list[str]:
@@ -26,8 +21,6 @@ def notes(recipe: Recipe, target: Target, found: Inspection) -> list[str]:
         why = details.get("why", f"no compiler was asked for {target.name}")
         said.append(f"estimated by formula: {why}; on a machine with the card, "
                     "`workings train` compiles the step and decides before any weight is loaded")
-    if target.platform == "gpu":
-        said += _jax_share(found, target)
     number = recipe.precision.compute
     if number in target.no_matrix_units and target.platform != "tpu":
         said.append(f"{target.name} has no matrix units for {number}: fitting is not the same as being fast")
@@ -42,13 +35,3 @@ def _told(target: Target) -> str:
     how = "put together from its datasheet" if card.derived else "as XLA's own description of such a card"
     return (f"compiled by XLA for CUDA without the card, which it was told about ({how}); a real card tries several "
             "kernels and may choose others")
-
-
-def _jax_share(found: Inspection, target: Target) -> list[str]:
-    """A card that is large enough once JAX is told to take more of it."""
-    card = target.memory_bytes
-    set_already = "XLA_PYTHON_CLIENT_MEM_FRACTION" in os.environ
-    if set_already or not JAX_GPU_SHARE * card < found.peak_bytes <= 0.95 * card:
-        return []
-    return [f"95 % of the card would be {gib(int(0.95 * card))}: set XLA_PYTHON_CLIENT_MEM_FRACTION=0.95 for plan "
-            "and train"]

@@ -5,7 +5,6 @@ none does it is ``estimated`` by formula, and the reasons say why. A run compute
 and answers to its items are planned as well, and the verdict is the worst of them.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, Inspection
+from workings.engines.gpu_memory import gpu_share
 from workings.engines.jax.target import CompilerAbsent, Unimplemented
 from workings.engines.presence import cpu_memory
 from workings.engines.registry import find_engine
@@ -25,13 +25,13 @@ from workings.models.shape import ModelShape
 from workings.planning.breakdown import Part, blame, split_parts, unexplained_share
 from workings.planning.compiling import compile_program, compile_programs
 from workings.planning.depth import refused_parts
-from workings.planning.notes import JAX_GPU_SHARE, notes
+from workings.planning.notes import notes
 from workings.planning.parts import beside_the_step, estimated_parts, estimated_peak, exact_parts
 from workings.planning.request import ProgramName, Programs, engine_request, longest_batch, mesh_of, programs_of
 from workings.planning.seconds import RunTime, step_seconds
 from workings.planning.verdict import Verdict, gib, judge
 
-__all__ = ["JAX_GPU_SHARE", "Nearest", "Part", "Plan", "explain", "make_plan"]
+__all__ = ["Nearest", "Part", "Plan", "explain", "make_plan"]
 
 MOST_UNEXPLAINED = 0.1
 """Share of the peak above which two shallow models are compiled to explain it."""
@@ -173,9 +173,9 @@ def device_of(target: Target, found: Inspection, mesh: tuple[int, int]) -> Devic
     """The target as a device to judge against; the compiler's own limit where it named one."""
     limit, source = (cpu_memory() if target.platform == "cpu" else (target.memory_bytes, target.memory_source))
     if target.platform == "gpu":
-        share = float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", JAX_GPU_SHARE))
+        share = gpu_share()
         limit = int(limit * share)
-        source = f"{share:.0%} of the card, which JAX takes for itself; {source}"
+        source = f"{share:.0%} of the card, which a run with JAX takes; {source}"
     if found.details.get("limit_bytes"):
         limit, source = int(found.details["limit_bytes"]), "the compiler"
     return DeviceFacts(

@@ -4,16 +4,16 @@ The step was compiled by the engine that will run it (`runs/prepare.py`); nothin
 search for the nearest plan that fits compiles, and it compiles other steps than the one that was asked for.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from workings.engines.gpu_memory import gpu_share
 from workings.errors import DoesNotFit, WorkingsError
 from workings.hardware.catalog import Target, targets
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import peak_resident_bytes, resident_bytes
-from workings.planning.plan import JAX_GPU_SHARE, Nearest, Plan, explain
+from workings.planning.plan import Nearest, Plan, explain
 from workings.planning.search import nearest
 from workings.planning.verdict import MARGINAL_SHARE, Verdict, gib
 from workings.record.absent import absent
@@ -26,9 +26,9 @@ LARGER_SHOWN = 3
 def target_here(device: DeviceFacts, engine: str) -> Target:
     """The device that a run was given, as a target to plan for: its row of the catalog, or one made from its facts."""
     limit = device.memory_limit_bytes
-    if device.platform == "gpu" and engine == "jax":
+    if device.platform == "gpu" and engine in ("jax", "tunix"):
         # `plan` counts the share of the card that JAX takes; the limit that the device names is that share already.
-        limit = int(limit / float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", JAX_GPU_SHARE)))
+        limit = int(limit / gpu_share())
     known = [row for row in targets().values() if row.platform == device.platform
              and (row.platform == "cpu" or row.kind == device.kind)]
     row = next((row for row in known if row.devices == device.count), known[0] if known else None)
