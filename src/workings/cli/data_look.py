@@ -113,7 +113,7 @@ def _open_recipe(name: str, overrides: list[str]) -> Any:
 
     loaded = load_recipe(name, overrides)
     traces = find_sources(loaded).traces
-    tokenizer = find_tokenizer(loaded, find_weights(loaded), traces)
+    tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), traces)
     return loaded, traces, tokenizer, ChatTemplate.for_config(loaded.recipe.data.template, tokenizer)
 
 
@@ -125,6 +125,6 @@ def _row_problems(recipe: str, read: Any) -> Any:
     from workings.runs.inputs import find_tokenizer, find_weights
 
     loaded = load_recipe(recipe)
-    tokenizer = find_tokenizer(loaded, find_weights(loaded), [trace for _, trace in read.traces])
+    tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), [trace for _, trace in read.traces])
     template = ChatTemplate.for_config(loaded.recipe.data.template, tokenizer)
     return lambda traces: row_problems(traces, tokenizer, template, loaded.recipe.data)

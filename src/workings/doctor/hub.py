@@ -46,6 +46,7 @@ def _downloaded(model: str, revision: str) -> bool:
 
 def _ask(model: str, revision: str) -> Iterator[Finding]:
     try:
+        from httpx import HTTPError
         from huggingface_hub import HfApi, get_token
         from huggingface_hub.errors import (
             GatedRepoError,
@@ -72,7 +73,7 @@ def _ask(model: str, revision: str) -> Iterator[Finding]:
     except (RepositoryNotFoundError, HFValidationError):
         yield Finding(id="model", judgement="problem", why=WHY, what=f"{model} is not found, and {token}",
                       mend="check the spelling of model.id; for a private one: export HF_TOKEN=hf_…")
-    except (HfHubHTTPError, OSError) as error:
+    except (HfHubHTTPError, HTTPError, OSError) as error:
         yield Finding(id="model", judgement="problem", why=WHY, mend="give model.id a directory on this machine",
                       what=f"the Hub gave no answer about {model} ({type(error).__name__})")
     else:

@@ -4,17 +4,20 @@ from pathlib import Path
 
 from workings.errors import RequestError
 
-PATTERNS = ("*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "tokenizer.json",
-            "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "LICENSE*", "README.md")
+SMALL = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+         "chat_template.jinja", "LICENSE*", "README.md")
+"""What says how a model is built and how it reads text: kilobytes."""
+PATTERNS = ("*.safetensors", "*.safetensors.index.json", *SMALL)
 """What is downloaded from a repository: weights in safetensors, configuration, tokenizer, licence."""
 
 
-def weights_directory(name: str, revision: str) -> tuple[Path, str]:
-    """A local directory with a model's files, and the resolved revision.
+def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tuple[Path, str]:
+    """A local directory with a model's files, and the commit that they are of.
 
     Args:
         name: a local directory, or a Hub id such as ``google/gemma-2b``.
         revision: branch, tag or commit; used for a Hub id only.
+        tensors: also the weights; without them only what is needed to judge a run is downloaded.
 
     Raises:
         RequestError: neither a directory nor a reachable repository, or a gated one whose licence is not accepted.
@@ -36,7 +39,8 @@ def weights_directory(name: str, revision: str) -> tuple[Path, str]:
         raise RequestError(name, "an existing local directory; the Hub needs the package huggingface_hub",
                            "pip install huggingface_hub") from None
     try:
-        directory = Path(snapshot_download(name, revision=revision, allow_patterns=list(PATTERNS)))
+        wanted = list(PATTERNS if tensors else SMALL)
+        directory = Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
     except GatedRepoError:
         raise RequestError(name, "a repository whose licence you have accepted and a token that may read it",
                            f"open https://huggingface.co/{name}, accept the licence, then set HF_TOKEN") from None
@@ -49,4 +53,4 @@ def weights_directory(name: str, revision: str) -> tuple[Path, str]:
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         raise RequestError(name, f"a reachable Hub or an earlier download ({type(error).__name__})",
                            "give a local directory with config.json and *.safetensors") from None
-    return directory, directory.name
+    return directory, directory.name  # the Hub's cache names a snapshot by its commit, whatever was asked for

@@ -31,16 +31,23 @@ class Weights:
     """Resolved commit on the Hub, or why there is none."""
 
 
-def find_weights(loaded: LoadedRecipe) -> Weights:
-    """The weights the recipe asks for, on local disk."""
+def find_weights(loaded: LoadedRecipe, *, tensors: bool = True) -> Weights:
+    """The weights the recipe asks for, on local disk; without ``tensors`` only the files that describe them."""
     model = loaded.recipe.model
     if isinstance(model, FromPretrained):
         local = loaded.path(model.id)
-        directory, revision = weights_directory(str(local) if local.is_dir() else model.id, model.revision)
+        directory, revision = weights_directory(str(local) if local.is_dir() else model.id, model.revision,
+                                                tensors=tensors)
         return Weights(directory=directory, id=model.id, revision=revision)
     shape = model.shape
     return Weights(directory=None, id=shape if isinstance(shape, str) else f"scratch:{shape.family}",
                    revision="random weights")
+
+
+def fetch_tensors(loaded: LoadedRecipe, weights: Weights) -> None:
+    """Download the tensors beside files that were found without them, of the same commit; the run is known to fit."""
+    if weights.directory is not None and not loaded.path(weights.id).is_dir():
+        weights_directory(weights.id, weights.revision)
 
 
 def find_tokenizer(loaded: LoadedRecipe, weights: Weights, traces: list[Trace]) -> Tokenizer:
@@ -56,7 +63,7 @@ def find_tokenizer(loaded: LoadedRecipe, weights: Weights, traces: list[Trace]) 
                                "set `tokenizer: train`, or a directory with tokenizer.json")
         return Tokenizer.load(weights.directory)
     local = loaded.path(name)
-    return Tokenizer.load(local if local.exists() else weights_directory(name, "main")[0])
+    return Tokenizer.load(local if local.exists() else weights_directory(name, "main", tensors=False)[0])
 
 
 def find_shape(loaded: LoadedRecipe, weights: Weights, tokenizer: Tokenizer) -> ModelShape:

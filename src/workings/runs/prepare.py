@@ -68,7 +68,7 @@ def prepare(loaded: LoadedRecipe, sources: Sources | None = None) -> Prepared:
     recipe = loaded.recipe
     registered = find_engine(recipe.engine)
     sources = sources or find_sources(loaded)
-    weights = find_weights(loaded)
+    weights = find_weights(loaded, tensors=False)
     tokenizer = find_tokenizer(loaded, weights, sources.traces)
     template = ChatTemplate.for_config(recipe.data.template, tokenizer)
     rows = build_rows(sources.traces, tokenizer, template, recipe.data)
