@@ -12,7 +12,7 @@ SMALL_BYTES = 64 << 20
 class HashProgress:
     """Call it with the bytes hashed since the last call; it says how far it is."""
 
-    def __init__(self, say: Callable[[str], None], total_bytes: int = 0, *,
+    def __init__(self, say: Callable[[str], object], total_bytes: int = 0, *,
                  clock: Callable[[], float] = time.monotonic) -> None:
         """``total_bytes``: what there is to hash; 0 where that is not known."""
         self.done_bytes = 0

@@ -9,13 +9,14 @@ from workings.errors import RecordError, RequestError
 from workings.record import atomic, jsonl
 from workings.record.checkpoints import CheckpointStore
 from workings.record.clock import now
+from workings.record.digest import Progress
 from workings.record.layout import CHECKPOINTS, EVENTS, LOG, MANIFEST, METRICS, SEAL, SUMS, partial_path
 from workings.record.manifest import parse_manifest
 from workings.record.seal import parse_seal, root_digest, seal_unit
 from workings.record.storage import storage
 
 
-def finish_sealing(final: Path) -> str:
+def finish_sealing(final: Path, progress: Progress | None = None) -> str:
     """Seal an unsealed run whose manifest is written, and give it its final name. Call with the lock held.
 
     Every step can be repeated: sums are made again, the seal is written last, the new name comes after it.
@@ -31,7 +32,7 @@ def finish_sealing(final: Path) -> str:
         if not (partial / SEAL).exists():
             remove_temporaries(partial)
             (partial / SUMS).unlink(missing_ok=True)
-            seal_unit(partial, "run", status, None)
+            seal_unit(partial, "run", status, None, progress)
         partial.rename(final)
         atomic.sync_directory(final.parent)
     return status

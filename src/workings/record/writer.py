@@ -9,6 +9,7 @@ from workings.errors import RecordError, RequestError
 from workings.record import atomic, jsonl, recovery
 from workings.record.checkpoints import CheckpointStore
 from workings.record.clock import now
+from workings.record.digest import Progress
 from workings.record.layout import (
     CHECKPOINTS,
     EVENTS,
@@ -191,7 +192,7 @@ class RunWriter:
         self._last_step = last_step
         return facts
 
-    def seal(self, status: str, manifest: RunManifest) -> Path:
+    def seal(self, status: str, manifest: RunManifest, progress: Progress | None = None) -> Path:
         """Write the manifest, the sums and the seal, and give the folder its final name.
 
         Once the manifest is there, a killed sealing is finished by the next `reopen` or `resume`.
@@ -209,7 +210,7 @@ class RunWriter:
         self.checkpoints.prune(self._last_step)
         atomic.sync_tree(self.directory)
         atomic.write_json(self.directory / MANIFEST, cleaned(manifest.to_json()))
-        recovery.finish_sealing(self.final)
+        recovery.finish_sealing(self.final, progress)
         self.close()
         return self.final
 

@@ -1,6 +1,7 @@
 """`train`: prepare, judge, record, train, seal. The order is the product: nothing is trained that was not checked."""
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from workings.models.weights import parameter_count
 from workings.record import attempts, jsonl
 from workings.record.digest import json_digest
 from workings.record.layout import CONFIG, METRICS, README
+from workings.record.progress import HashProgress
 from workings.record.storage import storage
 from workings.runs.datasets import find_sources
 from workings.runs.describe import (
@@ -245,7 +247,7 @@ def _seal(start: Start, prepared: Prepared, policy: Policy, outcome: Outcome, ou
     if outcome.status == "failed":
         writer.event("failed", reason=outcome.reason)
     writer.write_text(README, readme(manifest, prepared, reproduce_command(prepared, out), sentence(measured)))
-    run = writer.seal(outcome.status, manifest)
+    run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
     return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,
                        supervised_tokens=outcome.progress.supervised_tokens,
                        final_loss=metrics[-1]["loss"] if metrics else None, run=run, prepared=prepared, policy=policy,
