@@ -28,11 +28,12 @@ LONG = 80
 """Steps of a stretch that shows how differences grow; no tolerance is meant for it."""
 LONG_UNDER = ("one thread",)
 FORMATS = {"float32": "fp32", "bfloat16": "bf16"}
+EIGHT = "eight simulated devices"
 CONDITIONS: dict[str, tuple[list[str], dict[str, str]]] = {
     "as recorded": ([], {}),
     "one thread": (["taskset", "-c", "0"], {"NPROC": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}),
     "older instructions": ([], {"XLA_FLAGS": "--xla_cpu_max_isa=SSE4_2"}),
-    "eight simulated devices": ([], {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}),
+    EIGHT: ([], {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}),
 }
 """Command in front and environment of each replay."""
 
@@ -50,7 +51,8 @@ def replayed(run: Path, start: int, name: str) -> dict[str, Any]:
     """One replay's numbers."""
     front, environment = CONDITIONS[name]
     told = workings("replay", str(run), "--from", str(start), "--steps", str(LENGTH), "--predictions", "32",
-                    "--name", f"{name.replace(' ', '-')}-{start}", front=front, environment=environment)
+                    "--name", f"{name.replace(' ', '-')}-{start}", "--fsdp", "8" if name == EIGHT else "0",
+                    front=front, environment=environment)
     facts = json.loads((Path(told["unit"]) / "replay.json").read_text(encoding="utf-8"))
     lines = [line_differences(line) for line in facts["lines"]]
     row = {"from": start, "mode": facts["mode"], "verdict": facts["verdict"],

@@ -24,6 +24,8 @@ def replay_command(
         "--weights", help="Directory of the weights that training started from, likewise.")] = None,
     device: Annotated[str | None, typer.Option(
         "--device", help="auto, cpu, gpu or tpu; by default as in the run's recipe.")] = None,
+    fsdp: Annotated[int, typer.Option(
+        "--fsdp", min=0, help="Devices to split rows and parameters over; 0: as the recipe means it here.")] = 0,
     name: Annotated[str, typer.Option("--name", help="Name of the replay in the run; by default its steps.")] = "",
     as_json: JsonFlag = False,
 ) -> None:
@@ -38,7 +40,7 @@ def replay_command(
     from workings.runs.replay import ReplayRequest, replay_and_seal
 
     request = ReplayRequest(start=start, steps=steps, predictions=predictions,
-                            parts=Parts(data=data, weights=weights, device=device or AS_RECORDED))
+                            parts=Parts(data=data, weights=weights, device=device or AS_RECORDED, fsdp=fsdp))
     facts, path = replay_and_seal(run, request, name, say)
     values = {key: facts[key] for key in ("verdict", "sentence", "mode", "reasons")}
     values |= {"steps": len(facts["lines"]), "from_step": facts["from_step"], "unit": str(path),

@@ -37,6 +37,8 @@ class Parts:
     weights: Path | None = None
     """Directory of the weights that training started from; None: where the recipe names it."""
     device: str = AS_RECORDED
+    fsdp: int = 0
+    """Devices over which rows and parameters are split; 0: as the recipe means it here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,7 @@ def reopen(path: Path, parts: Parts) -> Reopened:
     template = ChatTemplate.for_config(recipe.data.template, tokenizer)
     rows = _rows(run, loaded, tokenizer, template)
     weights = _weights(run, loaded, parts)
-    return Reopened(run=run, recipe=recipe, engine=_engine(run, recipe, weights, parts.device), rows=rows,
+    return Reopened(run=run, recipe=recipe, engine=_engine(run, recipe, weights, parts), rows=rows,
                     tokenizer=tokenizer, template=template, weights=weights)
 
 
@@ -140,9 +142,9 @@ def _weights(run: Run, loaded: LoadedRecipe, parts: Parts) -> Path | None:
     return directory
 
 
-def _engine(run: Run, recipe: Recipe, weights: Path | None, device: str) -> Engine:
+def _engine(run: Run, recipe: Recipe, weights: Path | None, parts: Parts) -> Engine:
     """The run's engine on this machine: on the mesh that the recipe means here, or on one device where that is none."""
-    wanted = recipe.device if device == AS_RECORDED else device
+    wanted = recipe.device if parts.device == AS_RECORDED else parts.device
     shape = ModelShape(**loads((run.path / MODEL_SHAPE).read_bytes()))
 
     def opened(mesh: MeshConfig) -> Engine:
@@ -151,6 +153,8 @@ def _engine(run: Run, recipe: Recipe, weights: Path | None, device: str) -> Engi
             optimizer=recipe.optimizer, precision=recipe.precision, memory=recipe.memory, mesh=mesh, seed=recipe.seed,
             method=recipe.method, weights=weights))
 
+    if parts.fsdp:
+        return opened(MeshConfig(fsdp=parts.fsdp, tp=1))
     rows = run.manifest.global_batch // recipe.batch.accumulation
     try:
         engine = opened(recipe.mesh)
