@@ -2,7 +2,8 @@
 
 `exact`: from the program's own arrays and where they lie. `assigned`: the address space of the program's heap, where
 the compiler wrote down which array lies where. `by difference`: a straight line through two shallow models, where the
-compiler refused the whole one. `estimated`: by formula, where no compiler spoke. `unexplained`: the rest.
+compiler refused the whole one. `traced`: tensors alive at a trace's peak. `estimated`: by formula, where nobody
+spoke. `unexplained`: the rest.
 """
 
 from collections.abc import Mapping
@@ -52,6 +53,8 @@ def split_parts(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple
         program: which one.
         difference: parts of a refused step by two shallow models.
     """
+    if found.source == "traced":
+        return tuple(Part(name=name, size_bytes=size, certainty="traced") for name, size in found.breakdown.items())
     if found.source == "estimated":
         return _estimated(request, batch, mesh, platform, program)
     details = found.details

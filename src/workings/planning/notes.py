@@ -21,6 +21,8 @@ def notes(recipe: Recipe, target: Target, found: Inspection) -> list[str]:
         why = details.get("why", f"no compiler was asked for {target.name}")
         said.append(f"estimated by formula: {why}; on a machine with the card, "
                     "`workings train` compiles the step and decides before any weight is loaded")
+    if found.source == "traced":
+        said += _traced(found)
     number = recipe.precision.compute
     if number in target.no_matrix_units and target.platform != "tpu":
         said.append(f"{target.name} has no matrix units for {number}: fitting is not the same as being fast")
@@ -35,3 +37,18 @@ def _told(target: Target) -> str:
     how = "put together from its datasheet" if card.derived else "as XLA's own description of such a card"
     return (f"compiled by XLA for CUDA without the card, which it was told about ({how}); a real card tries several "
             "kernels and may choose others")
+
+
+def _traced(found: Inspection) -> list[str]:
+    details = found.details
+    said = [f"traced without the card: two updates of the engine's own step under fake tensors, then a replay of "
+            f"PyTorch's allocator: {gib(details['live_bytes'])} in use, {gib(details['reserved_bytes'])} reserved, "
+            f"{gib(details['context_bytes'])} assumed for CUDA itself"]
+    if "out_of_memory" in details:
+        said.append(f"PyTorch's allocator would give up on this card: {details['out_of_memory']}")
+    elif details["cache_given_back"]:
+        said.append(f"it fits only because the allocator gives cached blocks back {details['cache_given_back']} times")
+    if details["kernel_workspaces"]:
+        said.append("workspace inside of kernels is declared, not seen: "
+                    + ", ".join(sorted(details["kernel_workspaces"])))
+    return said + list(details["notes"])

@@ -29,6 +29,7 @@ from workings.planning.notes import notes
 from workings.planning.parts import beside_the_step, estimated_parts, estimated_peak, exact_parts
 from workings.planning.request import ProgramName, Programs, engine_request, longest_batch, mesh_of, programs_of
 from workings.planning.seconds import RunTime, step_seconds
+from workings.planning.tracing import trace_gpu
 from workings.planning.verdict import Verdict, gib, judge
 
 __all__ = ["Nearest", "Part", "Plan", "explain", "make_plan"]
@@ -131,7 +132,8 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
         parts = split_parts(request, programs["step"], mesh, target.platform, found[worst])
         if unexplained_share(parts, found[worst].peak_bytes) > MOST_UNEXPLAINED:
             difference = refused_parts(request, programs["step"], target)
-    return explain(recipe, request, programs[worst], found[worst], device_of(target, found[worst], mesh), target,
+    device = device_of(target, found[worst], mesh, recipe.engine)
+    return explain(recipe, request, programs[worst], found[worst], device, target,
                    program=worst, peaks={name: one.peak_bytes for name, one in found.items()}, difference=difference)
 
 
@@ -142,6 +144,10 @@ def inspect_programs(recipe: Recipe, request: EngineRequest, programs: Programs,
     Where the step is refused, nothing else is asked: the answer is no already.
     """
     why = ""
+    if recipe.engine == "torch" and target.platform == "gpu":
+        traced = trace_gpu(request, programs["step"], target, packed=recipe.data.packing != "none")
+        return {name: traced if name == "step" else estimate(request, size, mesh, target, name)
+                for name, size in programs.items()}
     if recipe.engine == "jax" and (target.platform != "gpu" or target.gpu_config):
         try:
             step = compile_program(request, programs["step"], target)
@@ -169,10 +175,10 @@ def _blank(shape: tuple[int, int, int]) -> Batch:
     return Batch(tokens=whole, targets=whole, weights=np.zeros(shape, np.float32), positions=whole, segment_ids=whole)
 
 
-def device_of(target: Target, found: Inspection, mesh: tuple[int, int]) -> DeviceFacts:
+def device_of(target: Target, found: Inspection, mesh: tuple[int, int], engine: str = "jax") -> DeviceFacts:
     """The target as a device to judge against; the compiler's own limit where it named one."""
     limit, source = (cpu_memory() if target.platform == "cpu" else (target.memory_bytes, target.memory_source))
-    if target.platform == "gpu":
+    if target.platform == "gpu" and engine == "jax":
         share = gpu_share()
         limit = int(limit * share)
         source = f"{share:.0%} of the card, which a run with JAX takes; {source}"

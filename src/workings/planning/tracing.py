@@ -17,36 +17,39 @@ from workings.record.digest import json_digest
 LIBRARIES = ("torch", "transformers", "peft", "bitsandbytes", "accelerate")
 
 
-def trace_gpu(request: EngineRequest, batch: tuple[int, int, int], target: Target) -> Inspection:
+def trace_gpu(request: EngineRequest, batch: tuple[int, int, int], target: Target, *, packed: bool) -> Inspection:
     """The PyTorch engine's own step, two updates under fake tensors; from the cache where it was asked before.
 
     Args:
         request: what the engine is asked for.
         batch: micro batches, rows over all devices, positions.
         target: a CUDA machine of the catalog.
+        packed: rows hold several segments, so that attention needs a mask.
 
     Raises:
         RequestError: the request is wrong, or PyTorch is not installed.
         WorkingsError: the trace failed.
     """
-    place = cache_directory() / f"{_digest(request, batch, target)}.json"
+    place = cache_directory() / f"{_digest(request, batch, target, packed)}.json"
     if place.is_file():
         kept = json.loads(place.read_text(encoding="utf-8"))
         kept["details"]["cached"] = True
         return Inspection(**kept)
-    found = trace_for(request, batch, target.platform, target.compute_capability, target.memory_bytes)
+    found = trace_for(request, batch, target.platform, packed=packed, capability=target.compute_capability,
+                      limit_bytes=target.memory_bytes)
     place.parent.mkdir(parents=True, exist_ok=True)
     write_json(place, asdict(found))
     return found
 
 
-def _digest(request: EngineRequest, batch: tuple[int, int, int], target: Target) -> str:
+def _digest(request: EngineRequest, batch: tuple[int, int, int], target: Target, packed: bool) -> str:
     return json_digest({
         "shape": asdict(request.shape), "seed": request.seed, "optimizer": request.optimizer.model_dump(),
         "precision": request.precision.model_dump(), "memory": request.memory.model_dump(),
         "mesh": request.mesh.model_dump(), "method": request.method.model_dump(), "batch": list(batch),
-        "platform": target.platform, "devices": target.devices, "capability": target.compute_capability,
-        "limit_bytes": target.memory_bytes, "versions": {name: _version(name) for name in LIBRARIES},
+        "packed": packed, "platform": target.platform, "devices": target.devices,
+        "capability": target.compute_capability, "limit_bytes": target.memory_bytes,
+        "versions": {name: _version(name) for name in LIBRARIES},
         "engine": _source_digest(),
     })
 

@@ -39,7 +39,8 @@ class Card:
     """Memory of the card; 0: not known."""
 
 
-def inspect_step(request: EngineRequest, batch: tuple[int, ...], platform: str, card: Card | None = None) -> Inspection:
+def inspect_step(request: EngineRequest, batch: tuple[int, ...], platform: str, card: Card | None = None, *,
+                 packed: bool = False) -> Inspection:
     """Trace the step of a request for a batch ``(A, B, S)``.
 
     Args:
@@ -47,6 +48,7 @@ def inspect_step(request: EngineRequest, batch: tuple[int, ...], platform: str, 
         batch: micro batches, rows over all devices, positions.
         platform: ``cpu``: live bytes; ``gpu``: what the caching allocator reserves, and what CUDA takes beside it.
         card: of a GPU.
+        packed: rows hold several segments, so that attention needs a mask.
 
     Raises:
         RequestError: the engine does not do what is asked for.
@@ -54,7 +56,7 @@ def inspect_step(request: EngineRequest, batch: tuple[int, ...], platform: str, 
     start = monotonic()
     refuse_conflicts(request, batch[0])
     spec, notes = _spec(request, platform, card or Card())
-    log = trace(spec, (batch[0], batch[1], batch[2]), platform)
+    log = trace(spec, (batch[0], batch[1], batch[2]), platform, packed=packed)
     details: dict[str, Any] = {"batch": list(batch), "platform": platform, "updates": UPDATES,
                                "attention": spec.attention, "events": len(log.events),
                                "kernel_workspaces": dict(log.hidden), "notes": notes}
@@ -84,7 +86,7 @@ def _spec(request: EngineRequest, platform: str, card: Card) -> tuple[TorchSpec,
     return replace(spec, attention=attention), notes
 
 
-def trace(spec: TorchSpec, batch: tuple[int, int, int], platform: str) -> Log:
+def trace(spec: TorchSpec, batch: tuple[int, int, int], platform: str, *, packed: bool = False) -> Log:
     """The events of two updates, from the first parameter on."""
     live = LiveStorages(card_workspaces() if platform == "gpu" else {})
     with FakeTensorMode():
@@ -96,6 +98,7 @@ def trace(spec: TorchSpec, batch: tuple[int, int, int], platform: str) -> Log:
         with live:
             for _ in range(UPDATES):
                 rows, total = blank_rows(spec, batch)
+                rows = [replace(part, packed=packed) for part in rows]
                 run_step(spec, state, rows, total, 1e-3)
                 del rows
     return live.log

@@ -17,7 +17,7 @@ from workings.errors import RequestError, WorkingsError
 from workings.models.shape import ModelShape
 
 
-def trace_for(request: EngineRequest, batch: tuple[int, int, int], platform: str, capability: str,
+def trace_for(request: EngineRequest, batch: tuple[int, int, int], platform: str, *, packed: bool, capability: str,
               limit_bytes: int) -> Inspection:
     """Trace the PyTorch engine's step for a batch ``(A, B, S)`` on a device.
 
@@ -25,6 +25,7 @@ def trace_for(request: EngineRequest, batch: tuple[int, int, int], platform: str
         request: as for `TorchEngine.open`.
         batch: micro batches, rows over all devices, positions.
         platform: ``gpu`` or ``cpu``.
+        packed: rows hold several segments.
         capability: compute capability of the card.
         limit_bytes: memory of the card.
 
@@ -35,7 +36,7 @@ def trace_for(request: EngineRequest, batch: tuple[int, int, int], platform: str
     ask = {"shape": asdict(request.shape), "device": request.device, "seed": request.seed, "batch": list(batch),
            "optimizer": request.optimizer.model_dump(), "precision": request.precision.model_dump(),
            "memory": request.memory.model_dump(), "mesh": request.mesh.model_dump(),
-           "method": request.method.model_dump(), "platform": platform, "capability": capability,
+           "method": request.method.model_dump(), "platform": platform, "packed": packed, "capability": capability,
            "limit_bytes": limit_bytes}
     done = subprocess.run([sys.executable, "-m", "workings.engines.torch.trace.target"], input=json.dumps(ask),
                           text=True, capture_output=True, check=False)
@@ -69,7 +70,7 @@ def _trace(ask: Mapping[str, Any]) -> dict[str, Any]:
                           "pip install 'workings[torch]'"]}
     try:
         found = inspect_step(_request(ask), tuple(ask["batch"]), ask["platform"],
-                             Card(capability=ask["capability"], limit_bytes=ask["limit_bytes"]))
+                             Card(capability=ask["capability"], limit_bytes=ask["limit_bytes"]), packed=ask["packed"])
     except RequestError as wrong:
         return {"wrong": [wrong.given, wrong.expected, wrong.try_next]}
     return asdict(found) | {"breakdown": dict(found.breakdown), "versions": dict(found.versions)}
