@@ -28,7 +28,7 @@ class TrainingConfig(Section):
     warmup_steps: int = Field(default=0, ge=0)
     """Steps of linear warm-up from zero."""
     final_share: float = Field(default=0.0, ge=0, le=1, strict=False)
-    """Learning rate at the last step as a share of the peak (not used by `constant`)."""
+    """Learning rate at the last step as a share of the peak; 0: that step changes nothing (not used by `constant`)."""
 
     @model_validator(mode="after")
     def warmup_ends_before_the_run(self) -> "TrainingConfig":

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from workings.data.items import items_bytes
+from workings.data.items import ItemRecord, items_bytes
 from workings.data.sets import make_set, shipped_sets
 from workings.data.traces import Trace, read_traces, traces_bytes
 from workings.errors import RequestError
@@ -47,10 +47,25 @@ def open_items_file(name: str, into: Path) -> Path:
     path = Path(name).expanduser()
     if path.is_file():
         return path
-    if name not in shipped_sets() or shipped_sets()[name].holds != "items":
-        raise RequestError(f"items: {name}", f"a file of items, or one of {_names('items')}", "workings data list")
-    into.write_bytes(items_bytes(make_set(name).items))
+    into.write_bytes(items_bytes(shipped_items(name)))
     return into
+
+
+def shipped_items(name: str, more: str = "") -> list[ItemRecord]:
+    """The items of a shipped set.
+
+    Args:
+        name: of the set.
+        more: what else the caller would have taken, for the message.
+
+    Raises:
+        RequestError: no shipped set of that name holds items.
+    """
+    known = shipped_sets()
+    if name not in known or known[name].holds != "items":
+        raise RequestError(f"items: {name}", f"a file of items{more}, or one of {_names('items')}",
+                           "workings data list")
+    return make_set(name).items
 
 
 def _names(holds: str) -> str:

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from workings.config.load import LoadedRecipe
 from workings.data.generators import addition
 from workings.data.items import ItemRecord, items_bytes
-from workings.data.opening import open_traces
-from workings.data.sets import make_set, shipped_sets
+from workings.data.opening import open_traces, shipped_items
 from workings.data.traces import Trace, traces_bytes
-from workings.errors import RequestError
 from workings.evaluation.items import Item, item_from_json, read_items
 from workings.record.digest import bytes_digest, file_digest
 
@@ -59,14 +57,6 @@ def _items(loaded: LoadedRecipe, name: str, made: list[ItemRecord], digests: dic
     if name != ADDITION and path.is_file():
         digests["items"] = file_digest(path)
         return read_items(path)
-    records = made if name == ADDITION else _shipped_items(name)
+    records = made if name == ADDITION else shipped_items(name, f", none, {ADDITION}")
     digests["items"] = bytes_digest(items_bytes(records))
     return [item_from_json(vars(record)) for record in records]
-
-
-def _shipped_items(name: str) -> list[ItemRecord]:
-    known = [recipe.name for recipe in shipped_sets().values() if recipe.holds == "items"]
-    if name not in known:
-        raise RequestError(f"evaluation.items: {name}", f"a file of items, none, {ADDITION}, or one of "
-                           + ", ".join(known), "workings data list")
-    return make_set(name).items

@@ -28,7 +28,9 @@ class Schedule:
         """Learning rate of update number ``step``, counted from 1.
 
         The first warm-up step already moves (``peak / warmup_steps``); the peak is reached at ``warmup_steps`` and
-        ``peak * final_share`` at the last step.
+        ``peak * final_share`` at the last step, as the recipe says; with a share of 0 that step moves nothing. The
+        schedules of transformers are the same curve one step later: their first update has a rate of 0 where there is
+        a warm-up, and theirs would be 0 after the last.
         """
         if not 1 <= step <= self.steps:
             raise ValueError(f"step {step} is outside 1..{self.steps}")
