@@ -41,7 +41,7 @@ def _told(target: Target) -> str:
 
 def _traced(found: Inspection) -> list[str]:
     details = found.details
-    said = [f"traced without the card: two updates of the engine's own step under fake tensors, then a replay of "
+    said = [f"traced without the card: the engine's own {details['program']} under fake tensors, then a replay of "
             f"PyTorch's allocator: {gib(details['live_bytes'])} in use, {gib(details['reserved_bytes'])} reserved, "
             f"{gib(details['context_bytes'])} assumed for CUDA itself"]
     if "out_of_memory" in details:

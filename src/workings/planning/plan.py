@@ -145,9 +145,7 @@ def inspect_programs(recipe: Recipe, request: EngineRequest, programs: Programs,
     """
     why = ""
     if recipe.engine == "torch" and target.platform == "gpu":
-        traced = trace_gpu(request, programs["step"], target, packed=recipe.data.packing != "none")
-        return {name: traced if name == "step" else estimate(request, size, mesh, target, name)
-                for name, size in programs.items()}
+        return trace_gpu(request, programs, target, packed=recipe.data.packing != "none")
     if recipe.engine == "jax" and (target.platform != "gpu" or target.gpu_config):
         try:
             step = compile_program(request, programs["step"], target)

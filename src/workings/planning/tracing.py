@@ -11,18 +11,20 @@ from workings.engines.base import EngineRequest, Inspection
 from workings.engines.torch.trace.target import trace_for
 from workings.hardware.catalog import Target
 from workings.planning.compiling import cache_directory
+from workings.planning.request import ProgramName, Programs
 from workings.record.atomic import write_json
 from workings.record.digest import json_digest
 
 LIBRARIES = ("torch", "transformers", "peft", "bitsandbytes", "accelerate")
 
 
-def trace_gpu(request: EngineRequest, batch: tuple[int, int, int], target: Target, *, packed: bool) -> Inspection:
-    """The PyTorch engine's own step, two updates under fake tensors; from the cache where it was asked before.
+def trace_gpu(request: EngineRequest, programs: Programs, target: Target, *,
+              packed: bool) -> dict[ProgramName, Inspection]:
+    """The PyTorch engine's own programs under fake tensors; from the cache where they were asked before.
 
     Args:
         request: what the engine is asked for.
-        batch: micro batches, rows over all devices, positions.
+        programs: of the run, with their sizes.
         target: a CUDA machine of the catalog.
         packed: rows hold several segments, so that attention needs a mask.
 
@@ -30,23 +32,24 @@ def trace_gpu(request: EngineRequest, batch: tuple[int, int, int], target: Targe
         RequestError: the request is wrong, or PyTorch is not installed.
         WorkingsError: the trace failed.
     """
-    place = cache_directory() / f"{_digest(request, batch, target, packed)}.json"
+    place = cache_directory() / f"{_digest(request, programs, target, packed)}.json"
     if place.is_file():
         kept = json.loads(place.read_text(encoding="utf-8"))
-        kept["details"]["cached"] = True
-        return Inspection(**kept)
-    found = trace_for(request, batch, target.platform, packed=packed, capability=target.compute_capability,
+        return {name: Inspection(**(one | {"details": one["details"] | {"cached": True}}))
+                for name, one in kept.items()}
+    sizes: dict[str, tuple[int, int, int]] = {**programs}
+    found = trace_for(request, sizes, target.platform, packed=packed, capability=target.compute_capability,
                       limit_bytes=target.memory_bytes)
     place.parent.mkdir(parents=True, exist_ok=True)
-    write_json(place, asdict(found))
-    return found
+    write_json(place, {name: asdict(one) for name, one in found.items()})
+    return {name: found[name] for name in programs}
 
 
-def _digest(request: EngineRequest, batch: tuple[int, int, int], target: Target, packed: bool) -> str:
+def _digest(request: EngineRequest, programs: Programs, target: Target, packed: bool) -> str:
     return json_digest({
         "shape": asdict(request.shape), "seed": request.seed, "optimizer": request.optimizer.model_dump(),
         "precision": request.precision.model_dump(), "memory": request.memory.model_dump(),
-        "mesh": request.mesh.model_dump(), "method": request.method.model_dump(), "batch": list(batch),
+        "mesh": request.mesh.model_dump(), "method": request.method.model_dump(), "programs": {**programs},
         "packed": packed, "platform": target.platform, "devices": target.devices,
         "capability": target.compute_capability, "limit_bytes": target.memory_bytes,
         "versions": {name: _version(name) for name in LIBRARIES},

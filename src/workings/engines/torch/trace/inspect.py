@@ -1,7 +1,6 @@
 """What a step needs, from a trace of the very step: two updates under fake tensors, optimizer included.
 
-Nothing is computed and nothing is allocated; a second update is traced because moments, caches and the allocator's
-pools are as in a long run only from then on.
+Nothing is computed and nothing is allocated.
 """
 
 from collections.abc import Mapping
@@ -18,13 +17,13 @@ from workings.engines.base import EngineRequest, Inspection
 from workings.engines.torch.attention import choose
 from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.spec import TorchSpec, build_spec
-from workings.engines.torch.step import blank_rows, empty_state, run_step
+from workings.engines.torch.step import empty_state
 from workings.engines.torch.trace.allocator import SMALLEST, CachingAllocator, OutOfMemory
 from workings.engines.torch.trace.events import PAGE, Event, Log, live_peak
+from workings.engines.torch.trace.programs import PROGRAMS, Program, Size
 from workings.engines.torch.trace.tracker import LiveStorages
 from workings.engines.torch.trace.workspace import CONTEXT_BYTES, card_workspaces, cublas_workspace
 
-UPDATES = 2
 FIRST_TENSOR_CORES_FOR_BF16 = 8
 """Major compute capability from which PyTorch's fused attention takes bf16."""
 
@@ -41,11 +40,18 @@ class Card:
 
 def inspect_step(request: EngineRequest, batch: tuple[int, ...], platform: str, card: Card | None = None, *,
                  packed: bool = False) -> Inspection:
-    """Trace the step of a request for a batch ``(A, B, S)``.
+    """Trace the step of a request for a batch ``(A, B, S)``; see `inspect_program`."""
+    return inspect_program(request, "step", (batch[0], batch[1], batch[2]), platform, card or Card(), packed=packed)
+
+
+def inspect_program(request: EngineRequest, program: Program, size: Size, platform: str, card: Card, *,
+                    packed: bool) -> Inspection:
+    """Trace one program of a run.
 
     Args:
         request: as for `TorchEngine.open`.
-        batch: micro batches, rows over all devices, positions.
+        program: which one.
+        size: of its batch.
         platform: ``cpu``: live bytes; ``gpu``: what the caching allocator reserves, and what CUDA takes beside it.
         card: of a GPU.
         packed: rows hold several segments, so that attention needs a mask.
@@ -54,14 +60,14 @@ def inspect_step(request: EngineRequest, batch: tuple[int, ...], platform: str, 
         RequestError: the engine does not do what is asked for.
     """
     start = monotonic()
-    refuse_conflicts(request, batch[0])
-    spec, notes = _spec(request, platform, card or Card())
-    log = trace(spec, (batch[0], batch[1], batch[2]), platform, packed=packed)
-    details: dict[str, Any] = {"batch": list(batch), "platform": platform, "updates": UPDATES,
+    refuse_conflicts(request, size[0] if program == "step" else 1)
+    spec, notes = _spec(request, platform, card)
+    log = trace(spec, program, size, platform, packed=packed)
+    details: dict[str, Any] = {"program": program, "batch": list(size), "platform": platform,
                                "attention": spec.attention, "events": len(log.events),
                                "kernel_workspaces": dict(log.hidden), "notes": notes}
     if platform == "gpu":
-        peak, breakdown = _on_card(log, card or Card(), details)
+        peak, breakdown = _on_card(log, card, details)
     else:
         found = live_peak(log.events, PAGE)
         peak, breakdown = found.size, found.categories
@@ -86,8 +92,8 @@ def _spec(request: EngineRequest, platform: str, card: Card) -> tuple[TorchSpec,
     return replace(spec, attention=attention), notes
 
 
-def trace(spec: TorchSpec, batch: tuple[int, int, int], platform: str, *, packed: bool = False) -> Log:
-    """The events of two updates, from the first parameter on."""
+def trace(spec: TorchSpec, program: Program, size: Size, platform: str, *, packed: bool = False) -> Log:
+    """The events of one program, from the first parameter on."""
     live = LiveStorages(card_workspaces() if platform == "gpu" else {})
     with FakeTensorMode():
         state = empty_state(spec)
@@ -96,11 +102,7 @@ def trace(spec: TorchSpec, batch: tuple[int, int, int], platform: str, *, packed
         live.hold(chain.from_iterable(of.values() for of in state.moments.values()), "moments")
         live.watch_gradients(state.trained.values())
         with live:
-            for _ in range(UPDATES):
-                rows, total = blank_rows(spec, batch)
-                rows = [replace(part, packed=packed) for part in rows]
-                run_step(spec, state, rows, total, 1e-3)
-                del rows
+            PROGRAMS[program](spec, state, size, packed)
     return live.log
 
 

@@ -17,13 +17,13 @@ from workings.errors import RequestError, WorkingsError
 from workings.models.shape import ModelShape
 
 
-def trace_for(request: EngineRequest, batch: tuple[int, int, int], platform: str, *, packed: bool, capability: str,
-              limit_bytes: int) -> Inspection:
-    """Trace the PyTorch engine's step for a batch ``(A, B, S)`` on a device.
+def trace_for(request: EngineRequest, programs: Mapping[str, tuple[int, int, int]], platform: str, *, packed: bool,
+              capability: str, limit_bytes: int) -> dict[str, Inspection]:
+    """Trace programs of the PyTorch engine on a device; what is found about each, by its name.
 
     Args:
         request: as for `TorchEngine.open`.
-        batch: micro batches, rows over all devices, positions.
+        programs: ``step``, ``evaluation``, ``generation``, and the size of each (`trace/programs.py`).
         platform: ``gpu`` or ``cpu``.
         packed: rows hold several segments.
         capability: compute capability of the card.
@@ -33,7 +33,7 @@ def trace_for(request: EngineRequest, batch: tuple[int, int, int], platform: str
         RequestError: the engine does not do what is asked for, or PyTorch is not installed.
         WorkingsError: the trace failed.
     """
-    ask = {"shape": asdict(request.shape), "device": request.device, "seed": request.seed, "batch": list(batch),
+    ask = {"shape": asdict(request.shape), "device": request.device, "seed": request.seed, "programs": dict(programs),
            "optimizer": request.optimizer.model_dump(), "precision": request.precision.model_dump(),
            "memory": request.memory.model_dump(), "mesh": request.mesh.model_dump(),
            "method": request.method.model_dump(), "platform": platform, "packed": packed, "capability": capability,
@@ -49,7 +49,7 @@ def trace_for(request: EngineRequest, batch: tuple[int, int, int], platform: str
     answer = json.loads(lines[-1])
     if "wrong" in answer:
         raise RequestError(*answer["wrong"])
-    return Inspection(**answer)
+    return {name: Inspection(**found) for name, found in answer["programs"].items()}
 
 
 def _request(ask: Mapping[str, Any]) -> EngineRequest:
@@ -64,16 +64,19 @@ def _request(ask: Mapping[str, Any]) -> EngineRequest:
 def _trace(ask: Mapping[str, Any]) -> dict[str, Any]:
     """In the child."""
     try:
-        from workings.engines.torch.trace.inspect import Card, inspect_step
+        from workings.engines.torch.trace.inspect import Card, inspect_program
     except ModuleNotFoundError as error:
         return {"wrong": [f"a plan for engine: torch without {error.name}", "the libraries of this engine",
                           "pip install 'workings[torch]'"]}
+    card = Card(capability=ask["capability"], limit_bytes=ask["limit_bytes"])
+    answers: dict[str, Any] = {}
     try:
-        found = inspect_step(_request(ask), tuple(ask["batch"]), ask["platform"],
-                             Card(capability=ask["capability"], limit_bytes=ask["limit_bytes"]), packed=ask["packed"])
+        for name, size in ask["programs"].items():
+            found = inspect_program(_request(ask), name, tuple(size), ask["platform"], card, packed=ask["packed"])
+            answers[name] = asdict(found) | {"breakdown": dict(found.breakdown), "versions": dict(found.versions)}
     except RequestError as wrong:
         return {"wrong": [wrong.given, wrong.expected, wrong.try_next]}
-    return asdict(found) | {"breakdown": dict(found.breakdown), "versions": dict(found.versions)}
+    return {"programs": answers}
 
 
 if __name__ == "__main__":

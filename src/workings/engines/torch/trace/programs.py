@@ -1,0 +1,78 @@
+"""What a run computes, as programs to trace: its step, a held-out batch, answers to prompts."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from transformers import DynamicCache, PreTrainedModel
+
+from workings.engines.torch.attention import Visible
+from workings.engines.torch.model import final_logits, hidden_states
+from workings.engines.torch.spec import TorchSpec
+from workings.engines.torch.step import State, blank_rows, micro_batch_loss, run_step
+
+Program = Literal["step", "evaluation", "generation"]
+Size = tuple[int, int, int]
+"""Step and evaluation: micro batches, rows over all devices, positions. Generation: prompts, tokens of the longest,
+new tokens."""
+UPDATES = 2
+
+
+def step(spec: TorchSpec, state: State, size: Size, packed: bool) -> None:
+    """Two updates: only from the second on are moments, caches and the allocator's pools as in a long run."""
+    for _ in range(UPDATES):
+        rows, total = blank_rows(spec, size)
+        rows = [replace(part, packed=packed) for part in rows]
+        run_step(spec, state, rows, total, 1e-3)
+        del rows
+
+
+@torch.no_grad()
+def evaluation(spec: TorchSpec, state: State, size: Size, packed: bool) -> None:
+    """Loss of one held-out batch beside the whole state."""
+    rows, _ = blank_rows(spec, size)
+    for part in rows:
+        part = replace(part, packed=packed)
+        state.root(lambda model, part=part: micro_batch_loss(spec, model, part))
+
+
+@torch.no_grad()
+def generation(spec: TorchSpec, state: State, size: Size, packed: bool) -> None:
+    """Reading all prompts, and the last new token, whose cache is the longest; those between need less.
+
+    `engines/torch/generate.py` stops when all rows are done, which a trace cannot know.
+    """
+    del packed
+    state.model.eval()
+    state.root(lambda model: _generate(spec, model, size))
+    state.model.train()
+
+
+def _generate(spec: TorchSpec, model: PreTrainedModel, size: Size) -> None:
+    prompts, length, new = size
+    index = torch.zeros((prompts, length), dtype=torch.int64, device=spec.device)
+    cache = DynamicCache()
+    last = hidden_states(model, index, index, Visible(), cache)[:, -1]
+    for _ in range(2):
+        logits = final_logits(model, last, spec.shape.final_softcap)
+        token = logits.argmax(-1)
+        del logits
+        slots = cache.get_seq_length() + 1
+        visible = Visible(distance=torch.zeros((prompts, 1, slots), dtype=torch.int64, device=spec.device),
+                          seen=torch.ones((prompts, slots), dtype=torch.bool, device=spec.device))
+        last = hidden_states(model, token[:, None], index[:, :1], visible, cache)[:, -1]
+        _lengthen(cache, length + new - 2)
+
+
+def _lengthen(cache: DynamicCache, slots: int) -> None:
+    """A cache as after all tokens but the last, without those between."""
+    for layer in cache.layers:
+        old = layer.keys
+        layer.keys = layer.values = None
+        size = (*old.shape[:2], slots, old.shape[3])
+        layer.keys, layer.values = old.new_empty(size), old.new_empty(size)
+
+
+PROGRAMS: dict[Program, Callable[[TorchSpec, State, Size, bool], None]] = {
+    "step": step, "evaluation": evaluation, "generation": generation}
