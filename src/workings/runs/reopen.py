@@ -151,7 +151,7 @@ def _engine(run: Run, recipe: Recipe, weights: Path | None, parts: Parts) -> Eng
         return find_engine(recipe.engine).engine.open(EngineRequest(
             shape=shape, device="gpu" if wanted == "cuda" else wanted,  # type: ignore[arg-type]
             optimizer=recipe.optimizer, precision=recipe.precision, memory=recipe.memory, mesh=mesh, seed=recipe.seed,
-            method=recipe.method, weights=weights))
+            method=recipe.method, weights=weights, packed=recipe.data.packing != "none"))
 
     if parts.fsdp:
         return opened(MeshConfig(fsdp=parts.fsdp, tp=1))
