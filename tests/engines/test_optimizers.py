@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.engines.tiny import random_batch, request, tiny_shape
-from workings.config.training import AdafactorConfig, AdamWConfig, PrecisionConfig
+from workings.config.training import AdafactorConfig, AdamWConfig, MuonConfig, PrecisionConfig
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.optimizer import Adafactor
+from workings.engines.jax.optimizer import Adafactor, Muon
 from workings.engines.jax.rounding import round_key, stochastic_bfloat16
 from workings.errors import RequestError
 
@@ -118,3 +118,85 @@ def test_weight_decay_spares_norms() -> None:
 def test_adamw_is_a_choice_of_the_recipe() -> None:
     assert JaxEngine.open(request(tiny_shape())).spec.optimizer.slots == ("exp_avg", "exp_avg_sq")
     assert isinstance(request(tiny_shape()).optimizer, AdamWConfig)
+
+
+MUON = MuonConfig(name="muon", weight_decay=0.1)
+
+
+def muon_steps(rule: Muon, values: dict, gradients: list[dict], rate: float) -> tuple[dict, dict]:
+    """Values and moments after updates with these gradients, as the engine's step does them."""
+    @jax.jit
+    def update(values: dict, moments: dict, grads: dict, step: jax.Array) -> tuple[dict, dict]:
+        new, kept = {}, {slot: {} for slot in moments}
+        for name in values:
+            mine = {slot: moments[slot][name] for slot in moments if name in moments[slot]}
+            new[name], mine = rule.update(name, values[name], grads[name], mine, step, jnp.float32(rate))
+            for slot, x in mine.items():
+                kept[slot][name] = x
+        return new, kept
+
+    moments = rule.init(values)
+    for step, grads in enumerate(gradients, start=1):
+        values, moments = update(values, moments, grads, jnp.int32(step))
+    return values, moments
+
+
+@pytest.mark.parametrize(("adjust_lr", "consistent_rms"), [("match_rms_adamw", 0.2), ("original", None)])
+def test_muon_equals_optax_over_five_steps(adjust_lr: str, consistent_rms: float | None) -> None:
+    """Wide and tall matrices of a stack: optax's own muon, to 1e-6; an embedding: its AdamW (in its muon, NAdam)."""
+    optax = pytest.importorskip("optax")
+    from optax.contrib import MuonDimensionNumbers
+
+    draw = np.random.default_rng(0)
+    sizes = {"layers.a.weight": (2, 6, 9), "layers.b.weight": (2, 9, 4), "model.embed_tokens.weight": (7, 4)}
+    start = {name: jnp.asarray(draw.normal(size=size), jnp.float32) for name, size in sizes.items()}
+    gradients = [{name: jnp.asarray(draw.normal(size=size) * 10.0 ** -(step % 3), jnp.float32)
+                  for name, size in sizes.items()} for step in range(5)]
+    numbers = {name: MuonDimensionNumbers(2, 1) if name.startswith("layers.") else None for name in sizes}
+    theirs = {}
+    for oracle, part in ((optax.contrib.muon(3e-2, weight_decay=0.1, muon_weight_dimension_numbers=numbers,
+                                             consistent_rms=consistent_rms), "layers."),
+                         (optax.adamw(3e-2, weight_decay=0.1), "model.")):
+        values, update = dict(start), jax.jit(oracle.update)
+        state = oracle.init(values)
+        for grads in gradients:
+            updates, state = update(grads, state, values)
+            values = optax.apply_updates(values, updates)
+        theirs |= {name: x for name, x in values.items() if name.startswith(part)}
+    rule = Muon(MuonConfig(name="muon", weight_decay=0.1, adjust_lr=adjust_lr), jnp.float32)
+    ours, moments = muon_steps(rule, dict(start), gradients, 3e-2)
+    for name in sizes:
+        np.testing.assert_allclose(ours[name], theirs[name], atol=1e-6, rtol=1e-6, err_msg=name)
+    assert set(moments["momentum_buffer"]) == {"layers.a.weight", "layers.b.weight"}
+    assert set(moments["exp_avg"]) == set(moments["exp_avg_sq"]) == set(sizes) - set(moments["momentum_buffer"])
+
+
+def test_muon_s_first_step_equals_pytorch_s() -> None:
+    """PyTorch makes the momentum orthogonal in bfloat16; at the first step both start from the gradient alone."""
+    torch = pytest.importorskip("torch")
+    draw = np.random.default_rng(1)
+    start, grad = (draw.normal(size=(1, 6, 9)).astype(np.float32) for _ in range(2))
+    parameter = torch.nn.Parameter(torch.tensor(start[0]))
+    oracle = torch.optim.Muon([parameter], lr=3e-2, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    parameter.grad = torch.tensor(grad[0])
+    oracle.step()
+    ours, _ = muon_steps(Muon(MUON, jnp.float32), {"layers.a.weight": jnp.asarray(start)},
+                         [{"layers.a.weight": jnp.asarray(grad)}], 3e-2)
+    moved = np.abs(np.asarray(ours["layers.a.weight"]) - start).max()
+    theirs = parameter.detach().numpy()
+    assert np.abs(np.asarray(ours["layers.a.weight"][0]) - theirs).max() < 0.05 * moved
+
+
+def test_muon_trains_with_moments_in_bfloat16_and_resumes(tmp_path) -> None:
+    engine = JaxEngine.open(request(tiny_shape(), optimizer=MUON, precision=PrecisionConfig(moments="bf16")))
+    batch = random_batch(engine.spec.shape)
+    assert engine.dtypes()["moments"] == "bfloat16"
+    state, first = engine.step(engine.init(0), batch, 1e-2)
+    engine.save(state, tmp_path)
+    for _ in range(5):
+        state, last = engine.step(state, batch, 1e-2)
+    assert last.loss < 0.8 * first.loss
+    again = engine.restore(tmp_path)
+    for _ in range(5):
+        again, resumed = engine.step(again, batch, 1e-2)
+    assert resumed == last

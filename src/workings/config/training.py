@@ -68,6 +68,22 @@ class AdamW8bitConfig(AdamWFields):
     """AdamW, moments in 8 bits."""
 
 
+class MuonConfig(AdamWFields):
+    """Muon (Jordan, 2024) for the matrices of the layers, AdamW for embeddings, norms and biases; engine `jax`."""
+
+    name: Literal["muon"]
+    """Momentum made orthogonal."""
+    momentum: float = Field(default=0.95, ge=0, lt=1, strict=False)
+    """Decay of the momentum (optax: `beta`)."""
+    nesterov: bool = True
+    """Nesterov's momentum."""
+    ns_steps: int = Field(default=5, ge=1)
+    """Newton-Schulz iterations."""
+    adjust_lr: Literal["match_rms_adamw", "original"] = "match_rms_adamw"
+    """Factor on a matrix's update (PyTorch: `adjust_lr_fn`): `0.2 * max(out, in) ** 0.5`, with which AdamW's learning
+    rates fit (Liu et al., 2025), or `original`, `max(1, out / in) ** 0.5`."""
+
+
 class AdafactorConfig(Section):
     """Adafactor (Shazeer and Stern, 2018) over Hugging Face's 2-D matrices, temporaries bounded."""
 
@@ -85,7 +101,7 @@ class AdafactorConfig(Section):
     """Gradients are scaled down to this global norm; 0 switches clipping off."""
 
 
-OptimizerConfig = Annotated[AdamWConfig | AdamW8bitConfig | AdafactorConfig, Field(discriminator="name")]
+OptimizerConfig = Annotated[AdamWConfig | AdamW8bitConfig | AdafactorConfig | MuonConfig, Field(discriminator="name")]
 
 
 class PrecisionConfig(Section):

@@ -79,6 +79,9 @@ def exact_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, 
         moments = 2 * elements * number
     elif request.optimizer.name == "adamw8bit":  # a byte each, and the largest value of every block of 256 in fp32
         moments = 2 * elements + 2 * 4 * elements // 256
+    elif request.optimizer.name == "muon":  # one for the layers' matrices, two for the rest
+        matrices = sum(prod(size) * count for size, count in trained if len(size) == 2 and (adapters or count > 1))
+        moments = (2 * elements - matrices) * number
     else:  # a row and a column of every matrix, the whole of every vector
         moments = sum(sum(size) * count for size, count in trained) * number
     parts = {

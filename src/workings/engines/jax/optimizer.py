@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
-from workings.config.training import AdafactorConfig, AdamW8bitConfig, AdamWConfig, OptimizerConfig
+from workings.config.training import AdafactorConfig, AdamW8bitConfig, AdamWConfig, MuonConfig, OptimizerConfig
 from workings.engines.jax.model import Params
 from workings.errors import RequestError
 
@@ -53,7 +53,7 @@ class AdamW:
 
     slots = ("exp_avg", "exp_avg_sq")
 
-    def __init__(self, config: AdamWConfig, moment_dtype: Any) -> None:
+    def __init__(self, config: AdamWConfig | MuonConfig, moment_dtype: Any) -> None:
         self.config = config
         self.moment_dtype = moment_dtype
 
@@ -142,7 +142,61 @@ class Adafactor:
         return wide - learning_rate * direction, {slot: x.astype(self.moment_dtype) for slot, x in kept.items()}
 
 
-Rule = AdamW | Adafactor
+class Muon:
+    """Muon by optax for the matrices of the layers, `AdamW` for everything else.
+
+    Every matrix of a stack is one of its own, and they are made orthogonal one after the other: the float32
+    temporaries of an update are those of one layer's matrix.
+    """
+
+    slots = ("momentum_buffer", *AdamW.slots)
+
+    def __init__(self, config: MuonConfig, moment_dtype: Any) -> None:
+        self.config = config
+        self.moment_dtype = moment_dtype
+        self.adamw = AdamW(config, moment_dtype)
+
+    @staticmethod
+    def _orthogonal(name: str, x: jax.Array) -> bool:
+        return name.startswith("layers.") and is_matrix(name, x)
+
+    def init(self, params: dict[str, jax.Array]) -> Moments:
+        """Zero moments: slot -> name -> array."""
+        mine = {name: x for name, x in params.items() if self._orthogonal(name, x)}
+        rest = {name: x for name, x in params.items() if name not in mine}
+        return self.adamw.init(rest) | {
+            "momentum_buffer": {name: jnp.zeros(x.shape, self.moment_dtype) for name, x in mine.items()}}
+
+    def place(self, slot: str, name: str, parameter: NamedSharding) -> NamedSharding:
+        """A moment lies where its parameter lies."""
+        return parameter
+
+    def update(self, name: str, param: jax.Array, grad: jax.Array, moments: dict[str, jax.Array], step: jax.Array,
+               learning_rate: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """New float32 value of one tensor (or stack of tensors) and its new moments. ``step`` counts from 1."""
+        if not self._orthogonal(name, param):
+            return self.adamw.update(name, param, grad, moments, step, learning_rate)
+        from optax.contrib import MuonDimensionNumbers, MuonState, scale_by_muon
+
+        c = self.config
+        # Hugging Face's matrices are [out, in].
+        rule = scale_by_muon(beta=c.momentum, ns_steps=c.ns_steps, nesterov=c.nesterov,
+                             weight_dimension_numbers=MuonDimensionNumbers(reduction_axis=1, output_axis=0))
+
+        def one(layer: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            mine, before = layer[0], layer[1].astype(jnp.float32)
+            state = MuonState(count=step - 1, mu=before, ns_coeffs=rule.init(mine).ns_coeffs)
+            direction, after = rule.update(mine, state)
+            return direction, after.mu.astype(self.moment_dtype)
+
+        direction, momentum = jax.lax.map(one, (grad, moments["momentum_buffer"]))
+        out, inner = param.shape[-2:]
+        factor = max(1.0, out / inner) ** 0.5 if c.adjust_lr == "original" else 0.2 * max(out, inner) ** 0.5
+        wide = param.astype(jnp.float32)
+        return wide - learning_rate * (factor * direction + c.weight_decay * wide), {"momentum_buffer": momentum}
+
+
+Rule = AdamW | Adafactor | Muon
 
 
 def make_rule(config: OptimizerConfig, moment_dtype: Any) -> Rule:
@@ -152,4 +206,6 @@ def make_rule(config: OptimizerConfig, moment_dtype: Any) -> Rule:
                            "bitsandbytes'", "optimizer.name=adamw, or engine=torch")
     if isinstance(config, AdamWConfig):
         return AdamW(config, moment_dtype)
+    if isinstance(config, MuonConfig):
+        return Muon(config, moment_dtype)
     return Adafactor(config, moment_dtype)

@@ -12,9 +12,17 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from workings.config.training import AdafactorConfig, AdamW8bitConfig, AdamWConfig, AdamWFields, OptimizerConfig
+from workings.config.training import (
+    AdafactorConfig,
+    AdamW8bitConfig,
+    AdamWConfig,
+    AdamWFields,
+    MuonConfig,
+    OptimizerConfig,
+)
 from workings.engines.torch.regions import region
 from workings.engines.torch.rounding import MASTER, rounding_generator, stochastic_bfloat16
+from workings.errors import RequestError
 
 BLOCK = 2 ** 22
 """Elements that are in float32 at one time: 16 MiB a temporary. Part of the result where rounding is stochastic."""
@@ -202,6 +210,9 @@ def make_rule(config: OptimizerConfig, moment_dtype: torch.dtype) -> Rule:
         from workings.engines.torch.optimizer_8bit import AdamW8bit
 
         return AdamW8bit(config, moment_dtype)
+    if isinstance(config, MuonConfig):
+        raise RequestError(f"optimizer.name: {config.name} with engine torch", "adamw, adamw8bit or adafactor",
+                           "optimizer.name=adamw, or engine=jax")
     return Adafactor(config, moment_dtype)
 
 
