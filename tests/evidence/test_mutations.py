@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from workings.evidence.attest.keys import new_key
+from workings.evidence.attest.sign import sign_run
+from workings.evidence.notes import write_note
 from workings.evidence.verify import verify
 
 SEALING = {"SHA256SUMS", "SEAL.json"}
@@ -48,9 +51,8 @@ def rename(file: Path) -> None:
 def swap(file: Path) -> None:
     """With another file of the same unit: contents change places, nothing else does."""
     unit = next(parent for parent in file.parents if (parent / "SEAL.json").exists())
-    other = unit / ("README.md" if (unit / "README.md").exists() else "samples.md")
-    if other == file:
-        other = unit / ("run_manifest.json" if (unit / "run_manifest.json").exists() else "predictions.jsonl")
+    names = ("README.md", "run_manifest.json", "samples.md", "predictions.jsonl", "note.json", "SHA256SUMS")
+    other = next(unit / name for name in names if (unit / name).exists() and unit / name != file)
     mine, theirs = file.read_bytes(), other.read_bytes()
     file.write_bytes(theirs)
     other.write_bytes(mine)
@@ -99,21 +101,44 @@ EXPECTED: list[tuple[Callable[[Path], None], set[str], set[str]]] = [
 ]
 
 
+ATTESTED = {"attestation.files", "attestation.statement", "attestation.signature", "attestation.trust"}
+"""For signatures and keys, which no sum covers: the reader's trusted key shows what is missing."""
+
+
+def expected(name: Path, listed: set[str], sealing: set[str]) -> set[str]:
+    """Ids of which one must fail for a file."""
+    return ATTESTED if "attest" in name.parts else sealing if name.name in SEALING else listed
+
+
+def whole_record(pristine: Path, folder: Path) -> tuple[Path, bytes]:
+    """A folder of runs whose run has an evaluation, a note and a signature, and the key to trust."""
+    shutil.copytree(pristine, folder / "runs")
+    write_note(folder / "runs" / "tiny", {"kaggle_notebook_version": "7"})
+    key = new_key(folder / "key")
+    sign_run(folder / "runs" / "tiny", key.private)
+    return folder / "runs", key.public.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def whole(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
+    return whole_record(pristine, tmp_path_factory.mktemp("whole"))
+
+
 @pytest.mark.parametrize(("change", "listed", "sealing"), EXPECTED, ids=[change.__name__ for change, *_ in EXPECTED])
-def test_every_file(pristine: Path, tmp_path: Path, change: Callable[[Path], None], listed: set[str],
+def test_every_file(whole: tuple[Path, bytes], tmp_path: Path, change: Callable[[Path], None], listed: set[str],
                     sealing: set[str]) -> None:
-    source = pristine / "tiny"
-    files = sorted(path.relative_to(source) for path in source.rglob("*") if path.is_file())
-    assert len(files) > 25
+    runs, key = whole
+    files = sorted(path.relative_to(runs / "tiny") for path in (runs / "tiny").rglob("*") if path.is_file())
+    assert len(files) > 35
     missed = []
     for name in files:
         copy = tmp_path / "runs" / "tiny"
-        shutil.copytree(pristine, tmp_path / "runs")
+        shutil.copytree(runs, tmp_path / "runs")
         change(copy / name)
         # A flipped digit of the origin in a seal is still a digest: that it is the wrong one shows at level 1.
-        found = verify(copy, level=1 if change is flip and name.name == "SEAL.json" else 0)
+        found = verify(copy, level=1 if change is flip and name.name == "SEAL.json" else 0, trusted=(key,))
         failed = {one.id for one in found.checks if one.verdict == "failed"}
-        if not failed & (sealing if name.name in SEALING else listed):
+        if not failed & expected(name, listed, sealing):
             missed.append(f"{name}: {sorted(failed)}")
         shutil.rmtree(tmp_path / "runs")
     assert missed == []

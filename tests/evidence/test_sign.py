@@ -159,7 +159,7 @@ def edit(run: Path, change: Callable[[dict], dict]) -> None:
     path = run / "attest" / "001.dsse.json"
     value = json.loads(path.read_bytes())
     value["payload"] = base64.b64encode(json.dumps(change(payload(run))).encode()).decode()
-    path.write_text(json.dumps(value))
+    reseal.edit_json(path, lambda old: value)
 
 
 def other_root(run: Path) -> None:
@@ -178,7 +178,7 @@ def other_signature(run: Path) -> None:
     path = run / "attest" / "001.dsse.json"
     value = json.loads(path.read_bytes())
     value["signatures"][0]["sig"] = base64.b64encode(b"\1" * 64).decode()
-    path.write_text(json.dumps(value))
+    reseal.edit_json(path, lambda old: value)
 
 
 def other_key(run: Path) -> None:
@@ -188,7 +188,21 @@ def other_key(run: Path) -> None:
 
 def not_base64(run: Path) -> None:
     path = run / "attest" / "001.dsse.json"
-    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"payload": "*"}))
+    reseal.edit_json(path, lambda value: value | {"payload": "*"})
+
+
+def one_more_newline(run: Path) -> None:
+    with (run / "attest" / "001.dsse.json").open("ab") as stream:
+        stream.write(b"\n")
+
+
+def more_than_a_key(run: Path) -> None:
+    with next((run / "attest").glob("*.pub")).open("ab") as stream:
+        stream.write(b"and a message\n")
+
+
+def no_key_beside_it(run: Path) -> None:
+    next((run / "attest").glob("*.pub")).unlink()
 
 
 def not_json(run: Path) -> None:
@@ -222,7 +236,10 @@ def no_public_key(run: Path) -> None:
     (other_provenance, {"attestation.statement", "attestation.signature"}),
     (spaces_only, {"attestation.signature"}),
     (other_signature, {"attestation.signature"}),
-    (other_key, set()),  # a key that is not here: said, and not trusted (below)
+    (other_key, {"attestation.files"}),
+    (one_more_newline, {"attestation.statement"}),
+    (more_than_a_key, {"attestation.files"}),
+    (no_key_beside_it, {"attestation.files"}),
     (not_base64, {"attestation.statement"}),
     (not_json, {"attestation.statement"}),
     (pickle_beside, {"attestation.files"}),
@@ -237,7 +254,7 @@ def test_a_changed_attestation_is_caught(run: Path, key: Path, change, expected:
     assert failed(run) == expected
     if change is other_key:
         assert "which is not here" in found(run)["attestation.signature"][1]
-        assert failed(run, trusted=public(key)) == {"attestation.trust"}
+        assert failed(run, trusted=public(key)) == {"attestation.files", "attestation.trust"}
 
 
 def test_a_signature_does_not_move_to_another_record(run: Path, key: Path, tmp_path: Path) -> None:

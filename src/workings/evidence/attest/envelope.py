@@ -47,6 +47,8 @@ def open_envelope(data: bytes) -> Opened:
     import binascii
 
     value = canonical.loads(data)
+    if canonical.line(value) != data:
+        raise RecordError("not in canonical form (RFC 8785 and a newline)")
     if not isinstance(value, dict) or set(value) != _KEYS or value["payloadType"] != PAYLOAD_TYPE:
         raise RecordError(f"not a DSSE envelope around {PAYLOAD_TYPE}")
     signatures = value["signatures"]

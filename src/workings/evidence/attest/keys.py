@@ -122,3 +122,12 @@ def public_key(data: bytes) -> "SSlibKey":
     if not isinstance(key, Ed25519PublicKey):
         raise RecordError("a public key of another kind than Ed25519")
     return SSlibKey.from_crypto(key)
+
+
+def public_pem(key: "SSlibKey") -> bytes:
+    """The one form in which a public key stands in a record."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    return Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.keyval["public"])).public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)

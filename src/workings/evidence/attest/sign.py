@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.attest import envelope, keys
@@ -51,7 +50,8 @@ def sign_run(run: Path, key: Path, passphrase: str = "") -> Signed:
     try:
         path, existed = _place(folder, signed)
         if not existed:
-            atomic.write_bytes(folder / f"{signer.public_key.keyid}{keys.PUBLIC_SUFFIX}", _public_pem(signer))
+            public = folder / f"{signer.public_key.keyid}{keys.PUBLIC_SUFFIX}"
+            atomic.write_bytes(public, keys.public_pem(signer.public_key))
             atomic.write_bytes(path, signed)
     finally:
         lock.release()
@@ -80,12 +80,3 @@ def _place(folder: Path, signed: bytes) -> tuple[Path, bool]:
     if max(numbers) >= 999:
         raise RequestError(f"{folder}, which holds 999 signatures", "fewer of them", "remove those that are not needed")
     return folder / f"{max(numbers) + 1:03d}.dsse.json", False
-
-
-def _public_pem(signer: Any) -> bytes:
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-    raw = bytes.fromhex(signer.public_key.keyval["public"])
-    return Ed25519PublicKey.from_public_bytes(raw).public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)

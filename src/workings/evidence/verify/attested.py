@@ -38,6 +38,10 @@ def files(record: Record) -> Iterator[Finding]:
                 problems.append(f"{ATTEST}/{shown(name)}: neither an envelope nor a public key")
             elif PUBLIC_NAME.fullmatch(name) and keys.is_available():
                 problems += _key_problems(record, run, name)
+        for name in _envelopes(record, run):
+            opened = _opened_or_none(record, run, name)
+            problems += [f"{ATTEST}/{name}: the public key {shown(key_id)} is not beside it"
+                         for key_id in (opened.key_ids if opened else ()) if f"{key_id}.pub" not in found]
         yield judged(problems, f"{len(found)} files", run)
     return each_run(record, find)
 
@@ -190,7 +194,10 @@ def _known_keys(record: Record, run: Unit) -> dict[str, Any]:
 
 def _key_problems(record: Record, run: Unit, name: str) -> list[str]:
     try:
-        key = keys.public_key(_read(record, run, name))
+        data = _read(record, run, name)
+        key = keys.public_key(data)
     except RecordError as error:
         return [f"{ATTEST}/{name}: {error}"]
-    return [] if f"{key.keyid}.pub" == name else [f"{ATTEST}/{name}: holds key {key.keyid}"]
+    if f"{key.keyid}.pub" != name:
+        return [f"{ATTEST}/{name}: holds key {key.keyid}"]
+    return [] if data == keys.public_pem(key) else [f"{ATTEST}/{name}: holds more than the key"]

@@ -211,9 +211,9 @@ class Record:
         return [unit for unit in self.units if unit.kind == "eval"]
 
     def attest(self, run: Unit) -> dict[str, Entry]:
-        """What lies in a run's `attest`, folders aside, by name."""
-        return {entry.name.removeprefix(prefix): entry for prefix in (run.full(ATTEST) + "/",)
-                for entry in self.loose if entry.name.startswith(prefix) and entry.kind != "folder"}
+        """What lies in a run's `attest`, folders in it included, by name."""
+        prefix = run.full(ATTEST) + "/"
+        return {entry.name.removeprefix(prefix): entry for entry in self.loose if entry.name.startswith(prefix)}
 
     @cached_property
     def root(self) -> str:
