@@ -8,11 +8,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from workings.config.method import FullConfig
 from workings.engines.safetensors_file import TensorFile, write_tensors
 from workings.engines.torch.lora import ADAPTER_FOLDER, merged, put, weights, write_config
+from workings.engines.torch.sharding import as_split, gathered, local, own_part
 from workings.engines.torch.spec import TorchSpec, dtype_name
 from workings.engines.torch.step import State
 from workings.engines.weight_files import WeightFiles
@@ -47,14 +49,19 @@ def numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
 
 
 def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors one by one."""
+    """Write tensors one by one; parts that several processes hold are gathered, and the first process writes."""
     plan = {name: (numpy_dtype(x.dtype), tuple(x.shape)) for name, x in tensors.items()}
-    write_tensors(path, plan, lambda name: to_numpy(tensors[name]), METADATA)
+    if not dist.is_initialized() or dist.get_rank() == 0:
+        write_tensors(path, plan, lambda name: to_numpy(gathered(tensors[name])), METADATA)
+        return
+    for name in plan:  # take part, in the same order
+        gathered(tensors[name])
 
 
 def optimizer_tensors(state: State) -> dict[str, Tensor]:
     """Moments and step count as they are stored."""
-    slots = {f"{slot}.{name}": x for slot, tree in state.moments.items() for name, x in tree.items()}
+    slots = {f"{slot}.{name}": as_split(x, slot, state.trained[name])
+             for slot, tree in state.moments.items() for name, x in tree.items()}
     return slots | {STEP: torch.tensor(state.step, dtype=torch.int32)}
 
 
@@ -97,11 +104,12 @@ def restore(spec: TorchSpec, state: State, directory: Path) -> State:
             raise RecordError(f"{directory} has no {name}")
     read = _reader(TensorFile(directory / model_file))
     for name, param in state.trained.items():
-        param.copy_(read(name, param))
+        local(param).copy_(own_part(read(name, param), param))
     read = _reader(TensorFile(directory / OPTIMIZER_FILE))
     for slot, tree in state.moments.items():
         for name, x in tree.items():
-            x.copy_(read(f"{slot}.{name}", x))
+            whole = as_split(x, slot, state.trained[name])
+            x.copy_(own_part(read(f"{slot}.{name}", whole), whole))
     state.step = int(read(STEP, torch.empty((), dtype=torch.int32)))
     return state
 
@@ -129,6 +137,8 @@ def export(spec: TorchSpec, state: State, directory: Path) -> None:
     ``adapter/`` belongs on the weights that training started from, not on the merged ones.
     """
     write(directory / MODEL_FILE, merged(spec, state.model))
+    if spec.mesh.rank:
+        return
     text = json.dumps(to_hf_config(spec.shape) | {"dtype": dtype_name(spec.parameter_dtype)}, indent=2, sort_keys=True)
     (directory / "config.json").write_text(text + "\n", encoding="utf-8")
     if not isinstance(spec.method, FullConfig):

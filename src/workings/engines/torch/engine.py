@@ -4,6 +4,7 @@ import resource
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from workings.engines.torch.generate import Pick, answer, drawn, greedy, order
 from workings.engines.torch.inspect import inspection
 from workings.engines.torch.lora import fill_adapters, refuse_unknown, weights
 from workings.engines.torch.model import fill_random
+from workings.engines.torch.sharding import Mesh, find_mesh
 from workings.engines.torch.spec import build_spec, dtype_name
 from workings.engines.torch.step import State, empty_state, fill_masters, micro_batch_loss, run_step, to_rows
 from workings.errors import RequestError
@@ -50,7 +52,7 @@ class TorchEngine:
         refuse_conflicts(request, 1)
         self.request = request
         self.device = device
-        self.spec = build_spec(request, device.device)
+        self.spec = build_spec(request, device.device, find_mesh(request, device.platform))
         refuse_unknown(self.spec)
 
     @classmethod
@@ -70,7 +72,7 @@ class TorchEngine:
     def dtypes(self) -> Mapping[str, str]:
         """Number formats of the tensors that the step really holds, read from a model without memory."""
         with torch.device("meta"):
-            state = empty_state(replace(self.spec, device=torch.device("meta")))
+            state = empty_state(replace(self.spec, device=torch.device("meta"), mesh=Mesh()))
         held = [*state.model.parameters(), *(place.codes for place in weights(state.model).values()
                                              if isinstance(place, FourBitLinear))]
         trained = _formats(state.trained.values())
@@ -105,7 +107,8 @@ class TorchEngine:
     def evaluate(self, state: State, batch: Batch) -> LossSum:
         """Loss of a batch, no update."""
         rows, _ = to_rows(self.spec, batch)
-        total = sum(float(micro_batch_loss(self.spec, state.model, part)) for part in rows)
+        sums = [state.root(partial(micro_batch_loss, self.spec, rows=part)) for part in rows]
+        total = float(self.spec.mesh.sum(torch.stack(sums).double().sum()))
         return LossSum(loss_sum=total, supervised_tokens=batch.supervised_tokens)
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
@@ -128,8 +131,10 @@ class TorchEngine:
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
         for indices in order(prompts):
             chosen: Pick = pick(indices)
-            found = answer(self.spec, state.model, [prompts[i] for i in indices], max_new_tokens=max_new_tokens,
-                           stop_ids=stop_ids, pick=chosen)
+            with torch.no_grad():
+                found = state.root(partial(
+                    answer, self.spec, prompts=[prompts[i] for i in indices], max_new_tokens=max_new_tokens,
+                    stop_ids=stop_ids, pick=chosen))
             for i, completion in zip(indices, found, strict=True):
                 answers[i] = completion
         return answers

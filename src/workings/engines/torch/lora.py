@@ -20,6 +20,7 @@ from transformers.pytorch_utils import Conv1D
 from workings.config.method import FullConfig
 from workings.engines.torch.four_bit import BLOCK, FourBitLinear, to_four_bits
 from workings.engines.torch.rounding import tensor_generator
+from workings.engines.torch.sharding import local, own_part
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
@@ -106,7 +107,7 @@ def put(place: "nn.Parameter | FourBitLinear", value: Tensor) -> None:
     if isinstance(place, FourBitLinear):
         place.store(value)
     else:
-        place.copy_(value)
+        local(place).copy_(own_part(value, place))
 
 
 @torch.no_grad()

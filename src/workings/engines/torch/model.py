@@ -8,14 +8,17 @@ from typing import Any
 import accelerate
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.initialization import no_init_weights
 
 from workings.engines.torch import attention
 from workings.engines.torch.attention import Visible
+from workings.engines.torch.embedding import share_gradient
 from workings.engines.torch.lora import add_adapters, put, weights
 from workings.engines.torch.matmul import mix_formats
 from workings.engines.torch.rounding import tensor_generator
+from workings.engines.torch.sharding import Root, split
 from workings.engines.torch.spec import TorchSpec
 from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config
@@ -49,9 +52,9 @@ def empty_model(spec: TorchSpec) -> PreTrainedModel:
 
 
 def allocate(model: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
-    """Give every parameter memory, contents undefined; buffers move to the device in their own formats.
+    """Give every parameter memory, contents undefined: adapters in float32, everything else in ``dtype``.
 
-    Adapters are float32, everything else is stored in ``dtype``.
+    On the device ``meta`` parameters get their format only, and buffers stay where they are.
     """
     made: dict[int, nn.Parameter] = {}
     for place, module in model.named_modules():
@@ -61,15 +64,21 @@ def allocate(model: nn.Module, dtype: torch.dtype, device: torch.device) -> None
                 made[id(old)] = nn.Parameter(data, requires_grad=old.requires_grad)
             setattr(module, name, made[id(old)])
         for name, buffer in module.named_buffers(recurse=False):
-            setattr(module, name, torch.empty_like(buffer, device=device) if buffer.is_meta else buffer.to(device))
+            if device.type != "meta":
+                setattr(module, name, torch.empty_like(buffer, device=device) if buffer.is_meta else buffer.to(device))
 
 
-def build_model(spec: TorchSpec) -> PreTrainedModel:
-    """The model on the device with parameters of undefined contents."""
-    model = empty_model(spec)
-    allocate(model, spec.parameter_dtype, spec.device)
+def build_model(spec: TorchSpec) -> Root:
+    """The model on the device with parameters of undefined contents; on several processes, this one's part."""
+    with unset_fake_temporarily():  # peft moves modules, which fake tensors refuse; on meta nothing has memory anyway
+        model, several = empty_model(spec), spec.mesh.fsdp > 1
+    allocate(model, spec.parameter_dtype, torch.device("meta") if several else spec.device)
     mix_formats(model, spec.compute_dtype)
-    return model
+    share_gradient(model, spec.compute_dtype)
+    root = split(model, spec.mesh, spec.device)
+    if several:
+        root._apply(lambda x: torch.empty_like(x, device=spec.device) if x.is_meta else x.to(spec.device))
+    return root
 
 
 def random_value(spec: TorchSpec, seed: int, name: str, size: torch.Size, *, transposed: bool) -> Tensor:

@@ -1,6 +1,30 @@
-"""Several processes, one per card: rows split among them, parameters split by FSDP2."""
+"""Several processes, one per card: rows split among them, parameters and moments split by FSDP2 (`fully_shard`).
 
+Every process has the whole batch and takes its own rows. A parameter is split by its first axis in the way of
+`torch.chunk`; the parts of one layer are gathered for the time that the layer computes. Updates see local parts only,
+so they are the same code on one device and on many.
+"""
+
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, Shard
+from transformers import PreTrainedModel
+
+from workings.engines.base import EngineRequest
+from workings.errors import RequestError
+
+WHOLE_SLOTS = ("exp_avg_sq_col",)
+"""Moments that every process has whole; all others are split as their parameter is."""
+SPLIT_RULES = ("adamw", "adafactor")
+"""Optimizers whose moments can be split by rows."""
 
 
 @dataclass(frozen=True)
@@ -11,6 +35,102 @@ class Mesh:
     rank: int = 0
 
     def rows(self, count: int) -> slice:
-        """The rows of a micro batch of ``count`` that this process computes."""
+        """The rows of a micro batch of ``count`` that this process computes. Raises `RequestError` for a remainder."""
+        if count % self.fsdp:
+            raise RequestError(f"{count} rows per micro batch on fsdp={self.fsdp}", "rows divisible by fsdp",
+                               f"a batch of {self.fsdp} rows, or mesh.fsdp=1")
         own = count // self.fsdp
         return slice(self.rank * own, (self.rank + 1) * own)
+
+    def sum(self, x: Tensor) -> Tensor:
+        """Sum over all processes."""
+        if self.fsdp > 1:
+            x = x.clone()
+            dist.all_reduce(x)
+        return x
+
+
+def find_mesh(request: EngineRequest, platform: str) -> Mesh:
+    """The processes that `torchrun` started, or this one alone.
+
+    Raises:
+        RequestError: another number of processes than the recipe asks for, or what cannot be split.
+    """
+    world, wanted = int(os.environ.get("WORLD_SIZE", "1")), request.mesh.fsdp
+    if request.mesh.tp > 1:
+        raise RequestError(f"mesh.tp: {request.mesh.tp} with engine: torch",
+                           "tp of 1: this engine splits rows and parameters, not matrices", "mesh.tp=1")
+    if wanted not in ("auto", world):
+        raise RequestError(f"mesh.fsdp: {wanted} in {world} processes", "one process a device",
+                           f"torchrun --nproc-per-node {wanted}, or mesh.fsdp={world}")
+    if world == 1:
+        return Mesh()
+    refused = {f"method.name: {request.method.name}": request.method.name != "full",
+               f"optimizer.name: {request.optimizer.name}": request.optimizer.name not in SPLIT_RULES,
+               "memory.optimizer_in_backward: true": request.memory.optimizer_in_backward}
+    if found := [name for name, holds in refused.items() if holds]:
+        raise RequestError(f"{', '.join(found)} in {world} processes",
+                           "method full with " + " or ".join(SPLIT_RULES) + ", updated after backward",
+                           "one process, or leave it out")
+    if not dist.is_initialized():
+        dist.init_process_group("nccl" if platform == "gpu" else "gloo")
+    return Mesh(fsdp=world, rank=dist.get_rank())
+
+
+class Root(nn.Module):
+    """The whole model as one module whose forward is whatever is to be computed with it.
+
+    FSDP gathers embedding, last norm and head when this module is entered, and each layer when the layer is; the loss
+    reads the head itself, so it must run inside.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, work: Callable[[PreTrainedModel], Any]) -> Any:
+        """``work(model)``."""
+        return work(self.model)
+
+
+def split(model: PreTrainedModel, mesh: Mesh, device: torch.device) -> Root:
+    """A model without memory (device ``meta``), ready to run; on several processes every one gets its own part."""
+    root = Root(model)
+    if mesh.fsdp > 1:
+        devices = init_device_mesh(device.type, (mesh.fsdp,))
+        policy = MixedPrecisionPolicy(reduce_dtype=torch.float32)
+        layers = next(x for x in model.base_model.children() if isinstance(x, nn.ModuleList))
+        for module in (*layers, root):
+            sharded: FSDPModule = fully_shard(module, mesh=devices, mp_policy=policy)
+            # Losses are divided by the tokens of all processes, so gradients are summed, not averaged.
+            sharded.set_force_sum_reduction_for_comms(True)
+            sharded.set_gradient_divide_factor(1.0)
+    return root
+
+
+def local(x: Tensor) -> Tensor:
+    """This process's part of a tensor, sharing its memory."""
+    return x.detach().to_local() if isinstance(x, DTensor) else x.detach()
+
+
+def own_part(whole: Tensor, like: Tensor) -> Tensor:
+    """The rows of a whole tensor that belong into this process's part of ``like``."""
+    if not isinstance(like, DTensor):
+        return whole
+    mesh = like.device_mesh
+    each = -(-whole.shape[0] // mesh.size())
+    return whole[mesh.get_local_rank() * each:(mesh.get_local_rank() + 1) * each]
+
+
+def gathered(x: Tensor) -> Tensor:
+    """The whole tensor on every process; all of them must ask."""
+    return x.detach().full_tensor() if isinstance(x, DTensor) else x.detach()
+
+
+def as_split(moment: Tensor, slot: str, param: Tensor) -> Tensor:
+    """A local moment as the distributed tensor that it is a part of; unchanged where it is whole."""
+    if not isinstance(param, DTensor) or slot in WHOLE_SLOTS:
+        return moment
+    size = torch.Size((param.shape[0], *moment.shape[1:]))
+    stride = torch.empty(size, device="meta").stride()
+    return DTensor.from_local(moment, param.device_mesh, [Shard(0)], run_check=False, shape=size, stride=stride)

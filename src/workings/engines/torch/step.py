@@ -6,6 +6,7 @@ optimizer in backward a tensor is updated as soon as its gradient is complete.
 """
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -14,12 +15,13 @@ from transformers import PreTrainedModel
 
 from workings.engines.torch.attention import Visible
 from workings.engines.torch.backward_optimizer import BackwardOptimizer
-from workings.engines.torch.embedding import share_gradient, shared_gradient
+from workings.engines.torch.embedding import shared_gradient
 from workings.engines.torch.lora import trained
 from workings.engines.torch.loss import linear_cross_entropy
 from workings.engines.torch.model import build_model, hidden_states, unembedding
 from workings.engines.torch.optimizer import Change, clip_factor, sum_of_squares, update_tensor
 from workings.engines.torch.rounding import MASTER
+from workings.engines.torch.sharding import Root, local
 from workings.engines.torch.spec import TorchSpec
 from workings.models.batch import Batch
 
@@ -28,7 +30,7 @@ from workings.models.batch import Batch
 class State:
     """A model, its optimizer state and the number of updates so far. A step changes it in place."""
 
-    model: PreTrainedModel
+    root: Root
     trained: dict[str, nn.Parameter]
     """What is updated, by its name in a checkpoint."""
     moments: dict[str, dict[str, Tensor]]
@@ -36,6 +38,11 @@ class State:
     step: int = 0
     in_backward: BackwardOptimizer | None = field(default=None, repr=False)
     """Hooks of the optimizer in backward, once they are there."""
+
+    @property
+    def model(self) -> PreTrainedModel:
+        """The model itself; on several processes it computes inside of ``root`` only."""
+        return self.root.model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,24 +95,23 @@ def blank_rows(spec: TorchSpec, shape: tuple[int, int, int]) -> tuple[list[Rows]
 
 def empty_state(spec: TorchSpec) -> State:
     """A state at step 0 whose weights are still to be filled: moments of zero, masters undefined."""
-    model = build_model(spec)
-    share_gradient(model, spec.compute_dtype)
-    found = trained(model)
+    root = build_model(spec)
+    found = trained(root.model)
     moments: dict[str, dict[str, Tensor]] = {}
     for name, param in found.items():
-        own = spec.optimizer.init(param.detach())
+        own = spec.optimizer.init(local(param))
         if spec.rounding == "master_fp32":
-            own[MASTER] = torch.empty_like(param, dtype=torch.float32, requires_grad=False)
+            own[MASTER] = torch.empty_like(local(param), dtype=torch.float32)
         for slot, x in own.items():
             moments.setdefault(slot, {})[name] = x
-    return State(model=model, trained=found, moments=moments)
+    return State(root=root, trained=found, moments=moments)
 
 
 @torch.no_grad()
 def fill_masters(state: State) -> State:
     """Float32 masters equal to the weights."""
     for name, master in state.moments.get(MASTER, {}).items():
-        master.copy_(state.trained[name])
+        master.copy_(local(state.trained[name]))
     return state
 
 
@@ -118,20 +124,20 @@ def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows, total:
     hidden = hidden_states(model, rows.tokens, rows.positions, visible)
     picked = hidden.reshape(-1, hidden.shape[-1]).index_select(0, rows.index)
     if rows.index.shape[0] == 0:  # a share without supervised tokens still takes part in communication
-        return picked.float().sum()
+        return picked.float().sum() + unembedding(model)[:0].float().sum()
     # Divided before, not after: the head's gradient is then rounded once.
     return linear_cross_entropy(picked, unembedding(model), rows.targets, rows.weights / total, chunk=spec.loss_chunk,
                                 soft_cap=spec.shape.final_softcap, shared=shared_gradient(model))
 
 
-def _backward(spec: TorchSpec, model: PreTrainedModel, micro_batches: list[Rows], total: float) -> Tensor:
+def _backward(spec: TorchSpec, root: Root, micro_batches: list[Rows], total: float) -> Tensor:
     """Add up the gradient of the mean loss; returns this process's share of the mean.
 
     Micro batches are weighted by their supervised tokens, so the split into micro batches does not change the result.
     """
     loss = torch.zeros((), device=spec.device)
     for rows in micro_batches:
-        share = micro_batch_loss(spec, model, rows, total)
+        share = root(partial(micro_batch_loss, spec, rows=rows, total=total))
         share.backward()
         loss += share.detach()
     return loss
@@ -149,31 +155,34 @@ def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], total: fl
         hooks = state.in_backward or BackwardOptimizer(state.trained, spec.optimizer, state.moments)
         state.in_backward = hooks
         with hooks.armed(change):
-            loss = _backward(spec, state.model, micro_batches, total)
+            loss = _backward(spec, state.root, micro_batches, total)
         norm, changed = hooks.squares.sqrt(), hooks.changed
     else:
-        loss = _backward(spec, state.model, micro_batches, total)
+        loss = _backward(spec, state.root, micro_batches, total)
         norm, changed = _update(spec, state, change)
     state.step += 1
     count = sum(param.numel() for param in state.trained.values())
-    return torch.stack([loss, norm, (changed.double() / count).float()])
+    return torch.stack([spec.mesh.sum(loss), norm, (changed.double() / count).float()])
 
 
 def _gradient(param: nn.Parameter) -> Tensor:
-    """The gradient; zeros for a parameter that no token reached."""
-    return torch.zeros_like(param) if param.grad is None else param.grad
+    """This process's part of the gradient; zeros for a parameter that no token reached."""
+    return torch.zeros_like(local(param)) if param.grad is None else local(param.grad)
 
 
 @torch.no_grad()
 def _update(spec: TorchSpec, state: State, change: Change) -> tuple[Tensor, Tensor]:
     """Gradient norm, and how many stored weights changed."""
     squares = [sum_of_squares(_gradient(param)) for param in state.trained.values()]
-    norm = torch.stack(squares).sum().sqrt()
+    norm = spec.mesh.sum(torch.stack(squares).sum()).sqrt()
+    if spec.mesh.fsdp > 1:
+        change = replace(change, reduce=spec.mesh.sum)
     if spec.clip_norm:
         change = replace(change, scale=clip_factor(norm, spec.clip_norm))
     changed = torch.zeros((), dtype=torch.int64, device=norm.device)
     for name, param in state.trained.items():
         slots = {slot: of[name] for slot, of in state.moments.items() if name in of}
-        changed += update_tensor(spec.optimizer, name, param, _gradient(param), slots, change)
+        own = replace(change, whole_rows=param.shape[0]) if spec.mesh.fsdp > 1 else change
+        changed += update_tensor(spec.optimizer, name, local(param), _gradient(param), slots, own)
         param.grad = None
-    return norm, changed
+    return norm, spec.mesh.sum(changed)
