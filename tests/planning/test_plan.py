@@ -69,7 +69,7 @@ def test_jax_takes_a_share_of_a_card(no_compiler, monkeypatch):
 
 
 def test_too_large_a_plan_comes_with_one_that_fits(no_compiler):
-    words = ["batch.micro_batch=8", "batch.accumulation=1", "data.max_length=512", "memory.remat=none",
+    words = ["batch.micro_batch=8", "batch.accumulation=1", "data.max_length=1024", "memory.remat=none",
              "memory.loss_chunk=0"]
     found = plan("gemma-2b-rtx5090", "rtx5090", words)
     assert not found.verdict.fits
@@ -236,7 +236,7 @@ def test_a_recipe_without_data(tmp_path):
 
 
 def test_a_plan_that_fits_is_written_as_a_recipe(no_compiler, tmp_path):
-    words = ["batch.micro_batch=8", "batch.accumulation=1", "data.max_length=512", "memory.remat=none"]
+    words = ["batch.micro_batch=8", "batch.accumulation=1", "data.max_length=1024", "memory.remat=none"]
     loaded = load_recipe("gemma-2b-rtx5090", words)
     found = plan(loaded, "rtx5090")
     out = tmp_path / "fits.yaml"
