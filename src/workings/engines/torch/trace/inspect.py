@@ -95,7 +95,7 @@ def _spec(request: EngineRequest, platform: str, card: Card) -> tuple[TorchSpec,
 def trace(spec: TorchSpec, program: Program, size: Size, platform: str, *, packed: bool = False) -> Log:
     """The events of one program, from the first parameter on."""
     live = LiveStorages(card_workspaces() if platform == "gpu" else {})
-    with FakeTensorMode():
+    with FakeTensorMode(allow_non_fake_inputs=True):  # buffers of transformers are real: tables of a few kilobytes
         state = empty_state(spec)
         live.hold(state.model.parameters(), "parameters")
         live.hold(state.model.buffers(), "buffers")
