@@ -130,12 +130,13 @@ def _spelled(left: Sequence[_Token], right: Sequence[_Token]) -> str:
 
 
 def _equal(left: Fraction, right: Fraction, shown: Sequence[_Token], about: bool) -> bool:
-    candidates = [right]
-    if shown and shown[-1].text == "%":
-        candidates.append(right * 100)  # `5/25*100 = 20%`
-    decimals = len(shown[-1].text.partition(".")[2]) if len(shown) == 1 else 0
-    for value in candidates:
-        slack = Fraction(1, 10 ** decimals) if decimals or about else Fraction(0)  # rounded or cut off
+    percent = bool(shown) and shown[-1].text == "%"
+    candidates = [(right, 100 if percent else 1)]  # a value, and how many of the units that are shown make one
+    if percent:
+        candidates.append((right * 100, 1))  # `5/25*100 = 20%`
+    decimals = len(shown[0].text.partition(".")[2]) if len(shown) == 1 + percent else 0
+    for value, units in candidates:
+        slack = Fraction(1, 10 ** decimals * units) if decimals or about else Fraction(0)  # rounded or cut off
         if left == value or abs(left - value) < slack:
             return True
     return False
