@@ -1,7 +1,8 @@
-"""Every file of a sealed record x every change, forgeries sealed again, and hostile values: which check catches what.
+"""Every file of a sealed record x every change, forgeries, attacks and hostile values: which check catches what.
 
-The record is a small one with an evaluation, made through the recorder. Changes and forgeries are those of the tests
-(`tests/evidence/`); here each is counted and the ids that fail are written down. Hostile values replace every value of
+The record is a small one with an evaluation, a note and a signature, made through the recorder; packs hold two of them.
+Changes, forgeries and attacks are those of the tests (`tests/evidence/`); here each is counted and the ids that fail are
+written down. Attacks run in children with limits on time and memory. Hostile values replace every value of
 every JSON file in turn (a sample of ``--fuzz`` cases, the same each time), the record is sealed again and verified with
 the net below the checks taken away: a case counts as a traceback if anything but a verdict comes out.
 """
@@ -9,7 +10,9 @@ the net below the checks taken away: a case counts as a traceback if anything bu
 import argparse
 import json
 import random
+import resource
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -17,15 +20,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.evidence import reseal
+from tests.evidence import doors, reseal, test_doors, test_notes, test_pack, test_sign
 from tests.evidence.test_forgeries import CAUGHT, ONLY_ANCHOR_OR_REPLAY
 from tests.evidence.test_hostile import HOSTILE, places, put
-from tests.evidence.test_mutations import EXPECTED, SEALING
+from tests.evidence.test_mutations import EXPECTED, expected, whole_record
 from tests.record import synthetic
 from tools.result_file import write_result
 from workings.evidence.verify import core, verify
 from workings.evidence.verify.registry import CHECKS
 from workings.record.seal import seal_unit
+from workings.runs.pack import pack
 
 RESULT = Path(__file__).parent / "verify_matrix.json"
 FOREIGN = ("tokenizer.json", "tokenizer_config.json")
@@ -40,15 +44,27 @@ def main() -> int:
         base = Path(folder, "base")
         synthetic.add_evaluation(synthetic.sealed_run(base / "tiny"))
         work = Path(folder, "work")
-        mutations = {change.__name__: mutated(base, work, change, listed, sealing)
+        whole, key = whole_record(base, Path(folder, "whole"))
+        mutations = {change.__name__: mutated(whole, key, work, change, listed, sealing)
                      for change, listed, sealing in EXPECTED}
+        notes = {forge.__name__: {"expected": [check], "caught_by": noted(whole, work, forge)}
+                 for forge, check in test_notes.CAUGHT.items()}
+        signatures = {forge.__name__: {"expected": sorted(ids), "caught_by": changed(whole, work, forge)}
+                      for forge, ids in test_sign.CAUGHT.items()}
+        packs = packs_changed(Path(folder, "packs"), work)
+        attacks = {attack.__name__: {"expected": doors.DOORS[attack], **attacked(base, work, attack)}
+                   for attack in doors.DOORS}
         forgeries = {forge.__name__: {"expected": CAUGHT[forge], "caught_by": forged(base, work, forge)}
                      for forge in CAUGHT}
         consistent = {forge.__name__: forged(base, work, forge) for forge in ONLY_ANCHOR_OR_REPLAY}
         tried, tracebacks = fuzzed(base, work, asked.fuzz)
     missed = [name for name, found in mutations.items() if found["missed"]] + [
         name for name, found in forgeries.items() if found["expected"] not in found["caught_by"]] + [
-        f"{name} (counted as consistent)" for name, ids in consistent.items() if ids]
+        f"{name} (counted as consistent)" for name, ids in consistent.items() if ids] + [
+        name for group in (notes, signatures, packs) for name, found in group.items()
+        if not set(found["expected"]) <= set(found["caught_by"])] + [
+        name for name, found in attacks.items() if found["ended"] != "a verdict" or found["canary"]
+        or found["expected"] not in ["", *found["caught_by"]]]
     values = {
         "changes": {"kinds": len(mutations), "tried": sum(found["tried"] for found in mutations.values()),
                     "missed": sum(len(found["missed"]) for found in mutations.values()), "by_kind": mutations},
@@ -57,23 +73,91 @@ def main() -> int:
                                                     for found in forgeries.values()).items()))},
         "consistent_inventions": {"tried": len(consistent), "names": sorted(consistent),
                                   "caught_without_an_anchor": sum(map(bool, consistent.values()))},
+        "notes": {"tried": len(notes), "by_kind": notes},
+        "signatures": {"tried": len(signatures), "by_kind": signatures},
+        "packs": {"tried": len(packs), "by_kind": packs},
+        "attacks": {"tried": len(attacks), "ran_code": sum(found["canary"] for found in attacks.values()),
+                    "without_a_verdict": sum(found["ended"] != "a verdict" for found in attacks.values()),
+                    "largest_processor_seconds": max(found["processor_seconds"] for found in attacks.values()),
+                    "limits": {"processor_seconds": test_doors.SECONDS, "mebibytes": test_doors.MEBIBYTES},
+                    "by_kind": attacks},
         "hostile_values": {"tried": tried, "tracebacks": len(tracebacks), "first": tracebacks[:5]},
         "missed": missed,
     }
     write_result(RESULT, what="What verification catches in a sealed record that was changed, forged, or made to harm.",
                  command=f"python -m proof.verify_matrix --fuzz {asked.fuzz}", packages=["pydantic", "rfc8785"],
                  values=values)
-    print(f"{values['changes']['tried']} changes, {len(forgeries)} forgeries, {tried} hostile values: "
+    print(f"{values['changes']['tried']} changes, {len(forgeries) + len(notes) + len(signatures) + len(packs)} "
+          f"forgeries, {len(attacks)} attacks, {tried} hostile values: "
           f"{len(missed)} missed, {len(tracebacks)} tracebacks")
     return 1 if missed or tracebacks else 0
 
 
-def failed(path: Path, level: int = core.HIGHEST_LEVEL) -> set[str]:
+def failed(path: Path, level: int = 2, trusted: tuple[bytes, ...] = ()) -> set[str]:
     """Ids of the checks that fail."""
-    return {one.id for one in verify(path, level=level).checks if one.verdict == "failed"}
+    return {one.id for one in verify(path, level=level, trusted=trusted).checks if one.verdict == "failed"}
 
 
-def mutated(base: Path, work: Path, change: Any, listed: set[str], sealing: set[str]) -> dict[str, Any]:
+def noted(whole: Path, work: Path, forge: Any) -> list[str]:
+    """Ids that fail for a forged note that was sealed again."""
+    shutil.copytree(whole, work)
+    reseal.edit_json(work / "tiny/notes/1/note.json", forge)
+    reseal.reseal(work / "tiny/notes/1")
+    found = sorted(failed(work / "tiny"))
+    shutil.rmtree(work)
+    return found
+
+
+def changed(whole: Path, work: Path, change: Any) -> list[str]:
+    """Ids that fail for a changed signature."""
+    shutil.copytree(whole, work)
+    change(work / "tiny")
+    found = sorted(failed(work / "tiny", level=0))
+    shutil.rmtree(work)
+    return found
+
+
+def packs_changed(folder: Path, work: Path) -> dict[str, Any]:
+    """A pack of two runs, changed in each way of the tests and sealed again."""
+    runs = test_pack.two_runs(folder / "runs")
+    pack([runs / "a", runs / "b"], folder / "inside.zip")
+    pack([runs / "a", runs / "b"], folder / "thin.zip", weights="digest")
+    found = {}
+    for change, check in test_pack.RESEALED:
+        place = test_pack.unpacked(folder / "inside.zip", work)
+        change(place)
+        test_pack.seal_again(place)
+        found[change.__name__] = {"expected": [check], "caught_by": sorted(failed(place))}
+        shutil.rmtree(work)
+    for file in test_pack.NOT_ELSEWHERE:
+        place = test_pack.unpacked(folder / "thin.zip", work)
+        test_pack.list_as_elsewhere(place, file)
+        (place / "runs/a" / file).unlink()
+        test_pack.seal_again(place)
+        found[f"leave out {file}"] = {"expected": ["integrity.by_digest", "integrity.missing"],
+                                      "caught_by": sorted(failed(place))}
+        shutil.rmtree(work)
+    return found
+
+
+def attacked(base: Path, work: Path, attack: Any) -> dict[str, Any]:
+    """How a child that verifies an attack ends, which ids fail, and whether planted code ran."""
+    shutil.copytree(base, work / "runs")
+    canary = work / "canary"
+    target = attack(work / "runs" / "tiny", canary)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    code = test_doors.VERIFY.format(memory=test_doors.MEBIBYTES, seconds=test_doors.SECONDS)
+    done = subprocess.run([sys.executable, "-c", code, str(target)], capture_output=True, text=True, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ended = "a verdict" if done.returncode == 0 else f"exit {done.returncode}: {done.stderr.strip()[-200:]}"
+    found = {"ended": ended, "canary": canary.exists(),
+             "caught_by": json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else [],
+             "processor_seconds": round(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime, 1)}
+    shutil.rmtree(work)
+    return found
+
+
+def mutated(base: Path, key: bytes, work: Path, change: Any, listed: set[str], sealing: set[str]) -> dict[str, Any]:
     """One kind of change, made to every file in turn."""
     ids: Counter[str] = Counter()
     missed = []
@@ -81,9 +165,9 @@ def mutated(base: Path, work: Path, change: Any, listed: set[str], sealing: set[
     for name in files:
         shutil.copytree(base, work)
         change(work / "tiny" / name)
-        found = failed(work / "tiny", level=1)
+        found = failed(work / "tiny", level=1, trusted=(key,))
         ids.update(found)
-        if not found & (sealing if name.name in SEALING else listed):
+        if not found & expected(name, listed, sealing):
             missed.append(str(name))
         shutil.rmtree(work)
     return {"tried": len(files), "missed": missed, "ids": dict(sorted(ids.items()))}

@@ -79,10 +79,12 @@ def has_another_key(note: dict) -> dict:
     return note | {"score": 1}
 
 
-@pytest.mark.parametrize(("forge", "check"), [
-    (contradicts, "consistency.notes"), (is_of_another_run, "consistency.notes"),
-    (is_older_than_the_run, "consistency.notes"), (has_no_facts, "form.notes"), (has_another_key, "form.notes"),
-], ids=lambda value: getattr(value, "__name__", value))
+CAUGHT = {
+    contradicts: "consistency.notes", is_of_another_run: "consistency.notes",
+    is_older_than_the_run: "consistency.notes", has_no_facts: "form.notes", has_another_key: "form.notes"}
+
+
+@pytest.mark.parametrize(("forge", "check"), CAUGHT.items(), ids=lambda value: getattr(value, "__name__", value))
 def test_a_forged_note_is_caught(run: Path, forge, check: str) -> None:
     unit = write_note(run, FACTS)
     reseal.edit_json(unit / "note.json", forge)

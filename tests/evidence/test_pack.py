@@ -26,7 +26,11 @@ from workings.runs.pack import Packed, pack
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two runs of one folder, both evaluated; one is signed and noted."""
-    folder = tmp_path_factory.mktemp("packing") / "runs"
+    return two_runs(tmp_path_factory.mktemp("packing") / "runs")
+
+
+def two_runs(folder: Path) -> Path:
+    """Two evaluated runs, `b` with a note and a signature."""
     for name in ("a", "b"):
         run = synthetic.sealed_run(folder / name, name=name)
         synthetic.add_evaluation(run, "items")
@@ -242,10 +246,12 @@ def list_as_elsewhere(folder: Path, file: str, digest: str = "") -> None:
         "weights": "digest", "by_digest": [*value["by_digest"], row]})
 
 
-@pytest.mark.parametrize("file", [
+NOT_ELSEWHERE = [
     "train/metrics.jsonl", "data/rows.jsonl", "run_manifest.json", "checkpoints/step_000006/COMMIT.json",
-    "checkpoints/step_000006/state.json", "config/tokenizer/tokenizer.json", "eval/items/predictions.jsonl",
-])
+    "checkpoints/step_000006/state.json", "config/tokenizer/tokenizer.json", "eval/items/predictions.jsonl"]
+
+
+@pytest.mark.parametrize("file", NOT_ELSEWHERE)
 def test_nothing_but_tensors_can_be_left_out(thin: Path, tmp_path: Path, file: str) -> None:
     folder = unpacked(thin, tmp_path / "out")
     list_as_elsewhere(folder, file)

@@ -75,3 +75,12 @@ def test_text_view() -> None:
     assert text_view({"b": {"y": 1, "x": [1, 2]}, "a": "é"}) == "a: é\nb.x: [1, 2]\nb.y: 1\n"
     again = text_view(json.loads(dumps({"b": {"y": 1, "x": [1, 2]}, "a": "é"})))
     assert again == text_view({"b": {"y": 1, "x": [1, 2]}, "a": "é"})
+
+
+@pytest.mark.parametrize("secret", [
+    "hf_" + "a" * 34, "api_org_" + "a" * 34, "ghp_" + "a" * 36, "gho_" + "a" * 36, "ghu_" + "a" * 36, "ghs_" + "a" * 36,
+    "ghr_" + "a" * 36, "github_pat_" + "a" * 40, "KGAT_" + "a" * 32, "sk-" + "a" * 40, "AKIA" + "A" * 16,
+    "AIza" + "a" * 35, "ya29." + "a" * 40, "-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----",
+    "eyJ" + "a" * 20 + ".eyJ" + "a" * 20 + "." + "a" * 20], ids=lambda secret: secret[:12])
+def test_each_form_of_a_secret_is_found(secret: str) -> None:
+    assert find_secrets(f"a text with {secret} in it") == [secret[:8] + "…"]

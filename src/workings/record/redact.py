@@ -20,6 +20,9 @@ _SECRETS = tuple(re.compile(pattern) for pattern in (
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----",
     r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,}",  # JSON web tokens
 ))
+_HINTS = ("hf_", "api_org_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "KGAT_", "sk-", "AKIA", "AIza",
+          "ya29.", "-----BEGIN ", "eyJ")
+"""Texts of which one stands in everything that one of these patterns finds."""
 _NAMED = re.compile(
     r"(?i)(\b(?:authorization\s*:\s*)?bearer\s+|\b(?:[a-z0-9_]*(?:api[_-]?key|access[_-]?token|_token|secret|password)"
     r"|kaggle[_-]key)[\"']?\s*[=:]\s*[\"']?)([A-Za-z0-9._~+/=-]{8,})")
@@ -36,6 +39,8 @@ def redact(text: str) -> str:
 
 def find_secrets(text: str) -> list[str]:
     """Tokens and keys of a known form in a text, each cut to eight characters so that a report does not leak it."""
+    if not any(hint in text for hint in _HINTS):  # fixed texts are found much faster than patterns
+        return []
     return [match.group(0)[:8] + "…" for pattern in _SECRETS for match in pattern.finditer(text)]
 
 

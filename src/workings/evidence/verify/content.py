@@ -29,6 +29,7 @@ _RUNS = {b"#!": "a script", b"\x7fELF": "a program", b"PK\x03\x04": "an archive"
          b"\x80": "a pickle"}
 _HOME = re.compile(r"(?<![\w.])(?:/home/|/Users/)[A-Za-z0-9][\w.-]{0,63}|(?<![\w./])/root/[\w.-]{1,64}"
                    r"|\b[A-Za-z]:\\Users\\[\w.-]{1,64}")
+_HOME_HINTS = ("/home/", "/Users/", "/root/", ":\\Users\\")
 _CHUNK_BYTES = 1 << 20
 _OVERLAP_BYTES = 4096
 
@@ -61,7 +62,8 @@ def secrets(record: Record) -> Iterator[Finding]:
 def home_paths(record: Record) -> Iterator[Finding]:
     """`/home/name`, `/Users/name`, `/root/…` and the like."""
     def find(unit: Unit) -> Iterator[Finding]:
-        found = [f"{name}: {match.group(0)}" for name, text in _own_texts(unit) for match in _HOME.finditer(text)]
+        found = [f"{name}: {match.group(0)}" for name, text in _own_texts(unit)
+                 if any(hint in text for hint in _HOME_HINTS) for match in _HOME.finditer(text)]
         yield judged(sorted(set(found)), "no home folders", unit)
     return each(list(record.units), find)
 
