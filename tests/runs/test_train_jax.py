@@ -1,67 +1,44 @@
 """The same promises with the JAX engine: a killed run ends bit for bit like one that was not."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
-
 import pytest
 
-from workings.evidence.verify import verify
-from workings.record.metrics import TIME_AND_MEMORY
+from tests.runs import killed
 from workings.record.reader import Run
 
-OVERRIDES = ("training.steps=40", "checkpoint.every_steps=7", "evaluation.every_steps=16",
-             "data.buckets=[40, 48]", "batch.accumulation=2")
-
-
-def start(out, *words):
-    command = [sys.executable, "-m", "workings", "train", "smoke-tiny", "--out", str(out), *OVERRIDES, *words]
-    return subprocess.Popen(command, env=os.environ.copy(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def finish(process):
-    out, err = process.communicate()
-    assert process.returncode == 0, err
-    return out
-
-
-def comparable(run):
-    lines = [{key: value for key, value in line.items() if key not in TIME_AND_MEMORY} for line in run.metrics()]
-    last = run.checkpoints.folders()[-1]
-    return lines, last.name, {file.name: file.read_bytes() for file in last.glob("*.safetensors")}
+SETTING = killed.SETTINGS["bf16 with stochastic rounding, Adafactor, clipped, packed"]
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory):
-    out = tmp_path_factory.mktemp("straight") / "run"
-    finish(start(out))
-    return Run.open(out)
+def begun(tmp_path_factory):
+    """The recipe, what XLA has compiled, and a run that was never killed with the calls that it made."""
+    folder = tmp_path_factory.mktemp("straight")
+    recipe, out = killed.write_recipe(folder), folder / "run"
+    done = killed.train(recipe, out, SETTING, cache=folder / "compiled")
+    assert done.returncode == 0, done.stderr
+    return recipe, folder / "compiled", out
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", [3, 15, 33])
-def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(straight, tmp_path, steps):
-    out = tmp_path / "run"
-    process = start(out)
-    metrics = out.with_name("run.partial") / "train" / "metrics.jsonl"
-    while not metrics.exists() or metrics.read_bytes().count(b"\n") < steps:
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert not out.exists(), "it ended before it was killed"
-    finish(start(out, "--resume"))
-    resumed = Run.open(out)
-    assert resumed.manifest.resumes == 1
-    assert comparable(resumed) == comparable(straight)
-    assert verify(out).failed == 0
+@pytest.mark.parametrize("point", [
+    "write train/metrics.jsonl",  # its first line is torn; there is no checkpoint yet
+    "write checkpoints/.step_000002.tmp/optimizer.safetensors",  # the first save, half of a tensor
+    "replace checkpoints/.step_000004.tmp/.COMMIT.json.tmp",  # all is written, nothing says so
+    "rename checkpoints/step_000002",  # the new one is in place, the oldest about to go
+    "write .SHA256SUMS.tmp",  # while it is sealed
+])
+def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(begun, point):
+    recipe, cache, straight = begun
+    out = straight.with_name(f"killed at {len(point)}")
+    assert killed.was_killed(killed.train(recipe, out, SETTING, point, cache))
+    assert not out.exists()
+    assert killed.resume(recipe, out, SETTING, cache) == []
+    assert killed.problems(out, killed.contents(straight)) == []
+    assert Run.open(out).manifest.resumes == (0 if "SHA256SUMS" in point else 1)
 
 
-def test_the_straight_run_verifies_and_learned(straight):
-    found = verify(straight.path)
-    assert found.failed == 0, found
-    assert found.level == 2
-    losses = [line["loss"] for line in straight.metrics()]
-    assert losses[-1] < losses[0] - 1
-    assert straight.manifest.actual_device.platform == "cpu"
+def test_the_straight_run_verifies_and_says_where_it_ran(begun):
+    _, _, straight = begun
+    assert killed.problems(straight, killed.contents(straight)) == []
+    manifest = Run.open(straight).manifest
+    assert (manifest.status, manifest.completed_steps, manifest.resumes) == ("complete", 6, 0)
+    assert manifest.actual_device.platform == "cpu"
