@@ -1,10 +1,11 @@
 """Verdicts of `workings plan` against an independent compile of the same step, 8 recipe and target pairs, twice.
 
-    python -m proof.plan_pairs
+    python -m proof.plan_pairs [--from LINES]
 
 The independent side uses JAX alone: its own mesh, its own shardings from the tensors' shapes, its own `jax.jit` with
-its own donation around the recipe's step. `workings plan` is asked twice with an empty cache each time. Writes
-`proof/plan_pairs.json`; exits with 1 where a peak differs by more than 1 %, or where the two answers differ at all.
+its own donation around the recipe's step. `workings plan` is asked twice with an empty cache each time. ``--from``
+takes pairs that an interrupted call printed, a JSON object a line. Writes `proof/plan_pairs.json`; exits with 1 where a
+peak differs by more than 1 %, or where the two answers differ at all.
 """
 
 import json
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from tools.result_file import ROOT, load_average, write_result
@@ -118,11 +120,18 @@ def planned(recipe: str, on: str) -> dict[str, Any]:
     return found
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """All pairs."""
     before = load_average()
+    kept: dict[str, Any] = {}
+    if arguments[:1] == ["--from"]:
+        for line in Path(arguments[1]).read_text(encoding="utf-8").splitlines():
+            kept |= json.loads(line)
     values: dict[str, Any] = {}
     for recipe, on in PAIRS:
+        if f"{recipe} on {on}" in kept:
+            values[f"{recipe} on {on}"] = kept[f"{recipe} on {on}"]
+            continue
         first, second = planned(recipe, on), planned(recipe, on)
         done = subprocess.run([sys.executable, "-m", "proof.plan_pairs", recipe, on], cwd=ROOT, text=True,
                               capture_output=True, check=False)
@@ -134,7 +143,7 @@ def main() -> int:
             "planned_bytes": first["peak_bytes"], "again_bytes": second["peak_bytes"], "independent_bytes": peak,
             "difference": round(abs(first["peak_bytes"] - peak) / peak, 6), "source": first["source"],
             "fits": first["fits"], "fits_again": second["fits"], "limit_bytes": first["limit_bytes"]}
-        print(recipe, on, values[f"{recipe} on {on}"], flush=True)
+        print(json.dumps({f"{recipe} on {on}": values[f"{recipe} on {on}"]}), flush=True)
     worst = max(pair["difference"] for pair in values.values())
     same = all(pair["planned_bytes"] == pair["again_bytes"] for pair in values.values())
     write_result(RESULT, what="Peaks by workings plan and by an independent compile of the same step",
@@ -145,7 +154,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
+    if len(sys.argv) == 3 and not sys.argv[1].startswith("-"):
         print(json.dumps(independent(*sys.argv[1:])))
     else:
-        sys.exit(main())
+        sys.exit(main(sys.argv[1:]))
