@@ -36,3 +36,26 @@ def test_sizes_for_people():
     assert gib(2**30) == "1.00 GiB"
     assert gib(2**30 - 1) == "1024.0 MiB"
     assert gib(0) == "0.0 MiB"
+
+
+def on_cpu(peak, limit, free):
+    from workings.hardware.memory import HostMemory
+    return judge(
+        Inspection(peak_bytes=peak, source="compiled", breakdown={"sum": 100, "temporaries": 70}, versions={}),
+        DeviceFacts(platform="cpu", kind="a core", count=1, memory_limit_bytes=limit, memory_limit_source="machine",
+                    mesh={"fsdp": 1, "tp": 1}, versions={}, reason="asked for"),
+        HostMemory(limit_bytes=limit, limit_source="machine", available_bytes=free, available_source="what is free"))
+
+
+@pytest.mark.parametrize(("peak", "free", "fits", "marginal", "said"), [
+    (850, 1000, True, False, "fits: "), (851, 1000, True, True, "fits, but marginally: "),
+    (1001, 1000, False, False, "does not fit: "), (500, 2000, True, False, "fits: "),
+    (426, 500, True, True, "that are free now"), (501, 500, False, False, "does not fit now: "),
+])
+def test_on_a_cpu_what_is_free_now_counts_too(peak, free, fits, marginal, said):
+    found = on_cpu(peak, 1000, free)
+    assert (found.fits, found.marginal, found.available_bytes) == (fits, marginal, free)
+    assert said in found.reasons[0]
+    assert any(reason.startswith("marginal: less than 15 % is left") for reason in found.reasons) is marginal
+    assert found.as_json()["available_bytes"] == free
+    assert "temporaries" in found.reasons[-1], "a total is no part"
