@@ -1,88 +1,204 @@
-"""Loss, mask, clipping and one AdamW step against numbers worked out by hand or in plain NumPy."""
+"""One table of numbers worked out by hand or in plain float64, for both engines: losses, updates, clipping.
+
+`Jax` and `Torch` translate the table into each engine's own calls and hold no numbers.
+"""
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
+import torch
 
 from tests.engines.tiny import request, tiny_shape
-from workings.config.training import AdamWConfig
+from workings.config.training import AdafactorConfig, AdamWConfig
+from workings.engines.jax import loss as jax_loss
+from workings.engines.jax import optimizer as jax_optimizer
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.loss import plain_loss_sum, token_losses
-from workings.engines.jax.optimizer import AdamW, clip_factor, flat
+from workings.engines.torch import loss as torch_loss
+from workings.engines.torch import optimizer as torch_optimizer
+from workings.engines.torch.engine import TorchEngine
 from workings.models.batch import Batch
 
 
-def test_loss_of_known_probabilities() -> None:
-    """Probabilities 1/2, 1/4, 1/4 cost ln 2, ln 4 and ln 4."""
-    logits = jnp.log(jnp.array([[[0.5, 0.25, 0.25]] * 3]))
-    got = token_losses(logits, jnp.array([[0, 1, 2]]))
-    np.testing.assert_allclose(got[0], [math.log(2), math.log(4), math.log(4)], rtol=1e-6)
+@dataclass(frozen=True)
+class LossCase:
+    """Hidden states ``[N, D]``, head ``[V, D]``, targets and weights ``[N]``, and the sum of weighted losses."""
+
+    hidden: Any
+    head: Any
+    targets: list[int]
+    weights: list[float]
+    softcap: float
+    expected: float
 
 
-def test_only_supervised_positions_count() -> None:
-    """Two of four positions count: with zero hidden states every token costs ln V, whatever the targets are."""
-    shape = tiny_shape()
-    hidden, head = jnp.zeros((1, 4, shape.width)), jnp.ones((shape.vocab_size, shape.width))
-    weights = jnp.array([[0.0, 1.0, 0.0, 1.0]])
-    got = plain_loss_sum(hidden, head, jnp.array([[3, 1, 4, 1]]), weights, shape)
-    np.testing.assert_allclose(got, 2 * math.log(shape.vocab_size), rtol=1e-6)
+LOSSES = {
+    # Logits are logs of 1/2, 1/4, 1/4: ln 2 + ln 4 + ln 4.
+    "known probabilities": LossCase(np.ones((3, 1)), np.log([[0.5], [0.25], [0.25]]), [0, 1, 2], [1, 1, 1], 0.0,
+                                    5 * math.log(2)),
+    # All logits zero: every token costs ln V, and two of four positions count.
+    "only supervised positions count": LossCase(np.zeros((4, 8)), np.ones((61, 8)), [3, 1, 4, 1], [0, 1, 0, 1], 0.0,
+                                                2 * math.log(61)),
+    "weights multiply": LossCase(np.zeros((2, 8)), np.ones((7, 8)), [3, 1], [0.25, 2.0], 0.0, 2.25 * math.log(7)),
+    # One logit of 60, capped at 30: 30 tanh 2, against one of 0.
+    "the soft cap is applied": LossCase([[1.0]], [[60.0], [0.0]], [1], [1], 30.0,
+                                        math.log1p(math.exp(30 * math.tanh(2.0)))),
+    "nothing is supervised": LossCase(np.ones((2, 1)), np.ones((3, 1)), [0, 0], [0, 0], 0.0, 0.0),
+}
 
 
-def test_the_final_soft_cap_is_applied() -> None:
-    """One logit of 60 among zeros, capped at 30: 30 * tanh(2)."""
-    shape = tiny_shape("gemma2", vocab=2)
-    hidden = jnp.zeros((1, 1, shape.width)).at[0, 0, 0].set(1.0)
-    head = jnp.zeros((2, shape.width)).at[0, 0].set(60.0)
-    got = plain_loss_sum(hidden, head, jnp.array([[1]]), jnp.ones((1, 1)), shape)
-    np.testing.assert_allclose(got, math.log1p(math.exp(30 * math.tanh(2.0))), rtol=1e-6)
+@dataclass(frozen=True)
+class UpdateCase:
+    """A tensor, its gradients step by step, and what comes out."""
+
+    config: AdamWConfig | AdafactorConfig
+    name: str
+    start: Any
+    grads: list[Any]
+    rate: float
+    expected: Any
+    moments: dict[str, Any]
 
 
-def test_one_adamw_step_by_hand() -> None:
-    """First step: moments are (1 - beta) g and (1 - beta2) g², corrected to g and g², so the update is
-    lr * (g / (|g| + eps) + decay * w)."""
-    rule = AdamW(AdamWConfig(name="adamw", beta1=0.9, beta2=0.99, epsilon=0.5, weight_decay=0.1), jnp.float32)
-    w, g = jnp.array([[2.0, -1.0]]), jnp.array([[0.5, -2.0]])
-    new, moments = rule.update("a.weight", w, g, {slot: jnp.zeros_like(w) for slot in rule.slots},
-                               jnp.int32(1), jnp.float32(0.1))
-    # 2 - 0.1 * (0.5 / (0.5 + 0.5) + 0.1 * 2) = 1.93; -1 - 0.1 * (-2 / 2.5 - 0.1) = -0.91
-    np.testing.assert_allclose(new, [[1.93, -0.91]], rtol=1e-6)
-    np.testing.assert_allclose(moments["exp_avg"], [[0.05, -0.2]], rtol=1e-6)
-    np.testing.assert_allclose(moments["exp_avg_sq"], [[0.0025, 0.04]], rtol=1e-6)
-
-
-def test_adamw_second_step_and_no_decay_on_norms() -> None:
-    """Second step of a vector (no decay): the formula in float64, independent of the code under test."""
-    rule = AdamW(AdamWConfig(name="adamw", weight_decay=0.5), jnp.float32)
-    w, m, v = np.array([1.0]), 0.0, 0.0
-    value, state = jnp.array([1.0], jnp.float32), {slot: jnp.zeros(1) for slot in rule.slots}
-    for t, g in ((1, 0.3), (2, -0.7)):
+def adamw_in_float64(start: float, grads: list[float], rate: float) -> float:
+    """The formula, independent of the code under test."""
+    m = v = 0.0
+    for t, g in enumerate(grads, 1):
         m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
-        w = w - 0.01 * (m / (1 - 0.9 ** t)) / (math.sqrt(v / (1 - 0.999 ** t)) + 1e-8)
-        value, state = rule.update("model.norm.weight", value, jnp.array([g]), state, jnp.int32(t), jnp.float32(0.01))
-    np.testing.assert_allclose(value, w, rtol=1e-6)
+        start -= rate * (m / (1 - 0.9 ** t)) / (math.sqrt(v / (1 - 0.999 ** t)) + 1e-8)
+    return start
 
 
-def test_clipping_by_hand() -> None:
-    """A norm of 5 is brought to 1 by 0.2; a norm of 0.5 stays."""
-    assert float(clip_factor(jnp.float32(5.0), 1.0)) == np.float32(0.2)
-    assert float(clip_factor(jnp.float32(0.5), 1.0)) == 1.0
+UPDATES = {
+    # First step: moments are (1 - beta) g and (1 - beta2) g², corrected to g and g².
+    # 2 - 0.1 * (0.5 / (0.5 + 0.5) + 0.1 * 2) = 1.93; -1 - 0.1 * (-2 / 2.5 - 0.1) = -0.91
+    "one step of AdamW with decay": UpdateCase(
+        AdamWConfig(name="adamw", beta1=0.9, beta2=0.99, epsilon=0.5, weight_decay=0.1), "a.weight", [[2.0, -1.0]],
+        [[[0.5, -2.0]]], 0.1, [[1.93, -0.91]],
+        {"exp_avg": [[0.05, -0.2]], "exp_avg_sq": [[0.0025, 0.04]]}),
+    "two steps of a vector, which does not decay": UpdateCase(
+        AdamWConfig(name="adamw", weight_decay=0.5), "model.norm.weight", [1.0], [[0.3], [-0.7]], 0.01,
+        [adamw_in_float64(1.0, [0.3, -0.7], 0.01)], {"exp_avg": [0.9 * 0.03 - 0.07]}),
+    # First step: decay is 0, so rows hold the means (1 + 9) / 2 = 5 and (4 + 36) / 2 = 20, columns 2.5 and 22.5.
+    # Factors are 1 / sqrt(row / mean of rows * column) = 1 / sqrt(5 / 12.5 * 2.5) = 1, 1/3, 1/2, 1/6; the update is
+    # therefore 1 everywhere, of root mean square 1, which the threshold of 0.5 halves.
+    "one step of Adafactor, clipped by its own size": UpdateCase(
+        AdafactorConfig(name="adafactor", clip_threshold=0.5), "a.weight", [[1.0, 1.0], [1.0, 1.0]],
+        [[[1.0, 3.0], [2.0, 6.0]]], 0.1, [[0.95, 0.95], [0.95, 0.95]],
+        {"exp_avg_sq_row": [5.0, 20.0], "exp_avg_sq_col": [2.5, 22.5]}),
+    # A vector's first update is the sign of its gradient.
+    "one step of Adafactor on a vector": UpdateCase(
+        AdafactorConfig(name="adafactor", weight_decay=0.5), "model.norm.weight", [1.0, 1.0], [[4.0, -0.5]], 0.1,
+        [0.9, 1.1], {"exp_avg_sq": [16.0, 0.25]}),
+}
 
 
-def test_a_step_reports_the_loss_before_the_update_and_moves_by_the_learning_rate() -> None:
+class Jax:
+    """The table in the JAX engine's calls."""
+
+    engine = JaxEngine
+
+    @staticmethod
+    def loss(case: LossCase) -> float:
+        hidden, head = (jnp.asarray(x, jnp.float32) for x in (case.hidden, case.head))
+        shape = tiny_shape("gemma2", final_softcap=case.softcap)
+        return float(jax_loss.plain_loss_sum(hidden[None], head, jnp.asarray([case.targets]),
+                                             jnp.asarray([case.weights], jnp.float32), shape))
+
+    @staticmethod
+    def update(case: UpdateCase) -> tuple[Any, dict[str, Any]]:
+        rule = jax_optimizer.make_rule(case.config, jnp.float32)
+        value = jnp.asarray(case.start, jnp.float32)
+        moments = {slot: tree[case.name] for slot, tree in rule.init({case.name: value}).items() if case.name in tree}
+        for step, grad in enumerate(case.grads, 1):
+            value, moments = rule.update(case.name, value, jnp.asarray(grad, jnp.float32), moments, jnp.int32(step),
+                                         jnp.float32(case.rate))
+        return value, moments
+
+    @staticmethod
+    def clip(norm: float, limit: float) -> float:
+        return float(jax_optimizer.clip_factor(jnp.float32(norm), limit))
+
+    @staticmethod
+    def weights(state: Any) -> dict[str, np.ndarray]:
+        return {name: np.asarray(x) for name, x in jax_optimizer.flat(state["params"]).items()}
+
+
+class Torch:
+    """The table in the PyTorch engine's calls."""
+
+    engine = TorchEngine
+
+    @staticmethod
+    def loss(case: LossCase) -> float:
+        hidden, head = (torch.tensor(np.asarray(x), dtype=torch.float32) for x in (case.hidden, case.head))
+        return float(torch_loss.linear_cross_entropy(hidden, head, torch.tensor(case.targets),
+                                                     torch.tensor(case.weights, dtype=torch.float32), chunk=2,
+                                                     soft_cap=case.softcap))
+
+    @staticmethod
+    def update(case: UpdateCase) -> tuple[Any, dict[str, Any]]:
+        rule = torch_optimizer.make_rule(case.config, torch.float32)
+        value = torch.tensor(case.start)
+        moments = rule.init(value)
+        for step, grad in enumerate(case.grads, 1):
+            torch_optimizer.update_tensor(rule, case.name, value, torch.tensor(grad), moments,
+                                          torch_optimizer.Change(step=step, learning_rate=case.rate))
+        return value, moments
+
+    @staticmethod
+    def clip(norm: float, limit: float) -> float:
+        return float(torch_optimizer.clip_factor(torch.tensor(norm), limit))
+
+    @staticmethod
+    def weights(state: Any) -> dict[str, np.ndarray]:
+        return {name: x.detach().numpy().copy() for name, x in state.trained.items()}
+
+
+both = pytest.mark.parametrize("engine", [Jax, Torch])
+
+
+@both
+@pytest.mark.parametrize("name", list(LOSSES))
+def test_losses(engine: Any, name: str) -> None:
+    np.testing.assert_allclose(engine.loss(LOSSES[name]), LOSSES[name].expected, rtol=1e-6, atol=1e-12)
+
+
+@both
+@pytest.mark.parametrize("name", list(UPDATES))
+def test_updates(engine: Any, name: str) -> None:
+    case = UPDATES[name]
+    value, moments = engine.update(case)
+    np.testing.assert_allclose(value, case.expected, rtol=1e-6)
+    for slot, expected in case.moments.items():
+        np.testing.assert_allclose(moments[slot], expected, rtol=1e-6)
+
+
+@both
+def test_clipping(engine: Any) -> None:
+    """A norm of 5 is brought to 1 by 0.2; a norm of 0.5 stays; a norm of 0 is no division by zero."""
+    assert engine.clip(5.0, 1.0) == np.float32(0.2)
+    assert engine.clip(0.5, 1.0) == 1.0
+    assert engine.clip(0.0, 1.0) == 1.0
+
+
+@both
+def test_a_step_reports_the_loss_before_the_update_and_moves_by_the_learning_rate(engine: Any) -> None:
     """One supervised token: the loss is that token's; AdamW's first update has size lr wherever a gradient is."""
-    shape = tiny_shape(vocab=5)
-    engine = JaxEngine.open(request(shape))
-    state = engine.init(0)
-    before = {name: np.asarray(x) for name, x in flat(state["params"]).items()}
+    opened = engine.engine.open(request(tiny_shape(vocab=5)))
+    state = opened.init(0)
+    before = engine.weights(state)
     one = np.ones((1, 1, 2), np.int32)
     batch = Batch(tokens=one, targets=one * 3, weights=np.array([[[1.0, 0.0]]], np.float32),
                   positions=np.array([[[0, 1]]], np.int32), segment_ids=one)
-    expected = engine.evaluate(state, batch)
-    state, result = engine.step(state, batch, 1e-3)
+    expected = opened.evaluate(state, batch)
+    state, result = opened.step(state, batch, 1e-3)
     assert expected.supervised_tokens == 1
     np.testing.assert_allclose(result.loss, expected.loss_sum, rtol=1e-6)
-    moved = {name: np.abs(np.asarray(x) - before[name]) for name, x in flat(state["params"]).items()}
+    moved = {name: np.abs(x - before[name]) for name, x in engine.weights(state).items()}
     assert max(x.max() for x in moved.values()) <= 1.001e-3
     changed = sum(int((x > 0).sum()) for x in moved.values()) / sum(x.size for x in moved.values())
     np.testing.assert_allclose(result.share_of_weights_changed, changed, rtol=1e-6)
