@@ -68,7 +68,7 @@ def judge(inspection: Inspection, device: DeviceFacts, memory: HostMemory | None
         first = f"fits: {of_limit}"
     reasons = [first]
     if marginal:
-        reasons.append(f"marginal: less than {100 * (1 - share):.0f} % is left, which is how far allocators differ from "
+        reasons.append(f"marginal: less than {100 * (1 - share):.0f} % is left, as far as allocators differ from "
                        "compilers; it may run out of memory")
     if parts := {name: size for name, size in inspection.breakdown.items() if name not in TOTALS}:
         largest = max(parts, key=lambda name: parts[name])
