@@ -33,8 +33,10 @@ IDS = [
 WHERE_THERE_IS_A_SUBJECT = [
     "attestation.files", "attestation.statement", "attestation.trust", "form.notes", "consistency.notes",
     "integrity.pack", "integrity.by_digest", "recompute.claims", "recompute.model_cards", "recompute.comparison",
+    "recompute.replay",
 ]
-"""Ids that a plain run does not show: it has no notes and no signatures, and is no pack."""
+"""Ids that a plain run does not show: it has no notes, no signatures and no replay, and is no pack."""
+LEVEL_3 = ["replay.steps", "replay.controls", "replay.predictions"]
 
 
 def verdicts(found: Verification, verdict: str = "failed") -> set[str]:
@@ -42,7 +44,7 @@ def verdicts(found: Verification, verdict: str = "failed") -> set[str]:
 
 
 def test_ids_are_stable_and_unique() -> None:
-    assert set(CHECKS) == set(IDS + WHERE_THERE_IS_A_SUBJECT)
+    assert set(CHECKS) == set(IDS + WHERE_THERE_IS_A_SUBJECT + LEVEL_3)
     assert len(IDS) == len(set(IDS))
     with pytest.raises(ValueError, match=r"'integrity\.sums' is registered twice"):
         check("integrity.sums", level=0, title="again")(lambda record: iter(()))
@@ -67,7 +69,7 @@ def test_only_the_levels_asked_for(run: Path, level: int) -> None:
     found = verify(run, level=level)
     assert (found.level, max(one.level for one in found.checks)) == (level, level)
     with pytest.raises(ValueError, match="level must be"):
-        verify(run, level=3)
+        verify(run, level=4)
 
 
 def test_nothing_is_written(run: Path) -> None:
@@ -204,5 +206,5 @@ def test_verify_and_record_import_no_framework(run: Path) -> None:
 
 
 def test_the_registered_checks_take_a_record() -> None:
-    assert all(one.level in (0, 1, 2) and one.title and callable(one.find) for one in CHECKS.values())
+    assert all(one.level in (0, 1, 2, 3) and one.title and callable(one.find) for one in CHECKS.values())
     assert Record.__name__ == "Record"
