@@ -206,6 +206,15 @@ def test_the_worst_program_decides(no_compiler):
     assert any("decided by the generation" in reason for reason in found.reasons)
 
 
+def test_where_answering_does_not_fit_fewer_are_asked_at_a_time(no_compiler):
+    many = ["evaluation.batch_size=128", "evaluation.max_new_tokens=8192", "data.max_length=2048"]
+    asked = plan("gemma-2b-rtx5090", "rtx5090", many)
+    assert not asked.verdict.fits
+    assert asked.program == "generation"
+    assert asked.nearest.overrides[0].startswith("evaluation.batch_size=")
+    assert plan("gemma-2b-rtx5090", "rtx5090", [*many, *asked.nearest.overrides], nearest=False).verdict.fits
+
+
 def test_the_culprit_is_a_group_of_parts(no_compiler):
     words = ["optimizer={name: adamw}", "precision.parameters=fp32", "precision.rounding=nearest",
              "batch.accumulation=1"]

@@ -14,9 +14,9 @@ from workings.config.load import check_recipe
 from workings.config.recipe import Recipe
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
-from workings.planning.parts import estimated_peak
+from workings.planning.parts import beside_the_step, estimated_peak
 from workings.planning.plan import Nearest, Plan, make_plan
-from workings.planning.request import engine_request, longest_batch, mesh_of
+from workings.planning.request import MOST_PROMPTS, engine_request, mesh_of, programs_of
 from workings.planning.verdict import MARGINAL_SHARE
 
 COMPILES = 4
@@ -108,6 +108,15 @@ def candidates(recipe: Recipe, target: Target) -> Iterator[Recipe]:
             yield candidate
 
 
+def fewer_answers(recipe: Recipe) -> Iterator[Recipe]:
+    """Fewer prompts at a time, where answering is what does not fit: training stays as it is, answers too."""
+    prompts = min(recipe.evaluation.batch_size, MOST_PROMPTS) // 2
+    while prompts >= 1:
+        yield changed(recipe, {"evaluation.batch_size": prompts, "evaluation.samples": min(
+            recipe.evaluation.samples, prompts)})
+        prompts //= 2
+
+
 def _combined(recipe: Recipe, target: Target, counts: tuple[int, ...]) -> Recipe | None:
     """The recipe with these changes; None where one has nothing to change (a combination without it is the same)."""
     for (change, _), count in zip(LADDER, counts, strict=True):
@@ -144,7 +153,8 @@ def nearest(recipe: Recipe, shape: ModelShape, target: Target, asked: Plan) -> N
     limit = asked.verdict.limit_bytes
     # Formulas are off by a factor that mostly carries over from one candidate to the next.
     factor = asked.verdict.peak_bytes / max(1, estimated(recipe, shape, target))
-    for candidate in candidates(recipe, target):
+    pool = fewer_answers(recipe) if asked.program == "generation" else candidates(recipe, target)
+    for candidate in pool:
         guess = estimated(candidate, shape, target)
         if guess * factor > MARGINAL_SHARE * limit:
             continue
@@ -195,8 +205,10 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Words:
 
 
 def estimated(recipe: Recipe, shape: ModelShape, target: Target) -> int:
-    """Closed-form peak of a recipe on a target, bytes per device."""
+    """Closed-form peak of a recipe on a target, bytes per device: of the program that needs the most."""
     on_cpu = target.platform == "cpu"
     request = engine_request(changed(recipe, {"mesh.fsdp": 1}) if on_cpu else recipe, shape, target)
     mesh = (1, 1) if on_cpu else mesh_of(recipe, target)
-    return estimated_peak(request, longest_batch(recipe, mesh[0]), *mesh, target.platform)
+    return max(estimated_peak(request, size, *mesh, target.platform) if name == "step" else
+               sum(beside_the_step(request, name, size, *mesh, target.platform).values())
+               for name, size in programs_of(recipe, mesh[0]).items())
