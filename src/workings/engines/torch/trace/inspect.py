@@ -62,7 +62,7 @@ def inspect_program(request: EngineRequest, program: Program, size: Size, platfo
     start = monotonic()
     refuse_conflicts(request, size[0] if program == "step" else 1)
     spec, notes = _spec(request, platform, card)
-    log = trace(spec, program, size, platform, packed=packed)
+    log = trace(spec, program, size, platform, packed=packed or request.packed)
     details: dict[str, Any] = {"program": program, "batch": list(size), "platform": platform,
                                "attention": spec.attention, "events": len(log.events),
                                "kernel_workspaces": dict(log.hidden), "notes": notes}

@@ -1,0 +1,181 @@
+"""The trace of a step: what it counts against what tensors really take, and the replay of the allocator by hand."""
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tests.engines.tiny import request, tiny_shape  # noqa: E402
+from workings.config.method import QloraConfig  # noqa: E402
+from workings.config.training import (  # noqa: E402
+    AdafactorConfig,
+    AdamWConfig,
+    MemoryConfig,
+    PrecisionConfig,
+)
+from workings.engines.torch.regions import region  # noqa: E402
+from workings.engines.torch.spec import build_spec  # noqa: E402
+from workings.engines.torch.step import empty_state  # noqa: E402
+from workings.engines.torch.trace.allocator import MIB, CachingAllocator, OutOfMemory  # noqa: E402
+from workings.engines.torch.trace.events import PAGE, Event, live_peak  # noqa: E402
+from workings.engines.torch.trace.inspect import Card, inspect_program, inspect_step, trace  # noqa: E402
+from workings.engines.torch.trace.programs import PROGRAMS  # noqa: E402
+from workings.engines.torch.trace.tracker import LiveStorages  # noqa: E402
+from workings.errors import RequestError  # noqa: E402
+from workings.models.weights import parameter_count  # noqa: E402
+
+SHAPE = tiny_shape("gemma", vocab=3000)
+SIZE = (1, 2, 32)
+
+
+def sizes(*events: int) -> list[Event]:
+    """Positive numbers allocate, -n frees the n-th allocation (from 1)."""
+    made = 0
+    log = []
+    for event in events:
+        made += event > 0
+        log.append(Event(made, event) if event > 0 else Event(-event, -1))
+    return log
+
+
+@pytest.mark.parametrize(("events", "allocated", "reserved"), [
+    ([1], 512, 2 * MIB),  # a small segment
+    ([1, 2 * MIB], 512 + 2 * MIB, 22 * MIB),  # one of 20 MiB beside it
+    ([MIB, MIB, MIB], 3 * MIB, 4 * MIB),  # two in a small segment
+    ([11 * MIB + 1], 12 * MIB, 12 * MIB),  # a segment of its own, rounded to 2 MiB; the rest is too small to split
+    ([12 * MIB, -1, 4 * MIB, 7 * MIB], 12 * MIB, 12 * MIB),  # split again after it was freed
+    ([12 * MIB, -1, 4 * MIB, 7 * MIB, -2, -3, 12 * MIB], 12 * MIB, 12 * MIB),  # neighbours joined
+    ([12 * MIB, -1, 13 * MIB], 14 * MIB, 26 * MIB),  # too small a piece is no help
+    ([12 * MIB, -1, 11 * MIB + 512], 12 * MIB, 12 * MIB),  # a rest of at most 1 MiB is not split off
+])
+def test_the_caching_allocator_by_hand(events: list[int], allocated: int, reserved: int) -> None:
+    found = CachingAllocator().replay(sizes(*events))
+    assert (found.peak_allocated, found.peak_reserved) == (allocated, reserved)
+
+
+def test_a_full_card_gives_cached_segments_back_before_it_gives_up() -> None:
+    events = sizes(12 * MIB, -1, 14 * MIB)
+    assert CachingAllocator().replay(events).peak_reserved == 26 * MIB
+    full = CachingAllocator(limit=20 * MIB).replay(events)
+    assert (full.peak_reserved, full.given_back) == (14 * MIB, 1)
+    with pytest.raises(OutOfMemory):
+        CachingAllocator(limit=13 * MIB).replay(events)
+
+
+def test_storages_are_followed_from_birth_to_death() -> None:
+    """Views are no storages; a tensor counts until nobody has it; regions name what is made in them."""
+    live = LiveStorages({})
+    with live:
+        a = torch.ones(1000)
+        b = a.view(10, 100)[3]
+        with region("mine"):
+            c = a + 1
+        del a, c
+        d = torch.ones(10)
+        del b
+        e = torch.ones(2000)
+    peak = live_peak(live.log.events, 4)
+    assert (peak.size, peak.categories) == (8040, {"activations": 8040})
+    first = live_peak(live.log.events[:2], 4)
+    assert (first.size, first.categories) == (8000, {"activations": 4000, "mine": 4000})
+    assert live_peak(live.log.events[:2], PAGE).size == 2 * PAGE
+    assert d.numel() + e.numel() == 2010
+
+
+def test_gradients_that_autograd_adds_in_place_are_counted_once() -> None:
+    """A matrix used twice: under a dispatch mode autograd itself would make a third buffer for the sum."""
+    weight = torch.nn.Parameter(torch.ones(100, 100))
+    x = torch.ones(1, 100)
+    live = LiveStorages({})
+    live.hold([weight], "parameters")
+    live.watch_gradients([weight])
+    with live:
+        (x @ weight @ weight).sum().backward()
+    peak = live_peak(live.log.events, 4)
+    assert weight.grad is not None
+    assert 3 * 40000 <= peak.size < 3 * 40000 + 4000
+    assert torch.equal(weight.grad, 100 * torch.ones(100, 100) + 100)
+
+
+@pytest.mark.parametrize("changes", [
+    {}, {"memory": MemoryConfig(remat="layer", loss_chunk=8, optimizer_in_backward=True),
+         "optimizer": AdafactorConfig(name="adafactor")},
+    {"precision": PrecisionConfig(parameters="bf16", compute="fp32", rounding="stochastic")},
+    {"method": QloraConfig(name="qlora", rank=2), "shape": tiny_shape("gemma", vocab=3000, width=64, mlp_width=64)},
+], ids=["adamw", "in-backward", "bf16-storage", "qlora"])
+def test_a_trace_sees_what_a_real_step_allocates(changes: dict[str, Any]) -> None:
+    """The same counter on real tensors and on fake ones: the same peak, but for what few tensors hold."""
+    asked = request(changes.pop("shape", SHAPE), **changes)
+    spec = build_spec(asked, torch.device("cpu"))
+    fake = live_peak(trace(spec, "step", SIZE, "cpu").events, 512)
+    live = LiveStorages({})
+    state = empty_state(spec)
+    for param in state.model.parameters():
+        if param.is_floating_point():
+            param.data.fill_(0.01)
+    live.hold([*state.model.parameters(), *state.model.buffers()], "parameters")
+    for of in state.moments.values():
+        live.hold(of.values(), "moments")
+    with live:
+        PROGRAMS["step"](spec, state, SIZE, False)
+    real = live_peak(live.log.events, 512)
+    assert fake.size == pytest.approx(real.size, rel=0.01)
+    assert fake.categories["parameters"] > 0
+
+
+def peak(shape: Any = SHAPE, **changes: Any) -> int:
+    return inspect_step(request(shape, **changes), (1, 4, 64), "cpu").peak_bytes
+
+
+def test_parameters_and_moments_are_exact_and_savings_show() -> None:
+    adamw = inspect_step(request(SHAPE), SIZE, "cpu")
+    count = parameter_count(SHAPE)
+    assert adamw.source == "traced"
+    assert 4 * count <= adamw.breakdown["parameters"] < 4 * count + 50 * PAGE
+    assert 8 * count <= adamw.breakdown["moments"] < 8 * count + 100 * PAGE
+    assert adamw.peak_bytes == sum(adamw.breakdown.values())
+    adafactor = {"optimizer": AdafactorConfig(name="adafactor")}
+    whole, chunked = peak(**adafactor), peak(**adafactor, memory=MemoryConfig(loss_chunk=8))
+    assert whole - chunked > 4 * 3000 * 100  # logits of 256 positions and of 8
+    deep = tiny_shape("gemma", vocab=61, layers=4, mlp_width=2000)
+    kept, freed = (peak(deep, **adafactor, memory=MemoryConfig(remat="layer", optimizer_in_backward=inside))
+                   for inside in (False, True))
+    assert kept - freed > 4 * parameter_count(deep) / 2  # gradients of three layers of four
+
+
+def test_a_card_has_context_workspaces_and_its_own_attention() -> None:
+    asked = request(SHAPE, precision=PrecisionConfig(parameters="bf16", compute="bf16", rounding="stochastic"))
+    card = Card(capability="7.5", limit_bytes=2 ** 30)
+    found = inspect_step(asked, SIZE, "gpu", card)
+    details = found.details
+    assert found.peak_bytes == details["reserved_bytes"] + details["context_bytes"]
+    assert details["reserved_bytes"] % (2 * MIB) == 0
+    assert details["live_bytes"] <= details["reserved_bytes"]
+    assert found.breakdown["cuBLAS workspaces"] == 2 * 8519680
+    assert details["attention"] == "plain"
+    assert "compute capability 8.0" in details["notes"][0]
+    newer = inspect_step(asked, SIZE, "gpu", Card(capability="9.0"))
+    assert newer.details["attention"] == "fused"
+    assert newer.breakdown["cuBLAS workspaces"] == 64 * MIB
+    assert newer.details["kernel_workspaces"]
+    full = inspect_step(asked, SIZE, "gpu", Card(capability="9.0", limit_bytes=420 * MIB))
+    assert "out_of_memory" in full.details
+    assert full.peak_bytes > 420 * MIB
+
+
+def test_evaluation_and_generation_are_traced_beside_the_state() -> None:
+    asked = request(SHAPE, optimizer=AdamWConfig(name="adamw"))
+    state = 12 * parameter_count(SHAPE)
+    found = {name: inspect_program(asked, name, size, "cpu", Card(), packed=False).peak_bytes - state
+             for name, size in {"evaluation": (1, 2, 32), "generation": (4, 32, 16)}.items()}
+    assert all(0 < size < 4 * state for size in found.values())
+    longer = inspect_program(asked, "generation", (4, 32, 4096), "cpu", Card(), packed=False).peak_bytes - state
+    cache = 2 * SHAPE.layers * 4 * SHAPE.kv_heads * SHAPE.head_dim * 4 * (32 + 4096 - 1)
+    assert cache < longer < 4 * cache + found["generation"]
+
+
+def test_the_trace_refuses_what_the_engine_refuses() -> None:
+    asked = request(SHAPE, memory=MemoryConfig(optimizer_in_backward=True))
+    with pytest.raises(RequestError, match=r"batch.accumulation: 2"):
+        inspect_step(asked, (2, 1, 32), "cpu")
