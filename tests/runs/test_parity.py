@@ -10,7 +10,7 @@ from workings.runs.parity import TOLERANCES, Parity, gradient_difference, parity
 
 @pytest.mark.slow
 @pytest.mark.parametrize("overrides", [
-    ("model.shape.family=gemma2", "optimizer.name=adafactor", "optimizer.clip_norm=1.0"),
+    ("model.shape.family=gemma2", "optimizer.name=adafactor", "method={name: lora, rank: 4}"),
     ("model.shape.family=gemma3", "data.packing=first_fit", "batch.accumulation=2", "memory.loss_chunk=32"),
 ])
 def test_both_engines_compute_the_same(overrides):

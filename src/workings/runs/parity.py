@@ -15,7 +15,7 @@ import numpy as np
 
 from workings.config.load import LoadedRecipe, check_recipe, load_recipe
 from workings.config.method import FULL
-from workings.config.training import AdamWConfig
+from workings.config.training import AdamWConfig, OptimizerConfig
 from workings.data.batches import Batches, Position
 from workings.data.rows import build_rows
 from workings.engines.base import Engine, EngineRequest, State
@@ -74,6 +74,8 @@ class Case:
     batches: list[Batch]
     rates: list[float]
     weights: Path
+    folder: Path
+    """For what the engines write."""
     _opened: list[tuple[str, EngineRequest, Engine]] = field(default_factory=list)
 
     def engine(self, name: str, **changes: Any) -> Engine:
@@ -84,6 +86,21 @@ class Case:
                 return engine
         self._opened.append((name, request, find_engine(name).engine.open(request)))
         return self._opened[-1][2]
+
+    def begin(self, engine: Engine, optimizer: OptimizerConfig) -> State:
+        """A fresh state of an engine that was opened with this optimizer.
+
+        Fresh adapters are random, and each engine has its own random numbers: both then begin with those of one, from
+        its checkpoint before the first step.
+        """
+        if self.request.method.name == "full":
+            return engine.load(self.weights)
+        fresh = self.folder / f"fresh-{optimizer.name}"
+        if not fresh.exists():
+            fresh.mkdir()
+            maker = self.engine("torch", optimizer=optimizer)
+            maker.save(maker.load(self.weights), fresh)
+        return engine.restore(fresh)
 
 
 def parity(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, whole: bool = False,
@@ -104,7 +121,7 @@ def parity(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, whole: 
     if not whole:
         loaded = Smoke(steps=steps).shrink(loaded)
     with tempfile.TemporaryDirectory(prefix="workings-parity-") as folder:
-        return compare(make_case(loaded, Path(folder), small=not whole), loaded.recipe.name, Path(folder))
+        return compare(make_case(loaded, Path(folder), small=not whole), loaded.recipe.name)
 
 
 def _comparable(loaded: LoadedRecipe, steps: int, *, on_cpu: bool) -> LoadedRecipe:
@@ -146,17 +163,17 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool) -> Case:
         start.mkdir()
         engine = find_engine("torch").engine.open(replace(request, method=FULL))
         engine.export(engine.init(recipe.seed), start)
-    return Case(request=request, batches=found, weights=weights.directory or folder / "start",
+    return Case(request=request, batches=found, weights=weights.directory or folder / "start", folder=folder,
                 rates=[schedule.at(step + 1) for step in range(recipe.training.steps)])
 
 
-def compare(case: Case, name: str, folder: Path) -> Parity:
+def compare(case: Case, name: str) -> Parity:
     """All comparisons of one case."""
-    curves, states = {}, {}
+    curves, states, folder, optimizer = {}, {}, case.folder, case.request.optimizer
     half = len(case.batches) // 2
     for engine in ENGINES:
         opened = case.engine(engine)
-        state, first = _course(case, opened, opened.load(case.weights), 0, half)
+        state, first = _course(case, opened, case.begin(opened, optimizer), 0, half)
         states[engine] = folder / f"half-{engine}"
         states[engine].mkdir()
         opened.save(state, states[engine])
@@ -167,10 +184,10 @@ def compare(case: Case, name: str, folder: Path) -> Parity:
         opened = case.engine(other)
         _, losses = _course(case, opened, opened.restore(states[one]), half, len(case.batches))
         resumed.append(_largest(losses, curves[one][half:]))
-    gradient, worst = gradient_difference(*(_gradients(case, engine, folder) for engine in ENGINES))
+    gradient, worst = gradient_difference(*(_gradients(case, engine) for engine in ENGINES))
     return Parity(
         model=f"{name}: {case.request.shape.family}, {case.request.method.name}, {case.request.optimizer.name}",
-        steps=len(case.batches), logit=_logit_difference(case, folder), loss=_loss_difference(case), gradient=gradient,
+        steps=len(case.batches), logit=_logit_difference(case), loss=_loss_difference(case), gradient=gradient,
         worst_gradient=worst, curve=_largest(curves["jax"], curves["torch"]), resume=max(resumed))
 
 
@@ -191,13 +208,13 @@ def _loss_difference(case: Case) -> float:
     found = []
     for name in ENGINES:
         engine = case.engine(name)
-        state = engine.load(case.weights)
+        state = case.begin(engine, case.request.optimizer)
         sums = [engine.evaluate(state, batch) for batch in case.batches[:COMPARED]]
         found.append([total.loss_sum / total.supervised_tokens for total in sums])
     return _largest(*found)
 
 
-def _logit_difference(case: Case, folder: Path) -> float:
+def _logit_difference(case: Case) -> float:
     """Largest difference of logits at positions that are not padding, after the steps of a short course.
 
     After some steps adapters and biases are no longer zero; the trained models are exported and opened as full ones.
@@ -205,10 +222,10 @@ def _logit_difference(case: Case, folder: Path) -> float:
     from workings.engines.jax.compare import logits as of_jax
     from workings.engines.torch.compare import logits as of_torch
 
-    trained = folder / "trained"
+    trained = case.folder / "trained"
     trained.mkdir()
     opened = case.engine("torch")
-    opened.export(_course(case, opened, opened.load(case.weights), 0, COMPARED)[0], trained)
+    opened.export(_course(case, opened, case.begin(opened, case.request.optimizer), 0, COMPARED)[0], trained)
     batch, found = case.batches[0], []
     for name, logits in (("jax", of_jax), ("torch", of_torch)):
         engine: Any = case.engine(name, method=FULL)
@@ -217,12 +234,13 @@ def _logit_difference(case: Case, folder: Path) -> float:
     return _largest(found[0][real], found[1][real])
 
 
-def _gradients(case: Case, name: str, folder: Path) -> dict[str, np.ndarray]:
+def _gradients(case: Case, name: str) -> dict[str, np.ndarray]:
     """Gradients of the first batch by tensor, up to a common factor: AdamW's first moment after the first step."""
     own = case.request.optimizer
-    engine = case.engine(name, optimizer=own if own.name == "adamw" else AdamWConfig(name="adamw"))
-    state, _ = engine.step(engine.load(case.weights), case.batches[0], 1e-6)
-    place = folder / f"gradients-{name}"
+    optimizer = own if own.name == "adamw" else AdamWConfig(name="adamw")
+    engine = case.engine(name, optimizer=optimizer)
+    state, _ = engine.step(case.begin(engine, optimizer), case.batches[0], 1e-6)
+    place = case.folder / f"gradients-{name}"
     place.mkdir()
     engine.save(state, place)
     file = TensorFile(place / "optimizer.safetensors")
