@@ -1,15 +1,18 @@
 """The JAX engine as the loop sees it: steps, repeats, checkpoints, accumulation, packing, generation, memory."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests.engines.tiny import random_batch, request, tiny_shape
-from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig
+from workings.config.training import AdamWConfig, MeshConfig
 from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.step import gradients
 from workings.errors import RecordError, RequestError
 from workings.models.batch import Batch
 from workings.models.shapes import to_hf_config
@@ -67,17 +70,28 @@ def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
         engine.restore(tmp_path)
 
 
+def gradient(engine: JaxEngine, params: dict, batch: Batch) -> tuple[float, np.ndarray]:
+    """Loss and every element of the gradient."""
+    arrays = {name: jnp.asarray(x) for name, x in batch.__dict__.items()}
+    loss, tree = jax.jit(partial(gradients, engine.spec))(params, arrays)
+    return float(loss), np.concatenate([np.ravel(x) for x in jax.tree.leaves(tree)])
+
+
+def assert_same(one: tuple[float, np.ndarray], other: tuple[float, np.ndarray]) -> None:
+    """Losses to 1e-5, gradients to 1e-5 of their largest element."""
+    np.testing.assert_allclose(one[0], other[0], rtol=1e-5)
+    np.testing.assert_allclose(one[1], other[1], atol=1e-5 * np.abs(one[1]).max(), rtol=0)
+
+
 def test_the_split_into_micro_batches_does_not_change_the_gradient() -> None:
-    """1 x 8, 2 x 4 and 8 x 1 with rows of very different length: same loss, norm and parameters to 1e-5."""
+    """1 x 8, 2 x 4 and 8 x 1 with rows of very different length."""
     whole = random_batch(tiny_shape(), rows=8, seed=4)
     engine = JaxEngine.open(request(tiny_shape()))
-    results, params = [], []
-    for micro in (1, 2, 8):
-        split = {name: x.reshape(micro, 8 // micro, -1) for name, x in whole.__dict__.items()}
-        state, result = engine.step(engine.init(0), Batch(**split), 1e-3)
-        results.append((result.loss, result.grad_norm))
-        params.append([np.asarray(x) for x in jax.tree.leaves(state["params"])])
-    np.testing.assert_allclose(results[1:], [results[0]] * 2, rtol=1e-5)
+    params = engine.init(0)["params"]
+    found = [gradient(engine, params, Batch(**{name: x.reshape(micro, 8 // micro, -1)
+                                               for name, x in whole.__dict__.items()})) for micro in (1, 2, 8)]
+    assert_same(found[0], found[1])
+    assert_same(found[0], found[2])
     counts = whole.weights.sum((0, 2))
     assert counts.max() > 2 * counts.min()
 
@@ -102,19 +116,8 @@ def test_packed_rows_have_the_loss_and_gradient_of_separate_rows(family: str) ->
     separate = Batch(**{name: np.stack([x[0, 0, :7].tolist() + [0] * 9, x[0, 0, 7:16].tolist() + [0] * 7])[None]
                         .astype(x.dtype) for name, x in packed.__dict__.items()})
     engine = JaxEngine.open(request(shape))
-    _, one = engine.step(engine.init(0), packed, 1e-3)
-    _, two = engine.step(engine.init(0), separate, 1e-3)
-    np.testing.assert_allclose([one.loss, one.grad_norm], [two.loss, two.grad_norm], rtol=1e-5)
-
-
-def test_remat_changes_nothing_but_memory() -> None:
-    batch = random_batch(tiny_shape("gemma2"))
-    results = []
-    for remat in ("none", "layer"):
-        engine = JaxEngine.open(request(tiny_shape("gemma2"), memory=MemoryConfig(remat=remat)))
-        _, result = engine.step(engine.init(0), batch, 1e-3)
-        results.append((result.loss, result.grad_norm))
-    np.testing.assert_allclose(results[0], results[1], rtol=1e-6)
+    params = engine.init(0)["params"]
+    assert_same(gradient(engine, params, packed), gradient(engine, params, separate))
 
 
 def test_generation_stops_keeps_order_and_does_not_depend_on_the_batch() -> None:

@@ -12,6 +12,10 @@ SMALL_VOCABULARY = 1024
 @jax.custom_vjp
 def matmul(x: jax.Array, weight: jax.Array) -> jax.Array:
     """``[..., out]`` from x ``[..., in]`` and a weight ``[out, in]``."""
+    return _product(x, weight)
+
+
+def _product(x: jax.Array, weight: jax.Array) -> jax.Array:
     return jnp.einsum("...i,oi->...o", x, weight)
 
 
@@ -21,7 +25,7 @@ Kept = tuple[jax.Array | None, jax.Array | None]
 def _matmul_forward(x: Any, weight: Any) -> tuple[jax.Array, Kept]:
     # A frozen weight has no gradient, so nothing is kept for it.
     kept = (x.value if weight.perturbed else None, weight.value if x.perturbed else None)
-    return matmul(x.value, weight.value), kept
+    return _product(x.value, weight.value), kept  # not `matmul`: remat policies look for products, not for its name
 
 
 def _matmul_backward(kept: Kept, dy: jax.Array) -> Kept:

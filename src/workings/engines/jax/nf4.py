@@ -87,11 +87,15 @@ def nf4_matmul(layout: Layout, name: str, x: jax.Array, codes: jax.Array, absmax
     Backward keeps the four bits and dequantizes again, so the matrix exists in full only while it is used; on several
     devices it is the four bits that are gathered.
     """
+    return _product(layout, name, x, codes, absmax)
+
+
+def _product(layout: Layout, name: str, x: jax.Array, codes: jax.Array, absmax: jax.Array) -> jax.Array:
     return jnp.einsum("...i,io->...o", x, _gathered(layout, name, codes, absmax, x.shape[-1], x.dtype))
 
 
 def _forward(layout: Layout, name: str, x: jax.Array, codes: jax.Array, absmax: jax.Array) -> tuple[jax.Array, Any]:
-    return nf4_matmul(layout, name, x, codes, absmax), (codes, absmax)
+    return _product(layout, name, x, codes, absmax), (codes, absmax)
 
 
 def _backward(layout: Layout, name: str, kept: Any, dy: jax.Array) -> tuple[jax.Array, None, None]:

@@ -33,6 +33,10 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
     if request.shape.family == "gpt2":
         raise RequestError("a gpt2 model with engine: jax", "one of the other families; GPT-2 runs on PyTorch",
                            "engine=torch")
+    if memory.optimizer_in_backward:
+        raise RequestError("memory.optimizer_in_backward: true with engine jax",
+                           "false: the compiled step donates its state and frees each gradient as it is used",
+                           "leave it out, or engine=torch")
     lora = make_lora(request.method, request.shape, layout.tp)
     if lora and precision.rounding != "nearest":
         raise RequestError(f"precision.rounding: {precision.rounding} with method.name={request.method.name}",
