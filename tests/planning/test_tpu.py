@@ -41,26 +41,28 @@ def test_a_small_step_on_eight_chips(tmp_path, monkeypatch):
     if importlib.util.find_spec("libtpu") is None:
         pytest.skip("the TPU compiler (libtpu) is not installed")
     monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
-    asked = recipe(memory={"attention": "chunked", "remat": "layer"}, batch={"micro_batch": 2})
+    asked = recipe(memory={"attention": "chunked", "remat": "layer"}, batch={"micro_batch": 2},
+                   evaluation={"items": "eval", "max_new_tokens": 16, "batch_size": 4})
     shape = shape_from_config(asked.model.shape, 96)
     found = make_plan(asked, shape, targets()["v5e-8"])
+    assert set(found.peaks) == {"step", "generation"}
     assert found.verdict.fits
     assert found.verdict.source == "compiled"
-    assert found.program == "step"
     assert found.verdict.devices == 8
     assert found.verdict.limit_bytes == int(15.75 * 2**30)
-    assert found.details["tokens_per_device"] == [1, 2, 64]
+    if found.program == "step":
+        assert found.details["tokens_per_device"] == [1, 2, 64]
     exact = {part.name: part.size_bytes for part in found.parts if part.certainty == "exact"}
     # The engine's own count of the same arrays, from their shardings; four bytes more for the step's number.
     assert found.details["floor"]["state"] == exact["parameters"] + exact["moments"] + 4
     assert found.details["floor"]["gradients"] == exact_parts(request_of(asked), (1, 16, 64), 8, 1)["gradients"]
     assert sum(part.size_bytes for part in found.parts) == pytest.approx(found.verdict.peak_bytes, abs=1024)
     kept = list((tmp_path / "plans").iterdir())
-    assert len(kept) == 1
+    assert len(kept) == 2
     again = make_plan(asked, shape, targets()["v5e-8"])
     assert again.details["cached"] is True
     assert again.verdict == found.verdict
-    assert json.loads(kept[0].read_text("utf-8"))["peak_bytes"] == found.verdict.peak_bytes
+    assert found.verdict.peak_bytes in {json.loads(file.read_text("utf-8"))["peak_bytes"] for file in kept}
 
 
 @pytest.mark.slow
