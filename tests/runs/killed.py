@@ -5,9 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests.runs import killed_child
 from workings.evidence.verify import verify
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import Run
@@ -44,30 +46,66 @@ def write_recipe(folder: Path) -> Path:
     return path
 
 
-def train(recipe: Path, out: Path, settings: Sequence[str], kill_at: str = "0",
-          cache: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Begin a run in a child, or go on with it; killed at a call (see `killed_child`), or not at all.
+Child = subprocess.CompletedProcess[str]
+Start = Callable[[Path, str, Sequence[str]], Child]
+"""Runs `killed_child.run` with these arguments in a process of its own."""
 
-    With ``cache``, children share what XLA has compiled.
+
+def in_new_process(cache: Path | None = None) -> Start:
+    """Children that start from nothing; with ``cache`` they share what XLA has compiled."""
+    shared = compiled_in(cache) if cache else {}
+
+    def start(out: Path, kill_at: str, words: Sequence[str]) -> Child:
+        return subprocess.run([sys.executable, "-m", "tests.runs.killed_child", str(out), kill_at, *words], cwd=ROOT,
+                              env=os.environ | shared, capture_output=True, text=True, check=False)
+
+    return start
+
+
+def in_fork(out: Path, kill_at: str, words: Sequence[str]) -> Child:
+    """A child that is a copy of this process: what is imported here need not be imported again.
+
+    This process must not have used JAX yet: its threads would be missing in the copy.
     """
+    with tempfile.TemporaryFile() as said:
+        process = os.fork()
+        if process == 0:
+            os.dup2(said.fileno(), 1)
+            os.dup2(said.fileno(), 2)
+            code = 70
+            try:
+                code = killed_child.run(out, kill_at, words)
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code or 0)
+        _, status = os.waitpid(process, 0)
+        said.seek(0)
+        return Child([], os.waitstatus_to_exitcode(status), "", said.read().decode(errors="replace"))
+
+
+def compiled_in(cache: Path) -> dict[str, str]:
+    """Environment in which JAX keeps what it has compiled."""
+    return {"JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
+
+
+def train(recipe: Path, out: Path, settings: Sequence[str], start: Start, kill_at: str = "0") -> Child:
+    """Begin a run in a child, or go on with it; killed at a call (see `killed_child`), or not at all."""
     there = out.exists() or out.with_name(f"{out.name}.partial").exists()
-    words = [str(recipe), *settings, *(["--resume"] if there else [])]
-    shared = {"JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-              "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"} if cache else {}
-    return subprocess.run([sys.executable, "-m", "tests.runs.killed_child", str(out), kill_at, *words], cwd=ROOT,
-                          env=os.environ | shared, capture_output=True, text=True, check=False)
+    return start(out, kill_at, [str(recipe), *settings, *(["--resume"] if there else [])])
 
 
-def resume(recipe: Path, out: Path, settings: Sequence[str], cache: Path | None = None) -> list[str]:
+def resume(recipe: Path, out: Path, settings: Sequence[str], start: Start) -> list[str]:
     """Let a killed run end; what went wrong. One that was killed while it was sealed only needs its seal."""
     if out.exists():
         return []
-    done = train(recipe, out, settings, cache=cache)
+    done = train(recipe, out, settings, start)
     sealed = done.returncode == 2 and ("its sealing is now finished" in done.stderr or "is complete" in done.stderr)
     return [] if done.returncode == 0 or sealed else [f"resuming ended with {done.returncode}: {done.stderr[-800:]}"]
 
 
-def was_killed(done: subprocess.CompletedProcess[str]) -> bool:
+def was_killed(done: Child) -> bool:
     """Whether a child died by its own hand."""
     return done.returncode == -signal.SIGKILL
 

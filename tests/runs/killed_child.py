@@ -12,7 +12,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,14 +101,13 @@ class CountedFile:
         self._file.close()
 
 
-def main() -> None:
-    """See the module's text."""
+def run(out: Path, kill_at: str, words: Sequence[str]) -> Any:
+    """See the module's text; the exit code, for a process that was not killed."""
     from workings.cli.main import main as workings
 
-    out = Path(sys.argv[1])
-    killer = Killer(out, sys.argv[2])
+    killer = Killer(out, kill_at)
     killer.install()
-    sys.argv = ["workings", "train", *sys.argv[3:], "--out", str(out)]
+    sys.argv = ["workings", "train", *words, "--out", str(out)]
     code: Any = 0
     try:
         workings()
@@ -116,8 +115,8 @@ def main() -> None:
         code = stop.code
     if killer.kill_at == "0":
         out.with_name(f"{out.name}.calls").write_text("\n".join(killer.calls) + "\n")
-    sys.exit(code)
+    return code
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]))

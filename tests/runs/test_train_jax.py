@@ -10,12 +10,13 @@ SETTING = killed.SETTINGS["bf16 with stochastic rounding, Adafactor, clipped, pa
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
-    """The recipe, what XLA has compiled, and a run that was never killed with the calls that it made."""
+    """The recipe, how children start, and a run that was never killed with the calls that it made."""
     folder = tmp_path_factory.mktemp("straight")
     recipe, out = killed.write_recipe(folder), folder / "run"
-    done = killed.train(recipe, out, SETTING, cache=folder / "compiled")
+    start = killed.in_new_process(cache=folder / "compiled")
+    done = killed.train(recipe, out, SETTING, start)
     assert done.returncode == 0, done.stderr
-    return recipe, folder / "compiled", out
+    return recipe, start, out
 
 
 @pytest.mark.slow
@@ -27,11 +28,11 @@ def begun(tmp_path_factory):
     "write .SHA256SUMS.tmp",  # while it is sealed
 ])
 def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(begun, point):
-    recipe, cache, straight = begun
+    recipe, start, straight = begun
     out = straight.with_name(f"killed at {len(point)}")
-    assert killed.was_killed(killed.train(recipe, out, SETTING, point, cache))
+    assert killed.was_killed(killed.train(recipe, out, SETTING, start, point))
     assert not out.exists()
-    assert killed.resume(recipe, out, SETTING, cache) == []
+    assert killed.resume(recipe, out, SETTING, start) == []
     assert killed.problems(out, killed.contents(straight)) == []
     assert Run.open(out).manifest.resumes == (0 if "SHA256SUMS" in point else 1)
 
