@@ -132,6 +132,22 @@ def test_level_3_takes_the_steps_again(run: Path) -> None:
     assert "no engine was given" in without["replay.steps"].text
 
 
+def test_nothing_of_a_record_that_fails_is_opened(run: Path) -> None:
+    (run / "train" / "training_log.txt").write_text("changed")
+    found = verify(run, level=3, replay=lambda path: pytest.fail("replayed"))
+    assert {check.text for check in found.checks if check.level == 3} == {
+        "not replayed: checks of lower levels failed"}
+
+
+def test_an_engine_that_gives_up_is_said(run: Path) -> None:
+    def too_large(path: Path) -> dict[str, Any]:
+        raise MemoryError("1,000 GiB were needed")
+
+    found = verify(run, level=3, replay=too_large)
+    assert (found.level, found.failed) == (2, 0)
+    assert any("1,000 GiB were needed" in check.text for check in found.checks if check.id == "replay.steps")
+
+
 def test_a_zip_is_not_unpacked_for_it(run: Path, tmp_path: Path) -> None:
     archive = shutil.make_archive(str(tmp_path / "run"), "zip", run)
     found = verify(Path(archive), level=3, replay=lambda path: pytest.fail("replayed"))

@@ -72,8 +72,16 @@ def verify(path: Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
         return Verification(path=str(path), checks=(first, *unread), asked_level=level, root="", claims=())
     readable = Check(id=READABLE, level=0, verdict=Verdict.PASSED,
                      text=f"{len(record.tree.entries):,} names, {len(record.units)} units")
-    checks = (readable, *(done for entry in wanted if (done := _run(entry, record)) is not None))
-    return Verification(path=str(path), checks=checks, asked_level=level, root=_root(record), claims=claims(record))
+    checks = [readable]
+    for entry in wanted:
+        if entry.level > DEFAULT_LEVEL and any(
+                done.verdict is Verdict.FAILED and done.level <= DEFAULT_LEVEL for done in checks):
+            checks.append(Check(id=entry.id, level=entry.level, verdict=Verdict.NOT_CHECKED,
+                                text="not replayed: checks of lower levels failed"))
+        elif (done := _run(entry, record)) is not None:
+            checks.append(done)
+    return Verification(path=str(path), checks=tuple(checks), asked_level=level, root=_root(record),
+                        claims=claims(record))
 
 
 def _run(entry: RegisteredCheck, record: Record) -> Check | None:

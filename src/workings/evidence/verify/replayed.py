@@ -122,6 +122,8 @@ def _perform(record: Record, unit: Unit) -> dict[str, Any] | Finding | RecordErr
                            + (f"; {error.try_next}" if error.try_next else ""), unit)
     except RecordError as error:
         return error
+    except (RuntimeError, MemoryError) as error:  # an engine's own: too large for this machine, say
+        return not_checked(f"cannot be replayed here: {str(error).strip().splitlines()[:1]}", unit)
 
 
 def _conclusion_problems(facts: Mapping[str, Any]) -> list[str]:
