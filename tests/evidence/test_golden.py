@@ -19,4 +19,4 @@ def test_an_earlier_record_still_verifies(archive: Path) -> None:
 
 
 def test_there_are_such_records() -> None:
-    assert [path.stem for path in GOLDEN] == ["record-1"]
+    assert [path.stem for path in GOLDEN] == ["pack-1", "record-1"]

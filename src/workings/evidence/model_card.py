@@ -13,6 +13,8 @@ from workings.record.absent import Absent
 from workings.record.layout import MANIFEST
 from workings.record.manifest import RunManifest
 
+FORM = "model_card/1"
+"""How a card is written. Another text gets another number, so that cards of earlier packs are not called wrong."""
 SUMMARY, CONFIG = "eval_summary.json", "eval_config.json"
 SCRATCH = "random weights"
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.errors import RecordError
+from workings.evidence.model_card import FORM
 
 PACK = "pack.json"
 SCHEMA = "pack/1"
@@ -18,7 +19,7 @@ INSIDE, BY_DIGEST = "inside", "digest"
 
 _TENSORS = re.compile(r"checkpoints/step_\d{6,12}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}\.safetensors")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_KEYS = {"schema", "workings_version", "weights", "units", "by_digest"}
+_KEYS = {"schema", "workings_version", "weights", "units", "by_digest", "model_cards"}
 
 
 def may_be_elsewhere(file: str) -> bool:
@@ -47,7 +48,7 @@ class Elsewhere:
 
 def pack_json(version: str, weights: str, units: dict[str, str], by_digest: list[Elsewhere]) -> dict[str, Any]:
     """The contents of `pack.json`: every unit with its root, every file that is not here with its digest."""
-    return {"schema": SCHEMA, "workings_version": version, "weights": weights,
+    return {"schema": SCHEMA, "workings_version": version, "weights": weights, "model_cards": FORM,
             "units": [{"place": place, "root": root} for place, root in sorted(units.items())],
             "by_digest": [row.to_json() for row in sorted(by_digest, key=lambda row: (row.place, row.file))]}
 

@@ -2,13 +2,12 @@
 
 import tempfile
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.claims import CLAIMS, Claim, agrees, parse_claims, resolve, unsourced
-from workings.evidence.model_card import model_card
+from workings.evidence.model_card import FORM, model_card
 from workings.evidence.pack.form import COMPARISON, PACK, REPORT, may_be_elsewhere, parse_pack
 from workings.evidence.verify.evaluated import CONFIG, PREDICTIONS, SUMMARY, differences
 from workings.evidence.verify.findings import each, failed, judged, not_checked, several
@@ -87,12 +86,11 @@ def claims(record: Record) -> Iterator[Finding]:
 
 @check("recompute.model_cards", level=2, title="model cards, made again from the record, are those in the pack")
 def cards(record: Record) -> Iterator[Finding]:
-    """Byte for byte, by the version of this package that made them."""
+    """Byte for byte, where they are of the form that this version writes."""
     def find(pack: Unit) -> Iterator[Finding]:
-        made_by = pack.json(PACK).get("workings_version")
-        if made_by != version("workings"):
-            yield not_checked(f"made by version {shown(str(made_by))}, this is {version('workings')}", pack,
-                              blocking=False)
+        form = pack.json(PACK).get("model_cards")
+        if form != FORM:
+            yield not_checked(f"cards of form {shown(str(form))}, this version writes {FORM}", pack, blocking=False)
             return
         problems = []
         packed = [run for run in record.runs if run.place.startswith(pack.full(""))]
