@@ -27,17 +27,31 @@ def events(folder: Path) -> bytes:
 
 
 def test_tensorboard_files_hold_the_metrics(tmp_path: Path) -> None:
-    scalars = Scalars(tmp_path / "run")
+    said: list[str] = []
+    scalars = Scalars(tmp_path / "run", said.append)
     scalars.line(LINE)
     scalars.line(LINE | {"step": 2, "loss": 0.125, "evaluation_loss": 0.75})
     scalars.close()
     scalars.close()
+    assert said == [f"tensorboard {tmp_path / 'tensorboard' / 'run'}"]
     data = events(tmp_path / "tensorboard" / "run")
     for tag in ("loss", "evaluation_loss", "learning_rate", "grad_norm"):
         assert SCALARS[tag].encode() in data
     for value in (2.5, 0.125, 0.75, 60.0):  # the last: tokens a second
         assert struct.pack("<f", value) in data
     assert SCALARS["memory_bytes"].encode() not in data  # was not in the lines
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_ends_the_files_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workings.training.tensorboard.FLUSH_SECONDS", -1.0)
+    monkeypatch.setattr("tensorboardX.record_writer.open_file", lambda path: Path("/dev/full").open("wb"))  # noqa: SIM115
+    said: list[str] = []
+    scalars = Scalars(tmp_path / "run", said.append)
+    for step in range(3):
+        scalars.line(LINE | {"step": step + 1})
+    scalars.close()
+    assert "tensorboard files end here: No space left on device" in said
 
 
 def test_artifacts_are_the_records_files_without_tensors(tmp_path: Path) -> None:

@@ -185,8 +185,7 @@ def _take_steps(start: Start, prepared: Prepared, policy: Policy, out: Path, sto
             display.say(f"renamed    {note}")
         if start.resumed:
             display.say(f"resume     after step {start.progress.step}")
-        scalars = Scalars(out, after_step=start.progress.step)
-        display.say(f"tensorboard {scalars.place}")
+        scalars = Scalars(out, display.say, after_step=start.progress.step)
 
         def write_metric(line: dict[str, Any]) -> None:
             writer.metric(line)  # first: the record counts

@@ -1,5 +1,11 @@
-"""TensorBoard files of a run, written beside the runs while it trains. What counts is the record's `metrics.jsonl`."""
+"""TensorBoard files of a run, written beside the runs while it trains. What counts is the record's `metrics.jsonl`.
 
+Events are written one by one by the training thread itself: tensorboardX's own `SummaryWriter` hands them to a thread,
+and when that thread dies of a full disk, the training waits for it forever.
+"""
+
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,40 +15,71 @@ SCALARS = {"loss": "train/loss", "evaluation_loss": "evaluation/loss", "learning
            "grad_norm": "train/grad_norm", "share_of_weights_changed": "train/share_of_weights_changed",
            "memory_bytes": "device/memory_bytes"}
 """Key of a metrics line and its tag."""
+FLUSH_SECONDS = 5.0
 
 
 class Scalars:
-    """Writes scalars of metrics lines. Without tensorboardX it writes nothing and `place` says so."""
+    """Writes scalars of metrics lines; what goes wrong with these files never touches the training."""
 
-    def __init__(self, run: Path, after_step: int = 0) -> None:
+    def __init__(self, run: Path, say: Callable[[str], None], after_step: int = 0) -> None:
         """Open the files of a run.
 
         Args:
             run: the final run directory; files go to ``tensorboard/NAME`` beside it.
+            say: takes a line that says where the files are, or why there are none.
             after_step: steps after this one that an earlier attempt wrote are hidden (a resumed run takes them again).
         """
-        self.place = f"{run.parent / FOLDER / run.name}"
-        """Where the files are, or why there are none; for people."""
-        self._writer: Any = None
+        self._say = say
+        self._file: Any = None
+        self._flushed = time.monotonic()
         try:
-            from tensorboardX import SummaryWriter
+            from tensorboardX.proto.event_pb2 import Event, SessionLog
+            from tensorboardX.record_writer import RecordWriter
         except ModuleNotFoundError:
-            self.place = "none: tensorboardX is not installed (the extra `track` has it)"
+            say("tensorboard none: tensorboardX is not installed (the extra `track` has it)")
             return
-        self._writer = SummaryWriter(str(run.parent / FOLDER / run.name), purge_step=after_step + 1)
+        folder = run.parent / FOLDER / run.name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = RecordWriter(str(folder / f"events.out.tfevents.{time.time_ns()}"))
+        except OSError as error:
+            say(f"tensorboard none: {folder}: {error.strerror}")
+            return
+        self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
+        self._write(Event(wall_time=time.time(), step=after_step + 1, session_log=SessionLog(status=SessionLog.START)))
+        say(f"tensorboard {folder}")
 
     def line(self, metric: dict[str, Any]) -> None:
         """Add one metrics line."""
-        if self._writer is None:
+        if self._file is None:
             return
-        for key, tag in SCALARS.items():
-            if isinstance(value := metric.get(key), int | float):
-                self._writer.add_scalar(tag, value, metric["step"])
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        values = [Summary.Value(tag=tag, simple_value=value) for key, tag in SCALARS.items()
+                  if isinstance(value := metric.get(key), int | float)]
         if metric["seconds"] > 0:
-            self._writer.add_scalar("train/tokens_per_second", metric["tokens"] / metric["seconds"], metric["step"])
+            values.append(Summary.Value(tag="train/tokens_per_second",
+                                        simple_value=metric["tokens"] / metric["seconds"]))
+        self._write(Event(wall_time=time.time(), step=metric["step"], summary=Summary(value=values)))
 
     def close(self) -> None:
         """Write out what is held; harmless when repeated."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        if self._file is not None:
+            file, self._file = self._file, None
+            try:
+                file.close()
+            except OSError as error:
+                self._say(f"tensorboard files are not whole: {error.strerror}")
+
+    def _write(self, event: Any) -> None:
+        if self._file is None:  # an earlier event did not fit on the disk
+            return
+        try:
+            self._file.write(event.SerializeToString())
+            if time.monotonic() - self._flushed > FLUSH_SECONDS:
+                self._file.flush()
+                self._flushed = time.monotonic()
+        except OSError as error:
+            self._say(f"tensorboard files end here: {error.strerror}")
+            self.close()
