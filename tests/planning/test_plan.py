@@ -119,6 +119,15 @@ def test_another_optimizer_is_written_as_one_word():
     assert found == ("optimizer={name: adafactor}",)
 
 
+def test_adapters_are_the_last_resort():
+    asked = recipe(precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"})
+    found = [difference(asked, each) for each in candidates(asked, targets()["t4"])]
+    methods = [next((word for word in words if word.startswith("method=")), "") for words in found]
+    assert methods == sorted(methods, key=["", "method={name: lora}", "method={name: qlora}"].index)
+    lora = next(words for words in found if "method={name: lora}" in words)
+    assert set(lora) == {"method={name: lora}", "precision.rounding=nearest"}
+
+
 @pytest.mark.parametrize(("words", "said"), [
     (["mesh.fsdp=3"], "divides its 8 devices"),
     (["mesh.tp=16"], "divides the heads|divides its 8 devices"),

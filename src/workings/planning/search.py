@@ -88,14 +88,27 @@ def _optimizer(recipe: Recipe, target: Target) -> Words:
 
 
 def _parameters(recipe: Recipe, target: Target) -> Words:
-    return {"precision.parameters": "bf16", "precision.rounding": "stochastic"} \
-        if recipe.precision.parameters == "fp32" else {}
+    if recipe.precision.parameters != "fp32":
+        return {}
+    words = {"precision.parameters": "bf16"}  # frozen weights are never updated, so nothing rounds
+    return words | ({"precision.rounding": "stochastic"} if recipe.method.name == "full" else {})
+
+
+def _method(recipe: Recipe, target: Target) -> Words:
+    """Adapters beside frozen weights, then those in four bits."""
+    method = recipe.method
+    if method.name == "qlora":
+        return {}
+    words: Words = {"method": {"name": "lora"}} if method.name == "full" else {
+        "method": method.model_dump(mode="json", exclude_defaults=True) | {"name": "qlora"}}
+    return words | ({"precision.rounding": "nearest"} if recipe.precision.rounding != "nearest" else {})
 
 
 Change = Callable[[Recipe, Target], Words]
 
 LADDER: tuple[tuple[Change, int], ...] = (
-    (_parameters, 1), (_optimizer, 1), (_rounding, 1), (_moments, 1), (_micro_batch, 6), (_no_accumulation, 1),
+    (_method, 2), (_parameters, 1), (_optimizer, 1), (_rounding, 1), (_moments, 1), (_micro_batch, 6),
+    (_no_accumulation, 1),
     (_remat, 1), (_loss_chunk, 1), (_attention, 1), (_whole_mesh, 1))
 """Changes and how often each may be made: first what changes the training most, last what only uses more devices."""
 
@@ -185,12 +198,15 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
 def difference(asked: Recipe, found: Recipe) -> tuple[str, ...]:
     """What to type after the recipe's name to get the other one: ``key=value`` words."""
     before, after = _flat(asked.model_dump(mode="json")), _flat(found.model_dump(mode="json"))
-    if asked.optimizer.name != found.optimizer.name:  # keys of the old optimizer have no place in the new one
-        section = found.optimizer.model_dump(mode="json", exclude_defaults=True)
-        inside = ", ".join(f"{key}: {value}" for key, value in section.items())
-        after = {key: value for key, value in after.items() if not key.startswith("optimizer.")}
-        return (*_words(before, after), f"optimizer={{{inside}}}")
-    return _words(before, after)
+    whole = []
+    for section in ("optimizer", "method"):  # keys of the old one have no place in the new one
+        old, new = getattr(asked, section), getattr(found, section)
+        if old.name != new.name:
+            values = {"name": new.name} | new.model_dump(mode="json", exclude_defaults=True)
+            inside = ", ".join(f"{key}: {value}" for key, value in values.items())
+            after = {key: value for key, value in after.items() if not key.startswith(f"{section}.")}
+            whole.append(f"{section}={{{inside}}}")
+    return (*_words(before, after), *whole)
 
 
 def _words(before: Words, after: Words) -> tuple[str, ...]:
