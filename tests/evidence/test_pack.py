@@ -385,6 +385,16 @@ def test_an_evaluation_beside_a_run_is_packed_and_compared(runs: Path, tmp_path:
     assert "every number equal" in text_of(out, "recompute.comparison")
 
 
+def test_more_runs_than_a_page_can_show_are_packed_without_one(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs, tmp_path / "runs")
+    for name in ("c", "d", "e"):
+        shutil.copytree(runs / "a", tmp_path / "runs" / name)
+    planned = pack([tmp_path / "runs" / name for name in "abcde"], tmp_path / "out.zip", dry_run=True)
+    names = dict(planned.entries)
+    assert "report.html" not in names
+    assert {f"model_cards/{name}.md" for name in "abcde"} <= set(names)
+
+
 def test_a_killed_pack_leaves_nothing_that_looks_like_one(runs: Path, tmp_path: Path, monkeypatch) -> None:
     def stop(*unused: object) -> None:
         raise KeyboardInterrupt

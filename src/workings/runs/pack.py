@@ -162,14 +162,14 @@ def _pages(contents: Contents, found: dict[str, bytes]) -> tuple[list[str], list
             Path(folder, place).symlink_to(path.resolve())
         with contextlib.chdir(folder):
             compared = _compared(sides)
-            if len(places) > MAX_RUNS:
+            value = compared.to_json() if compared else {}
+            if compared:
+                found[COMPARISON] = line(value)
+            if len(places) > MAX_RUNS:  # more curves cannot be told apart: no page, and the README names none
                 return (sides if compared else []), []
             ordered = [*(sides if compared else []), *(place for place in places if not compared or place not in sides)]
             write_report(Path(REPORT), [Path(place) for place in ordered], compared)
             page = Path(REPORT).read_bytes()
-    value = compared.to_json() if compared else {}
-    if compared:
-        found[COMPARISON] = line(value)
     found[REPORT] = page
     return (sides if compared else []), report_claims(page.decode("utf-8"), compared.sentence if compared else "",
                                                       value, [_column(contents, place, value) for place in ordered])
