@@ -119,6 +119,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
         DoesNotFit: the compiled step needs more memory than there is; the message names the nearest plan that fits.
     """
     loaded = recipe if isinstance(recipe, LoadedRecipe) else load_recipe(recipe, overrides)
+    _refuse_several_processes()
     _check_out(out, resume)
     if smoke is not None:
         loaded = smoke.shrink(loaded)
@@ -140,6 +141,15 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
             return _seal(start, prepared, policy, outcome, out, facts, watch)
         finally:
             start.writer.close()  # harmless after sealing; after an error the folder stays and can be resumed
+
+
+def _refuse_several_processes() -> None:
+    """`torchrun` starts the same program several times; only one may write a run directory."""
+    processes = os.environ.get("WORLD_SIZE", "1")
+    if processes != "1":
+        raise RequestError(f"a run in {processes} processes (WORLD_SIZE)", "one process: who of several records a run "
+                           "is not built yet; engines in several processes are, see docs/several-machines.md",
+                           "start `workings train` without torchrun")
 
 
 def _check_out(out: Path, resume: bool) -> None:

@@ -1,0 +1,56 @@
+"""Runs of the PyTorch engine: killed and resumed bit for bit, the shipped recipe, and a GPU that is not there."""
+
+import json
+
+import pytest
+import torch
+
+from tests.runs import killed
+from workings.evidence.verify import verify
+
+KILL_AT = "write checkpoints/.step_000004.tmp/optimizer.safetensors"
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.mark.slow
+def test_a_run_killed_within_a_checkpoint_ends_bit_for_bit_like_one_that_was_not(tmp_path):
+    """bf16 with stochastic rounding, Adafactor, clipping, packing, accumulation: all that has a state of its own."""
+    recipe = killed.write_recipe(tmp_path)
+    settings = ("engine=torch", *killed.SETTINGS["bf16 with stochastic rounding, Adafactor, clipped, packed"])
+    start = killed.in_new_process()
+    done = killed.train(recipe, tmp_path / "straight", settings, start)
+    assert done.returncode == 0, done.stderr
+    straight, out = killed.contents(tmp_path / "straight"), tmp_path / "killed"
+    assert killed.was_killed(killed.train(recipe, out, settings, start, kill_at=KILL_AT))
+    assert killed.resume(recipe, out, settings, start) == []
+    assert killed.problems(out, straight) == []
+
+
+@pytest.mark.slow
+def test_the_gpu_smoke_recipe_runs_small_on_a_cpu(workings, tmp_path):
+    done = workings("train", "gpt2-gpu-smoke", "--smoke", "device=cpu", "--out", tmp_path / "run", "--json",
+                    environment={"OMP_NUM_THREADS": "1"})
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert (result["status"], result["steps"], result["items"]) == ("complete", 2, 16)
+    manifest = json.loads((tmp_path / "run" / "run_manifest.json").read_text())
+    assert (manifest["engine"], manifest["architecture"]) == ("torch", "gpt2")
+    texts = {name: (tmp_path / "run" / "env" / name).read_text()
+             for name in ("env_info.txt", "torch_version.txt", "cuda_check.txt", "nvidia_smi.txt")}
+    assert torch.__version__ in texts["torch_version.txt"]
+    assert "device of this run: cpu" in texts["cuda_check.txt"]
+    plan = json.loads((tmp_path / "run" / "plan" / "plan.json").read_text())
+    assert plan["source"] == "traced"
+    assert verify(tmp_path / "run").failed == 0
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a working GPU")
+def test_without_a_gpu_it_refuses_and_writes_nothing(workings, tmp_path):
+    done = workings("train", "gpt2-gpu-smoke", "--out", tmp_path / "run", check=False)
+    assert done.returncode == 2
+    assert "device: gpu" in done.stderr
+    assert "PyTorch can use" in done.stderr
+    assert list(tmp_path.iterdir()) == []
