@@ -198,6 +198,17 @@ def test_training_is_asked_to_stop_before_the_session_ends(tmp_path: Path) -> No
     assert (tmp_path / "kaggle_output_log.txt").read_text().endswith("5\nexit code 0\n")
 
 
+def test_the_stop_button_waits_for_the_command_to_end(tmp_path: Path) -> None:
+    code = ('import threading\n'
+            'wait = "import time\\ntry: time.sleep(60)\\nexcept KeyboardInterrupt: print(\'saved\')"\n'
+            'threading.Timer(1.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n'
+            'try:\n    run(sys.executable, "-c", wait)\nexcept KeyboardInterrupt as stop:\n    print("stopped")')
+    done = play(tmp_path, upto="DEADLINE = ", request=request_for(), after=code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("saved\nstopped\n")
+    assert (tmp_path / "kaggle_output_log.txt").read_text().endswith("saved\nexit code 0\n")
+
+
 def test_a_command_that_fails_stops_the_notebook(tmp_path: Path) -> None:
     done = play(tmp_path, upto="DEADLINE = ", request=request_for(), after='run("false")')
     assert done.returncode == 1
@@ -212,7 +223,7 @@ def test_it_runs_from_the_first_cell_to_the_last(tmp_path: Path, child_environme
 
     made = nbformat.reads(notebook_text(request_for(smoke=True)), as_version=4)
     environment = child_environment()
-    NotebookClient(made, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute(
+    NotebookClient(made, timeout=None, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute(
         env=environment)
     out = tmp_path / "submission.zip"
     with zipfile.ZipFile(out) as archive:
