@@ -131,6 +131,7 @@ def main() -> int:
     summary = {
         "configurations": len(ratios), "minimum": ratios[0], "median": statistics.median(ratios),
         "maximum": ratios[-1], "unsafe": sum(ratio > 1 for ratio in ratios),
+        "unsafe_by_more_than_10_percent": sum(ratio > 1.1 for ratio in ratios),
         "unsafe_beyond_marginal": sum(ratio > ALLOWED for ratio in ratios)}
     write_result(RESULT, what="Peak memory of whole training steps on a CPU: measured over predicted, each in a fresh "
                  "process.", command="python -m benchmarks.predicted_vs_measured",

@@ -78,6 +78,23 @@ def test_the_verdict_comes_before_any_weight_is_read(with_weights, monkeypatch):
         train(recipe, out, words)
 
 
+def test_a_program_that_the_compiler_refuses_is_a_verdict_that_no_force_can_change(tmp_path, monkeypatch):
+    """As on a TPU, whose compiler says what it would need; the sentence is libtpu's own."""
+    import jax
+
+    from workings.engines.jax.engine import JaxEngine
+
+    def refuse(engine, shape):
+        raise jax.errors.JaxRuntimeError(
+            "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 28.59G "
+            "of 15.75G hbm. Exceeded hbm capacity by 12.84G.")
+    monkeypatch.setattr(JaxEngine, "_compiled_step", refuse)
+    with pytest.raises(DoesNotFit, match=r"(?s)28\.59 GiB of 15\.75 GiB.*--force cannot run it") as caught:
+        train("smoke-tiny", tmp_path / "run", force=True)
+    assert caught.value.answer["limit_bytes"] == int(15.75 * 2**30)
+    assert not list(tmp_path.iterdir())
+
+
 def test_one_compile_serves_verdict_and_training(tmp_path):
     done = train("smoke-tiny", tmp_path / "run", ["training.steps=3"])
     assert done.prepared.engine.compilations == 1

@@ -1,7 +1,7 @@
 """Everything that must be right before a step is taken: data, tokenizer, model shape, device, and a step that fits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,8 @@ def prepare(loaded: LoadedRecipe, sources: Sources | None = None) -> Prepared:
     # has been read so far.
     longest = batches.shapes()[0]
     inspection = engine.inspect(_blank(longest))
+    if limit := inspection.details.get("limit_bytes"):  # a compiler that refused names the limit that it kept to
+        device = replace(device, memory_limit_bytes=int(limit), memory_limit_source="the compiler")
     return Prepared(
         loaded=loaded, sources=sources, weights=weights, tokenizer=tokenizer, template=template, rows=rows, shape=shape,
         registered=registered, engine=engine, device=device, device_check=device_check, batches=batches,

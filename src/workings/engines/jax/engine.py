@@ -23,7 +23,7 @@ from workings.engines.jax.device import (
 )
 from workings.engines.jax.export import export
 from workings.engines.jax.generate import Generator
-from workings.engines.jax.inspect import inspection
+from workings.engines.jax.inspect import inspection, refusal
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import abstract_state, build_spec, initial_params, lower_step, state_shardings
 from workings.engines.jax.step import make_evaluation
@@ -161,11 +161,16 @@ class JaxEngine:
                       source="process (peak resident set)")
 
     def inspect(self, batch: Batch) -> Inspection:
-        """What the compiler says about the very executable that `step` runs for this shape."""
-        compiled = self._compiled_step(batch.tokens.shape)
-        return inspection(compiled, {"batch": list(batch.tokens.shape), "platform": self.devices.platform,
-                                     "device_kind": device_name(self.devices.devices[0]),
-                                     "mesh": dict(self.layout.mesh.shape), "jax": version("jax")})
+        """What the compiler says about the very executable that `step` runs for this shape, or why it refuses it."""
+        details = {"batch": list(batch.tokens.shape), "platform": self.devices.platform,
+                   "device_kind": device_name(self.devices.devices[0]), "mesh": dict(self.layout.mesh.shape),
+                   "jax": version("jax")}
+        try:
+            return inspection(self._compiled_step(batch.tokens.shape), details)
+        except jax.errors.JaxRuntimeError as error:
+            if refused := refusal(error, details):
+                return refused
+            raise
 
     def check_device(self) -> Mapping[str, Any]:
         """Run a matrix product on every device and compare it with NumPy."""

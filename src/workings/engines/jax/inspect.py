@@ -4,6 +4,7 @@ from importlib.metadata import version
 from typing import Any
 
 from workings.engines.base import Inspection
+from workings.engines.jax.target import refused_bytes
 
 
 def inspection(compiled: Any, details: dict[str, Any]) -> Inspection:
@@ -23,3 +24,17 @@ def inspection(compiled: Any, details: dict[str, Any]) -> Inspection:
     breakdown["sum"] = total
     return Inspection(peak_bytes=max(total, breakdown["compiler_peak"]), source="compiled", breakdown=breakdown,
                       versions={name: version(name) for name in ("jax", "jaxlib")}, details=details)
+
+
+def refusal(error: Exception, details: dict[str, Any]) -> Inspection | None:
+    """What a compiler said it would need when it refused a program for lack of memory; None for another error.
+
+    A TPU's compiler does that, and its sentence holds both numbers: bytes needed and bytes there are.
+    """
+    needed, limit = refused_bytes(str(error))
+    if not needed:
+        return None
+    return Inspection(
+        peak_bytes=needed, source="compiled", breakdown={"needed": needed},
+        versions={name: version(name) for name in ("jax", "jaxlib")},
+        details=details | {"refused": str(error).strip().splitlines()[0][:300], "limit_bytes": limit})
