@@ -1,6 +1,8 @@
 """Attention functions and the loss without logits: the same numbers as the plain ways, gradients included."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,8 +18,10 @@ from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.flash_attention import make_flash_attention
 from workings.engines.jax.loss import loss_sum, plain_loss_sum
-from workings.engines.jax.model import hidden_states
+from workings.engines.jax.model import final_logits, hidden_states, unembedding
+from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.sharding import make_layout
+from workings.engines.jax.step import gradients
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
 
@@ -110,14 +114,14 @@ def test_no_array_of_positions_by_vocabulary_exists_with_a_chunk() -> None:
 
 @pytest.mark.parametrize("family", ["gemma", "gemma3"])
 def test_a_perturbed_row_leaves_its_packed_neighbor_unchanged_bit_for_bit(family: str) -> None:
-    """Two segments in one sequence: changing every token of the first changes no bit of the second's hidden states."""
+    """Two segments in one sequence: changing every token of the first changes no bit of the second's logits."""
     engine = JaxEngine.open(request(tiny_shape(family)))
     spec, params = engine.spec, engine.init(0)["params"]
     segments = jnp.asarray([[1] * 7 + [2] * 9])
     positions = jnp.asarray([[*range(7), *range(9)]])
-    run = jax.jit(lambda tokens: hidden_states(
+    run = jax.jit(lambda tokens: final_logits(hidden_states(
         params, spec.shape, tokens, positions, segments, attention=spec.attention, remat=spec.remat,
-        dtype=spec.compute_dtype, layout=spec.layout))
+        dtype=spec.compute_dtype, layout=spec.layout), unembedding(params), spec.shape))
     tokens = np.arange(16, dtype=np.int32)[None]
     other = tokens.copy()
     other[0, :7] += 20
@@ -137,3 +141,24 @@ def test_feed_forward_in_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch)
         state, result = engine.step(engine.init(0), random_batch(engine.spec.shape), 1e-3)
         results.append([result.loss, result.grad_norm, float(jnp.abs(state["params"]["model.norm.weight"]).sum())])
     np.testing.assert_allclose(results[0], results[1], rtol=1e-5)
+
+
+def test_every_remat_policy_has_the_same_gradient() -> None:
+    """Five layers, so that the scan is a loop: to 1e-6 of the largest element; temporaries shrink in order."""
+    engine = JaxEngine.open(request(tiny_shape("gemma2", layers=5)))
+    params, found, kept = engine.init(0)["params"], {}, {}
+    batch = {name: jnp.asarray(x) for name, x in random_batch(engine.spec.shape, rows=16, length=32).__dict__.items()}
+    for name, policy in POLICIES.items():
+        spec = replace(engine.spec, remat=policy)
+        compiled = jax.jit(partial(gradients, spec)).lower(params, batch).compile()
+        leaves = jax.tree.leaves(compiled(params, batch))
+        found[name] = np.concatenate([np.ravel(x) for x in leaves])
+        kept[name] = compiled.memory_analysis().temp_size_in_bytes
+    for name, x in found.items():
+        np.testing.assert_allclose(x, found["none"], atol=1e-6 * np.abs(found["none"]).max(), err_msg=name)
+    assert kept["layer"] < kept["dots"] < kept["none"]
+
+
+def test_an_update_during_backward_is_refused() -> None:
+    with pytest.raises(RequestError, match="optimizer_in_backward"):
+        JaxEngine.open(request(tiny_shape(), memory=MemoryConfig(optimizer_in_backward=True)))

@@ -122,8 +122,9 @@ class MemoryConfig(Section):
 
     attention: Literal["auto", "plain", "chunked", "flash"] = "auto"
     """Attention function; `auto` takes the best one that this device runs."""
-    remat: Literal["none", "layer"] = "none"
-    """Which activations are recomputed in backward (PyTorch: gradient checkpointing)."""
+    remat: Literal["none", "dots", "layer"] = "none"
+    """Which activations are recomputed in backward (PyTorch: gradient checkpointing): `dots` keeps the results of
+    products with weights (engine `jax`), `layer` a layer's input only."""
     loss_chunk: int = Field(default=0, ge=0)
     """Positions whose logits exist at one time; 0: all of a micro batch."""
     optimizer_in_backward: bool = False

@@ -111,7 +111,7 @@ def estimated_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: i
     inner = number * (tokens * heads + wide * 3 * shape.mlp_width // tp)
     kept = shape.layers * tokens * shape.width * number if memory.remat == "layer" else shape.layers * inner
     scores = 4 * rows * max(1, shape.heads // tp) * _score_elements(request, length, platform)
-    alive = 2 if memory.remat == "layer" else shape.layers
+    alive = shape.layers if memory.remat == "none" else 2
     devices = fsdp * tp
     chunk = min(memory.loss_chunk or tokens, tokens)
     parallel = devices > 1 and shape.vocab_size % devices == 0

@@ -20,6 +20,12 @@ def recompute_layer(layer: Layer) -> Layer:
     return jax.checkpoint(layer, prevent_cse=False)
 
 
+def recompute_all_but_products(layer: Layer) -> Layer:
+    """Results of products with weights are kept; norms, activations, rotations and attention are computed again."""
+    policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+    return jax.checkpoint(layer, prevent_cse=False, policy=policy)
+
+
 @dataclass(frozen=True)
 class Remat:
     """A policy: what happens to the function of one layer, and whether its feed-forward runs in chunks."""
@@ -28,5 +34,6 @@ class Remat:
     chunks: bool
 
 
-POLICIES = {"none": Remat(keep_all, False), "layer": Remat(recompute_layer, True)}
+POLICIES = {"none": Remat(keep_all, False), "dots": Remat(recompute_all_but_products, False),
+            "layer": Remat(recompute_layer, True)}
 """`memory.remat` of a recipe -> policy."""

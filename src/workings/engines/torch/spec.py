@@ -47,6 +47,9 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: Mesh | None =
     if request.method.name != "full" and precision.rounding != "nearest":
         raise RequestError(f"precision.rounding: {precision.rounding} with method.name: {request.method.name}",
                            "nearest: adapters are float32 and keep the whole update", "precision.rounding=nearest")
+    if memory.remat not in ("none", "layer"):
+        raise RequestError(f"memory.remat: {memory.remat} with engine torch", "none or layer",
+                           "memory.remat=layer, or engine=jax")
     if memory.attention == "flash" and shape.attention_softcap:
         raise RequestError(f"memory.attention: flash with a {shape.family} model, whose attention scores are capped",
                            "a function that caps scores; PyTorch's fused kernels do not", "memory.attention=chunked")
