@@ -66,7 +66,7 @@ def our_params(model: nnx.Module, shape: ModelShape) -> Params:
     return jax.jit(partial(from_tunix, shape=shape))({path: variable.get_value() for path, variable in flat})
 
 
-class OurModel(nnx.Module):
+class OurModel(nnx.Module):  # type: ignore[misc]  # Flax is not followed by the type checker
     """Our model, called as Tunix calls its own.
 
     Args:
