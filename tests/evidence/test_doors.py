@@ -33,8 +33,7 @@ def attacked(run_python, run: Path, attack: Callable[[Path, Path], Path], canary
 
 
 # The others are tried by `proof/verify_matrix.py`, and one by one in `test_hostile.py`.
-TRIED = [doors.code_as_scorer, doors.template_injection, doors.regex_bomb_in_a_completion,
-         doors.number_bomb_in_a_completion, doors.many_signatures, doors.note_with_code]
+TRIED = [doors.code_as_scorer, doors.template_injection, doors.regex_bomb_in_a_completion]
 
 
 @pytest.mark.parametrize("attack", TRIED, ids=lambda attack: attack.__name__)
