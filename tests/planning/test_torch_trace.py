@@ -1,0 +1,65 @@
+"""Plans of the PyTorch engine on cards that are not here: by trace, in a child, kept by digest."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.planning.planning_helpers import recipe, shape
+from workings.engines.torch.trace import target as tracing_child
+from workings.errors import RequestError, WorkingsError
+from workings.hardware.catalog import find_target
+from workings.planning.plan import make_plan
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
+    return tmp_path / "plans"
+
+
+def asked(**changes: Any) -> Any:
+    return recipe(engine="torch", device="gpu", **changes)
+
+
+def test_a_plan_for_a_card_is_traced_once_and_judged_against_the_whole_card(
+        cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    t4 = find_target("t4")
+    made = make_plan(asked(), shape(), t4)
+    assert made.verdict.source == "traced"
+    assert made.verdict.fits
+    assert made.verdict.limit_bytes == t4.memory_bytes
+    assert sum(part.size_bytes for part in made.parts) == made.verdict.peak_bytes
+    assert any("under fake tensors" in reason for reason in made.reasons)
+    assert not any("XLA" in reason for reason in made.reasons)
+    monkeypatch.setattr(subprocess, "run", lambda *words, **options: pytest.fail("asked again"))
+    again = make_plan(asked(), shape(), t4)
+    assert again.verdict.peak_bytes == made.verdict.peak_bytes
+    assert again.details["cached"] is True
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_what_the_engine_refuses_is_a_wrong_request(cache: Path) -> None:
+    wrong = asked(memory={"optimizer_in_backward": True}, batch={"micro_batch": 1, "accumulation": 2})
+    with pytest.raises(RequestError, match=r"batch\.accumulation: 2") as refused:
+        make_plan(wrong, shape(), find_target("rtx5090"))
+    assert "bytes" in refused.value.expected
+    assert not cache.exists()
+
+
+def test_a_crash_is_no_verdict(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    died = subprocess.CompletedProcess([], 139, stdout="", stderr="Segmentation fault")
+    monkeypatch.setattr(tracing_child.subprocess, "run", lambda *words, **options: died)
+    with pytest.raises(WorkingsError, match="says nothing about memory"):
+        make_plan(asked(), shape(), find_target("t4"))
+    assert not cache.exists()
+
+
+def test_planning_imports_no_framework() -> None:
+    code = "import sys, workings.planning.tracing; sys.exit(any(x in sys.modules for x in ('torch', 'transformers')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
