@@ -38,7 +38,8 @@ def main(arguments: list[str]) -> int:
         cases[name] = {key: answer[key] for key in KEPT if key in answer} | {
             "fits": "peak_gib" in answer and answer.get("refused", "no") == "no"}
     write_result(OUT, what="Compiler's peak memory per chip of LoRA and QLoRA steps on TPU v5e chips",
-                 command="python -m benchmarks.v5e_adapters", values={"limit_gib": 15.75, "cases": cases, "kept_from_an_earlier_compilation": sorted(kept)},
+                 command="python -m benchmarks.v5e_adapters",
+                 values={"limit_gib": 15.75, "cases": cases, "kept_from_an_earlier_compilation": sorted(kept)},
                  packages=("jax", "jaxlib", "libtpu"), load_before=before)
     return int(any("failed" in case for case in cases.values()))
 
