@@ -70,6 +70,16 @@ def test_what_tunix_cannot_do_is_refused_with_a_way_out(changes: dict[str, Any],
     assert "engine=jax" in refused.value.try_next
 
 
+def test_gemma2_prompts_are_never_padded() -> None:
+    """Where Tunix's Gemma 2 would lose its window, prompts of different lengths are answered apart."""
+    from workings.engines.tunix.engine import TunixEngine
+
+    prompts = [[1, 2, 3], [4, 5], [6, 7, 8], [9]]
+    gemma2 = TunixEngine.open(request(tiny_shape("gemma2", query_scale=0.0)))
+    assert gemma2._batches(prompts) == [([0, 2], 3), ([1], 2), ([3], 1)]
+    assert TunixEngine.open(ASKED)._batches(prompts) == [([3, 1, 0, 2], 16)]
+
+
 def test_accumulation_is_refused_because_it_would_weigh_rows_wrongly() -> None:
     from workings.engines.tunix.engine import TunixEngine
 

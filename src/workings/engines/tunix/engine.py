@@ -18,7 +18,7 @@ from flax import nnx
 
 from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, StepResult
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.generate import bucket, prompt_batches
+from workings.engines.jax.generate import MOST_ROWS, bucket, prompt_batches
 from workings.engines.jax.inspect import inspection
 from workings.engines.jax.optimizer import flat, nested
 from workings.engines.jax.spec import DTYPES
@@ -125,15 +125,28 @@ class TunixEngine:
                  stop_ids: Sequence[int]) -> list[Completion]:
         """Greedy continuations by Tunix's `Sampler`, in the order given."""
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
-        for rows in prompt_batches(prompts):
-            padded = rows.tokens.shape[1]
-            some = [list(prompts[i]) for i in rows.indices]
-            some += [some[0]] * (len(rows.real) - len(some))  # few shapes, so few programs
+        for indices, padded in self._batches(prompts):
+            some = [list(prompts[i]) for i in indices]
+            some += [some[0]] * (bucket(len(some), 8) - len(some))  # few shapes, so few programs
             found = greedy(self._sampler(state, padded + bucket(max_new_tokens)), some, padded=padded,
                            max_new_tokens=max_new_tokens, stop_ids=stop_ids)
-            for i, completion in zip(rows.indices, found, strict=False):
+            for i, completion in zip(indices, found, strict=False):
                 answers[i] = completion
         return answers
+
+    def _batches(self, prompts: Sequence[Sequence[int]]) -> list[tuple[list[int], int]]:
+        """Numbers of prompts that are answered together, and the length that they are padded to.
+
+        Tunix 0.1.7's Gemma 2 compares positions with slots of its cache, which padding moves apart: a padded prompt
+        loses its window. So there only prompts of equal length share a batch, without padding.
+        """
+        if self.request.shape.family != "gemma2":
+            return [(rows.indices, rows.tokens.shape[1]) for rows in prompt_batches(prompts)]
+        lengths: dict[int, list[int]] = {}
+        for i, prompt in enumerate(prompts):
+            lengths.setdefault(len(prompt), []).append(i)
+        return [(together[first:first + MOST_ROWS], length) for length, together in lengths.items()
+                for first in range(0, len(together), MOST_ROWS)]
 
     def _sampler(self, state: State, slots: int) -> Any:
         # A sampler keeps its programs; it takes new weights only with the placement, word for word, of the first ones.
