@@ -5,7 +5,7 @@
 
 Replays ten steps of the committed example run (or of a run of yours), which computes in fp32, with one thread, with an
 older processor's instructions, and over eight simulated devices. The tolerance of fp32 in
-`workings.evidence.replay.tolerance` stands above ten times the largest difference. The proof fails (exit code 1) where
+`workings.evidence.replay.tolerance` has to stand above these. The proof fails (exit code 1) where
 a right replay falls outside of it or a wrong one inside. Writes `proof/replay.json`.
 """
 

@@ -32,7 +32,7 @@ def replay_command(
     """Take some of a run's steps again, and say whether the same comes out.
 
     Compares losses, gradient norms, weights and completions with the recorded ones: to the bit where processor,
-    threads, versions and code are the recorded ones, else within a measured tolerance. Wrong seeds, learning rates,
+    threads, versions and code are the recorded ones, else within a tolerance. Wrong seeds, learning rates,
     rows and checkpoints have to fall outside. Sealed as a unit of the run.
     """
     from workings.runs.load import AS_RECORDED

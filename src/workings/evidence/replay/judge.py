@@ -70,7 +70,7 @@ def sentence(facts: Facts) -> str:
         how = "bitwise, because processor, threads, versions and code are the recorded ones"
     else:
         other = f"not the recorded ones are {', '.join(differing)}" if differing else "accelerators promise no order"
-        how = f"within the measured tolerance, because {other}"
+        how = f"within the tolerance, because {other}"
     equal = all(not any(line_differences(line).values()) for line in lines)
     largest = max((line_differences(line)["loss"] for line in lines), default=0.0)
     found = "equal to the bit" if equal else f"largest relative difference in loss {largest:.2g}"

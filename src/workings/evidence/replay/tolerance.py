@@ -1,4 +1,4 @@
-"""How far the same steps may lie apart under other conditions: measured, by number format."""
+"""How far the same steps may lie apart under other conditions, by number format."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -25,10 +25,9 @@ BITWISE = Tolerance(loss=0.0, grad_norm=0.0, weights=0.0, completions=1.0,
                     source="none: processor, threads and versions are the recorded ones")
 TOLERANCES = {
     "float32": Tolerance(loss=1e-5, grad_norm=1e-4, weights=1e-4, completions=0.9,
-                         source="loss and gradient norm: more than ten times the largest difference in "
-                                "proof/replay.json; weights as gradient norm; completions by choice"),
+                         source="set by hand; `python -m proof.replay` measures how far right replays lie apart"),
 }
-"""By the number format in which steps compute. A format that is not here was not measured, and a replay under other
+"""By the number format in which steps compute. A format that is not here has none, and a replay under other
 conditions is refused for it."""
 
 
