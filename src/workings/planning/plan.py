@@ -145,7 +145,9 @@ def inspect_programs(recipe: Recipe, request: EngineRequest, programs: Programs,
     """
     why = ""
     if recipe.engine == "torch" and target.platform == "gpu":
-        return trace_gpu(request, programs, target, packed=recipe.data.packing != "none")
+        if mesh == (1, 1):
+            return trace_gpu(request, programs, target, packed=recipe.data.packing != "none")
+        why = "a trace follows one card, and this mesh shares the step among several"
     if recipe.engine == "jax" and (target.platform != "gpu" or target.gpu_config):
         try:
             step = compile_program(request, programs["step"], target)
