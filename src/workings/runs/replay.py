@@ -190,7 +190,7 @@ def _standard(opened: Reopened, collected: Mapping[str, Any]) -> _Standard:
     if tolerance is None:
         raise RequestError(f"{opened.run.path}, computed in {compute} under other conditions than here: "
                            + ", ".join(differing(there, here)),
-                           "the conditions of the run, or a number format whose tolerance was measured",
+                           "the conditions of the run, or a number format that has a tolerance",
                            "replay it where it was trained")
     return _Standard(there=there, here=here, tolerance=tolerance, mode="tolerance")
 
