@@ -21,8 +21,8 @@ from typing import Any
 from tools.result_file import ROOT, load_average, write_result
 
 PAIRS = (
-    ("gemma-2b-rtx5090", "rtx5090"), ("gemma-2b-rtx5090", "h200"), ("gemma-2b-t4", "t4"), ("gemma-2b-t4x2", "t4x2"),
-    ("gemma-2b-rtx5090", "a100-40"), ("quickstart", "cpu"), ("gemma-3-1b-v5e8", "v5e-8"), ("gemma-2b-v5e8", "v5e-8"),
+    ("smoke-tiny", "cpu"), ("quickstart", "cpu"), ("smoke-tiny", "v5e-8"), ("quickstart", "v5e-8"),
+    ("smoke-tiny", "v6e-8"), ("gemma-2b-rtx5090", "rtx5090"), ("gemma-2b-rtx5090", "h200"), ("gemma-2b-t4", "t4"),
 )
 TOLERANCE = 0.01
 RESULT = ROOT / "proof" / "plan_pairs.json"
