@@ -19,10 +19,20 @@ from workings.record.reader import Run
 from workings.runs.guard import MemoryWatch, sentence, target_here
 from workings.runs.train import train
 
-WIDE = ("batch.micro_batch=256", "memory.attention=chunked", "memory.loss_chunk=128",
-        "model={source: scratch, shape: {family: gemma, layers: 4, width: 256, mlp_width: 1024, heads: 4, "
-        "kv_heads: 1, head_dim: 64}}")
-"""Makes `smoke-tiny` need 2.5 GiB, nearly all of it activations."""
+WIDE = """# needs 2.5 GiB, nearly all of it activations; nothing but the step is planned and compiled
+name: wide
+engine: jax
+device: cpu
+model:
+  source: scratch
+  shape: {family: gemma, layers: 4, width: 256, mlp_width: 1024, heads: 4, kv_heads: 1, head_dim: 64}
+tokenizer: train
+data: {traces: addition, max_length: 64}
+batch: {micro_batch: 256}
+training: {steps: 2, learning_rate: 1e-3, schedule: constant}
+optimizer: {name: adamw}
+memory: {attention: chunked, loss_chunk: 128}
+"""
 
 
 def device(**changes):
@@ -32,8 +42,10 @@ def device(**changes):
 
 
 def limited(out, *words, kib=4_500_000):
-    """`train smoke-tiny` in a child with an address space of so many KiB: JAX itself takes about two GiB of it."""
-    command = [sys.executable, "-m", "workings", "train", "smoke-tiny", "--out", str(out), "--json", *WIDE, *words]
+    """`train` in a child with an address space of so many KiB: JAX itself takes about two GiB of it."""
+    recipe = out.with_name("wide.yaml")
+    recipe.write_text(WIDE)
+    command = [sys.executable, "-m", "workings", "train", str(recipe), "--out", str(out), "--json", *words]
     return subprocess.run(["bash", "-c", f'ulimit -v {kib}; exec "$@"', "bash", *command], env=os.environ.copy(),
                           capture_output=True, text=True, check=False)
 
@@ -165,7 +177,7 @@ def test_memory_that_does_not_suffice_is_refused_with_a_way_out_and_a_forced_run
     assert answer["available_bytes"] < answer["peak_bytes"] < answer["limit_bytes"]
     assert answer["nearest"]["overrides"] == ["memory.remat=layer"]
     assert "memory.remat=layer" in refused.stderr
-    assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.glob("run*"))
 
     forced = limited(tmp_path / "run", "--force")
     assert forced.returncode == 1, forced.stderr
