@@ -110,7 +110,8 @@ def split(model: PreTrainedModel, mesh: Mesh, device: torch.device) -> Root:
 
 def local(x: Tensor) -> Tensor:
     """This process's part of a tensor, sharing its memory."""
-    return x.detach().to_local() if isinstance(x, DTensor) else x.detach()
+    held = x.detach()
+    return held.to_local() if isinstance(held, DTensor) else held
 
 
 def own_part(whole: Tensor, like: Tensor) -> Tensor:
@@ -124,7 +125,8 @@ def own_part(whole: Tensor, like: Tensor) -> Tensor:
 
 def gathered(x: Tensor) -> Tensor:
     """The whole tensor on every process; all of them must ask."""
-    return x.detach().full_tensor() if isinstance(x, DTensor) else x.detach()
+    held = x.detach()
+    return held.full_tensor() if isinstance(held, DTensor) else held
 
 
 def as_split(moment: Tensor, slot: str, param: Tensor) -> Tensor:
