@@ -1,8 +1,8 @@
 """Every file of a sealed record x every change, forgeries, attacks and hostile values: which check catches what.
 
 The record is a small one with an evaluation, a note and a signature, made through the recorder; packs hold two of them.
-Changes, forgeries and attacks are those of the tests (`tests/evidence/`); here each is counted and the ids that fail are
-written down. Attacks run in children with limits on time and memory. Hostile values replace every value of
+Changes, forgeries and attacks are those of the tests (`tests/evidence/`); here each is counted, and the ids that fail
+are written down. Attacks run in children with limits on time and memory. Hostile values replace every value of
 every JSON file in turn (a sample of ``--fuzz`` cases, the same each time), the record is sealed again and verified with
 the net below the checks taken away: a case counts as a traceback if anything but a verdict comes out.
 """
