@@ -45,7 +45,8 @@ def test_tensorboard_files_hold_the_metrics(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_ends_the_files_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workings.training.tensorboard.FLUSH_SECONDS", -1.0)
-    monkeypatch.setattr("tensorboardX.record_writer.open_file", lambda path: Path("/dev/full").open("wb"))  # noqa: SIM115
+    opened = Path.open
+    monkeypatch.setattr(Path, "open", lambda path, mode: opened(Path("/dev/full"), "wb"))
     said: list[str] = []
     scalars = Scalars(tmp_path / "run", said.append)
     for step in range(3):

@@ -1,7 +1,7 @@
 """TensorBoard files of a run, written beside the runs while it trains. What counts is the record's `metrics.jsonl`.
 
-Events are written one by one by the training thread itself: tensorboardX's own `SummaryWriter` hands them to a thread,
-and when that thread dies of a full disk, the training waits for it forever.
+Events are written one by one by the training thread itself: writers that hand them to a thread let the training wait
+forever once that thread has died of a full disk.
 """
 
 import time
@@ -33,15 +33,15 @@ class Scalars:
         self._file: Any = None
         self._flushed = time.monotonic()
         try:
-            from tensorboardX.proto.event_pb2 import Event, SessionLog
-            from tensorboardX.record_writer import RecordWriter
+            from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+            from tensorboard.summary.writer.record_writer import RecordWriter
         except ModuleNotFoundError:
-            say("tensorboard none: tensorboardX is not installed (the extra `track` has it)")
+            say("tensorboard none: the package is not installed (the extra `track` has it)")
             return
         folder = run.parent / FOLDER / run.name
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = RecordWriter(str(folder / f"events.out.tfevents.{time.time_ns()}"))
+            self._file = RecordWriter((folder / f"events.out.tfevents.{time.time_ns()}").open("xb"))
         except OSError as error:
             say(f"tensorboard none: {folder}: {error.strerror}")
             return
@@ -53,8 +53,8 @@ class Scalars:
         """Add one metrics line."""
         if self._file is None:
             return
-        from tensorboardX.proto.event_pb2 import Event
-        from tensorboardX.proto.summary_pb2 import Summary
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
 
         values = [Summary.Value(tag=tag, simple_value=value) for key, tag in SCALARS.items()
                   if isinstance(value := metric.get(key), int | float)]
