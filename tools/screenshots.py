@@ -13,11 +13,12 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Literal
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "runs" / "quickstart" / "runs.zip"
 OUT = ROOT / "docs" / "images"
-PICTURES = {
+PICTURES: dict[str, tuple[str, Literal["light", "dark"], int, int]] = {
     "page-runs": ("", "light", 1200, 420),
     "page-run": ("run/runs/with-steps", "light", 1200, 1000),
     "page-compare": ("compare?run=runs/answer-only&run=runs/with-steps", "light", 1200, 1000),

@@ -37,7 +37,7 @@ def trace_gpu(request: EngineRequest, programs: Programs, target: Target, *,
         kept = json.loads(place.read_text(encoding="utf-8"))
         return {name: Inspection(**(one | {"details": one["details"] | {"cached": True}}))
                 for name, one in kept.items()}
-    sizes: dict[str, tuple[int, int, int]] = {**programs}
+    sizes: dict[str, tuple[int, int, int]] = {str(name): size for name, size in programs.items()}
     found = trace_for(request, sizes, target.platform, packed=packed, capability=target.compute_capability,
                       limit_bytes=target.memory_bytes)
     place.parent.mkdir(parents=True, exist_ok=True)

@@ -183,10 +183,12 @@ def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Sh
     if found != spec.shape:
         raise RequestError(f"{config}: {found}", f"{spec.shape}", "")
     files = WeightFiles(directory, tensor_shapes(spec.shape))
-    places, params = flat(shardings), {}
-    if spec.lora:
-        make = jax.jit(lambda number: init_adapters(number, spec.lora, spec.shape),
-                       out_shardings={name: places[name] for name in adapter_shapes(spec.lora, spec.shape)})
+    places = flat(shardings)
+    params: dict[str, Any] = {}
+    lora = spec.lora
+    if lora:
+        make = jax.jit(lambda number: init_adapters(number, lora, spec.shape),
+                       out_shardings={name: places[name] for name in adapter_shapes(lora, spec.shape)})
         params |= make(np.uint32(seed))
     for name, x in flat(abstract).items():
         if name.endswith(f".{CODES}"):

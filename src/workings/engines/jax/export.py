@@ -54,7 +54,8 @@ def _full(tensors: dict[str, jax.Array], name: str, inner: int, dtype: Any) -> j
 def _combined(tensors: dict[str, jax.Array], inner: int, dtype: Any) -> jax.Array:
     weight = tensors.get("weight")
     if weight is None:
-        weight = jax.lax.map(lambda pair: dequantize(*pair, inner, dtype).T, (tensors[CODES], tensors[ABSMAX]))
+        weight = jax.lax.map(lambda pair: dequantize(pair[0], pair[1], inner, dtype).T,
+                             (tensors[CODES], tensors[ABSMAX]))
     if ADAPTER_A not in tensors:
         return weight
     return merged(weight, tensors[ADAPTER_A], tensors[ADAPTER_B], tensors[f"layers.{SCALE}"], dtype)

@@ -99,13 +99,14 @@ def _forward(layout: Layout, name: str, x: jax.Array, codes: jax.Array, absmax: 
 
 
 def _backward(layout: Layout, name: str, kept: Any, dy: jax.Array) -> tuple[jax.Array, None, None]:
-    inner = 2 * kept[0].size // dy.shape[-1]
-    return jnp.einsum("...o,io->...i", dy, _gathered(layout, name, *kept, inner, dy.dtype)), None, None
+    codes, absmax = kept
+    inner = 2 * codes.size // dy.shape[-1]
+    return jnp.einsum("...o,io->...i", dy, _gathered(layout, name, codes, absmax, inner, dy.dtype)), None, None
 
 
 nf4_matmul.defvjp(_forward, _backward)
 
 
 def _gathered(layout: Layout, name: str, codes: jax.Array, absmax: jax.Array, inner: int, dtype: Any) -> jax.Array:
-    whole = (layout.without_fsdp(f"{name}.{key}", x) for key, x in ((CODES, codes), (ABSMAX, absmax)))
-    return dequantize(*whole, inner, dtype)
+    whole = [layout.without_fsdp(f"{name}.{key}", x) for key, x in ((CODES, codes), (ABSMAX, absmax))]
+    return dequantize(whole[0], whole[1], inner, dtype)

@@ -98,7 +98,7 @@ def is_matrix(x: Tensor) -> bool:
 class AdamW:
     """AdamW with bias correction and decoupled decay (Loshchilov and Hutter, 2019, algorithm 2)."""
 
-    slots = ("exp_avg", "exp_avg_sq")
+    slots: tuple[str, ...] = ("exp_avg", "exp_avg_sq")
     flat = False
 
     def __init__(self, config: AdamWFields, moment_dtype: torch.dtype) -> None:
@@ -134,7 +134,7 @@ class Adafactor:
     gradient: moments of rows and columns, size of the update, update.
     """
 
-    slots = ("exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq")
+    slots: tuple[str, ...] = ("exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq")
     flat = False
 
     def __init__(self, config: AdafactorConfig, moment_dtype: torch.dtype) -> None:

@@ -5,7 +5,7 @@ own kernels do the reading and storing. So rounding of the weights, bounded temp
 other rules, and the numbers are those of ``bitsandbytes.optim.AdamW8bit``.
 """
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -37,6 +37,10 @@ def _codes(signed: bool, device: torch.device) -> Tensor:
     """The 256 values that a byte stands for."""
     codes: Tensor = _kernels().create_dynamic_map(signed=signed)
     return codes.to(device)
+
+
+def _append(new: list[Tensor], _: object, value: Tensor) -> None:
+    new.append(value)
 
 
 class AdamW8bit:
@@ -74,7 +78,7 @@ class AdamW8bit:
             moments = {slot: self._read(flat[slot], slots[SCALES[slot]], slot, rows) for slot in SCALES}
             block = Change(step=change.step, learning_rate=change.learning_rate, scale=change.scale)
             new: list[Tensor] = []
-            self.small.update(vector[rows], gradient[rows], moments, block, lambda _, value, new=new: new.append(value),
+            self.small.update(vector[rows], gradient[rows], moments, block, partial(_append, new),
                               matrix=is_matrix(param))
             for slot in SCALES:
                 self._write(moments[slot], flat[slot], slots[SCALES[slot]], slot, rows)

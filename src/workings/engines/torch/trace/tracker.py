@@ -24,7 +24,7 @@ ONLY_OWNER = 2
 """Uses of a storage that one tensor alone accounts for, as seen from inside a dispatch."""
 
 
-class LiveStorages(TorchDispatchMode):  # type: ignore[misc]
+class LiveStorages(TorchDispatchMode):
     """While entered, logs every storage that an operator returns, and when it goes."""
 
     def __init__(self, workspaces: dict[Any, Workspace]) -> None:
