@@ -54,10 +54,10 @@ def test_a_good_run_reaches_level_two(run: Path) -> None:
     found = verify(run)
     assert {one.id for one in found.checks} == {"integrity.readable", *IDS}
     assert (found.level, found.failed) == (2, 0)
-    assert verdicts(found, "not_checked") == {"integrity.anchor", "attestation.signature"}
+    assert verdicts(found, "not_checked") == {"integrity.anchor", "attestation.signature", "consistency.plan"}
     value = found.to_json()
     assert list(value)[:5] == ["level", "passed", "failed", "not_checked", "checks"]
-    assert (value["level"], value["passed"], value["not_checked"]) == (2, 36, 2)
+    assert (value["level"], value["passed"], value["not_checked"]) == (2, 36, 3)
     assert set(value["checks"][0]) == {"id", "level", "verdict", "text"}
     json.dumps(value, allow_nan=False)
     assert any("8 of 12 items right" in claim for claim in found.claims)
@@ -164,7 +164,8 @@ def test_no_list_of_attempts(run: Path) -> None:
     (run.parent / "attempts.jsonl").unlink()
     found = verify(run)
     assert found.level == 2
-    assert verdicts(found, "not_checked") == {"integrity.anchor", "consistency.attempts", "attestation.signature"}
+    assert verdicts(found, "not_checked") == {
+        "integrity.anchor", "consistency.attempts", "consistency.plan", "attestation.signature"}
 
 
 def test_progress_counts_every_byte(run: Path) -> None:
