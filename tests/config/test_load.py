@@ -76,7 +76,7 @@ def test_unknown_keys_get_a_suggestion(key, written, said):
     ({"batch": None}, "batch: None"),
     ({"training": {"steps": 2, "learning_rate": 0}}, "greater than 0"),
     ({"training": {"steps": 2, "learning_rate": 1e-3, "warmup_steps": 2}}, "warmup_steps (2) must be below steps (2)"),
-    ({"optimizer": {"name": "sgd"}}, "'adamw', 'adafactor'"),
+    ({"optimizer": {"name": "sgd"}}, "'adamw', 'adamw8bit', 'adafactor', 'muon'"),
     ({"model": {"source": "hub", "id": "x"}}, "'scratch', 'pretrained'"),
     ({"name": "Not A Name"}, "name: 'Not A Name'"),
 ])
