@@ -14,6 +14,7 @@ from typing import Any
 from workings.engines.base import EngineRequest, Inspection
 from workings.engines.jax.target import PACKAGES, CudaTarget, DeviceTarget, HostTarget, TpuTarget, compile_for
 from workings.errors import WorkingsError
+from workings.hardware import places
 from workings.hardware.catalog import Target, gpu_config
 from workings.planning.request import ProgramName, Programs
 from workings.record.atomic import write_json
@@ -79,9 +80,7 @@ def check_split(found: Inspection, batch: tuple[int, int, int]) -> None:
 
 def cache_directory() -> Path:
     """Where verdicts are kept: ``WORKINGS_CACHE``, or the person's cache directory."""
-    own = os.environ.get("WORKINGS_CACHE")
-    base = Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "workings"
-    return base / "plans"
+    return places.cache_directory() / "plans"
 
 
 def _digest(request: EngineRequest, batch: tuple[int, int, int], target: Target, program: ProgramName) -> str:

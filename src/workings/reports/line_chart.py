@@ -85,15 +85,19 @@ def smoothed(points: Points, span: int) -> list[tuple[float, float]]:
 
 def thinned(points: Points, limit: int = _MAX_POINTS) -> Points:
     """At most about ``limit`` points: of each bin the lowest and the highest, in their order."""
+    return [points[i] for i in kept_places(points, limit)]
+
+
+def kept_places(points: Points, limit: int) -> list[int]:
+    """Numbers of the points that `thinned` keeps: both ends, and of each bin the lowest and the highest."""
     if len(points) <= limit:
-        return points
+        return list(range(len(points)))
     size = -(-2 * len(points) // limit)
-    kept: list[tuple[float, float]] = [points[0]]
+    kept = [0]
     for start in range(1, len(points) - 1, size):
-        group = points[start:min(start + size, len(points) - 1)]
-        ends = {min(group, key=lambda p: p[1]), max(group, key=lambda p: p[1])}
-        kept += sorted(ends)
-    return [*kept, points[-1]]
+        group = range(start, min(start + size, len(points) - 1))
+        kept += sorted({min(group, key=lambda i: points[i][1]), max(group, key=lambda i: points[i][1])})
+    return [*kept, len(points) - 1]
 
 
 def _domain(values: Sequence[float], log: bool) -> tuple[float, float]:

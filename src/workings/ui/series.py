@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from workings.reports.line_chart import kept_places, smoothed
+
 X = Literal["step", "tokens", "seconds"]
 POINTS = 1200
 """Points a curve is thinned to."""
@@ -80,37 +82,12 @@ def curves(lines: Sequence[Line], x: X, low: float | None = None, high: float | 
                   if isinstance(value := read(lines[i]), int | float) and not isinstance(value, bool)]
         if not points:
             continue
-        kept = thinned(points)
+        kept = kept_places(points, POINTS)
         series = Series(key=key, title=title, unit=unit, x=[points[i][0] for i in kept],
                         y=[points[i][1] for i in kept])
         span = len(points) // SMOOTHING_SHARE
         if key in ("loss", "tokens_per_second", "grad_norm") and span >= 2:
-            mean = smoothed([value for _, value in points], span)
-            series = series.model_copy(update={"smoothed": [mean[i] for i in kept], "smoothing_steps": span})
+            mean = smoothed(points, span)
+            series = series.model_copy(update={"smoothed": [mean[i][1] for i in kept], "smoothing_steps": span})
         found.append(series)
     return found
-
-
-def smoothed(values: Sequence[float], span: int) -> list[float]:
-    """Centered moving mean over ``span`` values (fewer at both ends)."""
-    sums = [0.0]
-    for value in values:
-        sums.append(sums[-1] + value)
-    half = span // 2
-    result = []
-    for index in range(len(values)):
-        first, last = max(0, index - half), min(len(values), index + half + 1)
-        result.append((sums[last] - sums[first]) / (last - first))
-    return result
-
-
-def thinned(points: Sequence[tuple[float, float]], limit: int = POINTS) -> list[int]:
-    """Numbers of the points that stay: the ends, and of each stretch the lowest and the highest, in order."""
-    if len(points) <= limit:
-        return list(range(len(points)))
-    size = -(-2 * len(points) // limit)
-    kept = [0]
-    for start in range(1, len(points) - 1, size):
-        group = range(start, min(start + size, len(points) - 1))
-        kept += sorted({min(group, key=lambda i: points[i][1]), max(group, key=lambda i: points[i][1])})
-    return [*kept, len(points) - 1]

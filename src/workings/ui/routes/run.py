@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel
 
-from workings.record.layout import PARTIAL_SUFFIX
+from workings.record.layout import EVENTS, PARTIAL_SUFFIX
 from workings.reports.figures import accuracy_figure
 from workings.reports.gather import commands, view_run
 from workings.reports.html import write_report
@@ -46,7 +46,7 @@ def run_curves(site: Site, name: str, x: X, low: float | None, high: float | Non
     """A run's curves between two places of the axis."""
     run = site.folder.path(name)
     row, lines = site.row(run), site.folder.metrics(run)
-    resumed = [event.get("step", event.get("from_step")) for event in read_detail(site.folder, run).events
+    resumed = [event.get("step", event.get("from_step")) for event in site.folder.tail(run / EVENTS).lines()
                if str(event.get("kind", "")).startswith("resumed")]
     at = dict(zip((line["step"] for line in lines), places(lines, x), strict=True))
     return Curves(run=name, x=x, last_step=row.steps, planned_steps=row.planned_steps, state=row.state,
