@@ -56,6 +56,7 @@ def check_versions(present: Mapping[str, str], version: Installed = installed_ve
         version: how to learn an installed version (tests give a table).
         requires: how to learn what a package declares.
     """
+    version = cache(version)  # the same few packages are asked for hundreds of times, each time from the disk
     seen = 0
     for name in DECLARING:
         if not version(name):

@@ -8,6 +8,9 @@ import numpy as np
 
 from workings.engines.safetensors_file import TensorFile
 from workings.errors import RequestError
+from workings.models.shape import ModelShape
+from workings.models.shapes import from_hf_config
+from workings.models.weights import tensor_shapes
 
 PREFIXES = ("", "language_model.", "model.language_model.")
 """What stands before Hugging Face's text names: nothing, or (multimodal Gemma 3) an outer model's name."""
@@ -65,3 +68,18 @@ class WeightFiles:
     def read(self, name: str) -> np.ndarray:
         """One tensor, mapped from its file."""
         return self._file(name).read(self._names[name])
+
+
+def model_weights(directory: Path, shape: ModelShape) -> WeightFiles:
+    """The weights of a model of this shape.
+
+    Raises:
+        RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
+    """
+    config = directory / "config.json"
+    if not config.is_file():
+        raise RequestError(f"{directory} without config.json", "a directory in Hugging Face's format", "")
+    found = from_hf_config(json.loads(config.read_text(encoding="utf-8")))
+    if found != shape:
+        raise RequestError(f"{config}: {found}", f"{shape}", "")
+    return WeightFiles(directory, tensor_shapes(shape))

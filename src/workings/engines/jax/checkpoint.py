@@ -4,7 +4,6 @@ A checkpoint holds what is trained, and its optimizer state. Where adapters are 
 ``adapter_model.safetensors`` with peft's names in place of ``model.safetensors``.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +19,9 @@ from workings.engines.jax.optimizer import flat, nested
 from workings.engines.jax.projection import is_adapter
 from workings.engines.jax.step import StepSpec
 from workings.engines.safetensors_file import TensorFile, write_tensors
-from workings.engines.weight_files import WeightFiles
-from workings.errors import RecordError, RequestError
-from workings.models.shapes import from_hf_config
-from workings.models.weights import layer_name, layer_shapes, tensor_shapes
+from workings.engines.weight_files import model_weights
+from workings.errors import RecordError
+from workings.models.weights import layer_name, layer_shapes
 
 MODEL_FILE, ADAPTER_FILE, OPTIMIZER_FILE = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
 STEP = "step"
@@ -176,13 +174,7 @@ def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Sh
     Raises:
         RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
     """
-    config = directory / "config.json"
-    if not config.is_file():
-        raise RequestError(f"{directory} without config.json", "a directory in Hugging Face's format", "")
-    found = from_hf_config(json.loads(config.read_text(encoding="utf-8")))
-    if found != spec.shape:
-        raise RequestError(f"{config}: {found}", f"{spec.shape}", "")
-    files = WeightFiles(directory, tensor_shapes(spec.shape))
+    files = model_weights(directory, spec.shape)
     places = flat(shardings)
     params: dict[str, Any] = {}
     lora = spec.lora

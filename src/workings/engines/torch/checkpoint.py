@@ -17,9 +17,9 @@ from workings.engines.torch.lora import ADAPTER_FOLDER, merged, put, weights, wr
 from workings.engines.torch.sharding import as_split, gathered, local, own_part
 from workings.engines.torch.spec import TorchSpec, dtype_name
 from workings.engines.torch.step import State
-from workings.engines.weight_files import WeightFiles
-from workings.errors import RecordError, RequestError
-from workings.models.shapes import from_hf_config, to_hf_config
+from workings.engines.weight_files import model_weights
+from workings.errors import RecordError
+from workings.models.shapes import to_hf_config
 from workings.models.weights import tensor_shapes
 
 MODEL_FILE, ADAPTER_FILE, OPTIMIZER_FILE = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
@@ -120,13 +120,7 @@ def load_weights(spec: TorchSpec, model: nn.Module, directory: Path) -> None:
     Raises:
         RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
     """
-    config = directory / "config.json"
-    if not config.is_file():
-        raise RequestError(f"{directory} without config.json", "a directory in Hugging Face's format", "")
-    found = from_hf_config(json.loads(config.read_text(encoding="utf-8")))
-    if found != spec.shape:
-        raise RequestError(f"{config}: {found}", f"{spec.shape}", "")
-    files, places = WeightFiles(directory, tensor_shapes(spec.shape)), weights(model)
+    files, places = model_weights(directory, spec.shape), weights(model)
     for name in tensor_shapes(spec.shape):
         put(places[name], to_tensor(files.read(name)))
 
