@@ -11,6 +11,8 @@ import pytest
 from tests.evidence import reseal
 from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
 from workings.data.batches import Position
+from workings.engines.base import Memory
+from workings.engines.registry import find_engine
 from workings.errors import DoesNotFit, RecordError
 from workings.evidence.verify import verify
 from workings.hardware.device import DeviceFacts
@@ -208,12 +210,22 @@ def test_memory_that_runs_out_later_keeps_the_last_checkpoint_and_can_go_on(tmp_
     assert Run.open(tmp_path / "run").manifest.resumed_from.name == "run.interrupted-1"
 
 
+def test_a_peak_that_still_grows_is_written_down_once(tmp_path, monkeypatch):
+    looks = iter(range(10**9, 2 * 10**9, 4096))
+    engine = find_engine("unigram").engine
+    monkeypatch.setattr(engine, "memory", lambda self: Memory(peak_bytes=next(looks), source="grows at every look"))
+    done = train(str(write_recipe(tmp_path / "asked")), tmp_path / "run")
+    facts = json.loads((done.run / "plan" / "measured.json").read_text())
+    assert facts["measured_peak_bytes"] == Run.open(done.run).manifest.measured_peak_bytes
+    assert verify(done.run).failed == 0
+
+
 def test_what_was_held_is_said_for_a_run_that_did_not_grow(tmp_path):
     recipe = write_recipe(tmp_path / "asked")
     watch = MemoryWatch()
     watch.peak_before = 2**60
     prepared = train(str(recipe), tmp_path / "run").prepared
-    facts = watch.facts(prepared)
+    facts = watch.facts(prepared, prepared.engine.memory())
     assert "absent" in facts["growth_bytes"]
     assert "measured_share_of_predicted" not in facts
     assert "at most" in sentence(facts)

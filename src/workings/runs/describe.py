@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from workings.engines.base import ReportingEngine
+from workings.engines.base import Memory, ReportingEngine
 from workings.models.weights import parameter_count
 from workings.record.absent import Absent, absent
 from workings.record.canonical import line
@@ -77,10 +77,11 @@ def write_request(writer: RunWriter, prepared: Prepared) -> None:
 
 
 def build_manifest(prepared: Prepared, outcome: Outcome, metrics: list[dict[str, Any]], *, out: Path, started_at: str,
-                   resumes: int, resumed_from: dict[str, str] | None, facts: dict[str, Any]) -> RunManifest:
+                   resumes: int, resumed_from: dict[str, str] | None, memory: Memory,
+                   facts: dict[str, Any]) -> RunManifest:
     """The run on one page, from what was asked for, what ran, and the metrics that were written."""
     recipe, device, progress = prepared.loaded.recipe, prepared.device, outcome.progress
-    code, memory, resolved = code_version(), prepared.engine.memory(), prepared.loaded.resolved()
+    code, resolved = code_version(), prepared.loaded.resolved()
     precision = recipe.precision
     dtypes: dict[str, str] = {"parameters": precision.parameters, "compute": precision.compute,
                               "moments": precision.moments}

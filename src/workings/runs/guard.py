@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from workings.engines.base import Memory
 from workings.engines.gpu_memory import gpu_share
 from workings.errors import DoesNotFit, WorkingsError
 from workings.hardware.catalog import Target, targets
@@ -107,13 +108,13 @@ class MemoryWatch:
         self.resident = resident_bytes()
         self.peak_before = peak_resident_bytes()
 
-    def facts(self, prepared: Prepared, out_of_memory: str = "") -> dict[str, Any]:
+    def facts(self, prepared: Prepared, memory: Memory, out_of_memory: str = "") -> dict[str, Any]:
         """`plan/measured.json`.
 
         On an accelerator the device counts what the program holds, which is what was predicted. A CPU's count is the
         whole process, interpreter and libraries included; what grew since before the first weight is comparable.
         """
-        verdict, memory = prepared.verdict, prepared.engine.memory()
+        verdict = prepared.verdict
         facts: dict[str, Any] = {
             "predicted_peak_bytes": verdict.peak_bytes, "predicted_source": verdict.source,
             "predicted_for_batch": list(prepared.longest_batch), "limit_bytes": verdict.limit_bytes,

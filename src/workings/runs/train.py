@@ -245,14 +245,15 @@ def _save(start: Start, prepared: Prepared, state: State, at: Progress) -> None:
 
 def _seal(start: Start, prepared: Prepared, policy: Policy, outcome: Outcome, out: Path, facts: dict[str, Any],
           watch: MemoryWatch) -> TrainResult:
-    writer, measured = start.writer, watch.facts(prepared, outcome.out_of_memory)
+    memory = prepared.engine.memory()  # once: a CPU's peak still grows while this is written down
+    writer, measured = start.writer, watch.facts(prepared, memory, outcome.out_of_memory)
     if outcome.out_of_memory:
         writer.event("out_of_memory", **measured)
         outcome = replace(outcome, reason=f"{outcome.reason}: {sentence(measured)}; {outcome.out_of_memory}")
     writer.write_json(MEASURED, measured)
     metrics = jsonl.read(writer.path(METRICS))[0]
     manifest = build_manifest(prepared, outcome, metrics, out=out, started_at=start.first_started_at,
-                              resumes=start.resumes, resumed_from=writer.resumed_from, facts=facts)
+                              resumes=start.resumes, resumed_from=writer.resumed_from, memory=memory, facts=facts)
     if outcome.status == "failed":
         writer.event("failed", reason=outcome.reason)
     writer.write_text(README, readme(manifest, prepared, reproduce_command(prepared, out), sentence(measured)))
