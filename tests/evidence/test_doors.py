@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,15 +20,17 @@ from pathlib import Path
 from workings.evidence.verify import core, verify
 core.MALFORMED = ()  # the net below the checks is taken away
 found = verify(Path(sys.argv[1]))
-print(json.dumps([one.id for one in found.checks if one.verdict == "failed"]))
+peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+print(json.dumps([[one.id for one in found.checks if one.verdict == "failed"], peak]))
 """
 
 
-def attacked(run_python, run: Path, attack: Callable[[Path, Path], Path], canary: Path) -> list[str]:
-    """Ids that fail; raises if the child ends in any other way."""
+def attacked(run_python, run: Path, attack: Callable[[Path, Path], Path], canary: Path) -> tuple[list[str], int]:
+    """Ids that fail, and the most KiB that the child or a child of its own held; raises if it ends in any other way."""
     target = attack(run, canary)
     done = run_python("-c", VERIFY.format(memory=MEBIBYTES, seconds=SECONDS), target, cwd=run.parent)
-    return json.loads(done.stdout.splitlines()[-1])
+    failed, peak = json.loads(done.stdout.splitlines()[-1])
+    return failed, peak
 
 
 # The others are tried by `proof/verify_matrix.py`, and one by one in `test_hostile.py`.
@@ -40,8 +41,8 @@ TRIED = [doors.code_as_scorer, doors.template_injection, doors.regex_bomb_in_a_c
 def test_a_door(run: Path, tmp_path: Path, run_python, attack: Callable[[Path, Path], Path]) -> None:
     canary = tmp_path / "canary"
     before = {path for path in tmp_path.rglob("*") if "runs" not in path.parts}
-    failed = attacked(run_python, run, attack, canary)
+    failed, peak = attacked(run_python, run, attack, canary)
     assert DOORS[attack] in failed if DOORS[attack] else "integrity.sums" not in failed
     assert not os.path.lexists(canary)
     assert {path for path in tmp_path.rglob("*") if "runs" not in path.parts} == before
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < MEBIBYTES << 10
+    assert peak < MEBIBYTES << 10
