@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,7 +48,7 @@ def open_tab(page: Any, tab: str) -> None:
     try:
         link.click()
     except playwright.TimeoutError as slow:
-        warnings.warn(f"{tab}: {page.url}: {str(slow)[-400:]}", stacklevel=1)
+        sys.stderr.write(f"{tab}: {page.url}: {str(slow)[-400:]}\n")
         page.reload()
         link.click()
 
