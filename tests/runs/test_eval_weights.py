@@ -1,0 +1,117 @@
+"""`workings eval` of plain weights on both engines; killed while it generates, it goes on and ends the same."""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+from tests.evaluation.making import items, records, write_lines
+from tests.runs.killed import write_recipe
+from workings.evaluation.scorecard import Scorecard
+from workings.evaluation.settings import EvaluationSettings
+from workings.record.digest import file_digest
+from workings.runs.evaluate import evaluate_run, evaluate_weights
+from workings.runs.export import export_run
+from workings.runs.train import train
+from workings.runs.weights import WeightsRequest
+
+pytest.importorskip("jax")
+pytest.importorskip("torch")
+Workings = Callable[..., "CompletedProcess[str]"]
+
+COUNT = 6
+SAMPLED: dict[str, Any] = {"max_new_tokens": 8, "temperature": 1.0, "samples": 2, "batch_size": 4,
+                           "aggregate": "majority"}
+"""What `words` says: two items a batch."""
+DIES_WITHIN_THE_SECOND_BATCH = """
+import os, signal, sys
+from workings.record.jsonl import Appender
+whole, calls = Appender.append_bytes, []
+def torn(self, data):
+    calls.append(data)
+    whole(self, data if len(calls) < 2 else data[:len(data) // 2])
+    if len(calls) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+Appender.append_bytes = torn
+from workings.cli.main import main
+sys.exit(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny Gemma 3 after some steps as a run and as plain weights, and items."""
+    folder = tmp_path_factory.mktemp("weights")
+    settings = ["training.learning_rate=0.05", "training.steps=24", "checkpoint.every_steps=24"]
+    export_run(train(str(write_recipe(folder)), folder / "run", settings).run, folder / "model")
+    write_lines(folder / "items.jsonl", [item.to_json() for item in items(COUNT)])
+    return folder
+
+
+def words(made: Path, engine: str, out: Path) -> list[str | Path]:
+    """Arguments of `workings` that ask the plain weights for two samples an item."""
+    return ["eval", made / "model", "--template", "gemma", "--engine", engine, "--device", "cpu", "--items",
+            made / "items.jsonl", "--out", out, "--max-new-tokens", "8", "--temperature", "1", "--samples", "2",
+            "--batch-size", "4", "--aggregate", "majority", "--json"]
+
+
+def ask(made: Path, engine: str, out: Path, **settings: Any) -> Scorecard:
+    """The same from Python, in this process."""
+    return evaluate_weights(str(made / "model"), made / "items.jsonl", out,
+                            request=WeightsRequest(template="gemma", engine=engine, device="cpu"),
+                            settings=EvaluationSettings(**settings))
+
+
+def test_both_engines_answer_from_weights_what_the_run_answers(made: Path, tmp_path: Path) -> None:
+    evaluate_run(made / "run", made / "items.jsonl", tmp_path / "run",
+                 settings=EvaluationSettings(max_new_tokens=24))
+    expected = [line["completion"] for line in records(tmp_path / "run")]
+    assert len(set(expected)) > 1, "texts that differ are needed to agree about"
+    for engine in ("jax", "torch"):
+        assert ask(made, engine, tmp_path / engine, max_new_tokens=24).overall.n == COUNT
+        assert [line["completion"] for line in records(tmp_path / engine)] == expected
+        config = json.loads((tmp_path / engine / "eval_config.json").read_text())
+        assert config["engine"]["name"] == engine
+        assert config["model"]["weights"] == {"model.safetensors": file_digest(made / "model" / "model.safetensors")}
+        assert config["made_from"] == {"absent": "not made from a sealed run"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["jax", "torch"])
+def test_killed_while_it_generates_it_ends_the_same(
+        made: Path, tmp_path: Path, workings: Workings, run_python: Workings, engine: str) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "killed"
+    ask(made, engine, whole, **SAMPLED)
+    asked = words(made, engine, out)
+    killed = run_python("-c", DIES_WITHIN_THE_SECOND_BATCH, *asked, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    partial = out.with_name("killed.partial")
+    kept = (partial / "predictions.jsonl").read_bytes()
+    assert kept.count(b"\n") >= 4, "the first batch, whole"
+    assert not kept.endswith(b"\n"), "and a torn line of the second"
+    assert not out.exists()
+
+    said = json.loads(workings(*asked).stdout)
+    assert said["items"] == COUNT
+    assert not partial.exists()
+    assert len(records(out)) == 2 * COUNT
+    for file in sorted(path.name for path in whole.iterdir()):
+        assert (out / file).read_bytes() == (whole / file).read_bytes(), file
+
+
+def test_what_a_recipe_would_say_has_to_be_said(made: Path, tmp_path: Path, workings: Workings) -> None:
+    asked = ["eval", made / "model", "--items", made / "items.jsonl", "--out", tmp_path / "x"]
+    for more, text in (((), "no --template"), (("--engine", "torch"), "no --template"),
+                       (("--template", "chatml"), "--template chatml"),
+                       (("--template", "gemma", "--engine", "abacus"), "--engine abacus"),
+                       (("--template", "gemma", "--precision", "int4"), "--precision int4")):
+        done = workings(*asked, *more, check=False)
+        assert (done.returncode, text in done.stderr) == (2, True), done.stderr
+        assert "Traceback" not in done.stderr
+    done = workings("eval", made / "run", "--template", "gemma", *asked[2:], check=False)
+    assert (done.returncode, "--template with a sealed run" in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "x").exists()
