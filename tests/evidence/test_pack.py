@@ -23,6 +23,9 @@ from workings.record.seal import parse_seal, seal_unit
 from workings.runs.pack import Packed, pack
 
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "runs" / "quickstart" / "runs.zip"
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two runs of one folder, both evaluated; one is signed and noted."""
@@ -75,7 +78,8 @@ def test_a_pack_verifies_as_it_is_and_unpacked(packed: Path, tmp_path: Path) -> 
         assert found.level == 2
         assert verify(place, expect_root=found.root).level == 2
         ids = {one.id: str(one.verdict) for one in found.checks}
-        assert ids["integrity.pack"] == ids["recompute.model_cards"] == ids["recompute.comparison"] == "passed"
+        assert {ids[name] for name in ("integrity.pack", "recompute.model_cards", "recompute.comparison",
+                                       "recompute.claims")} == {"passed"}
         assert ids["attestation.signature"] == "not_checked"  # a is not signed
         assert "integrity.by_digest" not in ids
 
@@ -333,6 +337,17 @@ def test_a_write_up_that_is_not_published(runs: Path, tmp_path: Path, text: str,
     with pytest.raises(RequestError, match=says):
         pack([runs / "a", runs / "b"], tmp_path / "out.zip", writeup=tmp_path / "text.md", **options)
     assert list(tmp_path.glob("*.zip*")) == list(tmp_path.glob(".*")) == []
+
+
+def test_every_number_of_a_report_of_real_runs_has_a_source(tmp_path: Path) -> None:
+    """One run, and two that were compared: no number is left to be believed."""
+    with zipfile.ZipFile(EXAMPLE) as archive:
+        archive.extractall(tmp_path)
+    runs = tmp_path / "runs"
+    for out, paths in (("two.zip", [runs / "answer-only", runs / "with-steps"]), ("one.zip", [runs / "with-steps"])):
+        planned = pack(paths, tmp_path / out, weights="digest")
+        assert planned.unsourced == {}
+        assert next(one for one in verify(tmp_path / out).checks if one.id == "recompute.claims").verdict == "passed"
 
 
 def test_a_limit_on_words_asks_for_words(runs: Path, tmp_path: Path) -> None:

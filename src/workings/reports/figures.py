@@ -110,7 +110,7 @@ def loss_figures(views: Sequence[RunView]) -> list[LossFigure]:
                          label=short(view.name)) for view in trained]
         caption = "Mean negative log likelihood of the supervised tokens, in nats, before each update."
         if span > 1:
-            caption += f" Bold: moving mean over {span} steps; faint: every step."
+            caption += " Bold: moving mean over a fiftieth of the steps; faint: every step."
         figures.append(LossFigure(heading="Training loss", caption=caption, drawn=_loss(
             "Training loss", curves, trained, [view.train_loss for view in trained])))
     held_out = [view for view in views if view.evaluation_loss]

@@ -135,10 +135,9 @@ def _numbers(comparison: Comparison | None) -> list[dict[str, str]]:
 def _delta_caption(comparison: Comparison | None) -> str:
     if comparison is None:
         return ""
-    sections = len(comparison.sections)
     text = f"{comparison.name_b} minus {comparison.name_a}, item by item, in percentage points, with 95 % intervals."
-    if sections > 1:
-        text += f" {sections} sections were looked at: the p values of sections are Holm's."
+    if len(comparison.sections) > 1:
+        text += " Several sections were looked at: the p values of sections are Holm's, for their number."
     return text
 
 

@@ -186,7 +186,8 @@ def _column(contents: Contents, place: str, comparison: dict[str, Any]) -> Colum
     return Column(
         name=path.resolve().name, place=place, evaluation=shown,
         manifest=loads((path / MANIFEST).read_bytes()) if run else {}, steps=run.metrics() if run else (),
-        summary=loads((names[shown] / EVALUATION_SUMMARY).read_bytes()) if shown else {})
+        summary=loads((names[shown] / EVALUATION_SUMMARY).read_bytes()) if shown else {},
+        asked=loads((names[shown] / EVALUATION_CONFIG).read_bytes()) if shown else {})
 
 
 def _compared(sides: list[str]) -> Comparison | None:

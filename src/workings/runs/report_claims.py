@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workings.errors import RecordError
+from workings.evaluation.unit import CONFIG as EVALUATION_CONFIG
 from workings.evidence.claims import Claim, Source, agrees, numbers_in, pointer_to, resolve
 from workings.evidence.pack.form import COMPARISON, REPORT
 from workings.record.layout import MANIFEST, METRICS
@@ -41,6 +42,8 @@ class Column:
     evaluation: str = ""
     """Place of the evaluation that is shown; empty for none."""
     summary: dict[str, Any] = field(default_factory=dict)
+    asked: dict[str, Any] = field(default_factory=dict)
+    """How the evaluation that is shown was asked: contents of its `eval_config.json`."""
 
 
 Cell = tuple[int, str]
@@ -57,7 +60,7 @@ def report_claims(page: str, sentence: str, comparison: dict[str, Any], columns:
         comparison: contents of the pack's `compare.json`; empty where there is none.
         columns: the runs, in the page's order.
     """
-    found = [*_lead(page, sentence, comparison), *_tiles(page, comparison)]
+    found = [*_lead(page, sentence, comparison), *_tiles(page, comparison), *_decoding(page, columns)]
     for heads, rows in _tables(page):
         for words, claims in _TABLES.items():
             if heads[:len(words)] == list(words):
@@ -81,6 +84,17 @@ def _tiles(page: str, comparison: dict[str, Any]) -> Iterator[Claim | None]:
     tiles = re.finditer(r'<div class="number"><span class="name">[^<]*</span><b>(.*?</span>)</div>', page)
     for tile, places in zip(tiles, _TILES, strict=False):
         yield from _row((tile.start(1), tile.group(1)), [f"/{place}" for place in places], COMPARISON, comparison)
+
+
+def _decoding(page: str, columns: Sequence[Column]) -> Iterator[Claim | None]:
+    """How both sides were asked; what is equal is the first one's."""
+    said = re.search(r"<p>Equal in both evaluations: (.*?)</p>", page)
+    column = next((column for column in columns if column.evaluation), None)
+    if said and column:
+        for setting in re.finditer(r"decoding: (\w+): ([^;<]*)", said.group(1)):
+            yield from _row((said.start(1) + setting.start(2), setting.group(2)),
+                            [pointer_to("decoding", setting.group(1))], f"{column.evaluation}/{EVALUATION_CONFIG}",
+                            column.asked)
 
 
 def _tables(page: str) -> Iterator[tuple[list[str], list[Row]]]:
