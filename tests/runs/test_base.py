@@ -1,6 +1,7 @@
 """Base against tuned: the untrained model is asked once, beside the runs, and what the training brought is said."""
 
 import json
+import zipfile
 
 import pytest
 
@@ -9,6 +10,7 @@ from workings.evidence.verify import verify
 from workings.record.layout import partial_path
 from workings.record.lock import DirectoryLock
 from workings.record.reader import Run
+from workings.runs.pack import pack
 from workings.runs.whole import train_and_evaluate
 
 
@@ -47,6 +49,11 @@ def test_runs_and_their_base_verify_together(recipe, tmp_path, workings):
     values = json.loads(done.stdout.splitlines()[-1])
     assert values["delta"] == result.as_json()["delta"]
     assert result.base.path.name in page.read_text(encoding="utf-8")
+    pack([result.base.path, result.training.run], tmp_path / "both.zip", weights="digest")
+    with zipfile.ZipFile(tmp_path / "both.zip") as archive:
+        compared = json.loads(archive.read("compare.json"))
+    assert compared["a"]["path"] == f"runs/{result.base.path.name}", "the first that was given"
+    assert compared["delta"] == result.as_json()["delta"]
 
 
 def test_another_start_is_another_base(recipe, tmp_path):

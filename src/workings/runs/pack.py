@@ -154,7 +154,8 @@ def _documents(contents: Contents, weights: str, writeup: Path | None,
 
 def _pages(contents: Contents, found: dict[str, bytes]) -> tuple[list[str], list[Claim]]:
     """Add the report and, of two sides with evaluations, the comparison. Both name places of the pack only."""
-    places = {**{place: run.path for place, run in contents.runs.items()}, **contents.evaluations}
+    found_at = {**{place: run.path for place, run in contents.runs.items()}, **contents.evaluations}
+    places = {place: found_at[place] for place in contents.order}
     sides = [place for place, path in places.items() if any(path.glob("**/eval_summary.json"))]
     with tempfile.TemporaryDirectory(prefix="workings-pack-") as folder:
         Path(folder, "runs").mkdir()

@@ -24,6 +24,8 @@ class Contents:
     """By place in the pack, `runs/<name>`."""
     evaluations: dict[str, Path] = field(default_factory=dict)
     """Evaluations that stand beside runs (of an untrained model, of texts from elsewhere), likewise."""
+    order: list[str] = field(default_factory=list)
+    """Places of runs and evaluations as they were given: of two, the first is A."""
     files: dict[str, FileOnDisk] = field(default_factory=dict)
     """Sealed files by path in the pack."""
     documents: dict[str, bytes] = field(default_factory=dict)
@@ -42,10 +44,12 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
     """
     runs: dict[str, Run] = {}
     evaluations: dict[str, Path] = {}
+    order: list[str] = []
     for path in paths:
         place = f"{RUNS}/{path.resolve().name}"
         if place in runs or place in evaluations:
             raise RequestError(f"two runs named {path.resolve().name}", "runs with names of their own", "")
+        order.append(place)
         if (path / SEAL).is_file() and parse_seal((path / SEAL).read_bytes())["unit"] == "eval":
             evaluations[place] = path
             continue
@@ -56,7 +60,7 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
         runs[place] = run
     if not runs:
         raise RequestError("no run", "one sealed run or more", "workings pack RUN --out submission.zip")
-    found = Contents(runs=runs, evaluations=evaluations)
+    found = Contents(runs=runs, evaluations=evaluations, order=order)
     for place, run in runs.items():
         _add_run(found, place, run, weights)
     for place, path in evaluations.items():
