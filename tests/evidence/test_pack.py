@@ -22,7 +22,6 @@ from workings.record import atomic, canonical
 from workings.record.seal import parse_seal, seal_unit
 from workings.runs.pack import Packed, pack
 
-
 EXAMPLE = Path(__file__).parents[2] / "examples" / "runs" / "quickstart" / "runs.zip"
 
 
