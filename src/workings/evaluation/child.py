@@ -7,7 +7,6 @@ holds a whole chunk: the parent has written all of it before the first answer co
 import contextlib
 import json
 import os
-import resource
 import sys
 import time
 from typing import Any
@@ -52,6 +51,10 @@ def _answer(request: dict[str, Any], score: Any, settings: EvaluationSettings) -
 
 
 def _limit_memory(limit_bytes: int) -> None:
+    try:
+        import resource
+    except ImportError:  # Windows: time is limited there, memory is not
+        return
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
     with contextlib.suppress(ValueError, OSError):  # some systems (macOS) do not limit address space

@@ -5,7 +5,6 @@ process itself (`ulimit -v`). The lowest one counts, for the whole and for what 
 """
 
 import os
-import resource
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +45,8 @@ def resident_bytes(root: Path = Path("/")) -> int:
 
 def peak_resident_bytes() -> int:
     """The most memory that this process has held so far."""
+    import resource  # not on Windows, where nothing is trained; what only reads a record imports this module too
+
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
@@ -110,6 +111,8 @@ def _reclaimable(file: Path, name: str) -> int:
 
 def _address_space(root: Path) -> list[tuple[int, int, str]]:
     """`ulimit -v`, where it is set."""
+    import resource
+
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     virtual = _statm(root)[0]
     if soft == resource.RLIM_INFINITY or not virtual:
@@ -122,5 +125,6 @@ def _statm(root: Path) -> tuple[int, int]:
     file = root / "proc/self/statm"
     if not file.is_file():
         return 0, 0
+    page = os.sysconf("SC_PAGE_SIZE")
     virtual, resident = (int(pages) for pages in file.read_text().split()[:2])
-    return virtual * resource.getpagesize(), resident * resource.getpagesize()
+    return virtual * page, resident * page

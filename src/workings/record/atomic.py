@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 
 from workings.errors import RecordError
 from workings.record.canonical import find_nulls, line
+from workings.record.portable import FOLDERS, PRIVATE, SYNCABLE
 from workings.record.storage import storage
 
 TEMPORARY_SUFFIX = ".tmp"
@@ -69,7 +70,7 @@ def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
 
 def sync_file(path: Path) -> None:
     """Wait until a file's bytes are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, SYNCABLE | PRIVATE)
     try:
         os.fsync(descriptor)
     finally:
@@ -77,8 +78,9 @@ def sync_file(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Wait until a folder's names are on the disk."""
-    sync_file(path)
+    """Wait until a folder's names are on the disk, where the system lets us."""
+    if FOLDERS:
+        sync_file(path)
 
 
 def sync_tree(root: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from workings.errors import RecordError
 from workings.record import atomic
 from workings.record.canonical import find_nulls, line, loads
+from workings.record.portable import PRIVATE
 from workings.record.storage import storage
 
 
@@ -16,7 +17,7 @@ class Appender:
     def __init__(self, path: Path) -> None:
         self.path = path
         with storage(path, "open"):
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | PRIVATE, 0o644)
 
     def append(self, obj: dict[str, Any]) -> None:
         """Add one line. It survives the death of this process at once, and that of the machine after `sync`.

@@ -1,11 +1,24 @@
-"""One writer per run directory. The lock is the kernel's, on the folder itself: it leaves no file and dies with us."""
+"""One writer per run directory. The lock is the kernel's and dies with us.
 
+Where folders can be locked it is on the folder itself and leaves no file. Where they cannot (Windows), it is on a
+hidden file beside the folder, which goes when the lock is let go.
+"""
+
+import contextlib
 import errno
-import fcntl
 import os
 from pathlib import Path
 
 from workings.errors import RequestError, StorageError
+from workings.record.portable import FOLDERS, PRIVATE
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    import msvcrt
+
+HELD = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
+"""What the system says where another process holds the lock."""
 
 
 class DirectoryLock:
@@ -19,17 +32,19 @@ class DirectoryLock:
             StorageError: the folder's file system has no locks.
         """
         self.path = path
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._place = _place(path)
+        self._descriptor = _opened(self._place)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(self._descriptor)
         except OSError as error:
-            self.release()
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            os.close(self._descriptor)
+            self._descriptor = -1
+            if error.errno in HELD:
                 raise RequestError(f"{path}, which another process is writing to", "a run directory with one writer",
                                    "wait for that process, stop it, or choose another --out") from None
             raise StorageError(f"could not lock {path}: {error.strerror}; choose a folder on a local disk") from error
         # Another process may have sealed and renamed the folder between our open and our lock.
-        if not path.exists() or not os.path.samestat(os.fstat(self._descriptor), path.stat()):
+        if not path.exists() or (FOLDERS and not os.path.samestat(os.fstat(self._descriptor), path.stat())):
             self.release()
             raise RequestError(f"{path}, which another process has just finished", "an unfinished run directory", "")
 
@@ -38,3 +53,44 @@ class DirectoryLock:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+            if not FOLDERS:
+                with contextlib.suppress(OSError):  # somebody else has opened it by now, and needs it
+                    self._place.unlink()
+
+
+def is_held(path: Path) -> bool:
+    """Whether another process (or another lock of this one) holds a folder's lock. Asking takes it for a moment.
+
+    Raises:
+        OSError: the folder's file system has no locks.
+    """
+    place = _place(path)
+    if not place.exists():
+        return False
+    descriptor = _opened(place)
+    try:
+        _lock(descriptor, shared=True)
+    except OSError as error:
+        if error.errno in HELD:
+            return True
+        raise
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _place(path: Path) -> Path:
+    """What carries the lock of a folder."""
+    return path if FOLDERS else path.with_name(f".{path.name}.lock")
+
+
+def _opened(place: Path) -> int:
+    return os.open(place, os.O_RDONLY | os.O_DIRECTORY | PRIVATE if FOLDERS else os.O_RDWR | os.O_CREAT | PRIVATE)
+
+
+def _lock(descriptor: int, *, shared: bool = False) -> None:
+    """Lock an open folder or file, or raise `OSError` at once; closing it unlocks it."""
+    if FOLDERS:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    else:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]

@@ -1,6 +1,5 @@
 """A folder of runs as the page lists it: found by their files, read as JSON, kept in memory until a file changes."""
 
-import fcntl
 import json
 import os
 import time
@@ -11,6 +10,7 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.record.layout import CONFIG, MANIFEST, METRICS, PARTIAL_SUFFIX, SEAL
+from workings.record.lock import is_held
 from workings.ui.tail import Tail
 
 DEPTH = 5
@@ -131,21 +131,9 @@ def _is_metric(line: dict[str, Any]) -> bool:
 
 
 def _written_now(run: Path) -> bool:
-    """Whether a writer holds the run's lock. Asking takes a shared lock for a moment.
-
-    Where the file system has no locks, a log that is younger than `QUIET_SECONDS` says so.
-    """
+    """Whether a writer holds the run's lock; where nobody can tell, whether its log is younger than `QUIET_SECONDS`."""
     try:
-        descriptor = os.open(run, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
-    except BlockingIOError:
-        return True
+        return is_held(run)
     except OSError:
         metrics = run / METRICS
         return metrics.is_file() and time.time() - metrics.stat().st_mtime < QUIET_SECONDS
-    finally:
-        os.close(descriptor)

@@ -15,6 +15,7 @@ from typing import IO, Literal, Protocol
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import bombs
 from workings.record.digest import stream_digest
+from workings.record.portable import PLAIN_ONLY, PRIVATE
 
 MAX_ENTRIES = 100_000
 """More files and folders than this are not looked at."""
@@ -61,7 +62,7 @@ class FolderTree:
     def open(self, name: str) -> IO[bytes]:
         """A file's bytes; a link is not followed."""
         try:
-            descriptor = os.open(self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            descriptor = os.open(self.path / name, os.O_RDONLY | PLAIN_ONLY | PRIVATE)
         except OSError as error:
             raise RecordError(f"{shown(name)}: cannot be read ({error.strerror})") from None
         return os.fdopen(descriptor, "rb")
