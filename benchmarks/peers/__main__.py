@@ -1,0 +1,149 @@
+"""Our two engines beside TRL's `SFTTrainer` and Tunix's `PeftTrainer`, on this machine's CPU: one table.
+
+    python -m benchmarks.peers [--only tiny-short base-short tiny-gsm8k base-gsm8k] [--gsm8k FILE] [--peers PYTHON]
+        [--rounds N] [--contenders NAME…] [--allow-load]
+
+TRL lives in an environment of its own (`benchmarks/peers/requirements.txt` says how it is made; `--peers` names its
+Python). Every contender trains the same weights on the same rows with the same rows an update, in fresh processes
+that take turns (A B A B), with two threads; the median of a contender's turns counts. Exits with 3 without a result
+when others use more than half a core before a turn, unless ``--allow-load``, which marks the result as not to be
+quoted.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.case import DATA, SIZES, make_case
+from benchmarks.peers.load import Load
+from tools.result_file import ROOT, load_average, write_result
+
+RESULT = ROOT / "benchmarks" / "results" / "peers.json"
+HERE = Path(__file__).parent
+CASES = tuple(f"{size}-{data}" for data in DATA for size in SIZES)
+STEPS = {"tiny-short": (5, 60), "tiny-gsm8k": (5, 40), "base-short": (2, 8), "base-gsm8k": (2, 6)}
+"""Warm-up and measured updates."""
+RATE = 1e-4
+FP32 = {"bf16": False, "gradient_checkpointing": False}
+GROUPED = {"train_sampling_strategy": "group_by_length"}
+
+
+def contenders(case: str, peers: str) -> dict[str, tuple[list[str], dict[str, Any]]]:
+    """Name -> command and settings."""
+    kind, (warm, steps) = DATA[case.split("-")[1]], STEPS[case]
+    common = {"warm": warm, "steps": steps, "learning_rate": RATE, "rows": kind.rows, "max_length": kind.max_length}
+    ours, tunix = ([sys.executable, "-m", f"benchmarks.peers.{name}"] for name in ("ours", "tunix_peft"))
+    trl = [peers, str(HERE / "trl_sft.py")]
+    mine = common | {"compute": "fp32"}
+
+    def of_trl(**options: Any) -> tuple[list[str], dict[str, Any]]:
+        return trl, common | {"options": options}
+
+    return {
+        "torch": (ours, mine | {"engine": "torch", "buckets": kind.fine}),
+        "trl grouped": of_trl(**FP32, **GROUPED),
+        "jax": (ours, mine | {"engine": "jax", "buckets": kind.buckets}),
+        "tunix grouped": (tunix, common | {"buckets": kind.buckets}),
+        "trl defaults": of_trl(),
+        "trl packed": of_trl(**FP32, packing=True),
+        "trl bf16 grouped": of_trl(bf16=True, gradient_checkpointing=False, **GROUPED),
+        "torch bf16": (ours, mine | {"engine": "torch", "buckets": kind.fine, "compute": "bf16"}),
+        "tunix defaults": (tunix, common),
+    }
+
+
+def turn(command: list[str], folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """One contender in a fresh process."""
+    done = subprocess.run([*command, str(folder), json.dumps(settings)], capture_output=True, text=True, check=False,
+                          cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)} if command[0] == sys.executable
+                          else os.environ)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def run_case(case: str, asked: argparse.Namespace, load: Load) -> dict[str, Any]:
+    """All contenders on one model and one kind of data."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        facts = make_case(folder, *case.split("-"), asked.gsm8k)
+        turns: dict[str, list[dict[str, Any]]] = {}
+        chosen = {name: what for name, what in contenders(case, asked.peers).items()
+                  if not asked.contenders or name in asked.contenders}
+        for _ in range(asked.rounds):
+            for contender, (command, settings) in chosen.items():
+                before = load.check()
+                found = turn(command, folder, settings) | {"load_before": round(before, 2)}
+                turns.setdefault(contender, []).append(found)
+                print(f"{case:11} {contender:17} {found['tokens_per_second']:9.1f} tokens/s, "
+                      f"{found['tokens_per_cpu_second']:8.1f} a CPU second, "
+                      f"{found['peak_bytes'] / 2**20:6.0f} MiB, padding {found['padding_share']:.3f}, loss "
+                      f"{found['first_loss']:.3f} to {found['last_loss']:.3f}, load {before:.2f}", flush=True)
+    summary = {contender: _summary(found) for contender, found in turns.items()}
+    return facts | {"warm_steps": STEPS[case][0], "steps": STEPS[case][1], "contenders": summary,
+                    "ratios": ratios(summary)}
+
+
+def _summary(turns: list[dict[str, Any]]) -> dict[str, Any]:
+    speeds = [found["tokens_per_second"] for found in turns]
+    last = turns[-1]
+    return {"tokens_per_second": round(statistics.median(speeds), 1), "turns": [round(x, 1) for x in speeds],
+            "tokens_per_cpu_second": round(statistics.median(found["tokens_per_cpu_second"] for found in turns), 1),
+            "threads": last["threads"],
+            "loads": [found["load_before"] for found in turns], "padding_share": round(last["padding_share"], 4),
+            "peak_bytes": max(found["peak_bytes"] for found in turns), "versions": last["versions"],
+            "seconds_to_first_step": round(statistics.median(found["seconds_to_first_step"] for found in turns), 1),
+            "first_loss": round(last["first_loss"], 4), "last_loss": round(last["last_loss"], 4)}
+
+
+def ratios(summary: dict[str, Any]) -> dict[str, float]:
+    """Our engines against each peer at its best (the fastest of its settings that ran)."""
+    def best(prefix: str) -> float:
+        return max((found["tokens_per_second"] for name, found in summary.items() if name.startswith(prefix)),
+                   default=0.0)
+
+    pairs = {"torch_to_trl_best": ("torch", "trl"), "jax_to_trl_best": ("jax", "trl"),
+             "jax_to_tunix_best": ("jax", "tunix"), "torch_to_tunix_best": ("torch", "tunix"),
+             "jax_to_torch": ("jax", "torch")}
+    return {name: round(best(one) / best(other), 3) for name, (one, other) in pairs.items() if best(one) and best(other)}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the cases, write the result file."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", nargs="*", default=list(CASES), choices=CASES)
+    parser.add_argument("--contenders", nargs="*", default=[])
+    parser.add_argument("--gsm8k", type=Path, default=Path(os.environ.get("GSM8K_TRAIN", "gsm8k/train.jsonl")))
+    parser.add_argument("--peers", default=str(ROOT / "build" / "peers" / "bin" / "python"))
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--allow-load", action="store_true")
+    asked = parser.parse_args(arguments)
+    load, first = Load(allow=asked.allow_load), load_average()
+    values = json.loads(RESULT.read_text())["values"] if RESULT.is_file() else {"cases": {}}
+    for case in asked.only:
+        if case.endswith("gsm8k") and not asked.gsm8k.is_file():
+            print(f"{case}: not measured, {asked.gsm8k} is not there (--gsm8k FILE: GSM8K's train.jsonl)")
+            continue
+        try:
+            found = run_case(case, asked, load)
+        except load.Busy as busy:
+            print(f"not measured: {busy}")
+            return 3
+        values["cases"][case] = found | {"quotable": not load.passed_over and not asked.contenders}
+        print(case, json.dumps(values["cases"][case]["ratios"]))
+        if not asked.contenders:
+            write_result(RESULT, what="Supervised tokens a second and peak memory beside TRL and Tunix on two CPU cores.",
+                         command="python -m benchmarks.peers", packages=["torch", "jax", "google-tunix"],
+                         load_before=first, values=values)
+    print(f"wrote {RESULT.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,132 @@
+"""The work that all contenders are given: a model's weights, rows of tokens, and how many of them make an update."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workings.config.data import DataConfig
+from workings.config.model import ShapeConfig
+from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
+from workings.data.batches import Batches, Position
+from workings.data.importing.run import ImportRequest, import_traces
+from workings.data.importing.sources import open_file
+from workings.data.render import completion_text
+from workings.data.rows import Row, RowSet, build_rows
+from workings.data.sets import make_kinds
+from workings.data.traces import Trace, read_traces
+from workings.engines.base import EngineRequest
+from workings.models.batch import Batch
+from workings.models.chat import ChatTemplate
+from workings.models.shape import ModelShape
+from workings.models.shapes import shape_from_config
+from workings.models.tokenizer_training import train_tokenizer
+
+SIZES = {
+    "tiny": ShapeConfig(family="gemma", layers=3, width=64, mlp_width=256, heads=4, kv_heads=1, head_dim=16),
+    "base": ShapeConfig(family="gemma", layers=8, width=640, mlp_width=2560, heads=10, kv_heads=2, head_dim=64),
+}
+"""About 0.2 and 50 million parameters, with the vocabularies below: the first measures overhead, the second arithmetic."""
+TRACES = 4_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Rows of one kind."""
+
+    vocabulary: int
+    max_length: int
+    rows: int
+    """Rows of an update."""
+    buckets: tuple[int, ...]
+    """Lengths into which our JAX engine and Tunix at its best group rows; PyTorch compiles nothing and takes finer ones."""
+    fine: tuple[int, ...]
+
+
+DATA = {
+    "short": Data(vocabulary=512, max_length=64, rows=32, buckets=(20, 24, 40, 44, 48, 64), fine=tuple(range(14, 65, 2))),
+    "gsm8k": Data(vocabulary=4096, max_length=384, rows=8, buckets=(128, 160, 192, 224, 256, 320, 384),
+                  fine=tuple(range(64, 385, 8))),
+}
+"""``short``: sums of two numbers, half with their steps and half with the answer alone, 15 to 60 tokens."""
+
+
+def _traces(data: str, gsm8k: Path, folder: Path) -> Iterable[tuple[Trace, str]]:
+    """Traces, and the form in which each is written."""
+    if data == "short":
+        traces = make_kinds(["addition"], TRACES, 10, 5)[0]
+        return [(trace, "tags" if number % 2 else "answer_only") for number, trace in enumerate(traces)]
+    out = folder / "gsm8k.jsonl"
+    import_traces(open_file(gsm8k), out, ImportRequest(format="gsm8k", labels={}))
+    return [(trace, "tags") for trace in read_traces(out)[:TRACES]]
+
+
+def make_case(folder: Path, size: str, data: str, gsm8k: Path) -> dict[str, Any]:
+    """Write weights, tokenizer and rows into ``folder``; returns what a result says about them."""
+    from workings.engines.torch.engine import TorchEngine
+
+    kind, traces = DATA[data], list(_traces(data, gsm8k, folder))
+    tokenizer = train_tokenizer(
+        (text for trace, form in traces for text in (trace.prompt, completion_text(trace, form))), kind.vocabulary)
+    template = ChatTemplate.for_config("gemma", tokenizer)
+    rows: list[Row] = []
+    for form in ("tags", "answer_only"):
+        own = [trace for trace, its in traces if its == form]
+        config = DataConfig(traces="", max_length=kind.max_length, over_length="drop", reasoning=form)
+        rows += build_rows(own, tokenizer, template, config).rows if own else ()
+    order = np.random.default_rng(0).permutation(len(rows))
+    with (folder / "rows.jsonl").open("w") as file:
+        for row in (rows[i] for i in order):
+            file.write(json.dumps({"input_ids": row.tokens.tolist(), "completion_mask": row.loss_mask.tolist()}) + "\n")
+    shape = shape_from_config(SIZES[size], tokenizer.vocab_size)
+    (folder / "shape.json").write_text(json.dumps(asdict(shape)))
+    weights = folder / "weights"
+    weights.mkdir()
+    engine = TorchEngine.open(request_for(shape, {"compute": "fp32"}))
+    state = engine.init(0)
+    engine.export(state, weights)
+    tokenizer.save(weights)
+    lengths = np.array([len(row.tokens) for row in rows])
+    return {"parameters": sum(x.numel() for x in state.trained.values()), "vocabulary": tokenizer.vocab_size,
+            "rows": len(rows), "rows_per_update": kind.rows, "shortest": int(lengths.min()),
+            "median": float(np.median(lengths)), "longest": int(lengths.max()),
+            "supervised_share": sum(row.supervised_tokens for row in rows) / int(lengths.sum())}
+
+
+def read_shape(folder: Path) -> ModelShape:
+    """The model's shape."""
+    values = json.loads((folder / "shape.json").read_text())
+    return ModelShape(**values)
+
+
+def request_for(shape: ModelShape, settings: dict[str, Any]) -> EngineRequest:
+    """What an engine is asked for: AdamW, clipping at 1, no decay, float32 weights and moments."""
+    return EngineRequest(
+        shape=shape, device="cpu", optimizer=AdamWConfig(name="adamw", clip_norm=1.0), mesh=MeshConfig(),
+        precision=PrecisionConfig(compute=settings["compute"]), memory=MemoryConfig(), seed=0,
+        packed=settings.get("packing", "none") != "none")
+
+
+def batches_by_position(folder: Path, settings: dict[str, Any]) -> Batches:
+    """The rows as the product batches them."""
+    rows = []
+    for number, line in enumerate((folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()):
+        record = json.loads(line)
+        rows.append(Row(f"r{number}", np.array(record["input_ids"], np.int32),
+                        np.array(record["completion_mask"], np.uint8), ""))
+    config = DataConfig(traces="", max_length=settings["max_length"], buckets=tuple(settings.get("buckets", ())),
+                        packing=settings.get("packing", "none"))
+    return Batches(RowSet(tuple(rows), (), 0, settings["max_length"]), seed=0, accumulation=1,
+                   rows_per_micro_batch=settings["rows"], data_config=config)
+
+
+def batches_of(folder: Path, settings: dict[str, Any]) -> list[Batch]:
+    """The first epoch's batches, in order."""
+    batches, place, found = batches_by_position(folder, settings), Position(), []
+    for _ in range(batches.batches_in_epoch(0)):
+        batch, place = batches.at(place)
+        found.append(batch)
+    return found

@@ -1,0 +1,49 @@
+"""A load average that does not count what the benchmark itself has just done."""
+
+import os
+import time
+
+LIMIT = 0.5
+"""Load average of other work above which nothing is measured."""
+
+
+class Busy(Exception):
+    """Other work keeps the machine busy."""
+
+
+class Load:
+    """Asks for the load of others before each turn.
+
+    Turns that follow each other leave a load average of their own behind, so the average is no judge between them.
+    Idle time is: over half a second without a turn, the share of the cores that nobody used.
+    """
+
+    Busy = Busy
+
+    def __init__(self, *, allow: bool) -> None:
+        self.allow = allow
+        self.passed_over = False
+
+    def check(self) -> float:
+        """Cores that others use now. Raises `Busy` above the limit, or notes it where load is allowed."""
+        busy = min(_busy_cores(0.5) for _ in range(3))
+        if busy > LIMIT:
+            if not self.allow:
+                raise Busy(f"other work uses {busy:.2f} cores, and {LIMIT} is the limit (--allow-load marks the result)")
+            self.passed_over = True
+        return busy
+
+
+def _busy_cores(seconds: float) -> float:
+    """Cores that were not idle over so many seconds, this process asleep."""
+    before = _idle_seconds()
+    started = time.perf_counter()
+    time.sleep(seconds)
+    return max(0.0, (os.cpu_count() or 1) - (_idle_seconds() - before) / (time.perf_counter() - started))
+
+
+def _idle_seconds() -> float:
+    """Seconds that all cores together were idle or waited for a disk since the start."""
+    with open("/proc/stat", encoding="ascii") as file:
+        fields = file.readline().split()
+    return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")

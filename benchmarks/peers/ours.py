@@ -1,0 +1,68 @@
+"""One of this project's engines as a contender: ``python -m benchmarks.peers.ours FOLDER SETTINGS``.
+
+The product's own loop (`workings.training.loop.train`) over its own batches, a metrics line written for every step.
+"""
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.meter import Meter, two_threads
+
+STARTED = time.time()
+two_threads()
+
+from importlib.metadata import version  # noqa: E402
+
+from benchmarks.peers.case import batches_by_position, read_shape, request_for  # noqa: E402
+from workings.data.batches import Position  # noqa: E402
+from workings.engines.registry import find_engine  # noqa: E402
+from workings.training.loop import Course, NoObserver, Progress, train  # noqa: E402
+from workings.training.schedule import Schedule  # noqa: E402
+
+PACKAGES = {"jax": ("jax", "jaxlib"), "torch": ("torch", "transformers")}
+
+
+def main(folder: Path, settings: dict[str, Any]) -> None:
+    """Train and report."""
+    meter, shape = Meter(STARTED), read_shape(folder)
+    engine = find_engine(settings["engine"]).engine.open(request_for(shape, settings))
+    batches, warm, steps = batches_by_position(folder, settings), settings["warm"], settings["steps"]
+    first = engine.load(folder / "weights")
+    place, seen = Position(), set()
+    for _ in range(batches.batches_in_epoch(0)):  # every shape once, so that nothing compiles among the measured steps
+        batch, place = batches.at(place)
+        if batch.tokens.shape not in seen:
+            seen.add(batch.tokens.shape)
+            first, _ = engine.step(first, batch, 0.0)
+            if not meter.first:
+                meter.first_step()
+
+    with tempfile.TemporaryFile("w") as file:
+        def write_metric(line: dict[str, Any]) -> None:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            if line["step"] > warm:
+                meter.count(line["supervised_tokens"], line["tokens"], line["positions"])
+                meter.losses.append(line["loss"])
+
+        def show(line: dict[str, Any], progress: Progress) -> None:
+            if progress.step == warm:
+                meter.start()
+
+        course = Course(
+            engine=engine, batches=batches, schedule=Schedule(
+                kind="constant", steps=warm + steps, peak=settings["learning_rate"], warmup_steps=0, final_share=1.0),
+            observer=NoObserver(), write_metric=write_metric, save=lambda state, at: None,
+            checkpoint_due=lambda step: step == warm, stop_requested=lambda: False, show=show)
+        outcome = train(course, lambda: first, Progress(step=0, position=Position()))
+        meter.stop()
+    assert outcome.status == "complete", outcome.reason
+    meter.report({name: version(name) for name in PACKAGES[settings["engine"]]})
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))

@@ -1,0 +1,87 @@
+"""TRL's `SFTTrainer` as one contender: ``python trl_sft.py FOLDER SETTINGS`` in an environment that has TRL.
+
+Rows come tokenized, so TRL's own preparation is outside of the measured steps, as it is for the others.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from meter import THREADS, Meter, read_rows, two_threads
+
+STARTED = time.time()
+two_threads()
+
+import datasets  # noqa: E402
+import tokenizers  # noqa: E402
+import torch  # noqa: E402
+import transformers  # noqa: E402
+import trl  # noqa: E402
+
+torch.set_num_threads(THREADS)
+
+
+class Clock(transformers.TrainerCallback):
+    """Marks the steps."""
+
+    def __init__(self, meter: Meter, warm: int) -> None:
+        self.meter, self.warm, self.counts = meter, warm, []
+
+    def on_step_end(self, args: object, state: transformers.TrainerState, control: object, **others: object) -> None:
+        """Count this step from what the collator gave."""
+        if state.global_step == 1:
+            self.meter.first_step()
+        if state.global_step == self.warm:
+            self.counts.clear()
+            self.meter.start()
+
+    def on_log(self, args: object, state: object, control: object, logs: dict[str, float] | None = None,
+               **others: object) -> None:
+        """Keep the losses."""
+        if logs and "loss" in logs:
+            self.meter.losses.append(float(logs["loss"]))
+
+    def on_train_end(self, args: object, state: object, control: object, **others: object) -> None:
+        """The last step is over."""
+        self.meter.stop()
+
+
+def main(folder: Path, settings: dict[str, object]) -> None:
+    """Train and report."""
+    meter = Meter(STARTED)
+    rows = datasets.Dataset.from_list(read_rows(folder))
+    backend = tokenizers.Tokenizer.from_file(str(folder / "weights" / "tokenizer.json"))
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<pad>", eos_token="<eos>", bos_token="<bos>")
+    warm, steps = settings["warm"], settings["steps"]
+    config = trl.SFTConfig(
+        output_dir=str(folder / "trl"), per_device_train_batch_size=settings["rows"], max_steps=warm + steps,
+        learning_rate=settings["learning_rate"], lr_scheduler_type="constant", weight_decay=0.0, max_grad_norm=1.0,
+        save_strategy="no", report_to=[], disable_tqdm=True, use_cpu=True, seed=0, completion_only_loss=True,
+        max_length=settings["max_length"], **settings["options"])
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder / "weights", dtype=torch.float32)
+    clock = Clock(meter, warm)
+    trainer = trl.SFTTrainer(model=model, args=config, train_dataset=rows, processing_class=tokenizer,
+                             callbacks=[clock])
+    collate = trainer.data_collator
+
+    def counted(examples: list[dict[str, object]]) -> dict[str, torch.Tensor]:
+        batch = collate(examples)
+        seen = batch.get("attention_mask")
+        real = batch["input_ids"].numel() if seen is None else int(seen.sum())
+        # A label at the first position of a row is never predicted; prompts are longer than nothing, so none is.
+        clock.counts.append((int((batch["labels"] != -100).sum()), real, batch["input_ids"].numel()))
+        return batch
+
+    trainer.data_collator = counted
+    trainer.train()
+    # The loader may fetch a batch ahead: the measured steps are the first ones after the warm-up's end.
+    for tokens, real, positions in clock.counts[-steps:]:
+        meter.count(tokens, real, positions)
+    meter.report({name: module.__version__ for name, module in
+                  (("trl", trl), ("transformers", transformers), ("torch", torch))})
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))
