@@ -25,4 +25,4 @@ def shape() -> ModelShape:
 
 def request_of(asked: Recipe) -> EngineRequest:
     return EngineRequest(shape=shape(), device="gpu", optimizer=asked.optimizer, precision=asked.precision,
-                         memory=asked.memory, mesh=asked.mesh, seed=0)
+                         memory=asked.memory, mesh=asked.mesh, seed=0, method=asked.method)

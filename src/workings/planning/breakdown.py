@@ -3,7 +3,7 @@
 `exact`: from the program's own arrays and where they lie. `assigned`: the address space of the program's heap, where
 the compiler wrote down which array lies where. `by difference`: a straight line through two shallow models, where the
 compiler refused the whole one. `traced`: tensors alive at a trace's peak. `estimated`: by formula, where nobody
-spoke. `unexplained`: the rest.
+spoke. `assumed`: a round figure for what no trace sees, such as a CUDA context. `unexplained`: the rest.
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,9 @@ def split_parts(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple
         difference: parts of a refused step by two shallow models.
     """
     if found.source == "traced":
-        return tuple(Part(name=name, size_bytes=size, certainty="traced") for name, size in found.breakdown.items())
+        assumed = found.details.get("assumed", ())
+        return tuple(Part(name=name, size_bytes=size, certainty="assumed" if name in assumed else "traced")
+                     for name, size in found.breakdown.items())
     if found.source == "estimated":
         return _estimated(request, batch, mesh, platform, program)
     details = found.details

@@ -53,9 +53,19 @@ def adapter_shapes(request: EngineRequest, fsdp: int, tp: int) -> Shapes:
     found: Shapes = []
     for name, size in layer_shapes(request.shape).items():
         if len(size) == 2 and name.removesuffix(".weight").rpartition(".")[2] in method.target_modules:
-            out, inner = _local(name, size, fsdp, tp)
-            found += [((method.rank, inner), request.shape.layers), ((out, method.rank), request.shape.layers)]
+            out, inner = size
+            both, one = (tp, fsdp), (fsdp,)  # the projection's own split, and `fsdp` on the side that it leaves whole
+            split_in, split_out = (both, one) if name.endswith(INPUT_SPLIT) else (one, both)
+            found += [((method.rank, _piece(inner, split_in)), request.shape.layers),
+                      ((_piece(out, split_out), method.rank), request.shape.layers)]
     return found
+
+
+def _piece(length: int, axes: tuple[int, ...]) -> int:
+    """A device's piece of an axis that is split by as many of the mesh's axes, from the front, as divide it."""
+    while axes and length % prod(axes):
+        axes = axes[:-1]
+    return length // prod(axes)
 
 
 def _frozen_bytes(request: EngineRequest, shapes: Shapes) -> int:

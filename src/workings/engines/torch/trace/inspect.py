@@ -24,6 +24,7 @@ from workings.engines.torch.trace.programs import PROGRAMS, Program, Size
 from workings.engines.torch.trace.tracker import LiveStorages
 from workings.engines.torch.trace.workspace import CONTEXT_BYTES, card_workspaces, cublas_workspace
 
+CONTEXT = "CUDA context"
 FIRST_TENSOR_CORES_FOR_BF16 = 8
 """Major compute capability from which PyTorch's fused attention takes bf16."""
 
@@ -122,8 +123,8 @@ def _on_card(log: Log, card: Card, details: dict[str, Any]) -> tuple[int, dict[s
     found = live_peak(events, SMALLEST)
     details |= {"live_bytes": found.size, "reserved_bytes": reserved, "cache_given_back": given_back,
                 "reserved_without_limit_bytes": free.peak_reserved, "context_bytes": CONTEXT_BYTES,
-                "peak_operator": found.operator}
-    breakdown = found.categories | {"CUDA context (assumed)": CONTEXT_BYTES}
+                "peak_operator": found.operator, "assumed": [CONTEXT]}
+    breakdown = found.categories | {CONTEXT: CONTEXT_BYTES}
     slack = reserved - found.size
     if slack > 0:
         breakdown["reserved by the allocator, not in use"] = slack
