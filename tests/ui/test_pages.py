@@ -1,15 +1,19 @@
 """Pages and their JSON twins over runs: complete, linked, and never markup from a run."""
 
+import inspect
 import json
 import shutil
 from pathlib import Path
 
 import pytest
+from fastapi.routing import APIRoute
 
 from tests.record import synthetic
 from tests.reports.test_page import Page
 from tests.ui.making import client, two_runs
 from workings.record.lock import DirectoryLock
+from workings.ui.routes import compare, data, jobs, plan, run, runs, start
+from workings.ui.site import Site
 
 PAIR = "run=runs/plain&run=runs/steps"
 
@@ -122,9 +126,33 @@ def test_a_run_that_is_being_written_is_live(tmp_path: Path, monkeypatch: pytest
         with metrics.open("a") as file:
             file.write(json.dumps(last | {"step": before + 1, "loss": 0.125}) + "\n" + '{"step": ')  # and a torn line
         row = page.get("/api/run/runs/live.partial").json()["row"]
+        asked_again = page.get("/api/live/runs/live.partial").json()
+        news = page.get(f"/api/curves/runs/live.partial?after={before}").json()
+        assert page.get(f"/api/curves/runs/live.partial?after={before + 1}").json()["series"] == []
     finally:
         lock.release()
+    assert asked_again == row
+    assert {series["key"]: (series["x"], series["y"], series["smoothed"]) for series in news["series"]}["loss"] == (
+        [before + 1], [0.125], []), "what is drawn already is not sent again"
     assert (row["state"], row["steps"], row["loss"]) == ("running", before + 1, 0.125)
+
+
+def test_every_route_runs_in_a_thread_of_its_own(tmp_path: Path) -> None:
+    """So that one that takes long (a plan, a folder on a slow disk) holds up no other."""
+    site = Site.over(tmp_path)
+    routes = [route for part in (compare, data, jobs, plan, run, runs, start) for route in part.router(site).routes
+              if isinstance(route, APIRoute)]
+    assert len(routes) > 20
+    assert not [route.path for route in routes if inspect.iscoroutinefunction(route.endpoint)]
+
+
+def test_a_comparison_is_made_again_when_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    page = client(tmp_path, monkeypatch)
+    assert page.get(f"/api/compare?{PAIR}").json()["comparison"]["verdict"] == "better"
+    predictions = tmp_path / "runs" / "steps" / "eval" / "items" / "predictions.jsonl"
+    predictions.write_bytes(predictions.read_bytes() + b"\n")
+    assert "is not the file that was sealed" in page.get(f"/api/compare?{PAIR}").json()["error"]
 
 
 def test_text_of_a_run_is_never_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,17 +120,27 @@ def item_result(samples: list[dict[str, Any]], aggregate: str) -> ItemResult:
     """One item's samples as one result; an item with an unscorable sample is an error."""
     first = samples[0]
     errors = [str(sample["error"]) for sample in samples if "error" in sample]
-    measures = {name: sum(values) / len(values) for name in MEASURES if (values := _measured(samples, name))}
+    if len(samples) == 1:
+        measures = _measures(first)
+    else:
+        each = [_measures(sample) for sample in samples]
+        measures = {name: sum(values) / len(values) for name in MEASURES
+                    if (values := [found[name] for found in each if name in found])}
     return ItemResult(id=first["id"], score=aggregate_score(samples, aggregate), error=errors[0] if errors else "",
                       section=str(first["section"]), category=str(first["category"]),
                       difficulty=str(first["difficulty"]), cluster=str(first.get("cluster", "")), measures=measures)
 
 
-def _measured(samples: list[dict[str, Any]], name: str) -> list[float]:
-    if name == "step_validity":
-        return [sample["steps_valid"] / sample["steps_checked"] for sample in samples if sample.get("steps_checked")]
-    values = [sample.get(name) for sample in samples]
-    return [float(value) for value in values if isinstance(value, bool | int | float)]
+def _measures(sample: dict[str, Any]) -> dict[str, float]:
+    """What is measured of one completion, in the order of `MEASURES`."""
+    found = {}
+    for name in MEASURES:
+        if name == "step_validity":
+            if sample.get("steps_checked"):
+                found[name] = sample["steps_valid"] / sample["steps_checked"]
+        elif type(value := sample.get(name)) in (bool, int, float):
+            found[name] = float(value)  # type: ignore[arg-type]
+    return found
 
 
 def _is_score(value: object) -> bool:

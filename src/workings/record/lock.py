@@ -7,6 +7,7 @@ hidden file beside the folder, which goes when the lock is let go.
 import contextlib
 import errno
 import os
+import time
 from pathlib import Path
 
 from workings.errors import RequestError, StorageError
@@ -19,6 +20,7 @@ except ImportError:  # Windows
 
 HELD = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
 """What the system says where another process holds the lock."""
+MOMENTS, MOMENT_SECONDS = 5, 0.01
 
 
 class DirectoryLock:
@@ -35,7 +37,7 @@ class DirectoryLock:
         self._place = _place(path)
         self._descriptor = _opened(self._place)
         try:
-            _lock(self._descriptor)
+            _lock_patiently(self._descriptor)
         except OSError as error:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -86,6 +88,18 @@ def _place(path: Path) -> Path:
 
 def _opened(place: Path) -> int:
     return os.open(place, os.O_RDONLY | os.O_DIRECTORY | PRIVATE if FOLDERS else os.O_RDWR | os.O_CREAT | PRIVATE)
+
+
+def _lock_patiently(descriptor: int) -> None:
+    """Lock; somebody who only asks whether it is held (`is_held`) is waited for."""
+    for _ in range(MOMENTS):
+        try:
+            return _lock(descriptor)
+        except OSError as error:
+            if error.errno not in HELD:
+                raise
+            time.sleep(MOMENT_SECONDS)
+    return _lock(descriptor)
 
 
 def _lock(descriptor: int, *, shared: bool = False) -> None:

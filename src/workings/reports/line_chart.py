@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from markupsafe import Markup, escape
+from numpy.typing import NDArray
 
 from workings.reports.scales import Scale, linear_ticks, log_ticks, tick_label
 
 Points = Sequence[tuple[float, float]]
+Values = NDArray[np.float64]
 _LEFT, _TOP, _BOTTOM = 52, 14, 44
 _MAX_POINTS = 400
 """Points that a curve keeps: of each stretch of steps its lowest and its highest, so that no spike is lost."""
@@ -73,31 +76,36 @@ def marker(color: int, x: float, y: float, size: float) -> Markup:
 
 def smoothed(points: Points, span: int) -> list[tuple[float, float]]:
     """Centered moving mean over ``span`` points (fewer at both ends)."""
-    half, result = span // 2, []
-    sums = [0.0]
-    for _, value in points:
-        sums.append(sums[-1] + value)
-    for index, (x, _) in enumerate(points):
-        first, last = max(0, index - half), min(len(points), index + half + 1)
-        result.append((x, (sums[last] - sums[first]) / (last - first)))
-    return result
+    mean = moving_mean(np.array([y for _, y in points], dtype=np.float64), span)
+    return [(x, value) for (x, _), value in zip(points, mean.tolist(), strict=True)]
+
+
+def moving_mean(values: Values, span: int) -> Values:
+    """The mean around each value over ``span`` of them (fewer at both ends)."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    index = np.arange(len(values))
+    first, last = np.maximum(0, index - span // 2), np.minimum(len(values), index + span // 2 + 1)
+    return np.asarray((sums[last] - sums[first]) / (last - first))
 
 
 def thinned(points: Points, limit: int = _MAX_POINTS) -> Points:
     """At most about ``limit`` points: of each bin the lowest and the highest, in their order."""
-    return [points[i] for i in kept_places(points, limit)]
+    return [points[i] for i in kept_places(np.array([y for _, y in points], dtype=np.float64), limit)]
 
 
-def kept_places(points: Points, limit: int) -> list[int]:
-    """Numbers of the points that `thinned` keeps: both ends, and of each bin the lowest and the highest."""
-    if len(points) <= limit:
-        return list(range(len(points)))
-    size = -(-2 * len(points) // limit)
-    kept = [0]
-    for start in range(1, len(points) - 1, size):
-        group = range(start, min(start + size, len(points) - 1))
-        kept += sorted({min(group, key=lambda i: points[i][1]), max(group, key=lambda i: points[i][1])})
-    return [*kept, len(points) - 1]
+def kept_places(values: Values, limit: int) -> list[int]:
+    """Numbers of the points that are drawn: both ends, and of each bin the lowest and the highest."""
+    count = len(values)
+    if count <= limit:
+        return list(range(count))
+    size = -(-2 * count // limit)
+    inner = values[1:-1]
+    bins = -(-len(inner) // size)
+    padded = np.full(bins * size, inner[-1])  # the last value again: an equal one is never preferred to the first
+    padded[:len(inner)] = inner
+    table, starts = padded.reshape(bins, size), 1 + size * np.arange(bins)
+    kept = np.concatenate([[0], starts + table.argmin(axis=1), starts + table.argmax(axis=1), [count - 1]])
+    return [int(place) for place in np.unique(kept)]
 
 
 def _domain(values: Sequence[float], log: bool) -> tuple[float, float]:

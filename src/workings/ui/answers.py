@@ -2,8 +2,9 @@
 
 import difflib
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -17,8 +18,9 @@ Change = Literal["newly_right", "newly_wrong", "both_wrong", "both_right"]
 _TOKEN = re.compile(r"\s+|[^\s\w]|\w+")
 
 
-class Answer(BaseModel):
-    """One completion of one item."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One completion of one item. Not a model: an evaluation has many thousand, and each is made from checked JSON."""
 
     id: str
     sample: int
@@ -27,7 +29,7 @@ class Answer(BaseModel):
     difficulty: str
     prompt: str
     completion: str
-    extracted: str = Field(description="The answer that the rule found; empty: none")
+    extracted: Annotated[str, Field(description="The answer that the rule found; empty: none")]
     gold: str
     rule: str
     right: bool
@@ -107,7 +109,8 @@ def read_answers(folder: Folder, unit: Path) -> list[Answer]:
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(f"{path.name} holds a line that is no scored prediction") from error
         tail.derived = kept
-    return list(kept)
+    answers: list[Answer] = kept
+    return answers
 
 
 def _answer(line: dict[str, Any]) -> Answer:

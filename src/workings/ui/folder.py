@@ -6,11 +6,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.record.layout import CONFIG, MANIFEST, METRICS, PARTIAL_SUFFIX, SEAL
 from workings.record.lock import is_held
+from workings.ui.series import Columns
 from workings.ui.tail import Tail
 
 DEPTH = 5
@@ -27,6 +29,8 @@ class Folder:
     root: Path
     _read: dict[Path, tuple[tuple[int, int], Any]] = field(default_factory=dict)
     _tails: dict[Path, Tail] = field(default_factory=dict)
+    _columns: dict[Path, tuple[Tail, Columns]] = field(default_factory=dict)
+    _growing: Lock = field(default_factory=Lock)
 
     def runs(self) -> list[Path]:
         """Run directories and evaluations that stand alone, sealed or not, by name."""
@@ -54,6 +58,8 @@ class Folder:
 
     def name(self, run: Path) -> str:
         """A run's name: its path below the folder; `.` is the folder itself."""
+        if run.is_relative_to(self.root):  # found below it, so nothing on the way is a link
+            return run.relative_to(self.root).as_posix()
         return run.resolve().relative_to(self.root.resolve()).as_posix()
 
     def json(self, path: Path) -> Any:
@@ -89,6 +95,18 @@ class Folder:
             kept = [*kept, *(line for line in lines[tail.seen:] if _is_metric(line))]
             tail.derived, tail.seen = kept, len(lines)
         return kept
+
+    def columns(self, run: Path) -> Columns:
+        """A run's metrics so far as arrays; only what was added is converted."""
+        lines = self.metrics(run)
+        tail = self.tail(run / METRICS)
+        with self._growing:
+            kept = self._columns.get(run)
+            if kept is None or kept[0] is not tail or kept[1].count > len(lines):
+                kept = (tail, Columns())
+                self._columns[run] = kept
+            kept[1].grow(lines)
+        return kept[1]
 
     def tail(self, path: Path) -> Tail:
         """The reader of a JSON-lines file; a new one where the file was replaced."""
@@ -127,7 +145,9 @@ def _is_unit(place: Path) -> bool:
 
 
 def _is_metric(line: dict[str, Any]) -> bool:
-    return all(isinstance(line.get(key), int | float) for key in ("step", "loss", "tokens", "seconds"))
+    kinds = (int, float)
+    return (type(line.get("step")) is int and type(line.get("loss")) in kinds and type(line.get("tokens")) in kinds
+            and type(line.get("seconds")) in kinds)
 
 
 def _written_now(run: Path) -> bool:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,6 +47,7 @@ class Jobs:
 
     place: Path
     cwd: Path
+    _given: set[str] = field(default_factory=set)
 
     def start(self, verb: str, arguments: list[str], subject: str = "") -> Job:
         """Start ``workings VERB ARGUMENTS --json``; the caller has checked every argument."""
@@ -82,6 +83,15 @@ class Jobs:
             return []
         names = sorted((entry.name for entry in self.place.iterdir() if (entry / "job.json").is_file()), reverse=True)
         return [self.get(name) for name in names[:limit]]
+
+    def newly_ended(self, verb: str, limit: int = 10) -> list[Job]:
+        """Commands of a verb that ended and were not given by this before; looks at the newest ones."""
+        if not self.place.is_dir():
+            return []
+        names = sorted((entry.name for entry in self.place.iterdir()), reverse=True)[:limit]
+        ended = [name for name in names if name not in self._given and (self.place / name / "exit.json").is_file()]
+        self._given.update(ended)
+        return [job for job in map(self.get, ended) if job.verb == verb]
 
     def stop(self, identity: str) -> Job:
         """Ask a command to stop, as Ctrl-C would. Raises `RequestError` where it does not run."""

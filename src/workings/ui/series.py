@@ -1,11 +1,13 @@
 """Curves of a run for the page: thinned on the server so that a run of any length draws at once, no spike lost."""
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, Field
 
-from workings.reports.line_chart import kept_places, smoothed
+from workings.reports.line_chart import Values, kept_places, moving_mean
 
 X = Literal["step", "tokens", "seconds"]
 POINTS = 1200
@@ -35,59 +37,94 @@ class Curves(BaseModel):
     planned_steps: int
     state: str
     seconds_left: float | None = None
-    series: list[Series]
+    series: list[Series] = Field(description="With `after`, only what came since, without means")
     resumed_at: list[float] = Field(description="Places on the x axis after which a resumed run went on")
 
 
 Line = dict[str, Any]
 
 
-def _per_second(line: Line) -> float | None:
-    seconds = line.get("seconds")
-    return line["tokens"] / seconds if isinstance(seconds, int | float) and seconds > 0 else None
+def _per_second(line: Line) -> Any:
+    seconds = line["seconds"]
+    return line["tokens"] / seconds if seconds > 0 else None
+
+
+def _gib(line: Line) -> Any:
+    size = line.get("memory_bytes")
+    return size / 2 ** 30 if isinstance(size, int | float) else None
 
 
 KINDS: tuple[tuple[str, str, str, Callable[[Line], Any]], ...] = (
-    ("loss", "Training loss", "nats a token", lambda line: line.get("loss")),
+    ("loss", "Training loss", "nats a token", itemgetter("loss")),
     ("evaluation_loss", "Evaluation loss", "nats a token", lambda line: line.get("evaluation_loss")),
     ("learning_rate", "Learning rate", "", lambda line: line.get("learning_rate")),
     ("grad_norm", "Gradient norm", "", lambda line: line.get("grad_norm")),
     ("share_of_weights_changed", "Share of weights changed", "of stored weights",
      lambda line: line.get("share_of_weights_changed")),
     ("tokens_per_second", "Tokens a second", "tokens/s", _per_second),
-    ("memory_bytes", "Peak memory", "GiB",
-     lambda line: line["memory_bytes"] / 2 ** 30 if isinstance(line.get("memory_bytes"), int | float) else None),
+    ("memory_bytes", "Peak memory", "GiB", _gib),
 )
-"""Key, title, unit, and how a metrics line gives it."""
+"""Key, title, unit, and how a metrics line gives it. A line has at least step, loss, tokens and seconds."""
+AXES: tuple[X, ...] = ("step", "tokens", "seconds")
+SMOOTHED = ("loss", "tokens_per_second", "grad_norm")
+NONE = float("nan")
 
 
-def places(lines: Sequence[Line], x: X) -> list[float]:
-    """Where each line stands on the axis: its step, or the sum of tokens or seconds so far."""
-    if x == "step":
-        return [float(line["step"]) for line in lines]
-    found, total = [], 0.0
-    for line in lines:
-        total += float(line[x])
-        found.append(total)
-    return found
+class Columns:
+    """The lines of a run's metrics as arrays, one an axis and one a kind; grows with the log."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._parts: dict[str, Values] = {name: np.empty(0) for name in (*AXES, *(kind[0] for kind in KINDS))}
+
+    def __getitem__(self, name: str) -> Values:
+        return self._parts[name]
+
+    def grow(self, lines: Sequence[Line]) -> None:
+        """Take in the lines that came since."""
+        new = lines[self.count:]
+        if not new:
+            return
+        parts = {}
+        for name, before in self._parts.items():
+            if name in AXES:
+                added = np.array([line[name] for line in new], dtype=np.float64)
+                if name != "step":
+                    added = np.cumsum(added) + (before[-1] if len(before) else 0.0)
+            else:
+                read = next(kind[3] for kind in KINDS if kind[0] == name)
+                added = np.array([value if type(value := read(line)) in (int, float) else NONE for line in new],
+                                 dtype=np.float64)
+            parts[name] = np.concatenate([before, added])
+        self._parts, self.count = parts, len(lines)
 
 
-def curves(lines: Sequence[Line], x: X, low: float | None = None, high: float | None = None) -> list[Series]:
-    """The curves between two places of the axis (both ends included); all of it without them."""
-    at = places(lines, x)
-    inside = [i for i, place in enumerate(at) if (low is None or place >= low) and (high is None or place <= high)]
+def places(columns: Columns, x: X) -> dict[int, float]:
+    """Where each step stands on the axis: its step, or the sum of tokens or seconds so far."""
+    return dict(zip(columns["step"].astype(int).tolist(), columns[x].tolist(), strict=True))
+
+
+def curves(columns: Columns, x: X, low: float | None = None, high: float | None = None,
+           after: float | None = None) -> list[Series]:
+    """The curves between two places of the axis (both ends included); all of it without them.
+
+    With ``after``, only what came behind that place, and no mean: it is drawn onto what is there already.
+    """
+    at = columns[x]
+    inside = np.ones(len(at), dtype=bool)
+    for bound, keep in ((low, np.greater_equal), (high, np.less_equal), (after, np.greater)):
+        if bound is not None:
+            inside &= keep(at, bound)
     found = []
-    for key, title, unit, read in KINDS:
-        points = [(at[i], float(value)) for i in inside
-                  if isinstance(value := read(lines[i]), int | float) and not isinstance(value, bool)]
-        if not points:
+    for key, title, unit, _ in KINDS:
+        shown = inside & np.isfinite(columns[key])
+        values, axis = columns[key][shown], at[shown]
+        if not len(values):
             continue
-        kept = kept_places(points, POINTS)
-        series = Series(key=key, title=title, unit=unit, x=[points[i][0] for i in kept],
-                        y=[points[i][1] for i in kept])
-        span = len(points) // SMOOTHING_SHARE
-        if key in ("loss", "tokens_per_second", "grad_norm") and span >= 2:
-            mean = smoothed(points, span)
-            series = series.model_copy(update={"smoothed": [mean[i][1] for i in kept], "smoothing_steps": span})
+        kept = kept_places(values, POINTS)
+        series = Series(key=key, title=title, unit=unit, x=axis[kept].tolist(), y=values[kept].tolist())
+        span = len(values) // SMOOTHING_SHARE
+        if key in SMOOTHED and span >= 2 and after is None:
+            series.smoothed, series.smoothing_steps = moving_mean(values, span)[kept].tolist(), span
         found.append(series)
     return found

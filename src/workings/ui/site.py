@@ -10,6 +10,8 @@ from fastapi.responses import HTMLResponse
 
 from workings.hardware.places import cache_directory
 from workings.record.digest import bytes_digest
+from workings.ui.answers import read_answers
+from workings.ui.compared import ComparedPairs
 from workings.ui.folder import Folder
 from workings.ui.jobs import Jobs
 from workings.ui.listing import RunRow, run_row, run_rows
@@ -34,13 +36,16 @@ class Site:
     folder: Folder
     jobs: Jobs
     verified: VerifiedStore
+    compared: ComparedPairs
     templates: jinja2.Environment = field(default_factory=_environment)
 
     @classmethod
     def over(cls, root: Path) -> "Site":
         """The page over a folder; jobs and verdicts lie in the person's cache, under the folder's digest."""
         place = cache_directory() / "ui" / bytes_digest(str(root.resolve()).encode())[:16]
-        return cls(folder=Folder(root.resolve()), jobs=Jobs(place / "jobs", root.resolve()),
+        folder = Folder(root.resolve())
+        return cls(folder=folder, jobs=Jobs(place / "jobs", root.resolve()),
+                   compared=ComparedPairs(lambda unit: read_answers(folder, unit)),
                    verified=VerifiedStore(cache_directory() / "ui" / "verified"))
 
     def rows(self) -> list[RunRow]:
@@ -54,10 +59,14 @@ class Site:
         name, kept = self.folder.name(run), self.verified.of(run)
         return run_row(self.folder, run, {name: kept} if kept else {})
 
+    def live(self, run: Path) -> RunRow:
+        """One run of the folder without its verdict: what a page asks again and again."""
+        return run_row(self.folder, run, {})
+
     def take_verdicts(self) -> None:
         """Keep what finished `verify` jobs said."""
-        for job in self.jobs.all(limit=10):
-            if job.verb == "verify" and job.answer is not None and "checks" in job.answer:
+        for job in self.jobs.newly_ended("verify"):
+            if job.answer is not None and "checks" in job.answer:
                 run = self.folder.inside(job.subject)
                 if self.verified.of(run) is None:
                     self.verified.keep(run, job.answer)

@@ -1,5 +1,6 @@
 """A JSON-lines file that grows: every line is parsed once, a torn last line waits until it is whole."""
 
+import contextlib
 import json
 from pathlib import Path
 from threading import Lock
@@ -40,11 +41,21 @@ class Tail:
                 return self._lines
             end = data.rfind(b"\n") + 1
             self._place += end
-            for line in data[:end].splitlines():
-                try:
-                    value = json.loads(line)
-                except (ValueError, RecursionError):
-                    continue
-                if isinstance(value, dict):
-                    self._lines.append(value)
+            self._lines += [value for value in _parsed(data[:end].split(b"\n")) if isinstance(value, dict)]
             return self._lines
+
+
+def _parsed(lines: list[bytes]) -> list[Any]:
+    """The JSON values of lines: all in one go, or, where some are damaged, those that are not."""
+    written = [line for line in lines if line.strip()]
+    try:
+        values = json.loads(b"[" + b",".join(written) + b"]")
+        if len(values) == len(written):
+            return list(values)
+    except (ValueError, RecursionError):
+        pass
+    found = []
+    for line in written:
+        with contextlib.suppress(ValueError, RecursionError):
+            found.append(json.loads(line))
+    return found

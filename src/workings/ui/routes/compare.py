@@ -9,13 +9,12 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 
 from workings.errors import RequestError
-from workings.evaluation.compare import Comparison, compare
+from workings.evaluation.compare import Comparison
 from workings.evaluation.ranking import rank
-from workings.evaluation.units import find_pair
 from workings.reports.figures import accuracy_figure, delta_figure
 from workings.reports.gather import configuration_rows, view_run
 from workings.reports.html import MAX_RUNS, write_report
-from workings.ui.answers import PAGE, Change, Pair, pair, pair_changes, read_answers
+from workings.ui.answers import PAGE, Change, Pair, pair
 from workings.ui.differences import Difference, differences
 from workings.ui.routes.run import run_curves
 from workings.ui.series import Curves
@@ -60,23 +59,20 @@ def compared(site: Site, names: list[str]) -> tuple[Compared, Comparison | None]
     values: dict[str, Any] = {"runs": names, "different": differences(site.folder, runs)}
     try:
         if len(runs) == 2:
-            found = compare(*runs)
+            found = site.compared.of(*runs)
             values["comparison"] = found.to_json()
         else:
             values["ranking"] = rank(runs).to_json()
     except RequestError as error:
         values["problem"] = f"{error.given}; expected {error.expected}"
     if found is not None and found.difference is not None:
-        a, b = find_pair(*runs)
-        changes = pair_changes(read_answers(site.folder, a.path), read_answers(site.folder, b.path))
-        values["counts"] = {change: len(rows) for change, rows in changes.items()}
+        values["counts"] = {change: len(rows) for change, rows in site.compared.changes(*runs).items()}
     return Compared(**values), found
 
 
 def pairs_page(site: Site, names: list[str], show: Change, page: int) -> Pairs:
     """Items of one kind of change, side by side."""
-    a, b = find_pair(*two(site, names)[:2])
-    rows = pair_changes(read_answers(site.folder, a.path), read_answers(site.folder, b.path))[show]
+    rows = site.compared.changes(*two(site, names)[:2])[show]
     size = PAGE // 5
     pages = max(1, -(-len(rows) // size))
     if not 1 <= page <= pages:
@@ -103,13 +99,13 @@ def router(site: Site) -> APIRouter:
     def overlay_json(run: Names, x: Literal["step", "tokens", "seconds"] = "step") -> list[Curves]:
         """Curves of the runs, to be drawn over each other."""
         two(site, run)
-        return [run_curves(site, name, x, None, None) for name in run]
+        return [run_curves(site, name, x) for name in run]
 
     @routes.get("/export/compare", include_in_schema=False)
     def export(run: Names) -> Response:
         runs = two(site, run)
         with tempfile.TemporaryDirectory() as place:
-            comparison = compare(*runs) if len(runs) == 2 else None
+            comparison = site.compared.of(*runs) if len(runs) == 2 else None
             page = write_report(Path(place) / "report.html", runs, comparison).read_bytes()
         return Response(page, media_type="text/html",
                         headers={"content-disposition": 'attachment; filename="comparison.html"'})

@@ -42,15 +42,16 @@ class Checks(BaseModel):
     command: str
 
 
-def run_curves(site: Site, name: str, x: X, low: float | None, high: float | None) -> Curves:
-    """A run's curves between two places of the axis."""
+def run_curves(site: Site, name: str, x: X, low: float | None = None, high: float | None = None,
+               after: float | None = None) -> Curves:
+    """A run's curves between two places of the axis, or what came after one."""
     run = site.folder.path(name)
-    row, lines = site.row(run), site.folder.metrics(run)
+    row, columns = site.live(run), site.folder.columns(run)
     resumed = [event.get("step", event.get("from_step")) for event in site.folder.tail(run / EVENTS).lines()
                if str(event.get("kind", "")).startswith("resumed")]
-    at = dict(zip((line["step"] for line in lines), places(lines, x), strict=True))
+    at = places(columns, x) if resumed else {}
     return Curves(run=name, x=x, last_step=row.steps, planned_steps=row.planned_steps, state=row.state,
-                  seconds_left=row.seconds_left, series=curves(lines, x, low, high),
+                  seconds_left=row.seconds_left, series=curves(columns, x, low, high, after),
                   resumed_at=[at[step] for step in resumed if step in at])
 
 
@@ -65,9 +66,18 @@ def router(site: Site) -> APIRouter:
         return RunAnswer(row=site.row(run), detail=read_detail(site.folder, run))
 
     @routes.get("/api/curves/{name:path}")
-    def curves_json(name: str, x: X = "step", low: float | None = None, high: float | None = None) -> Curves:
-        """Curves of a run over steps, tokens or seconds, thinned; ``low`` and ``high`` bound the axis."""
-        return run_curves(site, name, x, low, high)
+    def curves_json(name: str, x: X = "step", low: float | None = None, high: float | None = None,
+                    after: float | None = None) -> Curves:
+        """Curves of a run over steps, tokens or seconds, thinned; ``low`` and ``high`` bound the axis.
+
+        With ``after``, only what came behind that place of the axis: a page that draws a living run asks for that.
+        """
+        return run_curves(site, name, x, low, high, after)
+
+    @routes.get("/api/live/{name:path}")
+    def live_json(name: str) -> RunRow:
+        """How far a run is: its row in the list, and nothing that takes long to read."""
+        return site.live(site.folder.path(name))
 
     @routes.get("/api/items/{name:path}")
     def items_json(name: str, unit: str = "", q: str = "", result: Result = "", section: str = "", rule: str = "",

@@ -43,6 +43,27 @@ function addressOf(search, wish) {
   return `?${query}`;
 }
 
+const WHOLE_AGAIN = 30000;
+
+/** The last place of a run's curves on the axis. */
+function lastPlace(found) {
+  const ends = found.series.map((series) => series.x[series.x.length - 1]);
+  return ends.length ? Math.max(...ends) : -1;
+}
+
+/** A run's curves with new points behind them; the mean waits until everything is read again. */
+function appended(found, news) {
+  const before = new Map(found.series.map((series) => [series.key, series]));
+  const after = new Map(news.series.map((series) => [series.key, series]));
+  const series = [...new Set([...before.keys(), ...after.keys()])].map((key) => {
+    const [old, added] = [before.get(key), after.get(key)];
+    if (!old || !added) return old || added;
+    const gap = old.smoothed.length ? added.x.map(() => null) : [];
+    return { ...old, x: old.x.concat(added.x), y: old.y.concat(added.y), smoothed: old.smoothed.concat(gap) };
+  });
+  return { ...news, series };
+}
+
 class Curves {
   constructor(holder) {
     this.holder = holder;
@@ -96,18 +117,46 @@ class Curves {
   }
 
   async load() {
-    const query = new URLSearchParams({ x: this.wish.x });
-    if (this.wish.low !== null) query.set("low", this.wish.low);
-    if (this.wish.high !== null) query.set("high", this.wish.high);
-    this.loaded = await Promise.all(this.names.map((name) => json(`/api/curves/${runPath(name)}?${query}`)));
-    if (this.loaded.some((found) => !found)) {
+    const wish = this.wish;
+    const loaded = await Promise.all(this.names.map((name) => json(this.address(name))));
+    if (wish !== this.wish) return; // asked for something else meanwhile
+    if (loaded.some((found) => !found)) {
       this.status.textContent = "The curves could not be read.";
       return;
     }
+    this.loaded = loaded;
+    this.whole = Date.now();
     this.draw();
-    const live = this.loaded.some((found) => found.state === "running");
-    if (live && !this.timer) this.timer = setInterval(() => { if (!document.hidden) this.load(); }, 2000);
-    if (!live && this.timer) { clearInterval(this.timer); this.timer = null; }
+    if (!this.watching && this.live()) {
+      this.watching = true;
+      repeat(2000, () => this.more());
+    }
+  }
+
+  address(name, after) {
+    const query = new URLSearchParams({ x: this.wish.x });
+    if (this.wish.low !== null) query.set("low", this.wish.low);
+    if (this.wish.high !== null) query.set("high", this.wish.high);
+    if (after !== undefined) query.set("after", after);
+    return `/api/curves/${runPath(name)}?${query}`;
+  }
+
+  live() {
+    return this.loaded.some((found) => found.state === "running");
+  }
+
+  /** What came since: only new points of runs that still run; everything again, thinned anew, every half minute. */
+  async more() {
+    if (Date.now() - this.whole > WHOLE_AGAIN) await this.load();
+    const { wish, loaded } = this;
+    const news = await Promise.all(loaded.map((found) => (found.state === "running" ? json(this.address(found.run, lastPlace(found))) : found)));
+    if (wish !== this.wish || loaded !== this.loaded) return true;
+    if (news.some((found) => !found)) return null;
+    const changed = news.some((found, index) => found !== loaded[index] && found.series.length);
+    this.loaded = news.map((found, index) => (found === loaded[index] ? found : appended(loaded[index], found)));
+    if (changed) this.draw();
+    this.watching = this.live();
+    return this.watching;
   }
 
   draw() {

@@ -19,9 +19,31 @@ function runPath(name) {
   return name.split("/").map(encodeURIComponent).join("/");
 }
 
-async function json(address, options) {
-  const answer = await fetch(address, { ...options, headers: { accept: "application/json" } });
-  return answer.ok ? answer.json() : null;
+const PATIENCE = 20000;
+
+/** Status and value of an answer; status 0 where none came in time. */
+async function asked(address) {
+  try {
+    const answer = await fetch(address, { headers: { accept: "application/json" }, signal: AbortSignal.timeout(PATIENCE) });
+    return { status: answer.status, value: answer.ok ? await answer.json() : null };
+  } catch {
+    return { status: 0, value: null };
+  }
+}
+
+async function json(address) {
+  return (await asked(address)).value;
+}
+
+/** Do something again and again until it says `false`: never twice at once, later after a failure (`null`). */
+function repeat(pause, work) {
+  let wait = pause;
+  const next = () => setTimeout(async () => {
+    const said = document.hidden ? true : await work();
+    wait = said === null ? Math.min(2 * wait, 30000) : pause;
+    if (said !== false) next();
+  }, wait);
+  next();
 }
 
 function showTimes(root) {
@@ -36,40 +58,38 @@ function showTimes(root) {
 
 /** A row or header of a running run; when it is sealed, the page is read again. */
 function watchRun(element) {
-  const timer = setInterval(async () => {
-    if (document.hidden) return;
-    const found = await json(`/api/run/${runPath(element.dataset.live)}`);
-    if (!found || found.row.state !== "running") {
-      clearInterval(timer);
-      location.assign(found ? location.href : location.href.replace(".partial", ""));
-      return;
+  repeat(2000, async () => {
+    const { status, value: row } = await asked(`/api/live/${runPath(element.dataset.live)}`);
+    if (status !== 200 && status !== 404) return null;
+    if (!row || row.state !== "running") {
+      location.assign(row ? location.href : location.href.replace(".partial", ""));
+      return false;
     }
-    const row = found.row;
     const bar = element.querySelector("progress");
     if (bar) bar.value = row.steps;
     const left = element.querySelector("[data-left]");
     if (left) left.textContent = `${row.steps} of ${row.planned_steps} steps` + (row.seconds_left == null ? "" : `, ${durationText(row.seconds_left)} left`);
     const loss = element.querySelector("[data-loss]");
     if (loss && row.loss != null) loss.textContent = row.loss.toFixed(4);
-  }, 2000);
+    return true;
+  });
 }
 
 function watchJob(element) {
   if (element.dataset.state !== "running") return;
   const log = document.querySelector("[data-log]");
-  const timer = setInterval(async () => {
+  repeat(1000, async () => {
     const job = await json(`/api/jobs/${element.dataset.job}`);
-    if (!job) return;
+    if (!job) return null;
     if (log && log.textContent !== job.log) {
       const atEnd = log.scrollTop + log.clientHeight >= log.scrollHeight - 20;
       log.textContent = job.log || "(nothing yet)";
       if (atEnd) log.scrollTop = log.scrollHeight;
     }
-    if (job.state !== "running") {
-      clearInterval(timer);
-      location.reload();
-    }
-  }, 1000);
+    if (job.state === "running") return true;
+    location.reload();
+    return false;
+  });
 }
 
 document.addEventListener("DOMContentLoaded", () => {

@@ -1,0 +1,62 @@
+"""What `compare` says about two runs, worked out once until a file of theirs changes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import TypeVar
+
+from workings.evaluation.compare import Comparison, compare_records
+from workings.evaluation.predictions import PREDICTIONS
+from workings.evaluation.unit import CONFIG, SUMMARY
+from workings.evaluation.units import EvaluationRecord, find_pair
+from workings.record.layout import SUMS
+from workings.ui.answers import Answer, Change, pair_changes
+
+KEPT = 16
+"""Pairs that are kept in memory."""
+Changes = dict[Change, list[tuple[Answer, Answer]]]
+Stamp = tuple[object, ...]
+T = TypeVar("T")
+
+
+@dataclass
+class ComparedPairs:
+    """Comparisons and the items behind them. Several threads may ask; two may work out the same at once."""
+
+    read: Callable[[Path], list[Answer]]
+    """All completions of an evaluation."""
+    _kept: dict[Stamp, Comparison] = field(default_factory=dict)
+    _changes: dict[Stamp, Changes] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def of(self, a: Path, b: Path) -> Comparison:
+        """As `workings.evaluation.compare.compare`."""
+        pair = find_pair(a, b)
+        return self._remembered(self._kept, _stamp(pair), lambda: compare_records(*pair))
+
+    def changes(self, a: Path, b: Path) -> Changes:
+        """Items of both by what changed from A to B."""
+        pair = find_pair(a, b)
+        return self._remembered(self._changes, _stamp(pair),
+                                lambda: pair_changes(self.read(pair[0].path), self.read(pair[1].path)))
+
+    def _remembered(self, kept: dict[Stamp, T], stamp: Stamp, make: Callable[[], T]) -> T:
+        with self._lock:
+            if stamp in kept:
+                kept[stamp] = kept.pop(stamp)  # the newest stands last
+                return kept[stamp]
+        found = make()
+        with self._lock:
+            kept[stamp] = found
+            for old in list(kept)[:-KEPT]:
+                del kept[old]
+        return found
+
+
+def _stamp(pair: tuple[EvaluationRecord, EvaluationRecord]) -> Stamp:
+    """Changes when any file changes that a comparison stands on."""
+    files = [record.path / name for record in pair for name in (CONFIG, SUMMARY, PREDICTIONS, SUMS)]
+    states = [(path.stat() if path.is_file() else None) for path in files]
+    return tuple((str(path), *((state.st_mtime_ns, state.st_size, state.st_ino) if state else ()))
+                 for path, state in zip(files, states, strict=True))
