@@ -184,8 +184,13 @@ def _delta_bounds(found: PairedDifference) -> str:
 
 
 def _key(view: RunView, kind: str) -> dict[str, Any]:
+    return key_entry(view.name, view.color, kind)
+
+
+def key_entry(name: str, color: int, kind: str) -> dict[str, Any]:
+    """A line of a figure's key: the sign of a curve (`line`, `dashed`, or `mark` for points) and its name."""
     if kind != "mark":
-        mark = Markup('<path class="{kind} c{c}" d="M0 5H28"/>').format(kind=kind, c=view.color)
+        mark = Markup('<path class="{kind} c{c}" d="M0 5H28"/>').format(kind=kind, c=color)
     else:
-        mark = Markup('<g class="mark c{c}">{shape}</g>').format(c=view.color, shape=marker(view.color, 14, 5, 4))
-    return {"mark": mark, "text": view.name}
+        mark = Markup('<g class="mark c{c}">{shape}</g>').format(c=color, shape=marker(color, 14, 5, 4))
+    return {"mark": mark, "text": name}

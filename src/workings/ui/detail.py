@@ -23,6 +23,7 @@ from workings.record.layout import (
 from workings.record.seal import root_digest
 from workings.ui.answers import units_of
 from workings.ui.folder import EVALUATION, Folder
+from workings.ui.replays import Replay, read_replays
 
 PLAN = "plan/plan.json"
 LOG_CHARS = 20_000
@@ -74,6 +75,7 @@ class Detail(BaseModel):
     device_checks: dict[str, Any] = {}
     memory: Memory = Memory()
     evaluations: list[Unit] = []
+    replays: list[Replay] = []
     samples: str = ""
     events: list[dict[str, Any]] = []
     log: str = ""
@@ -109,7 +111,8 @@ def read_detail(folder: Folder, run: Path) -> Detail:
         recipe_text=_text(run / RECIPE), environment=part(ENVIRONMENT) if is_run else {},
         device_checks=part(DEVICE_CHECKS) if is_run else {},
         memory=_memory(part(PLAN) if (run / PLAN).is_file() else {}, manifest, folder.metrics(run)),
-        samples=_samples(run), events=folder.tail(run / EVENTS).lines() if is_run else [], log=_text(run / LOG),
+        replays=read_replays(folder, run, notes), samples=_samples(run),
+        events=folder.tail(run / EVENTS).lines() if is_run else [], log=_text(run / LOG),
         files=list_files(run), root_digest=root_digest(run) if (run / SUMS).is_file() else "")
 
 

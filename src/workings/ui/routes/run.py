@@ -17,14 +17,15 @@ from workings.ui.answers import Answers, Result, search, units_of
 from workings.ui.detail import Detail, read_detail
 from workings.ui.draw import memory_bar
 from workings.ui.listing import RunRow
+from workings.ui.replays import drawn
 from workings.ui.series import Curves, X, curves, places
 from workings.ui.site import Site
 from workings.ui.verified import Verified
 
-Tab = Literal["curves", "device", "recipe", "scorecard", "items", "samples", "checks", "log", "files"]
+Tab = Literal["curves", "device", "recipe", "scorecard", "items", "samples", "checks", "replays", "log", "files"]
 TABS: dict[str, str] = {"curves": "Curves", "device": "Device and memory", "recipe": "Recipe",
                         "scorecard": "Scorecard", "items": "Items", "samples": "Samples", "checks": "Checks",
-                        "log": "Log", "files": "Files"}
+                        "replays": "Replays", "log": "Log", "files": "Files"}
 
 
 class RunAnswer(BaseModel):
@@ -122,8 +123,7 @@ def _page(site: Site, name: str, tab: str, wanted: dict[str, Any], page: int) ->
     row, detail = site.row(run), read_detail(site.folder, run)
     units = list(units_of(run))
     hidden = {"scorecard", "items"} if not units else set()
-    if not detail.samples:
-        hidden |= {"samples"}
+    hidden |= {name for name, there in (("samples", detail.samples), ("replays", detail.replays)) if not there}
     if row.kind == "evaluation":
         hidden |= {"curves", "device", "recipe", "log"}
     tabs = {key: title for key, title in TABS.items() if key not in hidden}
@@ -136,6 +136,8 @@ def _page(site: Site, name: str, tab: str, wanted: dict[str, Any], page: int) ->
                                         section=wanted["section"], rule=wanted["rule"], page=page), **wanted}
     elif shown == "device":
         values = {"bar": memory_bar(detail.memory)}
+    elif shown == "replays":
+        values = {"figures": {replay.name: drawn(replay) for replay in detail.replays}}
     elif shown == "checks":
         values = {"verified": site.verified.of(run),
                   "job": next((job for job in site.jobs.all() if job.verb == "verify" and job.subject == name

@@ -9,6 +9,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from workings.config.load import shipped_recipes
 from workings.errors import RequestError
+from workings.evidence.replay.unit import FOLDER
 from workings.ui.jobs import Job
 from workings.ui.requests import new_place, override_words, recipe_argument, recipe_files
 from workings.ui.site import Site
@@ -45,8 +46,11 @@ def verbs(site: Site) -> dict[str, Callable[..., Job]]:
         return site.jobs.start("verify", [str(site.folder.path(run))], subject=run)
 
     def replay(run: Text) -> Job:
-        """Replay steps of a run."""
-        return site.jobs.start("replay", [str(site.folder.path(run))], subject=run)
+        """Replay steps of a run; sealed in it under the next name that is free."""
+        place = site.folder.path(run)
+        taken = {entry.name for entry in (place / FOLDER).glob("*")}
+        name = next(name for number in range(1, len(taken) + 2) if (name := f"from-page-{number}") not in taken)
+        return site.jobs.start("replay", [str(place), "--name", name], subject=run)
 
     return {"quickstart": quickstart, "train": train, "eval": evaluate, "verify": verify, "replay": replay}
 

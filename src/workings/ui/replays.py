@@ -1,0 +1,132 @@
+"""Recorded replays of a run as the page shows them: recorded against replayed, how far apart, and the wrong ones."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from workings.errors import RecordError
+from workings.evidence.replay.judge import line_differences
+from workings.evidence.replay.unit import FOLDER, REPLAY
+from workings.reports.figures import NARROW, WIDE, Drawn, Table, key_entry
+from workings.reports.line_chart import Curve, LineChart, draw_line_chart
+from workings.ui.folder import Folder
+
+
+class ReplayStep(BaseModel):
+    """One step, taken again."""
+
+    step: int
+    recorded_loss: float
+    replayed_loss: float
+    loss_difference: float = Field(description="Relative")
+    grad_norm_difference: float = Field(description="Relative")
+
+
+class ReplayControl(BaseModel):
+    """A wrong replay, which must not come out the same."""
+
+    name: str
+    what: str
+    outside: bool
+    steps: int = Field(description="Steps until it lay outside the tolerance, or all of them")
+    loss_difference: float = Field(description="Relative, at the last of these steps")
+
+
+class Replay(BaseModel):
+    """A sealed replay. Its verdict is its own; `workings verify` draws it again from these numbers."""
+
+    name: str
+    verdict: str
+    sentence: str
+    mode: str
+    loss_tolerance: float
+    steps: list[ReplayStep]
+    controls: list[ReplayControl]
+    weights: str
+    completions: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayFigure:
+    """The pictures of one replay."""
+
+    losses: Drawn
+    differences: Drawn | None
+    """None where every step is equal to the bit."""
+
+
+def read_replays(folder: Folder, run: Path, notes: list[str]) -> list[Replay]:
+    """All sealed replays of a run; one that cannot be read becomes a note."""
+    found = []
+    for path in sorted(run.glob(f"{FOLDER}/*/{REPLAY}")):
+        try:
+            found.append(_replay(path.parent.name, folder.object(path)))
+        except (RecordError, KeyError, TypeError, ValueError, AttributeError) as error:
+            notes.append(f"replay {path.parent.name}: {type(error).__name__}: {error}"[:300])
+    return found
+
+
+def _replay(name: str, facts: dict[str, Any]) -> Replay:
+    steps = []
+    for line in facts["lines"]:
+        apart = line_differences(line)
+        steps.append(ReplayStep(
+            step=line["step"], recorded_loss=_number(line["recorded"]["loss"]),
+            replayed_loss=_number(line["replayed"]["loss"]), loss_difference=apart["loss"],
+            grad_norm_difference=apart["grad_norm"]))
+    weights, asked = facts["weights"], facts["predictions"]
+    return Replay(
+        name=name, verdict=str(facts["verdict"]), sentence=str(facts["sentence"]), mode=str(facts["mode"]),
+        loss_tolerance=facts["tolerance"]["loss"], steps=steps,
+        controls=[ReplayControl(name=key, what=control["what"], outside=control["outside"], steps=control["steps"],
+                                loss_difference=control["differences"].get("loss", 0.0))
+                  for key, control in facts["controls"].items()],
+        weights=str(weights["absent"]) if "absent" in weights else
+        f"{weights['files_identical']} of {weights['files']} files identical after step {weights['step']}, largest "
+        f"relative difference {weights['largest_difference']:.2g}",
+        completions=str(asked["absent"]) if "absent" in asked else
+        f"{asked['same']} of {asked['asked']} are the recorded text")
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+def drawn(replay: Replay) -> ReplayFigure | None:
+    """Recorded and replayed loss over each other, and their difference under the tolerance; None without steps."""
+    steps = [step for step in replay.steps if math.isfinite(step.recorded_loss + step.replayed_loss)]
+    if not steps:
+        return None
+    recorded = [(float(step.step), step.recorded_loss) for step in steps]
+    again = [(float(step.step), step.replayed_loss) for step in steps]
+    losses = _figure("Recorded and replayed loss", "nats a token", [
+        Curve(name="recorded", points=recorded, color=0, style="dots"),
+        Curve(name="replayed", points=again, color=1)], table=Table(
+            caption="Recorded and replayed loss", heads=["Step", "Recorded", "Replayed", "Loss: relative difference",
+                                                         "Gradient norm: relative difference"],
+            rows=[[str(step.step), f"{step.recorded_loss:.9g}", f"{step.replayed_loss:.9g}",
+                   f"{step.loss_difference:.2g}", f"{step.grad_norm_difference:.2g}"] for step in replay.steps]))
+    apart = [(float(step.step), step.loss_difference) for step in steps if step.loss_difference > 0]
+    if not apart or replay.loss_tolerance <= 0:
+        return ReplayFigure(losses=losses, differences=None)
+    span = [(float(steps[0].step), replay.loss_tolerance), (float(steps[-1].step), replay.loss_tolerance)]
+    differences = _figure("Relative difference of the loss", "", [
+        Curve(name="difference", points=apart, color=1, style="dots"),
+        Curve(name="tolerance", points=span, color=2)], log=True)
+    return ReplayFigure(losses=losses, differences=differences)
+
+
+def _figure(title: str, unit: str, curves: Sequence[Curve], *, log: bool = False, table: Table | None = None) -> Drawn:
+    said = "; ".join(f"{curve.name}: {curve.points[0][1]:.4g} at step {curve.points[0][0]:g}, "
+                     f"{curve.points[-1][1]:.4g} at step {curve.points[-1][0]:g}" for curve in curves)
+    chart = LineChart(title=title, description=said, curves=curves, x_label="step", y_label=unit, log=log)
+    rows = [[curve.name, f"{min(y for _, y in curve.points):.2g}", f"{max(y for _, y in curve.points):.2g}"]
+            for curve in curves]
+    return Drawn(wide=draw_line_chart(chart, WIDE, 260), narrow=draw_line_chart(chart, NARROW, 240),
+                 key=[key_entry(curve.name, curve.color, "mark" if curve.style == "dots" else "line")
+                      for curve in curves],
+                 table=table or Table(caption=title, heads=["Curve", "Lowest", "Highest"], rows=rows))
