@@ -1,6 +1,7 @@
 """Every file of a sealed record x every change, forgeries, attacks and hostile values: which check catches what.
 
 The record is a small one with an evaluation, a note and a signature, made through the recorder; packs hold two of them.
+Replays are those of a run that a small engine of the tests trained.
 Changes, forgeries and attacks are those of the tests (`tests/evidence/`); here each is counted, and the ids that fail
 are written down. Attacks run in children with limits on time and memory. Hostile values replace every value of
 every JSON file in turn (a sample of ``--fuzz`` cases, the same each time), the record is sealed again and verified with
@@ -20,16 +21,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.evidence import doors, reseal, test_doors, test_notes, test_pack, test_sign
+from tests.evidence import doors, reseal, test_doors, test_notes, test_pack, test_replay, test_sign
 from tests.evidence.test_forgeries import CAUGHT, ONLY_ANCHOR_OR_REPLAY
 from tests.evidence.test_hostile import HOSTILE, places, put
 from tests.evidence.test_mutations import EXPECTED, expected, whole_record
 from tests.record import synthetic
+from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
 from tools.result_file import write_result
 from workings.evidence.verify import core, verify
 from workings.evidence.verify.registry import CHECKS
 from workings.record.seal import seal_unit
+from workings.runs import describe, replay
+from workings.runs.code_version import CodeVersion
 from workings.runs.pack import pack
+from workings.runs.replay import ReplayRequest, replay_and_seal, replay_run
+from workings.runs.whole import train_and_evaluate
 
 RESULT = Path(__file__).parent / "verify_matrix.json"
 FOREIGN = ("tokenizer.json", "tokenizer_config.json")
@@ -52,6 +58,7 @@ def main() -> int:
         signatures = {forge.__name__: {"expected": sorted(ids), "caught_by": changed(whole, work, forge)}
                       for forge, ids in test_sign.CAUGHT.items()}
         packs = packs_changed(Path(folder, "packs"), work)
+        replays, replay_files = replays_changed(Path(folder, "replays"), work)
         attacks = {attack.__name__: {"expected": doors.DOORS[attack], **attacked(base, work, attack)}
                    for attack in doors.DOORS}
         forgeries = {forge.__name__: {"expected": CAUGHT[forge], "caught_by": forged(base, work, forge)}
@@ -61,7 +68,8 @@ def main() -> int:
     missed = [name for name, found in mutations.items() if found["missed"]] + [
         name for name, found in forgeries.items() if found["expected"] not in found["caught_by"]] + [
         f"{name} (counted as consistent)" for name, ids in consistent.items() if ids] + [
-        name for group in (notes, signatures, packs) for name, found in group.items()
+        f"replay: {name}" for name, found in replay_files.items() if found["missed"]] + [
+        name for group in (notes, signatures, packs, replays) for name, found in group.items()
         if not set(found["expected"]) <= set(found["caught_by"])] + [
         name for name, found in attacks.items() if found["ended"] != "a verdict" or found["canary"]
         or found["expected"] not in ["", *found["caught_by"]]]
@@ -76,9 +84,14 @@ def main() -> int:
         "notes": {"tried": len(notes), "by_kind": notes},
         "signatures": {"tried": len(signatures), "by_kind": signatures},
         "packs": {"tried": len(packs), "by_kind": packs},
+        "replays": {"tried": len(replays), "by_kind": replays,
+                    "changes": {"tried": sum(found["tried"] for found in replay_files.values()),
+                                "missed": sum(len(found["missed"]) for found in replay_files.values()),
+                                "by_kind": replay_files}},
         "attacks": {"tried": len(attacks), "ran_code": sum(found["canary"] for found in attacks.values()),
                     "without_a_verdict": sum(found["ended"] != "a verdict" for found in attacks.values()),
                     "largest_processor_seconds": max(found["processor_seconds"] for found in attacks.values()),
+                    "largest_mebibytes": max(found["mebibytes"] for found in attacks.values()),
                     "limits": {"processor_seconds": test_doors.SECONDS, "mebibytes": test_doors.MEBIBYTES},
                     "by_kind": attacks},
         "hostile_values": {"tried": tried, "tracebacks": len(tracebacks), "first": tracebacks[:5]},
@@ -87,9 +100,9 @@ def main() -> int:
     write_result(RESULT, what="What verification catches in a sealed record that was changed, forged, or made to harm.",
                  command=f"python -m proof.verify_matrix --fuzz {asked.fuzz}", packages=["pydantic", "rfc8785"],
                  values=values)
-    print(f"{values['changes']['tried']} changes, {len(forgeries) + len(notes) + len(signatures) + len(packs)} "
-          f"forgeries, {len(attacks)} attacks, {tried} hostile values: "
-          f"{len(missed)} missed, {len(tracebacks)} tracebacks")
+    forged_ones = sum(map(len, (forgeries, notes, signatures, packs, replays)))
+    print(f"{values['changes']['tried']} changes, {forged_ones} forgeries, {len(attacks)} attacks, {tried} hostile "
+          f"values: {len(missed)} missed, {len(tracebacks)} tracebacks")
     return 1 if missed or tracebacks else 0
 
 
@@ -140,6 +153,37 @@ def packs_changed(folder: Path, work: Path) -> dict[str, Any]:
     return found
 
 
+def replays_changed(folder: Path, work: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A run and its sealed replay: forgeries of either that were sealed again, and every file of the replay changed."""
+    sys.path.insert(0, str(OTHER_PACKAGE))
+    same = CodeVersion(version="0.1.0", commit="a" * 39 + "b", dirty_diff_sha256="", absent_because="no changes")
+    describe.code_version = replay.code_version = lambda: same  # type: ignore[assignment]
+    recipe = write_recipe(folder / "asked")
+    train_and_evaluate(str(recipe), folder / "runs" / "a", ["evaluation.base=false"])
+    shutil.copytree(folder, work)
+    invented = {}
+    for forge, check in test_replay.INVENTIONS.items():
+        forge(work / "runs" / "a")
+        reseal.reseal(work / "runs" / "a")
+        found = verify(work / "runs" / "a", level=3, replay=lambda path: replay_run(path, ReplayRequest()).facts)
+        invented[f"{forge.__name__} (level 3)"] = {
+            "expected": [check], "caught_by": sorted({one.id for one in found.checks if one.verdict == "failed"})}
+        shutil.rmtree(work)
+        shutil.copytree(folder, work)
+    shutil.rmtree(work)
+    _, unit = replay_and_seal(folder / "runs" / "a", ReplayRequest())
+    for forge in test_replay.FORGED_REPLAYS:
+        shutil.copytree(folder, work)
+        place = work / unit.relative_to(folder)
+        reseal.edit_json(place / "replay.json", forge)
+        reseal.reseal(place)
+        invented[forge.__name__] = {"expected": ["recompute.replay"], "caught_by": sorted(failed(work / "runs" / "a"))}
+        shutil.rmtree(work)
+    files = {change.__name__: mutated(folder / "runs", b"", work, change, listed, sealing, run="a", below="replay")
+             for change, listed, sealing in EXPECTED}
+    return invented, files
+
+
 def attacked(base: Path, work: Path, attack: Any) -> dict[str, Any]:
     """How a child that verifies an attack ends, which ids fail, and whether planted code ran."""
     shutil.copytree(base, work / "runs")
@@ -150,22 +194,23 @@ def attacked(base: Path, work: Path, attack: Any) -> dict[str, Any]:
     done = subprocess.run([sys.executable, "-c", code, str(target)], capture_output=True, text=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     ended = "a verdict" if done.returncode == 0 else f"exit {done.returncode}: {done.stderr.strip()[-200:]}"
-    found = {"ended": ended, "canary": canary.exists(),
-             "caught_by": json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else [],
+    ids, kib = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else ([], 0)
+    found = {"ended": ended, "canary": canary.exists(), "caught_by": ids, "mebibytes": round(kib / 1024),
              "processor_seconds": round(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime, 1)}
     shutil.rmtree(work)
     return found
 
 
-def mutated(base: Path, key: bytes, work: Path, change: Any, listed: set[str], sealing: set[str]) -> dict[str, Any]:
-    """One kind of change, made to every file in turn."""
+def mutated(base: Path, key: bytes, work: Path, change: Any, listed: set[str], sealing: set[str], *,
+            run: str = "tiny", below: str = "") -> dict[str, Any]:
+    """One kind of change, made to every file in turn (of the run, or of a folder in it)."""
     ids: Counter[str] = Counter()
     missed = []
-    files = sorted(path.relative_to(base / "tiny") for path in (base / "tiny").rglob("*") if path.is_file())
+    files = sorted(path.relative_to(base / run) for path in (base / run / below).rglob("*") if path.is_file())
     for name in files:
         shutil.copytree(base, work)
-        change(work / "tiny" / name)
-        found = failed(work / "tiny", level=1, trusted=(key,))
+        change(work / run / name)
+        found = failed(work / run, level=1, trusted=(key,) if key else ())
         ids.update(found)
         if not found & expected(name, listed, sealing):
             missed.append(str(name))

@@ -187,9 +187,12 @@ def invent_completions(run: Path) -> None:
     (unit / "samples.md").write_text(again.samples_text())
 
 
-@pytest.mark.parametrize(("forge", "caught"), [
-    (invent_losses, "replay.steps"), (invent_the_start, "replay.steps"), (invent_the_end, "replay.steps"),
-    (invent_completions, "replay.predictions")], ids=lambda value: getattr(value, "__name__", ""))
+INVENTIONS = {invent_losses: "replay.steps", invent_the_start: "replay.steps", invent_the_end: "replay.steps",
+              invent_completions: "replay.predictions"}
+"""Consistent in themselves, and what finds each when steps are taken again."""
+
+
+@pytest.mark.parametrize(("forge", "caught"), INVENTIONS.items(), ids=lambda value: getattr(value, "__name__", ""))
 def test_inventions_that_levels_0_to_2_cannot_see(run: Path, forge: Any, caught: str) -> None:
     forge(run)
     reseal.reseal(run)
@@ -234,9 +237,11 @@ def say_it_passed(facts: dict[str, Any]) -> dict[str, Any]:
     return facts | {"lines": [off, *facts["lines"][1:]]}
 
 
-@pytest.mark.parametrize("forge", [
-    lower_the_bar, call_it_the_same_machine, forget_a_control, push_a_control_outside, count_more_completions,
-    change_both_sides, say_it_passed], ids=lambda forge: forge.__name__)
+FORGED_REPLAYS = (lower_the_bar, call_it_the_same_machine, forget_a_control, push_a_control_outside,
+                  count_more_completions, change_both_sides, say_it_passed)
+
+
+@pytest.mark.parametrize("forge", FORGED_REPLAYS, ids=lambda forge: forge.__name__)
 def test_a_recorded_replay_is_drawn_again_from_its_numbers(run: Path, forge: Any) -> None:
     _, unit = replay_and_seal(run, ReplayRequest())
     reseal.edit_json(unit / "replay.json", forge)
