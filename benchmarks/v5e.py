@@ -20,6 +20,7 @@ OWN, TUNIX = "benchmarks.spikes.compile_v5e", "benchmarks.spikes.compile_tunix_v
 CASES = {
     "gemma_2b_adafactor_32x2048": f"{OWN} gemma-2b adafactor 32 2048",
     "gemma_2b_adafactor_32x2048_stochastic_clipped": f"{OWN} gemma-2b adafactor 32 2048 rounding=stochastic clip=1",
+    "gemma_2b_adafactor_32x2048_two_layers": f"{OWN} gemma-2b adafactor 32 2048 layers=2",
     "gemma_2b_adafactor_256x2048": f"{OWN} gemma-2b adafactor 256 2048",
     "gemma_2b_adamw_8x8192": f"{OWN} gemma-2b adamw 8 8192",
     "gemma_3_1b_adamw_8x2048": f"{OWN} gemma-3-1b adamw 8 2048",

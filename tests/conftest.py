@@ -3,9 +3,12 @@
 Run from anywhere: nothing here depends on the working directory.
 """
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -19,6 +22,12 @@ FOREIGN = ("WORKINGS_", "HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_",
 
 OURS = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "120"}
 """Set for every test and child: nothing is fetched, and texts look the same on every terminal."""
+
+COMPILED = Path(tempfile.mkdtemp(prefix="workings-tests-compiled-"))
+"""JAX keeps what it compiled here, so that the hundreds of children of a test run do not compile the same again."""
+OURS |= {"JAX_COMPILATION_CACHE_DIR": str(COMPILED), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0"}
+atexit.register(shutil.rmtree, COMPILED, ignore_errors=True)
 
 
 def _clean(environment: Mapping[str, str]) -> dict[str, str]:
