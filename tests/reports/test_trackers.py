@@ -8,7 +8,8 @@ import pytest
 
 from tests.record import synthetic
 from workings.errors import RequestError, WorkingsError
-from workings.reports.mlflow import artifacts, log_run
+from workings.reports.mlflow import log_run
+from workings.reports.tracked import artifacts
 from workings.training.tensorboard import SCALARS, Scalars
 
 LINE = {"step": 1, "loss": 2.5, "learning_rate": 0.01, "grad_norm": 1.0, "tokens": 30, "seconds": 0.5}

@@ -1,4 +1,4 @@
-"""`workings track`: a sealed run on an MLflow server."""
+"""`workings track`: a sealed run on an MLflow server, or as an offline run of Weights & Biases."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,12 +11,28 @@ from workings.cli.output import JsonFlag, answer
 def track_command(
     run: Annotated[Path, typer.Argument(help="A sealed run directory.")],
     mlflow: Annotated[str, typer.Option(
-        "--mlflow", help="Tracking server, e.g. http://127.0.0.1:5000.")],
-    experiment: Annotated[str, typer.Option("--experiment", help="Name of the experiment.")] = "workings",
-    weights: Annotated[bool, typer.Option("--weights", help="Upload checkpoints too.")] = False,
+        "--mlflow", help="MLflow's tracking server, e.g. http://127.0.0.1:5000.")] = "",
+    to: Annotated[str, typer.Option("--to", help="wandb: files of an offline run; nothing is sent.")] = "",
+    out: Annotated[Path | None, typer.Option(
+        "--out", help="Where the offline run is written; by default beside the run.")] = None,
+    experiment: Annotated[str, typer.Option("--experiment", help="Name of the experiment, or project.")] = "workings",
+    weights: Annotated[bool, typer.Option("--weights", help="Checkpoints too.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Log a sealed run's parameters, metrics, evaluation and files to MLflow; the run itself is not touched."""
+    """Tell another tracker a sealed run's parameters, metrics, evaluation and files; the run itself is not touched."""
+    from workings.errors import RequestError
+
+    if bool(mlflow) == bool(to) or to not in ("", "wandb"):
+        given = f"--to {to}" if to else "neither --mlflow nor --to"
+        raise RequestError("--mlflow and --to" if mlflow and to else given, "--mlflow ADDRESS, or --to wandb",
+                           f"workings track {run} --to wandb")
+    if to:
+        from workings.reports.wandb import write_offline
+
+        place = write_offline(run, out or run.resolve().parent, experiment, weights=weights)
+        answer({"wandb": str(place), "project": experiment}, as_json=as_json,
+               text=f"written to {place}; to upload it: wandb sync {place}")
+        return
     from workings.reports.mlflow import log_run
 
     logged = log_run(run, mlflow, experiment, weights=weights)

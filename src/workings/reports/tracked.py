@@ -1,0 +1,68 @@
+"""What other people's trackers are told about a sealed run. The record stays the source."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RequestError
+from workings.evaluation.units import EvaluationRecord, find_units
+from workings.record.canonical import loads
+from workings.record.layout import CONFIG
+from workings.record.reader import Run
+
+METRICS = ("loss", "evaluation_loss", "learning_rate", "grad_norm", "share_of_weights_changed", "memory_bytes",
+           "tokens", "supervised_tokens", "seconds")
+"""Of a line of the log, where it has them."""
+LARGE_BYTES = 64 * 2 ** 20
+
+
+def tags(run: Run) -> dict[str, str]:
+    """What names a run and the record that it is: root digest, status, versions."""
+    manifest = run.manifest
+    return {"workings.root_digest": run.root, "workings.status": run.status, "workings.recipe": manifest.recipe,
+            "workings.version": manifest.workings_version, "workings.engine": manifest.engine,
+            "workings.hardware": manifest.hardware}
+
+
+def settings(path: Path) -> Iterator[tuple[str, str]]:
+    """The resolved recipe, a dotted key and its value at a time."""
+    yield from _flat(loads((path / CONFIG).read_bytes()))
+
+
+def artifacts(path: Path, weights: bool) -> Iterator[tuple[Path, str | None]]:
+    """Files of a run and the folder each goes to; tensors only where they are asked for."""
+    for file in sorted(path.rglob("*")):
+        relative = file.relative_to(path)
+        if file.is_symlink() or not file.is_file() or (file.suffix == ".safetensors" and not weights):
+            continue
+        if file.stat().st_size > LARGE_BYTES and not weights:
+            continue
+        folder = relative.parent.as_posix()
+        yield file, None if folder == "." else folder
+
+
+def scores(path: Path) -> Iterator[tuple[str, float]]:
+    """Accuracies of all evaluations of a run with their intervals, by name."""
+    try:
+        units = find_units(path)
+    except RequestError:  # it was not evaluated
+        return
+    for unit in units:
+        yield from _scores(unit)
+
+
+def _scores(unit: EvaluationRecord) -> Iterator[tuple[str, float]]:
+    cells = {"overall": unit.summary["scorecard"]["overall"]} | {
+        f"section/{name}": cell for name, cell in unit.summary["scorecard"]["per_section"].items()}
+    for name, cell in cells.items():
+        for key, value in (("accuracy", cell["mean"]), ("ci_low", cell["ci_low"]), ("ci_high", cell["ci_high"])):
+            if isinstance(value, int | float):
+                yield f"eval/{unit.path.name}/{name}/{key}", float(value)
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, str(value)

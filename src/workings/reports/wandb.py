@@ -1,0 +1,67 @@
+"""A sealed run as an offline run of Weights & Biases: files that `wandb sync` uploads, if somebody wants to.
+
+Nothing is sent. wandb's own looks at the machine (host, user, processes, packages, console) are switched off: the
+record says what is to be known of it, cleaned.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RequestError, WorkingsError
+from workings.record.reader import Run
+from workings.reports.tracked import METRICS, artifacts, scores, settings, tags
+
+QUIET: dict[str, Any] = {
+    "silent": True, "console": "off", "disable_git": True, "disable_code": True, "save_code": False,
+    "disable_job_creation": True, "host": "not told", "username": "not told", "email": "",
+    "x_disable_meta": True, "x_disable_stats": True, "x_disable_machine_info": True, "x_save_requirements": False}
+"""Settings of wandb, as far as the installed version has them."""
+
+
+def write_offline(path: Path, out: Path, project: str, *, weights: bool = False) -> Path:
+    """Write a sealed run as an offline run.
+
+    Args:
+        path: the run directory.
+        out: folder in which wandb makes its own, `wandb/offline-run-…`.
+        project: where `wandb sync` will put it.
+        weights: take checkpoints in too.
+
+    Returns:
+        The offline run, to be given to `wandb sync`.
+
+    Raises:
+        RequestError: no sealed run there, or wandb is not installed.
+        WorkingsError: wandb did not write it; nothing of the run directory was changed.
+    """
+    run = Run.open(path)
+    try:
+        import wandb
+    except ModuleNotFoundError as error:
+        raise RequestError("an offline run of Weights & Biases without its package", "the package wandb",
+                           "pip install 'workings[wandb]'") from error
+    out.mkdir(parents=True, exist_ok=True)
+    known = wandb.Settings.model_fields
+    try:
+        logged = wandb.init(
+            mode="offline", dir=str(out), project=project, name=path.resolve().name, config=dict(settings(path)),
+            notes=f"root digest {run.root}", job_type="train", reinit="create_new",
+            settings=wandb.Settings(**{name: value for name, value in QUIET.items() if name in known}))
+        for line in run.metrics():
+            logged.log({f"train/{key}": float(line[key]) for key in METRICS if isinstance(line.get(key), int | float)},
+                       step=line["step"])
+        logged.summary.update(tags(run) | dict(scores(path)))
+        _attach(wandb, logged, path, weights)
+        place = Path(logged.dir).parent
+        logged.finish()
+    except (wandb.Error, OSError) as error:
+        raise WorkingsError(f"wandb did not write the run: {str(error)[:500]}") from error
+    return place
+
+
+def _attach(wandb: Any, logged: Any, path: Path, weights: bool) -> None:
+    """The record's files as one artifact."""
+    record = wandb.Artifact(f"record-{path.resolve().name}", type="record")
+    for file, folder in artifacts(path, weights):
+        record.add_file(str(file), name=f"{folder}/{file.name}" if folder else file.name)
+    logged.log_artifact(record)
