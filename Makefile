@@ -64,7 +64,8 @@ docs: $(ALL) ## writes the generated pages and builds the site into site/
 	$(BIN)/python -m tools.what_fits
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-proof: $(ALL) ## runs proof/*.py, the full counts that docs quote (hours)
+proof: $(ALL) ## runs the further cases of tests and proof/*.py, the full counts that docs quote (hours)
+	$(BIN)/python -m pytest -q -m full
 	$(BIN)/python -m tools.run_scripts proof
 
 bench: $(ALL) ## runs benchmarks/*.py, everything measured in seconds and bytes

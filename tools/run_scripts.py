@@ -1,6 +1,6 @@
 """Runs every script of a folder, one after another: ``python -m tools.run_scripts benchmarks [NAME…]``.
 
-A script is a file ``FOLDER/NAME.py`` without a leading underscore. It can be run alone as ``python -m FOLDER.NAME``,
+A script is a file ``FOLDER/NAME.py`` (or ``FOLDER/NAME/__main__.py``) without a leading underscore. It can be run alone as ``python -m FOLDER.NAME``,
 writes its results with `tools.result_file.write_result`, and exits with 0 (done), 1 (what it should show does not
 hold) or 3 (not measured, for a stated reason such as a busy machine). The first line of its docstring says what it
 shows. All scripts run even when one fails; the exit code is 1 if one failed, else 3 if one was not measured, else 0.
@@ -19,12 +19,14 @@ NOT_MEASURED = 3
 def scripts(folder: Path) -> dict[str, str]:
     """Name and purpose (first docstring line) of every script in ``folder``, in order of name."""
     found = {}
-    for path in sorted(folder.glob("*.py")):
-        if not path.name.startswith("_"):
+    files = {path.stem: path for path in folder.glob("*.py")} | {
+        path.parent.name: path for path in folder.glob("*/__main__.py")}
+    for name, path in sorted(files.items()):
+        if not name.startswith("_"):
             docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
             if docstring is None:
                 raise SystemExit(f"{path}: the first line of its docstring must say what it shows")
-            found[path.stem] = docstring.splitlines()[0]
+            found[name] = docstring.splitlines()[0]
     return found
 
 
