@@ -1,9 +1,10 @@
 """Runs every script of a folder, one after another: ``python -m tools.run_scripts benchmarks [NAME…]``.
 
-A script is a file ``FOLDER/NAME.py`` (or ``FOLDER/NAME/__main__.py``) without a leading underscore. It can be run alone as ``python -m FOLDER.NAME``,
-writes its results with `tools.result_file.write_result`, and exits with 0 (done), 1 (what it should show does not
-hold) or 3 (not measured, for a stated reason such as a busy machine). The first line of its docstring says what it
-shows. All scripts run even when one fails; the exit code is 1 if one failed, else 3 if one was not measured, else 0.
+A script is a file ``FOLDER/NAME.py`` (or ``FOLDER/NAME/__main__.py``) without a leading underscore. It can be run
+alone as ``python -m FOLDER.NAME``, writes its results with `tools.result_file.write_result`, and exits with 0 (done),
+1 (what it should show does not hold) or 3 (not measured, for a stated reason such as a busy machine). The first line of
+its docstring says what it shows. All scripts run even when one fails; the exit code is 1 if one failed, else 3 if one
+was not measured, else 0.
 """
 
 import ast
