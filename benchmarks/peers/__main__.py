@@ -21,20 +21,22 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.case import DATA, SIZES, make_case
-from benchmarks.peers.load import Load
+from tools.other_load import Load
 from tools.result_file import ROOT, load_average, write_result
 
 RESULT = ROOT / "benchmarks" / "results" / "peers.json"
 HERE = Path(__file__).parent
 CASES = tuple(f"{size}-{data}" for data in DATA for size in SIZES)
-STEPS = {"tiny-short": (5, 60), "tiny-gsm8k": (5, 40), "base-short": (2, 8), "base-gsm8k": (2, 6)}
+STEPS = {"tiny-short": (5, 60), "tiny-gsm8k": (5, 60), "base-short": (2, 8), "base-gsm8k": (2, 8)}
 """Warm-up and measured updates."""
 RATE = 1e-4
 FP32 = {"bf16": False, "gradient_checkpointing": False}
-GROUPED = {"train_sampling_strategy": "group_by_length"}
+GROUPED = {"train_sampling_strategy": "sequential"}
+"""Rows that come sorted by length are grouped without any padding to speak of; TRL's own `group_by_length` would begin
+with the longest rows, and so with more supervised tokens a step than the others are given."""
 
 
-def contenders(case: str, peers: str) -> dict[str, tuple[list[str], dict[str, Any]]]:
+def contenders(case: str, peers: str, facts: dict[str, Any]) -> dict[str, tuple[list[str], dict[str, Any]]]:
     """Name -> command and settings."""
     kind, (warm, steps) = DATA[case.split("-")[1]], STEPS[case]
     common = {"warm": warm, "steps": steps, "learning_rate": RATE, "rows": kind.rows, "max_length": kind.max_length}
@@ -43,17 +45,18 @@ def contenders(case: str, peers: str) -> dict[str, tuple[list[str], dict[str, An
     mine = common | {"compute": "fp32"}
 
     def of_trl(**options: Any) -> tuple[list[str], dict[str, Any]]:
-        return trl, common | {"options": options}
+        order = "sorted" if "train_sampling_strategy" in options else "rows"
+        return trl, common | {"options": options, "order": order}
 
     return {
-        "torch": (ours, mine | {"engine": "torch", "buckets": kind.fine}),
+        "torch": (ours, mine | {"engine": "torch", "buckets": facts["fine"]}),
         "trl grouped": of_trl(**FP32, **GROUPED),
-        "jax": (ours, mine | {"engine": "jax", "buckets": kind.buckets}),
-        "tunix grouped": (tunix, common | {"buckets": kind.buckets}),
+        "jax": (ours, mine | {"engine": "jax", "buckets": facts["buckets"]}),
+        "tunix grouped": (tunix, common | {"buckets": facts["buckets"]}),
         "trl defaults": of_trl(),
         "trl packed": of_trl(**FP32, packing=True),
         "trl bf16 grouped": of_trl(bf16=True, gradient_checkpointing=False, **GROUPED),
-        "torch bf16": (ours, mine | {"engine": "torch", "buckets": kind.fine, "compute": "bf16"}),
+        "torch bf16": (ours, mine | {"engine": "torch", "buckets": facts["fine"], "compute": "bf16"}),
         "tunix defaults": (tunix, common),
     }
 
@@ -72,9 +75,9 @@ def run_case(case: str, asked: argparse.Namespace, load: Load) -> dict[str, Any]
     """All contenders on one model and one kind of data."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        facts = make_case(folder, *case.split("-"), asked.gsm8k)
+        facts = make_case(folder, *case.split("-"), asked.gsm8k, *STEPS[case])
         turns: dict[str, list[dict[str, Any]]] = {}
-        chosen = {name: what for name, what in contenders(case, asked.peers).items()
+        chosen = {name: what for name, what in contenders(case, asked.peers, facts).items()
                   if not asked.contenders or name in asked.contenders}
         for _ in range(asked.rounds):
             for contender, (command, settings) in chosen.items():

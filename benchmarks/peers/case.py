@@ -1,7 +1,7 @@
 """The work that all contenders are given: a model's weights, rows of tokens, and how many of them make an update."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,8 @@ SIZES = {
 }
 """About 0.2 and 50 million parameters, with the vocabularies below: the first measures overhead, the second arithmetic."""
 TRACES = 4_000
+PROGRAMS = 6
+"""Row lengths for trainers that compile a program a length; PyTorch compiles nothing and takes one a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,16 +43,9 @@ class Data:
     max_length: int
     rows: int
     """Rows of an update."""
-    buckets: tuple[int, ...]
-    """Lengths into which our JAX engine and Tunix at its best group rows; PyTorch compiles nothing and takes finer ones."""
-    fine: tuple[int, ...]
 
 
-DATA = {
-    "short": Data(vocabulary=512, max_length=64, rows=32, buckets=(20, 24, 40, 44, 48, 64), fine=tuple(range(14, 65, 2))),
-    "gsm8k": Data(vocabulary=4096, max_length=384, rows=8, buckets=(128, 160, 192, 224, 256, 320, 384),
-                  fine=tuple(range(64, 385, 8))),
-}
+DATA = {"short": Data(vocabulary=512, max_length=64, rows=32), "gsm8k": Data(vocabulary=4096, max_length=384, rows=8)}
 """``short``: sums of two numbers, half with their steps and half with the answer alone, 15 to 60 tokens."""
 
 
@@ -64,8 +59,13 @@ def _traces(data: str, gsm8k: Path, folder: Path) -> Iterable[tuple[Trace, str]]
     return [(trace, "tags") for trace in read_traces(out)[:TRACES]]
 
 
-def make_case(folder: Path, size: str, data: str, gsm8k: Path) -> dict[str, Any]:
-    """Write weights, tokenizer and rows into ``folder``; returns what a result says about them."""
+def make_case(folder: Path, size: str, data: str, gsm8k: Path, warm: int, steps: int) -> dict[str, Any]:
+    """Write weights, tokenizer and rows into ``folder``; returns what a result says about them.
+
+    The rows of the measured steps are one epoch, the same for everybody, and are written twice: in random order for
+    trainers that shuffle or pad, and sorted by length, so that a trainer that reads them in order groups them as well
+    as it can be done. Before them stand the rows of the warm-up.
+    """
     from workings.engines.torch.engine import TorchEngine
 
     kind, traces = DATA[data], list(_traces(data, gsm8k, folder))
@@ -77,10 +77,11 @@ def make_case(folder: Path, size: str, data: str, gsm8k: Path) -> dict[str, Any]
         own = [trace for trace, its in traces if its == form]
         config = DataConfig(traces="", max_length=kind.max_length, over_length="drop", reasoning=form)
         rows += build_rows(own, tokenizer, template, config).rows if own else ()
-    order = np.random.default_rng(0).permutation(len(rows))
-    with (folder / "rows.jsonl").open("w") as file:
-        for row in (rows[i] for i in order):
-            file.write(json.dumps({"input_ids": row.tokens.tolist(), "completion_mask": row.loss_mask.tolist()}) + "\n")
+    order = np.random.default_rng(0).permutation(len(rows))[:(warm + steps) * kind.rows]
+    before, rows = [rows[i] for i in order[:warm * kind.rows]], [rows[i] for i in order[warm * kind.rows:]]
+    _write(folder / "warm.jsonl", before)
+    _write(folder / "rows.jsonl", rows)
+    _write(folder / "sorted.jsonl", sorted(rows, key=lambda row: len(row.tokens)))
     shape = shape_from_config(SIZES[size], tokenizer.vocab_size)
     (folder / "shape.json").write_text(json.dumps(asdict(shape)))
     weights = folder / "weights"
@@ -89,11 +90,24 @@ def make_case(folder: Path, size: str, data: str, gsm8k: Path) -> dict[str, Any]
     state = engine.init(0)
     engine.export(state, weights)
     tokenizer.save(weights)
-    lengths = np.array([len(row.tokens) for row in rows])
+    lengths = np.sort([len(row.tokens) for row in rows])
     return {"parameters": sum(x.numel() for x in state.trained.values()), "vocabulary": tokenizer.vocab_size,
             "rows": len(rows), "rows_per_update": kind.rows, "shortest": int(lengths.min()),
             "median": float(np.median(lengths)), "longest": int(lengths.max()),
+            "buckets": quantiles(lengths, kind.rows, PROGRAMS), "fine": quantiles(lengths, kind.rows, steps),
             "supervised_share": sum(row.supervised_tokens for row in rows) / int(lengths.sum())}
+
+
+def quantiles(lengths: np.ndarray, rows: int, most: int) -> list[int]:
+    """At most so many row lengths for `data.buckets`, cut so that each holds whole batches."""
+    batches = len(lengths) // rows
+    ends = sorted({batches * part // most for part in range(1, most + 1)} - {0})
+    return sorted({int(lengths[end * rows - 1]) for end in ends} | {int(lengths[-1])})
+
+
+def _write(path: Path, rows: Sequence[Row]) -> None:
+    records = [{"input_ids": row.tokens.tolist(), "completion_mask": row.loss_mask.tolist()} for row in rows]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
 def read_shape(folder: Path) -> ModelShape:

@@ -22,9 +22,9 @@ def two_threads() -> None:
                    "TOKENIZERS_PARALLELISM": "false", "DISABLE_TELEMETRY": "1"}
 
 
-def read_rows(folder: Path) -> list[dict[str, Any]]:
-    """The rows: ``input_ids`` and ``completion_mask``, already in the order in which they are to be read."""
-    return [json.loads(line) for line in (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
+def read_rows(folder: Path, name: str) -> list[dict[str, Any]]:
+    """The rows of a file, in its order: ``input_ids`` and ``completion_mask``."""
+    return [json.loads(line) for line in (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 class Meter:

@@ -30,7 +30,7 @@ def main(folder: Path, settings: dict[str, Any]) -> None:
     """Train and report."""
     meter, shape = Meter(STARTED), read_shape(folder)
     engine = find_engine(settings["engine"]).engine.open(request_for(shape, settings))
-    batches, warm, steps = batches_by_position(folder, settings), settings["warm"], settings["steps"]
+    batches = batches_by_position(folder, settings)
     first = engine.load(folder / "weights")
     place, seen = Position(), set()
     for _ in range(batches.batches_in_epoch(0)):  # every shape once, so that nothing compiles among the measured steps
@@ -45,19 +45,15 @@ def main(folder: Path, settings: dict[str, Any]) -> None:
         def write_metric(line: dict[str, Any]) -> None:
             file.write(json.dumps(line) + "\n")
             file.flush()
-            if line["step"] > warm:
-                meter.count(line["supervised_tokens"], line["tokens"], line["positions"])
-                meter.losses.append(line["loss"])
-
-        def show(line: dict[str, Any], progress: Progress) -> None:
-            if progress.step == warm:
-                meter.start()
+            meter.count(line["supervised_tokens"], line["tokens"], line["positions"])
+            meter.losses.append(line["loss"])
 
         course = Course(
             engine=engine, batches=batches, schedule=Schedule(
-                kind="constant", steps=warm + steps, peak=settings["learning_rate"], warmup_steps=0, final_share=1.0),
+                kind="constant", steps=batches.batches_in_epoch(0), peak=settings["learning_rate"], warmup_steps=0, final_share=1.0),
             observer=NoObserver(), write_metric=write_metric, save=lambda state, at: None,
-            checkpoint_due=lambda step: step == warm, stop_requested=lambda: False, show=show)
+            checkpoint_due=lambda step: False, stop_requested=lambda: False, show=lambda line, at: None)
+        meter.start()
         outcome = train(course, lambda: first, Progress(step=0, position=Position()))
         meter.stop()
     assert outcome.status == "complete", outcome.reason

@@ -33,7 +33,6 @@ class Clock(transformers.TrainerCallback):
         if state.global_step == 1:
             self.meter.first_step()
         if state.global_step == self.warm:
-            self.counts.clear()
             self.meter.start()
 
     def on_log(self, args: object, state: object, control: object, logs: dict[str, float] | None = None,
@@ -50,7 +49,7 @@ class Clock(transformers.TrainerCallback):
 def main(folder: Path, settings: dict[str, object]) -> None:
     """Train and report."""
     meter = Meter(STARTED)
-    rows = datasets.Dataset.from_list(read_rows(folder))
+    rows = datasets.Dataset.from_list(read_rows(folder, "warm") + read_rows(folder, settings["order"]))
     backend = tokenizers.Tokenizer.from_file(str(folder / "weights" / "tokenizer.json"))
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=backend, pad_token="<pad>", eos_token="<eos>", bos_token="<bos>")
@@ -76,8 +75,7 @@ def main(folder: Path, settings: dict[str, object]) -> None:
 
     trainer.data_collator = counted
     trainer.train()
-    # The loader may fetch a batch ahead: the measured steps are the first ones after the warm-up's end.
-    for tokens, real, positions in clock.counts[-steps:]:
+    for tokens, real, positions in clock.counts[warm:warm + steps]:
         meter.count(tokens, real, positions)
     meter.report({name: module.__version__ for name, module in
                   (("trl", trl), ("transformers", transformers), ("torch", torch))})

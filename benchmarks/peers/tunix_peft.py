@@ -70,7 +70,7 @@ def main(folder: Path, settings: dict[str, Any]) -> None:
     trainer.train([example(batch) for batch in shapes.values()])
 
     def measured() -> Iterator[dict[str, np.ndarray]]:
-        for batch in every[:settings["steps"]]:
+        for batch in every:
             meter.count(batch.supervised_tokens, batch.real_tokens, batch.tokens.size)
             yield example(batch)
 

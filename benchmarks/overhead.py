@@ -1,0 +1,156 @@
+"""Where the quickstart's seconds go: compiled steps, everything else in the loop, record-keeping, and the whole of it.
+
+    python -m benchmarks.overhead [--allow-load]
+
+The first run of the quickstart, in this process, with clocks around the compiled step (until its result is there), the
+batches, the record, the display, the looks at held-out data and the checkpoints; then `workings quickstart` whole, in
+a fresh process. Exits with 3 without a result when others use more than half a core (``--allow-load`` marks the
+result), with 1 where the loop spends 5 % or more outside the compiled step, record-keeping takes 1 % of a step or
+more, a program is compiled twice, or the quickstart takes 3 minutes.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tools.other_load import Load
+from tools.result_file import ROOT, load_average, write_result
+
+RESULT = ROOT / "benchmarks" / "results" / "overhead.json"
+LOOP_LIMIT, RECORD_LIMIT, QUICKSTART_LIMIT_SECONDS = 0.05, 0.01, 180.0
+
+
+class Clocks:
+    """Seconds and calls by name, added up by wrappers around methods."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.calls: dict[str, int] = {}
+        self.first = self.last = 0.0
+
+    def add(self, name: str, started: float) -> None:
+        """One more call, which ends now."""
+        self.last = time.perf_counter()
+        self.seconds[name] = self.seconds.get(name, 0.0) + self.last - started
+        self.calls[name] = self.calls.get(name, 0) + 1
+
+    def around(self, owner: type, method: str, name: str) -> None:
+        """Clock every call of a method."""
+        real: Callable[..., Any] = getattr(owner, method)
+
+        def timed(*arguments: Any, **named: Any) -> Any:
+            started = time.perf_counter()
+            self.first = self.first or started
+            try:
+                return real(*arguments, **named)
+            finally:
+                self.add(name, started)
+
+        setattr(owner, method, timed)
+
+
+def watched(folder: Path) -> dict[str, Any]:
+    """One run of the quickstart's recipe with clocks around its parts."""
+    import jax
+
+    from workings.config.load import load_recipe
+    from workings.data.batches import Batches
+    from workings.engines.jax.engine import JaxEngine
+    from workings.record.checkpoints import CheckpointStore
+    from workings.record.writer import RunWriter
+    from workings.runs import train as runs_train
+    from workings.training.display import Display
+    from workings.training.observer import HeldOutObserver
+    from workings.training.tensorboard import Scalars
+
+    clocks, compiled = Clocks(), JaxEngine._compiled_step
+    shapes: set[tuple[int, ...]] = set()
+    engines: list[JaxEngine] = []
+
+    def compiled_step(engine: JaxEngine, shape: tuple[int, ...]) -> Any:
+        shapes.add(shape)
+        engines[:] = [engine]
+        started = time.perf_counter()
+        known = shape in engine._steps
+        program = compiled(engine, shape)
+        if not known:
+            clocks.add("compile", started)
+
+        def run(*arguments: Any) -> Any:
+            started = time.perf_counter()
+            found = jax.block_until_ready(program(*arguments))
+            clocks.add("compiled_step", started)
+            return found
+
+        return run if known or clocks.calls.get("batches") else program
+
+    JaxEngine._compiled_step = compiled_step  # type: ignore[method-assign]
+    for owner, method, name in (
+            (Batches, "at", "batches"), (Batches, "digest", "batch_digest"), (RunWriter, "metric", "record"),
+            (Display, "show", "display"), (Scalars, "line", "tensorboard"), (HeldOutObserver, "look", "looks"),
+            (CheckpointStore, "save", "checkpoints"), (JaxEngine, "step", "step")):
+        clocks.around(owner, method, name)
+    loop, times = runs_train.run_loop, []
+
+    def run_loop(*arguments: Any) -> Any:
+        started = time.perf_counter()
+        try:
+            return loop(*arguments)
+        finally:
+            times.append(time.perf_counter() - started)
+
+    runs_train.run_loop = run_loop
+    runs_train.train(load_recipe("quickstart"), folder / "run")
+    seconds = clocks.seconds
+    aside = sum(seconds.get(name, 0.0) for name in ("looks", "checkpoints", "compile"))
+    stepping, inside = times[0] - aside, seconds["compiled_step"]
+    record = seconds["record"] + seconds["batch_digest"]
+    steps = clocks.calls["record"]
+    return {
+        "steps": steps, "loop_seconds": round(times[0], 3),
+        "seconds": {name: round(value, 3) for name, value in sorted(seconds.items())},
+        "milliseconds_a_step": {name: round(seconds[name] / steps * 1e3, 3) for name in (
+            "compiled_step", "batches", "batch_digest", "record", "display", "tensorboard")},
+        "share_outside_compiled_step": round(1 - inside / stepping, 4),
+        "share_of_record_keeping": round(record / inside, 4),
+        "programs_compiled": engines[0].compilations, "batch_shapes": len(shapes)}
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, write the result file, print what it holds."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--allow-load", action="store_true")
+    asked = parser.parse_args(arguments)
+    load, first = Load(allow=asked.allow_load), load_average()
+    with tempfile.TemporaryDirectory() as name:
+        try:
+            others = load.check()
+            values = watched(Path(name))
+            load.check()
+        except load.Busy as busy:
+            print(f"not measured: {busy}")
+            return 3
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "workings", "quickstart", "--out", str(Path(name) / "quickstart")],
+                       check=True, capture_output=True)
+        values["quickstart_seconds"] = round(time.perf_counter() - started, 1)
+    write_result(RESULT, what="Where the quickstart's seconds go.", command="python -m benchmarks.overhead",
+                 packages=["jax", "jaxlib", "numpy"], load_before=first, values={
+                     "quotable": not load.passed_over, "cores_used_by_others": round(others, 2), **values,
+                     "limits": {"share_outside_compiled_step": LOOP_LIMIT, "share_of_record_keeping": RECORD_LIMIT,
+                                "quickstart_seconds": QUICKSTART_LIMIT_SECONDS}})
+    for key, value in values.items():
+        print(f"{key}: {value}")
+    print(f"wrote {RESULT.relative_to(ROOT)}")
+    return int(values["share_outside_compiled_step"] >= LOOP_LIMIT or values["share_of_record_keeping"] >= RECORD_LIMIT
+               or values["programs_compiled"] > values["batch_shapes"]
+               or values["quickstart_seconds"] >= QUICKSTART_LIMIT_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

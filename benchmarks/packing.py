@@ -1,0 +1,114 @@
+"""Supervised tokens a second of short traces: packed, grouped by length, padded to the batch's longest, padded to 128.
+
+    python -m benchmarks.packing [--engine jax torch] [--rounds N] [--allow-load]
+
+Sums of two numbers, half with their steps and half with the answer alone, on the quickstart's model. A child process
+for each engine steps through the same rows in all ways, taking turns; every shape is compiled before. Exits with 3
+without a result when others use more than half a core (``--allow-load`` marks the result as not to be quoted), with 1
+where neither way without padding (packed, grouped) is 3 times as fast as rows padded to 128 and 1.3 times as fast as
+rows padded to the longest.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.meter import two_threads
+
+two_threads()
+
+from benchmarks.peers.case import (  # noqa: E402
+    batches_by_position,
+    batches_of,
+    make_case,
+    read_shape,
+    request_for,
+)
+from tools.other_load import Load  # noqa: E402
+from tools.result_file import ROOT, load_average, write_result  # noqa: E402
+from workings.config.data import DataConfig  # noqa: E402
+from workings.data.batches import fixed_batches  # noqa: E402
+from workings.engines.registry import find_engine  # noqa: E402
+from workings.models.batch import Batch  # noqa: E402
+
+RESULT = ROOT / "benchmarks" / "results" / "packing.json"
+LENGTH, ROWS, STEPS = 128, 32, 20
+GOALS = {"padded_to_128": 3.0, "padded_to_longest": 1.3}
+
+
+def ways(folder: Path) -> dict[str, list[Batch]]:
+    """The same rows as batches; packed ones hold about as many rows (a quarter as many sequences)."""
+    common = {"max_length": LENGTH, "rows": ROWS}
+    grouped = common | {"buckets": (20, 21, 22, 24, 28, 32, 40, 42, 44, 46)}
+    rows = batches_by_position(folder, common)._rows
+    return {
+        "packed": batches_of(folder, common | {"rows": ROWS // 4, "packing": "first_fit"}),
+        "grouped": batches_of(folder, grouped),
+        "padded_to_longest": fixed_batches(rows, ROWS, DataConfig(
+            traces="", max_length=LENGTH, buckets=tuple(range(8, LENGTH + 1)))),
+        "padded_to_128": batches_of(folder, common),
+    }
+
+
+def measure(folder: Path, name: str, rounds: int) -> dict[str, Any]:
+    """All ways on one engine, in this process."""
+    engine = find_engine(name).engine.open(request_for(read_shape(folder), {"compute": "fp32", "packing": "first_fit"}))
+    state, every = engine.load(folder / "weights"), ways(folder)
+    for batch in {batch.tokens.shape: batch for batches in every.values() for batch in batches[:STEPS]}.values():
+        state, _ = engine.step(state, batch, 1e-4)
+    speeds: dict[str, list[float]] = {way: [] for way in every}
+    for _ in range(rounds):
+        for way, batches in every.items():
+            chosen = batches[:STEPS]
+            started = time.perf_counter()
+            for batch in chosen:
+                state, _ = engine.step(state, batch, 1e-4)
+            speeds[way].append(sum(batch.supervised_tokens for batch in chosen) / (time.perf_counter() - started))
+    return {way: {"tokens_per_second": round(sorted(found)[len(found) // 2], 1), "turns": [round(x, 1) for x in found],
+                  "padding_share": round(1 - sum(batch.real_tokens for batch in every[way][:STEPS])
+                                         / sum(batch.tokens.size for batch in every[way][:STEPS]), 4)}
+            for way, found in speeds.items()}
+
+
+def main(arguments: list[str]) -> int:
+    """Measure in child processes, write the result file, print a line an engine."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--engine", nargs="*", default=["jax", "torch"])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--allow-load", action="store_true")
+    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
+    asked = parser.parse_args(arguments)
+    if asked.measure:
+        print(json.dumps(measure(Path(asked.measure[0]), asked.measure[1], asked.rounds)))
+        return 0
+    load, first, values = Load(allow=asked.allow_load), load_average(), {}
+    with tempfile.TemporaryDirectory() as name:
+        facts = make_case(Path(name), "tiny", "short", Path(), 0, 60)
+        for engine in asked.engine:
+            try:
+                others = load.check()
+            except load.Busy as busy:
+                print(f"not measured: {busy}")
+                return 3
+            output = subprocess.run([sys.executable, "-m", "benchmarks.packing", "--rounds", str(asked.rounds),
+                                     "--measure", name, engine], check=True, stdout=subprocess.PIPE, text=True).stdout
+            found = json.loads(output.splitlines()[-1])
+            ratios = {f"{ours}_to_{way}": round(found[ours]["tokens_per_second"] / found[way]["tokens_per_second"], 3)
+                      for ours in ("packed", "grouped") for way in GOALS}
+            values[engine] = {"ways": found, "ratios": ratios, "cores_used_by_others": round(others, 2)}
+            print(engine, json.dumps(ratios), {way: each["padding_share"] for way, each in found.items()})
+    write_result(RESULT, what="Supervised tokens a second of short traces, packed and padded.", load_before=first,
+                 command="python -m benchmarks.packing", packages=["jax", "torch", "transformers"],
+                 values={"quotable": not load.passed_over, "goals": GOALS, "data": facts, **values})
+    print(f"wrote {RESULT.relative_to(ROOT)}")
+    return int(any(max(found["ratios"][f"{ours}_to_{way}"] for ours in ("packed", "grouped")) < goal
+                   for found in values.values() for way, goal in GOALS.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
