@@ -28,12 +28,24 @@ from workings.cli import (
     verify,
 )
 from workings.cli.output import say
-from workings.errors import WorkingsError
+from workings.engines.presence import launched
+from workings.errors import RequestError, WorkingsError
 
 app = typer.Typer(
     name="workings", no_args_is_help=True, add_completion=False, rich_markup_mode=None,
     pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
     help="Train models that show their workings, and show yours: plan, train, evaluate and prove fine-tuning runs.")
+
+
+@app.callback()
+def before_every_verb(context: typer.Context) -> None:
+    """Train models that show their workings, and show yours: plan, train, evaluate and prove fine-tuning runs."""
+    several = launched()
+    if several and context.invoked_subcommand != "train":
+        raise RequestError(f"workings {context.invoked_subcommand} in several processes ({several})",
+                           "train: the one verb that several processes do together", "the same without the launcher")
+
+
 app.command("quickstart")(quickstart.quickstart_command)
 app.command("doctor")(doctor.doctor_command)
 app.add_typer(recipes.app, name="recipes")

@@ -34,6 +34,8 @@ def train_command(
         say(str(refused))
         answer(refused.answer, as_json=as_json, text="")
         raise typer.Exit(refused.exit_code) from None
+    if result.training.process:  # it took part to the end; what came of it is for process 0 to say
+        return
     answer(result.as_json(), as_json=as_json, text=result.sentence())
     if result.training.status == "interrupted":
         raise typer.Exit(130)

@@ -174,3 +174,52 @@ class ReportingEngine(Protocol):
     def environment_files(self) -> Mapping[str, str]:
         """Texts for people by file name, such as ``cuda_check.txt``; nothing in them names a person or a process."""
         ...
+
+
+class Processes(Protocol):
+    """Processes that a launcher started for one run, and the board on which they leave each other notes.
+
+    The board is small, slow and always there, also while devices compute or are stuck: what is computed together does
+    not pass through it.
+    """
+
+    index: int
+    """Of this process, from 0."""
+    count: int
+
+    def put(self, key: str, value: bytes) -> None:
+        """Leave a note, in place of one under the same key."""
+        ...
+
+    def peek(self, key: str) -> bytes | None:
+        """A note, if it is there; from any thread."""
+        ...
+
+    def wait(self, key: str, seconds: float) -> bytes | None:
+        """A note as soon as it is there; None where it does not come in time. Raises where the board is gone."""
+        ...
+
+    def drop(self, key: str) -> None:
+        """Take a note away that everybody has read."""
+        ...
+
+    def leave(self) -> None:
+        """Part after everything is done."""
+        ...
+
+
+@runtime_checkable
+class DistributedEngine(Engine, SamplingEngine, Protocol):
+    """What an engine may offer beyond `Engine`: a step that several processes take together, each with its share.
+
+    Every process must then make the same calls with the same arguments in the same order, but for questions about
+    itself (`describe`, `dtypes`, `memory`, `inspect`, `check_device`). Process 0 alone writes.
+    """
+
+    @classmethod
+    def join(cls, device: str) -> Processes | None:
+        """Meet the others before a device is touched; None where no launcher started several processes.
+
+        Raises `RequestError` where a launcher left its variables and they do not go together.
+        """
+        ...

@@ -4,6 +4,7 @@
 bus instead of asking a framework that might have been installed without support for the card that is there.
 """
 
+import os
 from pathlib import Path
 
 from workings.hardware.memory import host_memory
@@ -65,3 +66,11 @@ def cpu_memory(root: Path = Path("/")) -> tuple[int, str]:
     """Bytes that processes may use here, and who says so: the lowest of machine, control group and `ulimit -v`."""
     memory = host_memory(root)
     return memory.limit_bytes, memory.limit_source
+
+
+def launched() -> str:
+    """The variable by which a launcher says that it started several processes, as `NAME=VALUE`; empty without one."""
+    for name in ("WORLD_SIZE", "JAX_NUM_PROCESSES"):
+        if os.environ.get(name, "1") != "1":
+            return f"{name}={os.environ[name]}"
+    return ""

@@ -72,7 +72,7 @@ def write_request(writer: RunWriter, prepared: Prepared) -> None:
             writer.write_text(f"env/{name}", redact(text))
     device = prepared.device
     writer.write_json(DEVICE_CHECKS, {"platform": device.platform, "kind": device.kind, "count": device.count,
-                                      **prepared.device_check})
+                                      "mesh": dict(device.mesh), **prepared.device_check})
     writer.write_json(PLAN, plan_here(prepared).as_json())
 
 

@@ -1,5 +1,6 @@
 """Where a run begins: in a new directory, or where a killed, interrupted or failed one stopped."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,12 @@ from workings.record import jsonl
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
 from workings.record.clock import now
-from workings.record.layout import EVENTS
+from workings.record.layout import CONFIG, DEVICE_CHECKS, EVENTS
 from workings.record.writer import RunWriter
 from workings.training.loop import Progress
+
+PLACES = {"batch.micro_batch", "mesh.fsdp", "mesh.tp"}
+"""Keys of a recipe that say where rows lie, and nothing about the course of training but by their product."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +42,16 @@ def begin_new(out: Path) -> Start:
                  first_started_at=started_at, resumes=0)
 
 
-def begin_again(out: Path, request: dict[str, dict[str, Any]]) -> Start:
+def begin_again(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str, int]) -> Start:
     """Go on with a run that did not finish, after its newest complete checkpoint.
+
+    A checkpoint does not know how many devices wrote it, so another number may go on with it, as long as a micro batch
+    over all of them has the same rows: then every batch is the same.
 
     Args:
         out: the run directory.
         request: contents of `config/resolved.json` and `data/digests.json` as they are asked for now.
+        mesh: sizes of the axes now.
 
     Raises:
         RequestError: there is nothing to resume, or something else was asked for before.
@@ -51,11 +59,12 @@ def begin_again(out: Path, request: dict[str, dict[str, Any]]) -> Start:
     """
     writer = RunWriter.resume(out)
     try:
-        _refuse_other_request(writer, out, request)
+        moved = _refuse_other_request(writer, out, request, mesh)
         checkpoint, skipped = writer.checkpoints.latest_valid()
         step = 0 if checkpoint is None else checkpoint.step
         facts = writer.truncate_metrics(step)
-        writer.event("resumed", from_step=step, damaged_checkpoints=skipped, **facts)
+        writer.event("resumed", from_step=step, damaged_checkpoints=skipped, **facts,
+                     **({"moved": moved} if moved else {}))
     except BaseException:
         writer.close()
         raise
@@ -80,18 +89,49 @@ def progress_from(checkpoint: Checkpoint | None) -> Progress:
                     supervised_tokens=facts["supervised_tokens"], seconds=facts["training_seconds"])
 
 
-def _refuse_other_request(writer: RunWriter, out: Path, request: dict[str, dict[str, Any]]) -> None:
-    """A resumed run must be asked for the same as before; every differing key is named."""
-    origin = writer.resumed_from
+def _refuse_other_request(writer: RunWriter, out: Path, request: dict[str, dict[str, Any]],
+                          mesh: Mapping[str, int]) -> list[str]:
+    """A resumed run must be asked for the same as before; every differing key is named.
+
+    Returns:
+        What differs and may, because the same rows make a micro batch of all devices.
+    """
+    moved: list[str] = []
     for relative, values in request.items():
-        places = [writer.path(relative)] + ([out.with_name(origin["name"]) / relative] if origin else [])
-        before = next((loads(place.read_bytes()) for place in places if place.is_file()), None)
+        before = _before(writer, out, relative)
         if before is None:  # killed before the request was written down: nothing can differ from it
             continue
-        differing = [f"{key}: {old!r} before, {new!r} now" for key, old, new in _differences(before, values, "")]
-        if differing:
-            raise RequestError("; ".join(differing), "the same recipe and data as the run that is resumed",
+        differing = _differences(before, values, "")
+        said = [f"{key}: {old!r} before, {new!r} now" for key, old, new in differing]
+        meshes = (_before(writer, out, DEVICE_CHECKS) or {}).get("mesh", {})
+        if relative == CONFIG and "fsdp" in meshes and {key for key, _, _ in differing} <= PLACES:
+            _refuse_other_rows(_rows(before, meshes), _rows(values, mesh), int(mesh["fsdp"]))
+            moved += said + ([f"mesh: {meshes} before, {dict(mesh)} now"] if meshes != dict(mesh) else [])
+        elif said:
+            raise RequestError("; ".join(said), "the same recipe and data as the run that is resumed",
                                "resume with the recipe it was started with, or start a new run with another --out")
+    return moved
+
+
+def _before(writer: RunWriter, out: Path, relative: str) -> dict[str, Any] | None:
+    """A file of the run as it was, or of the sealed one that it goes on from; None where neither has it."""
+    origin = writer.resumed_from
+    places = [writer.path(relative)] + ([out.with_name(origin["name"]) / relative] if origin else [])
+    found: dict[str, Any] | None = next((loads(place.read_bytes()) for place in places if place.is_file()), None)
+    return found
+
+
+def _rows(config: Mapping[str, Any], mesh: Mapping[str, int]) -> int:
+    """Rows of a micro batch over all devices."""
+    return int(config["batch"]["micro_batch"]) * int(mesh["fsdp"])
+
+
+def _refuse_other_rows(before: int, now: int, fsdp: int) -> None:
+    if before != now:
+        raise RequestError(f"micro batches of {now} rows over all devices; the run had {before}",
+                           "as many rows as before, or every batch from here on would be another one",
+                           f"batch.micro_batch={before // fsdp}" if before % fsdp == 0 else
+                           f"as many devices as divide {before} rows")
 
 
 def _differences(before: Any, now: Any, prefix: str) -> list[tuple[str, Any, Any]]:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.recipe import Recipe
 from workings.config.section import unread_keys
 from workings.engines.base import State
-from workings.errors import RequestError
+from workings.errors import DoesNotFit, RequestError
 from workings.evaluation.settings import EvaluationSettings
 from workings.models.weights import parameter_count
 from workings.record import attempts, jsonl
@@ -19,6 +19,7 @@ from workings.record.digest import json_digest
 from workings.record.layout import CONFIG, METRICS, README
 from workings.record.progress import HashProgress
 from workings.record.storage import storage
+from workings.runs.code_version import code_version
 from workings.runs.datasets import find_sources
 from workings.runs.describe import (
     DATA_DIGESTS,
@@ -35,8 +36,10 @@ from workings.runs.guard import MemoryWatch, refusal, sentence
 from workings.runs.inputs import fetch_tensors
 from workings.runs.preflight import preflight_lines
 from workings.runs.prepare import Prepared, prepare
+from workings.runs.processes import Crew
 from workings.runs.smoke import Smoke
 from workings.runs.start import Start, begin_again, begin_new, progress_facts
+from workings.runs.together import facts_of
 from workings.training.display import Display
 from workings.training.loop import Course, NoObserver, Observer, Outcome, Progress
 from workings.training.loop import train as run_loop
@@ -58,6 +61,8 @@ class TrainResult:
     prepared: Prepared
     policy: "Policy"
     state: State
+    process: int = 0
+    """Of the processes that ran together, this one; only 0 has the run and its state."""
 
     def as_json(self) -> dict[str, Any]:
         """Keys of `train --json`; a loss that does not exist is left out."""
@@ -119,37 +124,66 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
         DoesNotFit: the compiled step needs more memory than there is; the message names the nearest plan that fits.
     """
     loaded = recipe if isinstance(recipe, LoadedRecipe) else load_recipe(recipe, overrides)
-    _refuse_several_processes()
-    _check_out(out, resume)
+    with Crew.of(loaded.recipe.engine, loaded.recipe.device) as crew:
+        return train_in(crew, loaded, out, resume=resume, smoke=smoke, force=force)
+
+
+def train_in(crew: Crew, loaded: LoadedRecipe, out: Path, *, resume: bool, smoke: Smoke | None,
+             force: bool) -> TrainResult:
+    """`train` by processes that have met; what follows may ask the state that it ends with.
+
+    Process 0 alone sees the run directory. The others return when process 0 has left the ``crew``.
+    """
+    if crew.leads:
+        _check_out(out, resume)
     if smoke is not None:
         loaded = smoke.shrink(loaded)
     sources = find_sources(loaded)
     prepared = prepare(loaded, smoke.cut(sources) if smoke is not None else sources)
     facts = {"padding_share_of_first_epoch": prepared.batches.padding_share(), "smoke": smoke is not None,
-             "forced": not prepared.verdict.fits, "predicted_peak_bytes": prepared.verdict.peak_bytes}
+             "forced": not prepared.verdict.fits, "predicted_peak_bytes": prepared.verdict.peak_bytes,
+             "processes": crew.count}
     policy = Policy.of(prepared)
     _refuse_unread(prepared)
     if not prepared.verdict.fits and (not force or "refused" in prepared.inspection.details):
-        raise refusal(prepared)
+        raise refusal(prepared) if crew.leads else DoesNotFit("; ".join(prepared.verdict.reasons))
     fetch_tensors(loaded, prepared.weights)
-    examined = doctor(loaded, out=out.parent, kernels=False)
+    checks = crew.agree(facts_of(prepared.engine) | {"recipe": json_digest(loaded.resolved()),
+                                                     "data": data_digests(prepared),
+                                                     "workings": code_version().version}, dict(prepared.device_check))
     with StopRequest() as stop:
+        if not crew.leads:
+            ended = crew.follow(prepared.engine, prepared.weights.directory, lambda: stop.requested)
+            return _followed(ended, crew, prepared, policy, out)
+        prepared = replace(prepared, engine=crew.lead(prepared.engine), device_check=_all_checks(checks))
+        examined = doctor(loaded, out=out.parent, kernels=False)
         start = _start(prepared, out, resume, examined)
         watch = MemoryWatch()
         try:
-            outcome = _take_steps(start, prepared, policy, out, stop, examined)
-            return _seal(start, prepared, policy, outcome, out, facts, watch)
+            outcome = _take_steps(start, prepared, policy, out, lambda: crew.stop_requested(stop.requested), examined)
+            result = _seal(start, prepared, policy, outcome, out, facts, watch)
         finally:
             start.writer.close()  # harmless after sealing; after an error the folder stays and can be resumed
+    crew.outcome = {"status": result.status, "reason": result.reason, "steps": result.steps,
+                    "supervised_tokens": result.supervised_tokens, "final_loss": result.final_loss}
+    return result
 
 
-def _refuse_several_processes() -> None:
-    """`torchrun` starts the same program several times; only one may write a run directory."""
-    processes = os.environ.get("WORLD_SIZE", "1")
-    if processes != "1":
-        raise RequestError(f"a run in {processes} processes (WORLD_SIZE)", "one process: who of several records a run "
-                           "is not built yet; engines in several processes are, see docs/several-machines.md",
-                           "start `workings train` without torchrun")
+def _all_checks(checks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The device checks of all processes as one: every device by its name, the worst of the differences."""
+    own = checks[0]
+    if len(checks) == 1:
+        return {**own, "processes": 1}
+    devices = [f"{name} of process {index}" for index, check in enumerate(checks) for name in check["devices"]]
+    worst = max(check["max_difference_to_numpy"] for check in checks)
+    return {**own, "processes": len(checks), "devices": devices, "max_difference_to_numpy": worst}
+
+
+def _followed(ended: Mapping[str, Any], crew: Crew, prepared: Prepared, policy: Policy, out: Path) -> TrainResult:
+    """The result in a process that took part and wrote nothing, as process 0 told it."""
+    return TrainResult(status=ended["status"], reason=ended["reason"], steps=ended["steps"],
+                       supervised_tokens=ended["supervised_tokens"], final_loss=ended["final_loss"], run=out,
+                       prepared=prepared, policy=policy, state=None, process=crew.index)
 
 
 def _check_out(out: Path, resume: bool) -> None:
@@ -170,14 +204,15 @@ def _start(prepared: Prepared, out: Path, resume: bool, examined: Examination) -
         out.parent.mkdir(parents=True, exist_ok=True)
     attempts.append(out.parent, {"run": out.name, "recipe": prepared.loaded.recipe.name,
                                  "config_digest": json_digest(resolved), "resume": resume})
-    start = begin_again(out, {CONFIG: resolved, DATA_DIGESTS: data_digests(prepared)}) if resume else begin_new(out)
+    start = begin_again(out, {CONFIG: resolved, DATA_DIGESTS: data_digests(prepared)},
+                        prepared.device.mesh) if resume else begin_new(out)
     write_request(start.writer, prepared)
     start.writer.write_json(DOCTOR, examined.as_json())
     return start
 
 
-def _take_steps(start: Start, prepared: Prepared, policy: Policy, out: Path, stop: StopRequest,
-                examined: Examination) -> Outcome:
+def _take_steps(start: Start, prepared: Prepared, policy: Policy, out: Path,
+                stop_requested: Callable[[], bool], examined: Examination) -> Outcome:
     writer = start.writer
     writer.checkpoints.keep_last = policy.keep_last
     with Display(policy.name, prepared.schedule.steps, start.progress, writer.log) as display:
@@ -205,7 +240,7 @@ def _take_steps(start: Start, prepared: Prepared, policy: Policy, out: Path, sto
             engine=prepared.engine, batches=prepared.batches, schedule=prepared.schedule,
             observer=_observer(prepared, policy, display), write_metric=write_metric,
             save=lambda state, at: _save(start, prepared, state, at),
-            checkpoint_due=lambda step: step % policy.save_every == 0, stop_requested=lambda: stop.requested,
+            checkpoint_due=lambda step: step % policy.save_every == 0, stop_requested=stop_requested,
             show=display.show)
         try:
             return run_loop(course, lambda: _first_state(start, prepared), start.progress)

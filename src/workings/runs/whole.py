@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from workings.config.load import LoadedRecipe
+from workings.config.load import LoadedRecipe, load_recipe
 from workings.engines.base import State
 from workings.errors import RequestError
 from workings.evaluation.cache import evaluate_base
@@ -16,8 +16,9 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.record.absent import Absent
 from workings.record.reader import Run
 from workings.runs.prepare import Prepared
+from workings.runs.processes import Crew
 from workings.runs.smoke import Smoke
-from workings.runs.train import TrainResult, train
+from workings.runs.train import TrainResult, train_in
 
 EVALUATION = "eval/items"
 """Where the evaluation of a recipe's items stands in its run directory."""
@@ -87,7 +88,16 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
     Arguments and errors are those of `train`. The state of the result is None where the base was evaluated: two
     models do not fit where one was planned for.
     """
-    training = train(recipe, out, overrides, resume=resume, smoke=smoke, force=force)
+    loaded = recipe if isinstance(recipe, LoadedRecipe) else load_recipe(recipe, overrides)
+    with Crew.of(loaded.recipe.engine, loaded.recipe.device) as crew:
+        # Handed on at once: a name for it here would keep the trained model beside the untrained one.
+        return _evaluated(train_in(crew, loaded, out, resume=resume, smoke=smoke, force=force))
+
+
+def _evaluated(training: TrainResult) -> WholeResult:
+    """The scorecards of a run; nothing for one that was cut short, and in a process that only took part."""
+    if training.process:
+        return WholeResult(training=training, scorecard=None)
     prepared = training.prepared
     settings = training.policy.evaluation
     if training.status != "complete" or settings is None:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, StepResult
+from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, Processes, StepResult
 from workings.engines.jax import checkpoint
 from workings.engines.jax.device import (
     Devices,
@@ -24,6 +24,7 @@ from workings.engines.jax.device import (
 from workings.engines.jax.export import export
 from workings.engines.jax.generate import Generator
 from workings.engines.jax.inspect import inspection, refusal
+from workings.engines.jax.processes import join, refuse_strangers
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import abstract_state, build_spec, initial_params, lower_step, state_shardings
 from workings.engines.jax.step import make_evaluation
@@ -53,13 +54,26 @@ class JaxEngine:
         """Number of step programs compiled so far (tests assert that it stays at the number of batch shapes)."""
 
     @classmethod
+    def join(cls, device: str) -> Processes | None:
+        """Meet the processes that a launcher started; None for one alone."""
+        del device
+        return join()
+
+    @classmethod
     def open(cls, request: EngineRequest) -> "JaxEngine":
         """Find the devices. Raises `DeviceError` if what was asked for is absent or unusable."""
-        return cls(request, find_devices(request.device))
+        found = find_devices(request.device)
+        refuse_strangers(found.devices)
+        return cls(request, found)
+
+    def _own(self) -> tuple[jax.Device, ...]:
+        """Devices of the mesh that this process holds; the others are asked by theirs."""
+        return tuple(device for device in self.layout.mesh.devices.flat
+                     if device.process_index == jax.process_index())
 
     def describe(self) -> DeviceFacts:
         """What it runs on."""
-        limit, source = memory_limit(self.devices.devices[0])
+        limit, source = memory_limit(self._own()[0])
         return DeviceFacts(
             platform=self.devices.platform, kind=device_name(self.devices.devices[0]), count=self.layout.size,
             memory_limit_bytes=limit, memory_limit_source=source, mesh=dict(self.layout.mesh.shape),
@@ -152,8 +166,7 @@ class JaxEngine:
 
     def memory(self) -> Memory:
         """Peak memory so far: the device's own count, or the process's peak resident set on a CPU."""
-        peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use", 0) for device in self.layout.mesh.devices.flat
-                 if device.process_index == jax.process_index()]
+        peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use", 0) for device in self._own()]
         if max(peaks) > 0:
             return Memory(peak_bytes=int(max(peaks)), source="device (memory_stats)")
         scale = 1 if sys.platform == "darwin" else 1024
@@ -173,5 +186,5 @@ class JaxEngine:
             raise
 
     def check_device(self) -> Mapping[str, Any]:
-        """Run a matrix product on every device and compare it with NumPy."""
-        return check_kernels(tuple(self.layout.mesh.devices.flat), self.request.precision.compute)
+        """Run a matrix product on every device of this process and compare it with NumPy."""
+        return check_kernels(self._own(), self.request.precision.compute)

@@ -127,17 +127,23 @@ class Layout:
 def make_layout(devices: tuple[jax.Device, ...], fsdp: int | Literal["auto"], tp: int) -> Layout:
     """The mesh for a request.
 
-    ``auto`` takes all devices that ``tp`` leaves; on a CPU, where several devices are a
-    simulation, it takes one.
+    ``auto`` takes all devices that ``tp`` leaves; on a CPU, where several devices of a process are a simulation, it
+    takes one.
 
     Raises:
-        RequestError: more devices asked for than there are, or a split that does not come out even.
+        RequestError: more devices asked for than there are, or fewer than several processes have.
     """
     there = len(devices)
-    share = fsdp if isinstance(fsdp, int) else 1 if devices[0].platform == "cpu" else max(1, there // tp)
+    several = len({device.process_index for device in devices}) > 1
+    alone = devices[0].platform == "cpu" and not several
+    share = fsdp if isinstance(fsdp, int) else 1 if alone else max(1, there // tp)
     if share * tp > there:
         raise RequestError(f"mesh.fsdp x mesh.tp = {share} x {tp} = {share * tp}",
                            f"at most {there} devices, which are here",
+                           f"mesh.fsdp={max(1, there // tp)}")
+    if several and share * tp < there and jax.distributed.is_initialized():
+        raise RequestError(f"mesh.fsdp x mesh.tp = {share} x {tp} = {share * tp} in several processes that have "
+                           f"{there} devices", "all devices: a process without any could take no part",
                            f"mesh.fsdp={max(1, there // tp)}")
     grid = np.array(devices[:share * tp]).reshape(share, tp)
     return Layout(Mesh(grid, (FSDP, TP)))

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from workings.config.method import FullConfig
-from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, StepResult
+from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, Processes, StepResult
 from workings.engines.torch import checkpoint
 from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.device import (
@@ -29,6 +29,7 @@ from workings.engines.torch.generate import Pick, answer, drawn, greedy, order
 from workings.engines.torch.inspect import inspection
 from workings.engines.torch.lora import fill_adapters, refuse_unknown, weights
 from workings.engines.torch.model import fill_random
+from workings.engines.torch.processes import join
 from workings.engines.torch.sharding import Mesh, find_mesh
 from workings.engines.torch.spec import build_spec, dtype_name
 from workings.engines.torch.step import State, empty_state, fill_masters, micro_batch_loss, run_step, to_rows
@@ -54,6 +55,12 @@ class TorchEngine:
         self.device = device
         self.spec = build_spec(request, device.device, find_mesh(request, device.platform))
         refuse_unknown(self.spec)
+
+    @classmethod
+    def join(cls, device: str) -> Processes | None:
+        """Meet the processes that `torchrun` started; None for one alone."""
+        del device
+        return join()
 
     @classmethod
     def open(cls, request: EngineRequest) -> "TorchEngine":

@@ -78,7 +78,7 @@ def _continue(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequenc
     done = torch.zeros(len(prompts), dtype=torch.bool, device=spec.device)
     written: list[Tensor] = []
     while True:
-        token = pick(final_logits(model, last, spec.shape.final_softcap), len(written))
+        token = spec.mesh.agreed(pick(final_logits(model, last, spec.shape.final_softcap), len(written)))
         written.append(token)
         done |= torch.isin(token, stops)
         if len(written) == limit or bool(done.all()):

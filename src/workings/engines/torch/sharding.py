@@ -5,7 +5,6 @@ Every process has the whole batch and takes its own rows. A parameter is split b
 so they are the same code on one device and on many.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from torch.distributed.tensor import DTensor, Shard
 from transformers import PreTrainedModel
 
 from workings.engines.base import EngineRequest
+from workings.engines.torch.processes import open_group, world_size
 from workings.errors import RequestError
 
 WHOLE_SLOTS = ("exp_avg_sq_col",)
@@ -49,6 +49,12 @@ class Mesh:
             dist.all_reduce(x)
         return x
 
+    def agreed(self, x: Tensor) -> Tensor:
+        """What process 0 has, in all: where a decision follows from numbers, a last bit must not divide them."""
+        if self.fsdp > 1:
+            dist.broadcast(x, 0)
+        return x
+
 
 def find_mesh(request: EngineRequest, platform: str) -> Mesh:
     """The processes that `torchrun` started, or this one alone.
@@ -56,7 +62,7 @@ def find_mesh(request: EngineRequest, platform: str) -> Mesh:
     Raises:
         RequestError: another number of processes than the recipe asks for, or what cannot be split.
     """
-    world, wanted = int(os.environ.get("WORLD_SIZE", "1")), request.mesh.fsdp
+    world, wanted = world_size(), request.mesh.fsdp
     if request.mesh.tp > 1:
         raise RequestError(f"mesh.tp: {request.mesh.tp} with engine: torch",
                            "tp of 1: this engine splits rows and parameters, not matrices", "mesh.tp=1")
@@ -72,9 +78,7 @@ def find_mesh(request: EngineRequest, platform: str) -> Mesh:
         raise RequestError(f"{', '.join(found)} in {world} processes",
                            "method full with " + " or ".join(SPLIT_RULES) + ", updated after backward",
                            "one process, or leave it out")
-    if not dist.is_initialized():
-        dist.init_process_group("nccl" if platform == "gpu" else "gloo")
-    return Mesh(fsdp=world, rank=dist.get_rank())
+    return Mesh(fsdp=world, rank=open_group(platform))
 
 
 class Root(nn.Module):

@@ -1,0 +1,118 @@
+"""The processes of a run under JAX: those that `jax.distributed` brings together.
+
+JAX itself reads the address of the coordinator from the environment and knows SLURM, Open MPI and TPU pods; number and
+index of the processes it wants as arguments. `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID` are read here.
+"""
+
+import os
+from typing import Any
+
+import jax
+
+from workings.engines.base import Processes
+from workings.errors import DeviceError, RequestError
+
+VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
+CLUSTER = "cluster"
+"""Value of `JAX_NUM_PROCESSES` that leaves everything to JAX's own detection."""
+LAUNCHERS = {"SLURM_STEP_NODELIST": "SLURM_NTASKS", "OMPI_MCA_orte_hnp_uri": "OMPI_COMM_WORLD_SIZE"}
+"""A variable by which JAX recognizes a launcher, and the one with the number of processes."""
+TPU_HOSTS = "TPU_WORKER_HOSTNAMES"
+PREFIX = "workings/run/"
+
+
+class JaxProcesses:
+    """`workings.engines.base.Processes` on the coordinator's key-value store."""
+
+    def __init__(self, index: int, number: int, client: Any) -> None:
+        self.index = index
+        self.count = number
+        self._client = client
+
+    def put(self, key: str, value: bytes) -> None:
+        """Leave a note."""
+        self._client.key_value_set_bytes(PREFIX + key, value, allow_overwrite=True)
+
+    def peek(self, key: str) -> bytes | None:
+        """A note, if it is there."""
+        try:
+            return bytes(self._client.key_value_try_get_bytes(PREFIX + key))
+        except jax.errors.JaxRuntimeError as error:
+            if "NOT_FOUND" in str(error):
+                return None
+            raise
+
+    def wait(self, key: str, seconds: float) -> bytes | None:
+        """A note as soon as it is there."""
+        try:
+            return bytes(self._client.blocking_key_value_get_bytes(PREFIX + key, int(1000 * seconds)))
+        except jax.errors.JaxRuntimeError as error:
+            if "DEADLINE_EXCEEDED" in str(error):
+                return None
+            raise
+
+    def drop(self, key: str) -> None:
+        """Take a note away."""
+        self._client.key_value_delete(PREFIX + key)
+
+    def leave(self) -> None:
+        """Nothing: JAX parts when the process ends, with a barrier of its own."""
+
+
+def _arguments() -> dict[str, Any] | None:
+    """Arguments of `jax.distributed.initialize`; None where no launcher started several processes."""
+    there = [name for name in VARIABLES if name in os.environ]
+    if os.environ.get("JAX_NUM_PROCESSES") == CLUSTER:
+        return {}
+    if len(there) == len(VARIABLES):
+        address, number, index = (os.environ[name] for name in VARIABLES)
+        if not (number.isdigit() and index.isdigit() and int(index) < int(number)):
+            raise RequestError(f"JAX_NUM_PROCESSES={number} JAX_PROCESS_ID={index}",
+                               "how many processes there are, and this one's index, from 0")
+        several = {"coordinator_address": address, "num_processes": int(number), "process_id": int(index),
+                   "cluster_detection_method": "deactivate"}
+        return several if int(number) > 1 else None
+    launched = any(name in os.environ and int(os.environ.get(number, "1")) > 1 for name, number in LAUNCHERS.items())
+    if launched or len(os.environ.get(TPU_HOSTS, "").split(",")) > 1:
+        return {}
+    if there:
+        raise RequestError(f"{', '.join(there)} without {', '.join(sorted(set(VARIABLES) - set(there)))}",
+                           "all three of them, or a launcher that JAX knows (SLURM, Open MPI, a TPU pod)",
+                           "JAX_COORDINATOR_ADDRESS=HOST:PORT JAX_NUM_PROCESSES=N JAX_PROCESS_ID=I workings train …")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise RequestError(f"WORLD_SIZE={os.environ['WORLD_SIZE']} with engine: jax",
+                           "processes that JAX can bring together; torchrun starts those of PyTorch",
+                           f"engine=torch, or {', '.join(VARIABLES)} for each process")
+    return None
+
+
+def join() -> Processes | None:
+    """The processes of one run. They must meet before JAX opens a device."""
+    from jax._src.distributed import global_state  # the store has no public name
+
+    if not jax.distributed.is_initialized():
+        arguments = _arguments()
+        if arguments is None:
+            return None
+        try:
+            jax.distributed.initialize(**arguments)
+        except (RuntimeError, ValueError) as error:
+            raise RequestError(f"processes that did not meet: {str(error).strip().splitlines()[0][:200]}",
+                               "every process of the run, started within five minutes",
+                               "the address of process 0 that all machines can reach, and the same number for all"
+                               ) from error
+    if global_state.num_processes == 1:
+        return None
+    return JaxProcesses(global_state.process_id, global_state.num_processes, global_state.client)
+
+
+def refuse_strangers(devices: tuple[jax.Device, ...]) -> None:
+    """Devices of other hosts are of no use as long as nobody has met those hosts' processes.
+
+    Raises `DeviceError`; a pod of TPUs may show them all to a process that was started alone.
+    """
+    hosts = {device.process_index for device in devices}
+    if len(hosts) > 1 and not jax.distributed.is_initialized():
+        raise DeviceError(f"devices of {len(hosts)} hosts, and a process that has not met those of the others",
+                          "the same command on every host, told to meet the others",
+                          f"JAX_NUM_PROCESSES={CLUSTER} workings train … on every host")

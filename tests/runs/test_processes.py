@@ -1,0 +1,322 @@
+"""Runs in several processes: one record, one process's numbers, a stop that all hear, a failure that ends all."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.engines.tiny import random_batch, tiny_shape
+from tests.runs.runs_helpers import write_recipe
+from workings.engines.base import LossSum, StepResult
+from workings.errors import RequestError, WorkingsError
+from workings.evidence.verify import verify
+from workings.record import jsonl
+from workings.record.layout import METRICS
+from workings.record.reader import Run
+from workings.runs import processes
+from workings.runs.processes import Crew
+from workings.runs.together import OtherFailed, read_call, write_call
+from workings.runs.whole import train_and_evaluate
+
+RECIPE = """# as small as a transformer with sliding layers can be
+name: together
+seed: 17
+engine: torch
+device: cpu
+model:
+  source: scratch
+  shape: {family: gemma3, layers: 2, width: 16, mlp_width: 16, heads: 1, kv_heads: 1, head_dim: 8}
+tokenizer: train
+data: {traces: traces.jsonl, template: gemma, reasoning: tags, max_length: 64}
+batch: {micro_batch: 1, accumulation: 2}
+training: {steps: 24, learning_rate: 1e-3, schedule: cosine}
+optimizer: {name: adamw, clip_norm: 1.0}
+checkpoint: {every_steps: 20, keep_last: 1}
+evaluation: {traces: held_out.jsonl, items: items.jsonl, every_steps: 2, samples: 1, max_new_tokens: 2, batch_size: 8}
+"""
+
+
+class Board:
+    """`workings.engines.base.Processes` for threads."""
+
+    def __init__(self, index: int, notes: dict[str, bytes], arrived: threading.Condition) -> None:
+        self.index, self.count = index, 2
+        self._notes, self._arrived = notes, arrived
+
+    def put(self, key, value):
+        with self._arrived:
+            self._notes[key] = value
+            self._arrived.notify_all()
+
+    def peek(self, key):
+        return self._notes.get(key)
+
+    def wait(self, key, seconds):
+        with self._arrived:
+            self._arrived.wait_for(lambda: key in self._notes, seconds)
+            return self._notes.get(key)
+
+    def drop(self, key):
+        self._notes.pop(key)
+
+    def leave(self):
+        self.put(f"left/{self.index}", b"")
+
+
+class Counting:
+    """An engine that notes what it is asked; its state is the list of learning rates so far."""
+
+    name = "counting"
+
+    def __init__(self, meeting):
+        self.asked = []
+        self.meeting = meeting
+        """Steps end for all or for nobody, as sums over processes do."""
+
+    def init(self, seed):
+        self.asked.append(("init", seed))
+        return []
+
+    def step(self, state, batch, learning_rate):
+        self.meeting.wait(10)
+        self.asked.append(("step", batch.tokens.tolist(), len(state)))
+        return [*state, learning_rate], StepResult(loss=1.0, grad_norm=1.0, share_of_weights_changed=1.0)
+
+    def evaluate(self, state, batch):
+        self.asked.append(("evaluate", len(state)))
+        return LossSum(loss_sum=1.0, supervised_tokens=1)
+
+
+@pytest.fixture
+def pair(monkeypatch):
+    """Two crews, their notes, and a maker of their engines."""
+    monkeypatch.setattr(processes, "PARTING", 1.0)
+    notes, arrived = {}, threading.Condition()
+    meeting = threading.Barrier(2)
+    return Crew(Board(0, notes, arrived)), Crew(Board(1, notes, arrived)), notes, lambda: Counting(meeting)
+
+
+def in_thread(crew, engine, stop=lambda: False, facts=None):
+    found = {}
+
+    def run():
+        try:
+            with crew:
+                crew.agree(facts or {"data": 1}, {"index": 1})
+                found["end"] = crew.follow(engine, None, stop)
+        except (WorkingsError, MemoryError) as error:
+            found["error"] = error
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, found
+
+
+def test_the_others_make_the_calls_of_the_first_and_hear_the_end(pair) -> None:
+    first, second, notes, made = pair
+    own, other = made(), made()
+    thread, found = in_thread(second, other)
+    batch = random_batch(tiny_shape(), micro=2)
+    with first:
+        assert first.agree({"data": 1}, {"index": 0}) == [{"index": 0}, {"index": 1}]
+        engine = first.lead(own)
+        state = engine.init(3)
+        for _ in range(3):
+            state, _ = engine.step(state, batch, 0.5)
+        engine.evaluate(state, batch)
+        first.outcome = {"status": "complete"}
+    thread.join()
+    assert other.asked == own.asked == [("init", 3), *(("step", batch.tokens.tolist(), i) for i in range(3)),
+                                        ("evaluate", 3)]
+    assert found["end"]["status"] == "complete"
+    assert {"left/0", "left/1"} <= set(notes)
+    assert sum(key.startswith("call/") for key in notes) == 2, "notes that everybody has read are gone"
+
+
+def test_the_others_forget_a_state_as_soon_as_the_first_has(pair) -> None:
+    first, second, _, made = pair
+    engine, made_states, alive = made(), [], []
+
+    class Weights(list):
+        pass
+
+    def init(seed):
+        weights = Weights([seed])
+        made_states.append(weakref.ref(weights))
+        return weights
+
+    engine.init = init
+    engine.evaluate = lambda state, batch: alive.append([ref() is not None for ref in made_states])
+    thread, _ = in_thread(second, engine)
+    with first:
+        leading = first.lead(made())
+        state = leading.init(1)
+        del state
+        leading.evaluate(leading.init(2), random_batch(tiny_shape()))
+        first.outcome = {}
+    thread.join()
+    assert alive == [[False, True]]
+
+
+def test_other_data_in_another_process_are_refused_by_name(pair) -> None:
+    first, second, _, made = pair
+    thread, found = in_thread(second, made(), facts={"data": 2})
+    with pytest.raises(RequestError, match="process 1 with data: 2; process 0 has 1"), first:
+        first.agree({"data": 1}, {})
+    thread.join()
+    assert isinstance(found["error"], OtherFailed)
+    assert found["error"].exit_code == 2
+    assert "process 1 with data" in str(found["error"])
+
+
+def test_a_stop_that_only_another_process_was_asked_for_reaches_the_first(pair) -> None:
+    first, second, _, made = pair
+    asked = threading.Event()
+    thread, _ = in_thread(second, made(), stop=asked.is_set)
+    with first:
+        first.lead(made())
+        assert not first.stop_requested(False)
+        asked.set()
+        limit = time.monotonic() + 10
+        while not first.stop_requested(False) and time.monotonic() < limit:
+            time.sleep(0.05)
+        assert first.stop_requested(False)
+        first.outcome = {}
+    thread.join()
+
+
+def test_memory_that_runs_out_in_one_process_ends_the_run_of_all(pair) -> None:
+    """The other one dies in its step; the first one's own step then breaks, as a collective call does."""
+    first, second, _, made = pair
+    own = made()
+    thread, found = in_thread(second, other := made())
+    other.step = lambda *_: (_ for _ in ()).throw(MemoryError("no bytes left"))
+    own.step = lambda *_: thread.join() or (_ for _ in ()).throw(RuntimeError("Connection closed by peer"))
+    with first:
+        engine = first.lead(own)
+        with pytest.raises(MemoryError, match="process 1: no bytes left"):
+            engine.step(engine.init(0), random_batch(tiny_shape()), 0.5)
+    assert isinstance(found["error"], MemoryError)
+
+
+def test_a_call_survives_being_written_down() -> None:
+    batch = random_batch(tiny_shape(), micro=2)
+    name, values, arrays = read_call(write_call("step", {"learning_rate": 0.1 + 0.2}, vars(batch)))
+    assert (name, values) == ("step", {"learning_rate": 0.1 + 0.2})
+    for key, x in vars(batch).items():
+        assert arrays[key].dtype == x.dtype
+        np.testing.assert_array_equal(arrays[key], x)
+
+
+@pytest.mark.parametrize(("environment", "words", "said"), [
+    ({"WORLD_SIZE": "2"}, ("doctor",), "workings doctor in several processes (WORLD_SIZE=2)"),
+    ({"WORLD_SIZE": "2"}, ("train", "smoke-tiny", "--out", "run", "engine=jax"), "torchrun starts those of PyTorch"),
+    ({"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "0"}, ("train", "smoke-tiny", "--out", "run", "engine=jax"),
+     "without JAX_COORDINATOR_ADDRESS"),
+])
+def test_what_several_processes_cannot_do_is_refused(environment, words, said, workings, tmp_path) -> None:
+    done = workings(*words, cwd=tmp_path, environment=environment, check=False)
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def losses(run: Path) -> list[float]:
+    """Of the steps, and of the held-out rows wherever they were looked at."""
+    return [value for line in jsonl.read(run / METRICS)[0] for key, value in line.items()
+            if key in ("loss", "evaluation_loss")]
+
+
+@pytest.mark.slow
+def test_two_processes_are_stopped_and_one_goes_on(tmp_path, child_environment, monkeypatch) -> None:
+    """`torchrun` of the real command line, ended by SIGTERM to its agent; one process resumes to the end. Losses are
+    those of one process throughout, and the records verify."""
+    monkeypatch.chdir(tmp_path)
+    write_recipe(tmp_path, RECIPE)
+    words = ["--standalone", "--nproc-per-node", "2", "-m", "workings", "train", "recipe.yaml", "--out", "two",
+             "--json"]
+    with subprocess.Popen([sys.executable, "-m", "torch.distributed.run", *words], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, env=child_environment(OMP_NUM_THREADS="1")) as child:
+        metrics = tmp_path / "two.partial" / METRICS
+        while child.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 3):
+            time.sleep(0.02)
+        child.send_signal(signal.SIGTERM)
+        out, err = child.communicate()
+    answer = json.loads(out.splitlines()[-1])
+    assert answer["status"] == "interrupted", err
+    stopped = Run.open(tmp_path / "two").manifest
+    assert stopped.facts["processes"] == 2
+    assert (stopped.mesh, stopped.global_batch) == ({"fsdp": 2, "tp": 1}, 4)
+    checks = json.loads((tmp_path / "two" / "env" / "device_checks.json").read_text())
+    assert checks["devices"] == ["cpu of process 0", "cpu of process 1"]
+    assert verify(tmp_path / "two").failed == 0
+    begun = losses(tmp_path / "two")
+    assert 3 <= answer["steps"] < 24
+
+    with pytest.raises(RequestError, match="micro batches of 1 rows over all devices; the run had 2") as caught:
+        train_and_evaluate("recipe.yaml", tmp_path / "two", (), resume=True)
+    assert caught.value.try_next == "batch.micro_batch=2"
+    alone = ["batch.micro_batch=2", "evaluation.base=false"]
+    torch.set_num_threads(1)
+    straight = train_and_evaluate("recipe.yaml", tmp_path / "one", alone)
+    np.testing.assert_allclose(begun, losses(tmp_path / "one")[:len(begun)], atol=1e-5)
+    assert straight.training.status == "complete"
+    with pytest.raises(RequestError, match=r"evaluation\.base"):
+        train_and_evaluate("recipe.yaml", tmp_path / "two", alone, resume=True)
+    resumed = train_and_evaluate("recipe.yaml", tmp_path / "two", alone[:1], resume=True)
+    assert resumed.training.status == "complete"
+    np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), atol=1e-5)
+    assert resumed.scorecard == straight.scorecard
+    assert verify(tmp_path / "two").failed == 0
+    moved = [event["moved"] for event in jsonl.read(tmp_path / "two" / "train" / "events.jsonl")[0] if "moved" in event]
+    assert moved == [["batch.micro_batch: 1 before, 2 now",
+                      "mesh: {'fsdp': 2, 'tp': 1} before, {'fsdp': 1, 'tp': 1} now"]]
+
+
+@pytest.mark.slow
+def test_two_processes_of_jax_train_and_are_asked_like_one(tmp_path, child_environment) -> None:
+    """The same command on two hosts (here: twice on one), with the variables of the coordinator. Training, held-out
+    loss, the items of the trained and the untrained model; only the first process answers."""
+    write_recipe(tmp_path, RECIPE)
+    words = [sys.executable, "-m", "workings", "train", "recipe.yaml", "--json", "engine=jax", "training.steps=4"]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    children = []
+    for index in range(2):
+        own = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(index)}
+        children.append(subprocess.Popen([*words, "--out", "two"], cwd=tmp_path, env=child_environment(**own),
+                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    said = [child.communicate() for child in children]
+    assert [child.returncode for child in children] == [0, 0], said
+    assert "{" not in said[1][0]
+    two = json.loads(said[0][0].splitlines()[-1])
+    alone = subprocess.run([*words, "--out", "one", "batch.micro_batch=2"], cwd=tmp_path, env=child_environment(),
+                           capture_output=True, text=True, check=True)
+    one = json.loads(alone.stdout.splitlines()[-1])
+    assert (two["status"], two["steps"], two["accuracy"], two["base_accuracy"]) == (
+        "complete", 4, one["accuracy"], one["base_accuracy"])
+    np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), atol=1e-5)
+    assert Run.open(tmp_path / "two").manifest.facts["processes"] == 2
+    assert verify(tmp_path / "two").failed == 0
+
+
+def test_an_environment_without_a_launcher_is_one_process(monkeypatch) -> None:
+    assert "WORLD_SIZE" not in os.environ
+    with Crew.of("torch", "cpu") as crew:
+        assert (crew.leads, crew.count, crew.agree({}, {"a": 1}), crew.stop_requested(True)) == (
+            True, 1, [{"a": 1}], True)
+        assert crew.lead("engine") == "engine"
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RequestError, match="WORLD_SIZE=2 without RANK, MASTER_ADDR, MASTER_PORT"):
+        Crew.of("torch", "cpu")
