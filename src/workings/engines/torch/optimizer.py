@@ -11,6 +11,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import is_fake
 
 from workings.config.training import (
     AdafactorConfig,
@@ -26,6 +27,8 @@ from workings.errors import RequestError
 
 BLOCK = 2 ** 22
 """Elements that are in float32 at one time: 16 MiB a temporary. Part of the result where rounding is stochastic."""
+FUSED_BLOCK = 2 ** 16
+"""Elements of a block where PyTorch's fused AdamW runs on a CPU: small enough that a block stays in its cache."""
 REGION = "optimizer temporaries"
 Slots = dict[str, Tensor]
 Emit = Callable[[slice, Tensor], None]
@@ -79,6 +82,8 @@ def row_blocks(x: Tensor) -> Iterator[slice]:
 
 def sum_of_squares(x: Tensor) -> Tensor:
     """Float32 scalar, without a float32 copy of ``x``."""
+    if x.dtype == torch.float32:
+        return torch.linalg.vector_norm(x).square()
     total = torch.zeros((), dtype=torch.float32, device=x.device)
     for rows in row_blocks(x):
         total += x[rows].float().square().sum()
@@ -125,6 +130,26 @@ class AdamW:
             direction = (mean / mean_correction).div_(root)
             del mean, square, root
             emit(rows, _moved(param, rows, direction, change, decay))
+
+    def fused(self, param: Tensor, grad: Tensor, slots: Slots, change: Change) -> Tensor:
+        """The same update by PyTorch's one kernel, where everything is float32; returns how many weights changed."""
+        c, flat = self.config, param.view(-1)
+        first, second, gradient = slots["exp_avg"].view(-1), slots["exp_avg_sq"].view(-1), grad.reshape(-1)
+        decay = c.weight_decay if is_matrix(param) else 0.0
+        step = torch.tensor(float(change.step), device=param.device)
+        inverse = torch.as_tensor(change.scale, dtype=torch.float32, device=param.device).reciprocal()
+        small = param.device.type == "cpu" and not is_fake(param)
+        counts = []
+        for start in range(0, flat.numel(), FUSED_BLOCK if small else BLOCK):
+            here = slice(start, start + (FUSED_BLOCK if small else BLOCK))
+            new = flat[here]
+            old = new.clone()
+            torch._fused_adamw_(
+                [new], [gradient[here]], [first[here]], [second[here]], [], [step], lr=change.learning_rate,
+                beta1=c.beta1, beta2=c.beta2, weight_decay=decay, eps=c.epsilon, amsgrad=False, maximize=False,
+                grad_scale=inverse)
+            counts.append(old.ne_(new).sum())  # in float32, exact below 2 ** 24
+        return torch.stack(counts).to(torch.int64).sum()
 
 
 class Adafactor:
@@ -216,6 +241,13 @@ def make_rule(config: OptimizerConfig, moment_dtype: torch.dtype) -> Rule:
     return Adafactor(config, moment_dtype)
 
 
+def _fusable(rule: Rule, param: Tensor, grad: Tensor, slots: Slots, change: Change) -> bool:
+    """Whether `AdamW.fused` does the same: AdamW itself, float32 throughout, so without master or random rounding."""
+    tensors = (param, grad, *slots.values())
+    return (type(rule) is AdamW and MASTER not in slots and change.rounding == "nearest" and param.numel() > 0
+            and all(x.dtype == torch.float32 for x in tensors) and all(x.is_contiguous() for x in (param, *slots.values())))
+
+
 @torch.no_grad()
 def update_tensor(rule: Rule, name: str, param: Tensor, grad: Tensor, slots: Slots, change: Change) -> Tensor:
     """Update one tensor, its moments and its float32 master (slot ``master``, where it has one) in place.
@@ -223,6 +255,10 @@ def update_tensor(rule: Rule, name: str, param: Tensor, grad: Tensor, slots: Slo
     Returns:
         How many stored weights changed, an int64 scalar on the device.
     """
+    if _fusable(rule, param, grad, slots, change):
+        assert isinstance(rule, AdamW)
+        with region(REGION):
+            return rule.fused(param, grad, slots, change)
     changed = torch.zeros((), dtype=torch.int64, device=param.device)
     master = slots.get(MASTER)
     draws = rounding_generator(change.seed, change.step, name, param.device) \
