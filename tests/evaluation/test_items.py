@@ -64,6 +64,14 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_items(tmp_path / "gone.jsonl")
 
 
+def test_a_shipped_set_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = read_items(Path("eval"))
+    assert len({item.id for item in found}) == len(found) == 100
+    (tmp_path / "eval").write_text('{"id": "mine", "prompt": "1+1?", "expected_answer": 2}\n')
+    assert [item.id for item in read_items(Path("eval"))] == ["mine"], "a file of that name is meant before it"
+
+
 def test_the_digest_follows_content_and_order(tmp_path: Path) -> None:
     a = Item(id="a", prompt="p", expected_answer="1")
     b = Item(id="b", prompt="p", expected_answer="1")

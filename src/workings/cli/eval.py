@@ -16,7 +16,7 @@ def eval_command(
     model: Annotated[str | None, typer.Argument(
         metavar="MODEL", help="A sealed run; or a folder or Hub id of weights in Hugging Face's format.")] = None,
     items: Annotated[Path | None, typer.Option(
-        "--items", help="Items: JSON lines with id, prompt, expected_answer.")] = None,
+        "--items", help="Items: JSON lines with id, prompt, expected_answer; or a shipped set.")] = None,
     predictions: Annotated[Path | None, typer.Option(
         "--predictions", help="Completions from elsewhere: JSON lines with id and completion.")] = None,
     harness_log: Annotated[Path | None, typer.Option(

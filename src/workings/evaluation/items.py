@@ -3,11 +3,12 @@
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from workings.data.opening import shipped_items
 from workings.errors import RequestError
 from workings.evaluation.lines import canonical_line, read_lines
 
@@ -53,19 +54,19 @@ class Item:
 
 
 def read_items(path: Path) -> list[Item]:
-    """Items of a JSON lines file, in its order.
+    """Items of a JSON lines file, in its order; or those of a shipped set, where its name is given and no file has it.
 
     A line is our own form (``id``, ``prompt``, ``expected_answer``, optional ``section``, ``category``,
     ``difficulty``, ``cluster``, ``aliases``, ``tolerance``) or GSM8K's (``question``, ``answer`` ending in
     ``#### n``; its id is then the file's name and the line's number).
 
     Raises:
-        RequestError: the file is missing or empty, or names every line (first ten) that is not an item, and every
-            id that comes twice.
+        RequestError: no such file or shipped set, an empty file; or it names every line (first ten) that is not an
+            item, and every id that comes twice.
     """
     if not path.is_file():
-        raise RequestError(f"items: {path}", "a file of JSON lines with id, prompt and expected_answer",
-                           "workings eval RUN --items ITEMS.jsonl --out DIR")
+        return [item_from_json(asdict(item)) for item in shipped_items(
+            str(path), " (JSON lines with id, prompt and expected_answer)")]
     items: list[Item] = []
     problems: list[str] = []
     for number, record in read_lines(path):

@@ -117,18 +117,25 @@ def read_detail(folder: Folder, run: Path) -> Detail:
 
 
 def _memory(plan: dict[str, Any], manifest: dict[str, Any], lines: list[dict[str, Any]]) -> Memory:
-    counted = ("arguments", "temporaries", "outputs", "code")
-    breakdown = plan.get("breakdown", {})
-    parts = [MemoryPart(name=name, size_bytes=size) for name, size in breakdown.items()
-             if name in counted and isinstance(size, int) and size > 0]
     measured = manifest.get("measured_peak_bytes")
     source = manifest.get("measured_peak_source", "")
     if not isinstance(measured, int) and lines:
         measured, source = lines[-1].get("memory_bytes"), lines[-1].get("memory_source", "")
     return Memory(planned_bytes=plan.get("peak_bytes"), planned_source=str(plan.get("source", "")),
-                  limit_bytes=plan.get("limit_bytes"), parts=parts, reasons=[str(r) for r in plan.get("reasons", [])],
+                  limit_bytes=plan.get("limit_bytes"), parts=_parts(plan),
+                  reasons=[str(r) for r in plan.get("reasons", [])],
                   measured_bytes=measured if isinstance(measured, int) else None,
                   measured_source=str(source) if isinstance(source, str) else "")
+
+
+def _parts(plan: dict[str, Any]) -> list[MemoryPart]:
+    """Categories whose sum is the peak; a plan that names none counted the program's buffers."""
+    if named := plan.get("parts"):
+        return [MemoryPart(name=part["name"], size_bytes=part["size_bytes"]) for part in named if part["size_bytes"]]
+    breakdown = plan.get("breakdown", {})
+    sizes = {name: breakdown.get(name, 0) for name in ("arguments", "temporaries", "outputs", "code")}
+    sizes["outputs"] -= breakdown.get("aliased", 0)  # these lie in the arguments' place
+    return [MemoryPart(name=name, size_bytes=size) for name, size in sizes.items() if size > 0]
 
 
 def _samples(run: Path) -> str:

@@ -122,7 +122,8 @@ def _page(site: Site, name: str, tab: str, wanted: dict[str, Any], page: int) ->
     run = site.folder.path(name)
     row, detail = site.row(run), read_detail(site.folder, run)
     units = list(units_of(run))
-    hidden = {"scorecard", "items"} if not units else set()
+    sealed = not name.endswith(PARTIAL_SUFFIX) and row.state != "unreadable"
+    hidden = set() if units else {"items"} if sealed and row.kind == "run" else {"scorecard", "items"}
     hidden |= {name for name, there in (("samples", detail.samples), ("replays", detail.replays)) if not there}
     if row.kind == "evaluation":
         hidden |= {"curves", "device", "recipe", "log"}
@@ -130,7 +131,8 @@ def _page(site: Site, name: str, tab: str, wanted: dict[str, Any], page: int) ->
     shown = tab if tab in tabs else next(iter(tabs))
     values: dict[str, Any] = {}
     if shown == "scorecard":
-        values = _scorecard(run)
+        values = {"evaluated": bool(units), "can_evaluate": sealed and row.kind == "run",
+                  **(_scorecard(run) if units else {})}
     elif shown == "items":
         values = {"answers": search(site.folder, run, unit=wanted["unit"], text=wanted["q"], result=wanted["result"],
                                         section=wanted["section"], rule=wanted["rule"], page=page), **wanted}
@@ -142,7 +144,6 @@ def _page(site: Site, name: str, tab: str, wanted: dict[str, Any], page: int) ->
         values = {"verified": site.verified.of(run),
                   "job": next((job for job in site.jobs.all() if job.verb == "verify" and job.subject == name
                                and job.state == "running"), None)}
-    sealed = not name.endswith(PARTIAL_SUFFIX) and row.state != "unreadable"
     told = commands([view_run(run, 0)]) if sealed and row.kind == "run" else []
     return site.html("run.html.jinja", page="runs", row=row, detail=detail, tabs=tabs, tab=shown, told=told,
                      sealed=sealed, **values)
