@@ -83,7 +83,7 @@ def test_training_is_stopped_with_a_checkpoint(tmp_path: Path, monkeypatch: pyte
     for number in (1, 2):
         job = finished(page, page.post("/api/replay", data={"run": "long"}).json()["id"])
         assert job["command"].endswith(f"long --name from-page-{number}")
-        assert (job["code"], job["answer"]["verdict"]) == (3, "inconclusive"), "one step does not show the learning rate"
+        assert (job["code"], job["answer"]["verdict"]) == (3, "inconclusive"), "one step is too short"
     assert [replay["name"] for replay in page.get("/api/run/long").json()["detail"]["replays"]] == [
         "from-page-1", "from-page-2"]
     assert "This run has not been evaluated here yet" in page.get("/run/long?tab=scorecard").text
