@@ -1,8 +1,9 @@
 """Seconds and bytes to score and compare 100,000 predictions.
 
 Two sets of 50,000 predictions each of the same items are scored, sealed and compared through the functions behind
-`workings eval --predictions` and `workings compare`, in one fresh process. Exits with 3 without a result when other
-work keeps the machine busy (load average above half of its cores), with 1 when it takes longer than the limit.
+`workings eval --predictions` and `workings compare`, in one fresh process and the one that it scores in. Processor
+seconds are written down always; where other work keeps the machine busy (load average above half of its cores) there
+are no wall-clock seconds, and the processor seconds of both together are held against the limit. Exits with 1 above it.
 """
 
 import json
@@ -18,6 +19,7 @@ from tools.result_file import load_average, usable_cores, write_result
 
 RESULT = Path(__file__).parent / "results" / "evaluation.json"
 LIMIT_SECONDS = 20.0
+WALL_CLOCK = ("seconds", "scoring_seconds", "comparing_seconds")
 ITEMS = 50_000
 STEPS = "we add the digits one by one and carry. " * 8
 
@@ -41,14 +43,17 @@ def measured(folder: Path) -> dict[str, float]:
     from workings.evaluation.items import read_items
     from workings.evaluation.run import evaluate_predictions
 
-    started = time.perf_counter()
+    started, used = time.perf_counter(), time.process_time()
     items = read_items(folder / "items.jsonl")
     for name in ("a", "b"):
         evaluate_predictions(folder / f"{name}.jsonl", items, folder / name)
     scored = time.perf_counter()
     compare(folder / "a", folder / "b")
     ended = time.perf_counter()
-    return {"seconds": round(ended - started, 2), "scoring_seconds": round(scored - started, 2),
+    scorer = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {"processor_seconds": round(time.process_time() - used, 2),
+            "scorer_processor_seconds": round(scorer.ru_utime + scorer.ru_stime, 2),
+            "seconds": round(ended - started, 2), "scoring_seconds": round(scored - started, 2),
             "comparing_seconds": round(ended - scored, 2),
             "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
 
@@ -59,21 +64,22 @@ def main() -> int:
         print(json.dumps(measured(Path(sys.argv[2]))))
         return 0
     load = load_average()
-    if load > usable_cores() / 2:
-        print(f"not measured: load average {load:.1f} on {usable_cores()} cores")
-        return 3
     with tempfile.TemporaryDirectory() as name:
         for side, share in (("a", 0.60), ("b", 0.61)):
             write_input(Path(name), share, side)
         output = subprocess.run([sys.executable, "-m", "benchmarks.evaluation", "--measure", name], check=True,
                                 stdout=subprocess.PIPE, text=True).stdout
     values = json.loads(output)
-    write_result(RESULT, what="Seconds and bytes to score, seal and compare 100,000 predictions.",
+    took = values["seconds"]
+    if load > usable_cores() / 2:
+        took = round(values["processor_seconds"] + values["scorer_processor_seconds"], 2)
+        values |= {name: {"absent": "other work kept the machine busy"} for name in values if name in WALL_CLOCK}
+    write_result(RESULT, what="Seconds and bytes to score, seal and compare two sets of 50,000 predictions of one set.",
                  command="python -m benchmarks.evaluation", packages=["numpy", "scipy"], load_before=load,
                  values={"predictions": 2 * ITEMS, "limit_seconds": LIMIT_SECONDS, **values})
-    print(f"{2 * ITEMS} predictions: {values['seconds']} s (limit {LIMIT_SECONDS:g} s), "
+    print(f"{2 * ITEMS} predictions: {took} s (limit {LIMIT_SECONDS:g} s), "
           f"{values['peak_bytes'] / 2**20:.0f} MiB")
-    return 0 if values["seconds"] <= LIMIT_SECONDS else 1
+    return 0 if took <= LIMIT_SECONDS else 1
 
 
 if __name__ == "__main__":
