@@ -74,7 +74,7 @@ def main() -> int:
     if load > usable_cores() / 2:
         took = round(values["processor_seconds"] + values["scorer_processor_seconds"], 2)
         values |= {name: {"absent": "other work kept the machine busy"} for name in values if name in WALL_CLOCK}
-    write_result(RESULT, what="Seconds and bytes to score, seal and compare two sets of 50,000 predictions of one set.",
+    write_result(RESULT, what="Seconds and bytes to score, seal and compare 2 x 50,000 predictions of the same items.",
                  command="python -m benchmarks.evaluation", packages=["numpy", "scipy"], load_before=load,
                  values={"predictions": 2 * ITEMS, "limit_seconds": LIMIT_SECONDS, **values})
     print(f"{2 * ITEMS} predictions: {took} s (limit {LIMIT_SECONDS:g} s), "
