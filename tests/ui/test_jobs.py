@@ -1,5 +1,8 @@
 """Verbs started from the page: checked first, shown as typed, stopped when asked, outliving the page."""
 
+import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -8,6 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.ui.making import client, two_runs
+from workings.ui.job_child import process_start
 
 
 def finished(page: TestClient, identity: str, seconds: float = 120) -> dict[str, Any]:
@@ -55,6 +59,17 @@ def test_nothing_is_started_that_was_not_checked(tmp_path: Path, monkeypatch: py
     assert answer.status_code == 422, answer.text
     assert answer.json()["error"]
     assert page.get("/api/jobs").json() == []
+
+
+@pytest.mark.skipif(shutil.which("ps") is None, reason="needs ps")
+@pytest.mark.parametrize("proc", [Path("/proc"), Path("/no-such-place")], ids=["linux", "macos"])
+def test_a_process_is_known_by_its_start(proc: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    first = process_start(child.pid, proc)
+    assert first
+    assert process_start(child.pid, proc) == first
+    child.communicate(b"\n")
+    assert process_start(child.pid, proc) == ""
 
 
 @pytest.mark.slow

@@ -37,10 +37,13 @@ def main(folder: Path) -> int:
     return code
 
 
-def process_start(pid: int) -> str:
-    """When a process began, in the kernel's ticks, so that a number that is used again is told apart; "" if gone."""
+def process_start(pid: int, proc: Path = Path("/proc")) -> str:
+    """When a process began, so that a number that is used again is told apart; "" if it is gone."""
+    if not (proc / "self").exists():  # macOS
+        found = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+        return found.stdout.strip()
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        stat = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
     return stat.rpartition(")")[2].split()[19]
