@@ -12,8 +12,10 @@ import jax.numpy as jnp
 
 from workings.engines.jax.sharding import FSDP, TP, Layout, P
 
+GATHERED = 8192
+"""Positions of all devices together in one turn: with a number per device, a pod of 256 would gather a gigabyte."""
 CHUNK = 1024
-"""Positions per device and turn."""
+"""Most positions of one device in a turn."""
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -42,7 +44,7 @@ def _mapped(layout: Layout, function: Any, inputs: Any, outputs: Any) -> Any:
 def _turns(x: jax.Array) -> jax.Array:
     """``[B, S, ...]`` as ``[n, C, ...]``; padding has index or value zero."""
     flat = x.reshape(-1, *x.shape[2:])
-    chunk = min(CHUNK, flat.shape[0])
+    chunk = min(CHUNK, max(1, GATHERED // jax.lax.axis_size(FSDP)), flat.shape[0])
     flat = jnp.pad(flat, ((0, -flat.shape[0] % chunk), *[(0, 0)] * (flat.ndim - 1)))
     return flat.reshape(-1, chunk, *flat.shape[1:])
 

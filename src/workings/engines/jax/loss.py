@@ -18,6 +18,8 @@ from workings.engines.jax.model import final_logits
 from workings.engines.jax.sharding import FSDP, TP, Layout, P
 from workings.models.shape import ModelShape
 
+GATHERED_FROM = 8
+"""Devices whose whole chunks are gathered in one turn; more of them give less each, so that what is gathered stays."""
 Gradient = Literal["none", "hidden", "both"]
 """What is computed beside the loss: nothing, the gradient of the hidden states, or that of the head as well."""
 
@@ -110,6 +112,8 @@ def _local(split: Split, gradient: Gradient, hidden: jax.Array, head: jax.Array,
     """One device's share: walks over its chunks; each chunk is gathered from all devices that share the vocabulary."""
     count = hidden.shape[0] * hidden.shape[1]
     chunk = min(split.chunk or count, count)
+    if split.chunk and split.vocabulary_parallel:
+        chunk = max(1, min(chunk, split.chunk * GATHERED_FROM // split.layout.fsdp))
     first = jax.lax.axis_index((FSDP, TP)) * head.shape[0] if split.vocabulary_parallel else 0
     together = split.vocabulary_parallel
 
