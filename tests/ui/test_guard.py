@@ -1,13 +1,16 @@
 """Only this machine's browser with the printed link gets in, on every route."""
 
+import socket
 from pathlib import Path
 
 import pytest
+import uvicorn
 
 from tests.ui.making import BASE, TOKEN, client, two_runs
+from workings.ui.serve import serve
 
 ROUTES = ["/", "/run/runs/plain", "/compare?run=runs/plain&run=runs/steps", "/data", "/plan", "/start", "/jobs",
-          "/api/runs", "/api/openapi.json", "/static/page.js", "/static/base.css", "/export/run/runs/plain", "/nothing"]
+          "/api/runs", "/api/live/runs/plain", "/api/openapi.json", "/static/page.js", "/static/base.css", "/export/run/runs/plain", "/nothing"]
 
 
 def test_every_route_needs_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,3 +59,19 @@ def test_headers_forbid_inline_code_and_frames(tmp_path: Path, monkeypatch: pyte
         assert "unsafe" not in policy
         assert "frame-ancestors 'none'" in policy
         assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_whoever_follows_the_link_at_once_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                         capsys: pytest.CaptureFixture[str]) -> None:
+    met: list[str] = []
+
+    def at_once(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
+        place = sockets[0].getsockname()
+        with socket.create_connection(place, timeout=5):
+            met.append(place[0])
+        sockets[0].close()
+
+    monkeypatch.setattr(uvicorn.Server, "run", at_once)
+    serve(tmp_path, 0, open_browser=False, say=lambda text: None)
+    assert met == ["127.0.0.1"]
+    assert capsys.readouterr().out.startswith("http://127.0.0.1:")

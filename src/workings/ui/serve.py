@@ -26,6 +26,7 @@ def serve(root: Path, port: int, *, open_browser: bool, say: Callable[[str], Non
         listener.bind((HOST, port))
     except OSError as error:
         raise RequestError(f"--port {port}, on which something listens already", "a free port", "--port 0") from error
+    listener.listen(128)  # before the link is out: whoever is quicker than the server waits instead of being refused
     port = listener.getsockname()[1]
     token = secrets.token_urlsafe(32)
     link = f"http://{HOST}:{port}/?token={token}"
