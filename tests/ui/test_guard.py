@@ -10,7 +10,8 @@ from tests.ui.making import BASE, TOKEN, client, two_runs
 from workings.ui.serve import serve
 
 ROUTES = ["/", "/run/runs/plain", "/compare?run=runs/plain&run=runs/steps", "/data", "/plan", "/start", "/jobs",
-          "/api/runs", "/api/live/runs/plain", "/api/openapi.json", "/static/page.js", "/static/base.css", "/export/run/runs/plain", "/nothing"]
+          "/api/runs", "/api/live/runs/plain", "/api/openapi.json", "/static/page.js", "/static/base.css",
+          "/export/run/runs/plain", "/nothing"]
 
 
 def test_every_route_needs_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
