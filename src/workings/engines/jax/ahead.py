@@ -70,8 +70,11 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
     except jax.errors.JaxRuntimeError as error:
         return _refused(str(error), versions, details, time.monotonic() - start)
     details |= {"compile_seconds": round(time.monotonic() - start, 1),
-                "compile_cpu_seconds": round(time.process_time(), 1),
-                "largest_arrays": largest_arrays(compiled.as_text())}
+                "compile_cpu_seconds": round(time.process_time(), 1)}
+    try:
+        details["largest_arrays"] = largest_arrays(compiled.as_text())
+    except jax.errors.JaxRuntimeError as error:  # jaxlib may be older than the compiler, and not know its instructions
+        details["largest_arrays_absent"] = str(error).splitlines()[0][:300]
     if ask["program"] != "generation":
         tokens = compiled.input_shardings[0][1]["tokens"].shard_shape(tuple(ask["batch"]))
         details["tokens_per_device"] = list(tokens)
