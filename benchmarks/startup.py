@@ -1,17 +1,24 @@
-"""Seconds until `workings --help` answers, beside an empty Python.
+"""Seconds until `workings --help` answers, beside an empty Python; of every verb's help, and until a first step.
 
-Twenty starts of each, alternating, in fresh processes with warm files; the median counts. Exits with 3 without a
-result when other work keeps the machine busy (load average above half of its cores), with 1 when the median is
-above the limit.
+Twenty starts of each of the first two, alternating, in fresh processes with warm files; the median counts. Then three
+starts of every verb's help, the imports that cost most under it, and one `train` of the smoke recipe for each engine
+with the seconds at which it had prepared and compiled, taken its first step, and ended. Exits with 3 without a
+result when others use more than half a core (``--allow-load`` marks the result), with 1 when the first median is above
+the limit.
 """
 
+import argparse
+import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
-from tools.result_file import load_average, usable_cores, write_result
+from tools.other_load import Load
+from tools.result_file import load_average, write_result
 
 RESULT = Path(__file__).parent / "results" / "startup.json"
 LIMIT_SECONDS = 0.3
@@ -25,28 +32,75 @@ def seconds(*arguments: str) -> float:
     return time.perf_counter() - started
 
 
-def main() -> int:
-    """Measure, write the result file, print one line."""
-    load = load_average()
-    if load > usable_cores() / 2:
-        print(f"not measured: load average {load:.1f} on {usable_cores()} cores")
+def verbs() -> list[str]:
+    """Every verb, as `workings --help` lists them."""
+    shown = subprocess.run([sys.executable, "-m", "workings", "--help"], check=True, capture_output=True,
+                           text=True).stdout
+    return re.findall(r"^  ([a-z]+)  ", shown.partition("Commands:")[2], re.MULTILINE)
+
+
+def costly_imports(verb: str, most: int = 3) -> dict[str, float]:
+    """Milliseconds of the modules that took most, themselves alone, until the help of a verb was there."""
+    said = subprocess.run([sys.executable, "-X", "importtime", "-m", "workings", verb, "--help"], check=True,
+                          capture_output=True, text=True).stderr
+    found = re.findall(r"import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)", said)
+    return {name: round(int(own) / 1000, 1) for own, name in sorted(found, key=lambda pair: -int(pair[0]))[:most]}
+
+
+def first_step(engine: str, folder: Path) -> dict[str, float]:
+    """Seconds from the start of `train` to its landmarks, read from what it says as it says it."""
+    started, found = time.perf_counter(), {}
+    marks = {"writing": "prepared_and_compiled", "step 1/": "first_step"}
+    with subprocess.Popen([sys.executable, "-m", "workings", "train", "smoke-tiny", "--out", str(folder / engine),
+                           f"engine={engine}", "device=cpu"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                          text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            for start, name in marks.items():
+                if line.startswith(start) and name not in found:
+                    found[name] = round(time.perf_counter() - started, 2)
+    if process.returncode:
+        raise SystemExit(f"train smoke-tiny engine={engine}: exit code {process.returncode}")
+    return found | {"evaluated_and_sealed": round(time.perf_counter() - started, 2)}
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, write the result file, print what it holds."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--allow-load", action="store_true")
+    asked = parser.parse_args(arguments)
+    load, first = Load(allow=asked.allow_load), load_average()
+    try:
+        load.check()
+    except load.Busy as busy:
+        print(f"not measured: {busy}")
         return 3
     commands = {"help": ("-m", "workings", "--help"), "empty_python": ("-c", "pass")}
-    for arguments in commands.values():
-        seconds(*arguments)  # files and byte code get warm
+    for given in commands.values():
+        seconds(*given)  # files and byte code get warm
     times: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(STARTS):
-        for name, arguments in commands.items():
-            times[name].append(seconds(*arguments))
-    values = {name: {"median_seconds": round(statistics.median(found), 4), "min_seconds": round(min(found), 4),
-                     "max_seconds": round(max(found), 4)} for name, found in times.items()}
+        for name, given in commands.items():
+            times[name].append(seconds(*given))
+    values: dict[str, Any] = {
+        name: {"median_seconds": round(statistics.median(found), 4), "min_seconds": round(min(found), 4),
+               "max_seconds": round(max(found), 4)} for name, found in times.items()}
     median = statistics.median(times["help"])
-    write_result(RESULT, what="Seconds until `workings --help` answers, beside an empty Python.",
-                 command="python -m benchmarks.startup", packages=["typer", "click"], load_before=load,
-                 values={"starts": STARTS, "limit_seconds": LIMIT_SECONDS, **values})
+    values["verbs"] = {}
+    for verb in verbs():
+        help_seconds = round(statistics.median(seconds("-m", "workings", verb, "--help") for _ in range(3)), 3)
+        values["verbs"][verb] = {"help_seconds": help_seconds, "costly_imports_ms": costly_imports(verb)}
+        print(verb, values["verbs"][verb], flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        values["train"] = {engine: first_step(engine, Path(name)) for engine in ("jax", "torch")}
+    print(values["train"])
+    write_result(RESULT, what="Seconds until `workings --help` answers, of every verb's help, and until a first step.",
+                 command="python -m benchmarks.startup", packages=["typer", "click", "jax", "torch"],
+                 load_before=first, values={"starts": STARTS, "limit_seconds": LIMIT_SECONDS,
+                                            "quotable": not load.passed_over, **values})
     print(f"workings --help: median {median:.3f} s of {STARTS} starts (limit {LIMIT_SECONDS} s)")
     return 0 if median <= LIMIT_SECONDS else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -114,7 +114,8 @@ def ratios(summary: dict[str, Any]) -> dict[str, float]:
     pairs = {"torch_to_trl_best": ("torch", "trl"), "jax_to_trl_best": ("jax", "trl"),
              "jax_to_tunix_best": ("jax", "tunix"), "torch_to_tunix_best": ("torch", "tunix"),
              "jax_to_torch": ("jax", "torch")}
-    return {name: round(best(one) / best(other), 3) for name, (one, other) in pairs.items() if best(one) and best(other)}
+    return {name: round(best(one) / best(other), 3) for name, (one, other) in pairs.items()
+            if best(one) and best(other)}
 
 
 def main(arguments: list[str]) -> int:
@@ -141,7 +142,7 @@ def main(arguments: list[str]) -> int:
         values["cases"][case] = found | {"quotable": not load.passed_over and not asked.contenders}
         print(case, json.dumps(values["cases"][case]["ratios"]))
         if not asked.contenders:
-            write_result(RESULT, what="Supervised tokens a second and peak memory beside TRL and Tunix on two CPU cores.",
+            write_result(RESULT, what="Supervised tokens a second and peak memory beside TRL and Tunix on a CPU.",
                          command="python -m benchmarks.peers", packages=["torch", "jax", "google-tunix"],
                          load_before=first, values=values)
     print(f"wrote {RESULT.relative_to(ROOT)}")

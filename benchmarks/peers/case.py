@@ -29,9 +29,9 @@ SIZES = {
     "tiny": ShapeConfig(family="gemma", layers=3, width=64, mlp_width=256, heads=4, kv_heads=1, head_dim=16),
     "base": ShapeConfig(family="gemma", layers=8, width=640, mlp_width=2560, heads=10, kv_heads=2, head_dim=64),
 }
-"""About 0.2 and 50 million parameters, with the vocabularies below: the first measures overhead, the second arithmetic."""
+"""About 0.2 and 50 million parameters, with the vocabularies below: one measures overhead, the other arithmetic."""
 TRACES = 4_000
-PROGRAMS = 6
+PROGRAMS = 8
 """Row lengths for trainers that compile a program a length; PyTorch compiles nothing and takes one a batch."""
 
 
@@ -77,8 +77,7 @@ def make_case(folder: Path, size: str, data: str, gsm8k: Path, warm: int, steps:
         own = [trace for trace, its in traces if its == form]
         config = DataConfig(traces="", max_length=kind.max_length, over_length="drop", reasoning=form)
         rows += build_rows(own, tokenizer, template, config).rows if own else ()
-    order = np.random.default_rng(0).permutation(len(rows))[:(warm + steps) * kind.rows]
-    before, rows = [rows[i] for i in order[:warm * kind.rows]], [rows[i] for i in order[warm * kind.rows:]]
+    before, rows = sample(rows, kind.rows, warm, steps)
     _write(folder / "warm.jsonl", before)
     _write(folder / "rows.jsonl", rows)
     _write(folder / "sorted.jsonl", sorted(rows, key=lambda row: len(row.tokens)))
@@ -96,6 +95,23 @@ def make_case(folder: Path, size: str, data: str, gsm8k: Path, warm: int, steps:
             "median": float(np.median(lengths)), "longest": int(lengths.max()),
             "buckets": quantiles(lengths, kind.rows, PROGRAMS), "fine": quantiles(lengths, kind.rows, steps),
             "supervised_share": sum(row.supervised_tokens for row in rows) / int(lengths.sum())}
+
+
+def sample(rows: list[Row], size: int, warm: int, steps: int) -> tuple[list[Row], list[Row]]:
+    """Rows for the warm-up, and rows of the measured steps in random order.
+
+    The latter are every so manieth batch of all rows sorted by length: a few steps then stand for a whole epoch of
+    grouped rows, with its lengths and without the padding that grouping so few rows at random would leave.
+    """
+    draw = np.random.default_rng(0)
+    ordered = sorted(rows, key=lambda row: len(row.tokens))
+    batches = len(rows) // size
+    chosen = [batches * (2 * step + 1) // (2 * steps) for step in range(steps)]
+    taken = [ordered[batch * size + i] for batch in chosen for i in range(size)]
+    ids = {id(row) for row in taken}
+    others = [row for row in rows if id(row) not in ids]
+    return ([others[i] for i in draw.permutation(len(others))[:warm * size]],
+            [taken[i] for i in draw.permutation(len(taken))])
 
 
 def quantiles(lengths: np.ndarray, rows: int, most: int) -> list[int]:

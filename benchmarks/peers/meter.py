@@ -1,4 +1,4 @@
-"""What every contender reports, whatever its Python: read by files alone, so that a peer's process needs nothing of ours.
+"""What every contender reports, whatever its Python: all of it in files, so that a peer needs nothing of ours.
 
 Standard library only: `trl_sft` runs in an environment without this project.
 """
@@ -60,7 +60,8 @@ class Meter:
         print(json.dumps({
             "tokens_per_second": self.tokens / seconds, "seconds": seconds, "steps": self.steps,
             "supervised_tokens": self.tokens, "padding_share": 1 - self.real / self.positions,
-            "tokens_per_cpu_second": self.tokens / (self.cpu_ended - self.cpu_warm), "threads": THREADS, "seconds_to_first_step": self.first,
+            "tokens_per_cpu_second": self.tokens / (self.cpu_ended - self.cpu_warm), "threads": THREADS,
+            "seconds_to_first_step": self.first,
             "first_loss": self.losses[0], "last_loss": self.losses[-1], "versions": versions,
             "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
         sys.stdout.flush()

@@ -50,7 +50,8 @@ def main(folder: Path, settings: dict[str, Any]) -> None:
 
         course = Course(
             engine=engine, batches=batches, schedule=Schedule(
-                kind="constant", steps=batches.batches_in_epoch(0), peak=settings["learning_rate"], warmup_steps=0, final_share=1.0),
+                kind="constant", steps=batches.batches_in_epoch(0), peak=settings["learning_rate"], warmup_steps=0,
+                final_share=1.0),
             observer=NoObserver(), write_metric=write_metric, save=lambda state, at: None,
             checkpoint_due=lambda step: False, stop_requested=lambda: False, show=lambda line, at: None)
         meter.start()

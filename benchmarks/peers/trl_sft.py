@@ -52,7 +52,7 @@ def main(folder: Path, settings: dict[str, object]) -> None:
     rows = datasets.Dataset.from_list(read_rows(folder, "warm") + read_rows(folder, settings["order"]))
     backend = tokenizers.Tokenizer.from_file(str(folder / "weights" / "tokenizer.json"))
     tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="<pad>", eos_token="<eos>", bos_token="<bos>")
+        tokenizer_object=backend, **{f"{name}_token": f"<{name}>" for name in ("pad", "eos", "bos")})
     warm, steps = settings["warm"], settings["steps"]
     config = trl.SFTConfig(
         output_dir=str(folder / "trl"), per_device_train_batch_size=settings["rows"], max_steps=warm + steps,

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tools import alias_reference, command_reference, decision_index, recipe_reference, record_reference, what_fits
+from tools import (
+    alias_reference,
+    benchmarks_page,
+    command_reference,
+    decision_index,
+    recipe_reference,
+    record_reference,
+    what_fits,
+)
 from tools.fences import RUNNABLE, fences, pages
 from tools.generated import deliver
 from tools.quotes import Quote, quotes, value_at, wrong
@@ -92,8 +100,8 @@ def test_value_at_walks_objects_and_lists():
 
 
 @pytest.mark.parametrize("generator", [alias_reference, recipe_reference, command_reference, record_reference,
-                                       decision_index, what_fits],
-                         ids=["aliases", "recipes", "commands", "record", "decisions", "what fits where"])
+                                       decision_index, what_fits, benchmarks_page],
+                         ids=["aliases", "recipes", "commands", "record", "decisions", "what fits where", "benchmarks"])
 def test_generated_page_is_current(generator, capsys):
     assert deliver(generator.PAGE, generator.render(), check=True) == 0, capsys.readouterr().err
 

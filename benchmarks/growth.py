@@ -1,0 +1,134 @@
+"""Seconds as data grows: a row becomes tokens, an epoch is planned, a batch is made, a folder is verified.
+
+    python -m benchmarks.growth [--rows N…] [--allow-load]
+
+Traces are made and turned into rows piece by piece, as a stream, so that the measurement itself needs constant memory;
+the plan of an epoch and its batches are those of as many rows with the same lengths. Then the digest that `verify`
+takes, over files of growing size. Exits with 3 without a result
+when others use more than half a core (``--allow-load`` marks the result), with 1 where time a token grows by more than
+a quarter, or verification is not linear in bytes within a quarter.
+"""
+
+import argparse
+import gc
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tools.other_load import Load
+from tools.result_file import ROOT, load_average, write_result
+from workings.config.data import DataConfig
+from workings.data.batches import Batches, Position
+from workings.data.render import completion_text
+from workings.data.rows import Row, RowSet, build_rows
+from workings.data.sets import make_kinds
+from workings.models.chat import ChatTemplate
+from workings.models.tokenizer_training import train_tokenizer
+from workings.record.digest import file_digest
+
+RESULT = ROOT / "benchmarks" / "results" / "growth.json"
+ROWS = (10_000, 100_000, 1_000_000)
+CONFIG = DataConfig(traces="", max_length=64, buckets=(24, 32, 48, 64))
+PIECE, BATCHES = 5_000, 200
+HASHED_MIB = (16, 64, 256)
+SLACK = 1.25
+
+
+def tokenised(counts: tuple[int, ...]) -> tuple[dict[str, Any], list[Row]]:
+    """Microseconds a token to render, encode and prove rows, read as a stream of pieces; and one piece of rows."""
+    traces = make_kinds(["addition"], PIECE, 10, 3)[0]
+    tokenizer = train_tokenizer(
+        (text for trace in traces for text in (trace.prompt, completion_text(trace, "tags"))), 512)
+    template, found, done, spent, tokens = ChatTemplate.for_config("gemma", tokenizer), {}, 0, 0.0, 0
+    rows: tuple[Row, ...] = build_rows(traces, tokenizer, template, CONFIG).rows  # warms the tokenizer
+    for count in counts:
+        before, before_tokens = spent, tokens
+        start = done
+        while done < count:
+            started = time.perf_counter()
+            rows = build_rows(traces, tokenizer, template, CONFIG).rows
+            spent += time.perf_counter() - started
+            tokens, done = tokens + sum(len(row.tokens) for row in rows), done + len(rows)
+        found[str(count)] = {"microseconds_a_token": round((spent - before) / (tokens - before_tokens) * 1e6, 3),
+                             "rows_measured": done - start,
+                             "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+    return found, list(rows)
+
+
+def batched(count: int, piece: list[Row]) -> dict[str, float]:
+    """Planning an epoch of so many rows, and making batches of it."""
+    rows = tuple(Row(f"r{i}", piece[i % len(piece)].tokens, piece[i % len(piece)].loss_mask, "") for i in range(count))
+    gc.collect()
+    gc.freeze()  # a million small objects that the collector would walk through again and again
+    batches = Batches(RowSet(rows, (), 0, 64), seed=1, rows_per_micro_batch=32, accumulation=1, data_config=CONFIG)
+    started = time.perf_counter()
+    number = batches.batches_in_epoch(0)
+    planned = time.perf_counter()
+    tokens, place = 0, Position()
+    for _ in range(min(BATCHES, number)):
+        batch, place = batches.at(place)
+        tokens += batch.real_tokens
+    ended = time.perf_counter()
+    gc.unfreeze()
+    total = sum(len(row.tokens) for row in rows)
+    return {"plan_seconds": round(planned - started, 3),
+            "plan_microseconds_a_token": round((planned - started) / total * 1e6, 4),
+            "batch_microseconds_a_token": round((ended - planned) / tokens * 1e6, 4)}
+
+
+def hashed(folder: Path) -> dict[str, float]:
+    """Bytes a second of the digest that `verify` takes of every file."""
+    found = {}
+    for size in HASHED_MIB:
+        path = folder / f"{size}.bin"
+        path.write_bytes(np.random.default_rng(size).bytes(size * 2**20))
+        best = float("inf")
+        for _ in range(2):
+            started = time.perf_counter()
+            file_digest(path)
+            best = min(best, time.perf_counter() - started)
+        found[f"{size}_mib_seconds"] = round(best, 4)
+        path.unlink()
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, write the result file, print what it holds."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", nargs="*", type=int, default=list(ROWS))
+    parser.add_argument("--allow-load", action="store_true")
+    asked = parser.parse_args(arguments)
+    load, first = Load(allow=asked.allow_load), load_average()
+    try:
+        others = load.check()
+    except load.Busy as busy:
+        print(f"not measured: {busy}")
+        return 3
+    read, piece = tokenised(tuple(asked.rows))
+    planned = {str(count): batched(count, piece) for count in asked.rows}
+    with tempfile.TemporaryDirectory() as name:
+        digests = hashed(Path(name))
+    small, large = str(asked.rows[0]), str(asked.rows[-1])
+    a_byte = [digests[f"{size}_mib_seconds"] / size for size in (HASHED_MIB[0], HASHED_MIB[-1])]
+    growth = {
+        "reading": round(read[large]["microseconds_a_token"] / read[small]["microseconds_a_token"], 3),
+        **{name: round(planned[large][f"{key}_microseconds_a_token"] / planned[small][f"{key}_microseconds_a_token"], 3)
+           for name, key in (("batches", "batch"), ("plan", "plan"))},
+        "verify": round(a_byte[1] / a_byte[0], 3)}
+    write_result(RESULT, what="Seconds a token and a byte as data grows.", load_before=first,
+                 command="python -m benchmarks.growth", packages=["numpy", "tokenizers"],
+                 values={"quotable": not load.passed_over, "cores_used_by_others": round(others, 2), "rows": asked.rows,
+                         "reading": read, "planning": planned, "verify": digests, "growth": growth, "slack": SLACK})
+    for key, value in {"reading": read, "planning": planned, "verify": digests, "growth": growth}.items():
+        print(f"{key}: {value}")
+    print(f"wrote {RESULT.relative_to(ROOT)}")
+    return int(any(growth[name] > SLACK for name in ("reading", "batches", "verify")))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

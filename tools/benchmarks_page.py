@@ -1,0 +1,165 @@
+"""Writes docs/benchmarks.md from the result files of the benchmarks: ``python -m tools.benchmarks_page [--check]``.
+
+``--check`` writes nothing and exits with 1 if the committed page is not what would be written.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tools.generated import ROOT, deliver
+
+PAGE = Path("docs/benchmarks.md")
+RESULTS = Path("benchmarks/results")
+HEAD = """# Benchmarks
+
+Measured, not estimated; made from the files in `benchmarks/results/` by `python -m tools.benchmarks_page`. Every file
+names its machine, versions and commit. What was tried, and what is missed and why, is in the
+[log](benchmarks-log.md). A part without a result file says so and names its command.
+"""
+ENGINES = {"jax": "ours, JAX", "torch": "ours, PyTorch"}
+
+
+def result(name: str) -> dict[str, Any] | None:
+    """A result file, or None where it was not written yet."""
+    path = ROOT / RESULTS / f"{name}.json"
+    found: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return found
+
+
+def table(head: list[str], rows: list[list[str]]) -> list[str]:
+    """A table of Markdown."""
+    return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(row) + " |" for row in rows)]
+
+
+def origin(found: dict[str, Any]) -> str:
+    """Where the numbers of a part come from."""
+    machine = found["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    busy = "" if found["values"].get("quotable", True) else " **Measured beside other work: not to be quoted.**"
+    return (f"{found['date']}, {machine['processor']}, {machine['cores']} cores; {versions}. "
+            f"Again: `{found['command']}`.{busy}")
+
+
+def peers(found: dict[str, Any]) -> list[str]:
+    """Beside TRL and Tunix."""
+    lines = ["Supervised tokens a second of both engines, TRL's `SFTTrainer` and Tunix's `PeftTrainer`: same weights, "
+             "same rows, same rows an update, AdamW with clipping, two threads, fresh processes that take turns. "
+             "`grouped`: rows of like length together, float32, no checkpointing; `bf16`: products in bfloat16; "
+             "`packed`: TRL's own packing; `defaults`: as the trainer comes (TRL: bfloat16 and "
+             "gradient checkpointing; Tunix: rows padded to the longest row allowed).", ""]
+    for name, case in found["values"]["cases"].items():
+        data = name.split("-")[1]
+        busy = "" if case["quotable"] else " **Measured beside other work: not to be quoted.**"
+        lines += [f"### {case['parameters'] / 1e6:.1f} million parameters, {data}", "",
+                  f"{case['rows_per_update']} rows an update, {case['shortest']} to {case['longest']} tokens, "
+                  f"{case['supervised_share']:.0%} of them supervised; {case['steps']} updates a turn.{busy}", ""]
+        ordered = sorted(case["contenders"].items(), key=lambda pair: -pair[1]["tokens_per_second"])
+        lines += table(["contender", "tokens/s", "padding", "peak resident MiB", "s to first step"], [
+            [ENGINES.get(contender, contender.replace("torch bf16", "ours, PyTorch, bf16")),
+             f"{each['tokens_per_second']:,.0f}", f"{each['padding_share']:.1%}",
+             f"{each['peak_bytes'] / 2**20:,.0f}", f"{each['seconds_to_first_step']:.1f}"]
+            for contender, each in ordered])
+        lines += ["", "Ratios of the best settings of each: " + ", ".join(
+            f"{pair.replace('_', ' ')} {ratio:.2f}" for pair, ratio in case["ratios"].items()) + ".", ""]
+    return lines
+
+
+def packing(found: dict[str, Any]) -> list[str]:
+    """Short rows, with and without padding."""
+    values = found["values"]
+    rows = [[ENGINES[engine], way.replace("_", " "), f"{each['tokens_per_second']:,.0f}",
+             f"{each['padding_share']:.1%}"] for engine in ENGINES if engine in values
+            for way, each in values[engine]["ways"].items()]
+    ratios = [f"{ENGINES[engine]}: " + ", ".join(f"{name.replace('_', ' ')} {ratio:.2f}" for name, ratio in
+                                                values[engine]["ratios"].items())
+              for engine in ENGINES if engine in values]
+    return [f"Traces of {values['data']['shortest']} to {values['data']['longest']} tokens on a model of "
+            f"{values['data']['parameters']:,} parameters, 32 rows an update.", "",
+            *table(["engine", "rows", "supervised tokens/s", "padding"], rows), "",
+            *(f"- {line}" for line in ratios), ""]
+
+
+def overhead(found: dict[str, Any]) -> list[str]:
+    """The quickstart's loop."""
+    v = found["values"]
+    return [f"{v['share_outside_compiled_step']:.1%} of the quickstart's stepping is outside the compiled step (limit "
+            f"{v['limits']['share_outside_compiled_step']:.0%}), record-keeping is "
+            f"{v['share_of_record_keeping']:.2%} of a step (limit {v['limits']['share_of_record_keeping']:.0%}), "
+            f"{v['programs_compiled']} programs for "
+            f"{v['batch_shapes']} batch shapes, the whole quickstart {v['quickstart_seconds']:.0f} s (limit "
+            f"{v['limits']['quickstart_seconds']:.0f}).", "",
+            *table(["part", "ms a step"], [[name.replace("_", " "), f"{value:.3f}"]
+                                           for name, value in v["milliseconds_a_step"].items()]), ""]
+
+
+def growth(found: dict[str, Any]) -> list[str]:
+    """As data grows."""
+    v = found["values"]
+    rows = [[f"{int(count):,}", f"{read['microseconds_a_token']:.2f}",
+             f"{v['planning'][count]['plan_seconds']:.2f}", f"{v['planning'][count]['batch_microseconds_a_token']:.3f}"]
+            for count, read in v["reading"].items()]
+    digests = ", ".join(f"{name.split('_')[0]} MiB in {seconds:.3f} s" for name, seconds in v["verify"].items())
+    return [*table(["rows", "µs a token, reading", "plan of an epoch, s", "µs a token, batching"], rows), "",
+            f"`verify`'s digest: {digests}.", ""]
+
+
+def generation(found: dict[str, Any]) -> list[str]:
+    """In batches and one by one."""
+    v = found["values"]
+    rows = [[ENGINES[engine], f"{v[engine]['batched_seconds']:.1f}", f"{v[engine]['one_by_one_seconds']:.0f}",
+             f"{v[engine]['ratio']:.1f}", f"{v[engine]['compile_seconds_batched']:.1f}"] for engine in ENGINES
+            if engine in v]
+    return [f"{v['items']:,} questions of GSM8K's lengths, {v['new_tokens']} new tokens each, {v['parameters']:,} "
+            "parameters.", "", *table(["engine", "batched, s", "one by one, s", "times", "compiling, s"], rows), ""]
+
+
+def largest_step(found: dict[str, Any]) -> list[str]:
+    """What compiles for a v5e-8."""
+    v = found["values"]
+    rows = [[each["whose"], f"{each['rows']} x 2048", f"{each['peak_gib']:.2f}" if "peak_gib" in each else "refused",
+             "yes" if each["fits"] else "no"] for each in v["compiled"]]
+    return [f"Gemma-2B, all weights, Adafactor, no accumulation: {v['tokens']['ours']:,} tokens against Tunix's "
+            f"{v['tokens']['tunix']:,}, {v['ratio']:.1f} times. Compiled without the chip, of {v['limit_gib']} GiB.",
+            "",
+            *table(["whose", "batch", "peak GiB a chip", "fits"], rows), ""]
+
+
+def startup(found: dict[str, Any]) -> list[str]:
+    """Until the first sign of life."""
+    v = found["values"]
+    lines = [f"`workings --help`: {v['help']['median_seconds']:.2f} s, an empty Python "
+             f"{v['empty_python']['median_seconds']:.2f} s.", ""]
+    if "train" in v:
+        lines += table(["`train smoke-tiny`, s until", *v["train"]], [
+            [name.replace("_", " "), *(f"{v['train'][engine][name]:.1f}" for engine in v["train"])]
+            for name in next(iter(v["train"].values()))])
+        lines += ["", *table(["verb", "help, s", "costliest imports, ms"], [
+            [f"`{verb}`", f"{each['help_seconds']:.2f}",
+             ", ".join(f"{name} {value:.0f}" for name, value in each["costly_imports_ms"].items())]
+            for verb, each in v["verbs"].items()]), ""]
+    return lines
+
+
+PARTS = {"peers": ("Beside TRL and Tunix", peers), "packing": ("Short rows", packing),
+         "overhead": ("Outside of the step", overhead), "growth": ("As data grows", growth),
+         "generation": ("Generation", generation), "largest_step": ("The largest step", largest_step),
+         "startup": ("Start-up", startup)}
+
+
+def render() -> str:
+    """The whole page."""
+    lines = [HEAD]
+    for name, (title, part) in PARTS.items():
+        found = result(name)
+        lines += [f"## {title}", ""]
+        if found is None:
+            lines += [f"Not measured yet: `python -m benchmarks.{name}`.", ""]
+        else:
+            lines += [*part(found), origin(found), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(deliver(PAGE, render(), check="--check" in sys.argv[1:]))
