@@ -45,10 +45,33 @@ def test_adapters_train_the_same_on_every_mesh(case: str, run_python, tmp_path: 
         assert found["places"]["mlp.up_proj.weight.absmax"] == [5, 2, 32]
 
 
-def test_a_checkpoint_of_eight_devices_goes_on_with_one_two_and_four(run_python, tmp_path: Path) -> None:
-    found = ask(run_python, "checkpoints", tmp_path)
+def in_two_processes(child_environment, load: Path, save: Path, first: int) -> list[list[float]]:
+    """Losses that each of two processes on loopback, with a device each, sees in three steps from a checkpoint on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    children = [subprocess.Popen(
+        [sys.executable, "-m", "tests.engines.two_processes", address, str(index), load, save, str(first)],
+        cwd=Path(__file__).resolve().parents[2], env=child_environment(), stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True) for index in range(2)]
+    found = []
+    for child in children:
+        out, err = child.communicate()
+        assert child.returncode == 0, err
+        found.append(json.loads(out.splitlines()[-1])["losses"])
+    return found
+
+
+def test_a_checkpoint_of_eight_devices_goes_on_with_one_two_and_four_and_in_two_processes(
+        run_python, tmp_path: Path, child_environment) -> None:
+    eight, after = tmp_path / "eight", tmp_path / "after"
+    eight.mkdir()
+    after.mkdir()
+    found = ask(run_python, "checkpoints", eight)
     for mesh in ("1", "2", "4"):
         np.testing.assert_allclose(found[mesh], found["8"], rtol=1e-5)
+    for losses in in_two_processes(child_environment, eight, after, 3):
+        np.testing.assert_allclose(losses, found["8"][:3], rtol=1e-5)
 
 
 def test_greedy_and_drawn_text_is_the_same_on_every_mesh(run_python, tmp_path: Path) -> None:
@@ -68,7 +91,7 @@ def test_the_compiled_module_holds_no_unsplit_batch_and_no_whole_embedding(run_p
     assert not sizes & {(16, 32, 32), (512, 32), (16, 32, 48), (512, 48), (128, 32)}
 
 
-def test_a_checkpoint_goes_on_in_two_processes_and_comes_back(tmp_path: Path, run_python, child_environment) -> None:
+def test_a_checkpoint_goes_on_in_two_processes_and_comes_back(tmp_path: Path, child_environment) -> None:
     """Written by one process on one device, continued by two on loopback, restored by one: same losses, same state."""
     from tests.engines.eight_devices import curve, engine
 
@@ -79,17 +102,8 @@ def test_a_checkpoint_goes_on_in_two_processes_and_comes_back(tmp_path: Path, ru
     state, _ = curve(one, one.init(0), 3)
     one.save(state, before)
     straight, expected = curve(one, state, 3, 3)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    children = [subprocess.Popen(
-        [sys.executable, "-m", "tests.engines.two_processes", address, str(index), before, after],
-        cwd=Path(__file__).resolve().parents[2], env=child_environment(), stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True) for index in range(2)]
-    for child in children:
-        out, err = child.communicate()
-        assert child.returncode == 0, err
-        np.testing.assert_allclose(json.loads(out.splitlines()[-1])["losses"], expected, rtol=1e-5)
+    for losses in in_two_processes(child_environment, before, after, 3):
+        np.testing.assert_allclose(losses, expected, rtol=1e-5)
     restored = one.restore(after)
     for x, y in zip(jax.tree.leaves(restored["params"]), jax.tree.leaves(straight["params"]), strict=True):
         np.testing.assert_allclose(x, y, atol=1e-4)

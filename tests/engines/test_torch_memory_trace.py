@@ -1,17 +1,22 @@
 """The trace of a step: what it counts against what tensors really take, and the replay of the allocator by hand."""
 
+import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from tests.engines import torch_two_processes_memory as memory  # noqa: E402
 from tests.engines.tiny import request, tiny_shape  # noqa: E402
 from workings.config.method import QloraConfig  # noqa: E402
 from workings.config.training import (  # noqa: E402
     AdafactorConfig,
     AdamWConfig,
     MemoryConfig,
+    MeshConfig,
     PrecisionConfig,
 )
 from workings.engines.torch.regions import region  # noqa: E402
@@ -179,3 +184,31 @@ def test_the_trace_refuses_what_the_engine_refuses() -> None:
     asked = request(SHAPE, memory=MemoryConfig(optimizer_in_backward=True))
     with pytest.raises(RequestError, match=r"batch.accumulation: 2"):
         inspect_step(asked, (2, 1, 32), "cpu")
+
+
+@pytest.mark.slow
+def test_the_trace_of_one_of_two_processes_is_what_each_of_two_real_ones_holds(run_python) -> None:
+    """The same step under `torchrun` with gloo, followed storage by storage; beside it PyTorch's own count of what its
+    CPU allocator gave, which has gloo's copies of what it sends in it."""
+    done = run_python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m",
+                      "tests.engines.torch_two_processes_memory", cwd=Path(__file__).resolve().parents[2],
+                      environment={"OMP_NUM_THREADS": "1"})
+    measured = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    head = 4 * memory.SHAPE.vocab_size * memory.SHAPE.width
+    for case, found in measured.items():
+        traced = inspect_step(memory.ask(case), memory.SIZE, "cpu")
+        assert traced.details["processes"] == 2
+        assert "traced per device, world 2" in traced.details["notes"][0]
+        assert traced.peak_bytes == pytest.approx(found["pages"], rel=0.002)
+        assert 0 <= found["allocated"] - found["followed"] < 3 * head, "gloo copies a message at most three times"
+        alone = inspect_step(replace(memory.ask(case), mesh=MeshConfig(fsdp=1)), memory.SIZE, "cpu")
+        shares = [one.breakdown["parameters"] + one.breakdown["moments"] for one in (traced, alone)]
+        assert 0.49 < shares[0] / shares[1] < 0.6
+        assert traced.breakdown["gathered parameters"] > head / 2
+        assert "gathered parameters" not in alone.breakdown
+
+
+def test_what_several_processes_cannot_split_is_refused_by_the_trace_too() -> None:
+    asked = request(SHAPE, method=QloraConfig(name="qlora"), mesh=MeshConfig(fsdp=2))
+    with pytest.raises(RequestError, match="qlora in 2 processes"):
+        inspect_step(asked, SIZE, "cpu")

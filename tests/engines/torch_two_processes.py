@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from tests.engines.tiny import random_batch, request, tiny_shape
+from workings.config.method import LoraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.step import State
@@ -23,6 +24,11 @@ CASES = {
     "mixed": {"optimizer": AdafactorConfig(name="adafactor", clip_norm=1.0), "shape": tiny_shape("gemma2"),
               "precision": PrecisionConfig(parameters="bf16", compute="fp32", rounding="master_fp32")},
 }
+CASES["lora"] = {"method": LoraConfig(name="lora", rank=3), "optimizer": AdamWConfig(name="adamw", clip_norm=1.0),
+                 "shape": tiny_shape("gemma3", layers=2), "memory": MemoryConfig(remat="layer")}
+CASES["lora bf16"] = {"method": LoraConfig(name="lora", rank=4), "shape": tiny_shape("llama"),
+                      "optimizer": AdafactorConfig(name="adafactor"),
+                      "precision": PrecisionConfig(parameters="bf16", compute="fp32")}
 PROMPTS = [[1, 2, 3], [4], [5, 6, 7, 8, 9]]
 
 
@@ -54,8 +60,9 @@ def go_on(case: str, load: Path, save: Path) -> dict[str, object]:
     opened = engine(case, 2)
     assert opened.describe().mesh == {"fsdp": 2, "tp": 1}
     state, found = curve(opened, opened.restore(load), 3, 3)
-    held = sum(x.to_local().numel() for x in state.trained.values())
-    whole = sum(x.numel() for x in state.trained.values())
+    parameters = list(state.model.parameters())  # frozen ones too
+    held = sum(x.to_local().numel() for x in parameters)
+    whole = sum(x.numel() for x in parameters)
     opened.save(state, save)
     opened.export(state, save / "exported")
     return {"curve": found, "held": held / whole} | report(opened, state)

@@ -42,7 +42,8 @@ def _told(target: Target) -> str:
 def _traced(found: Inspection) -> list[str]:
     details = found.details
     if details["platform"] != "gpu":
-        return ["traced: the engine's own step under fake tensors, two updates; bytes that are alive at one time"]
+        return ["traced: the engine's own step under fake tensors, two updates; bytes that are alive at one time",
+                *details["notes"]]
     said = [f"traced without the card: the engine's own {details['program']} under fake tensors, then a replay of "
             f"PyTorch's allocator: {gib(details['live_bytes'])} in use, {gib(details['reserved_bytes'])} reserved, "
             f"{gib(details['context_bytes'])} assumed for CUDA itself"]

@@ -6,12 +6,13 @@ and answers to its items are planned as well, and the verdict is the worst of th
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from workings.config.recipe import Recipe
+from workings.config.training import MeshConfig
 from workings.engines.base import EngineRequest, Inspection
 from workings.engines.gpu_memory import gpu_share
 from workings.engines.jax.target import CompilerAbsent, Unimplemented
@@ -145,9 +146,11 @@ def inspect_programs(recipe: Recipe, request: EngineRequest, programs: Programs,
     """
     why = ""
     if recipe.engine == "torch" and target.platform == "gpu":
-        if mesh == (1, 1):
-            return trace_gpu(request, programs, target, packed=recipe.data.packing != "none")
-        why = "a trace follows one card, and this mesh shares the step among several"
+        fsdp, tp = mesh
+        if tp == 1:
+            shared = replace(request, mesh=MeshConfig(fsdp=fsdp, tp=1))
+            return trace_gpu(shared, programs, target, packed=recipe.data.packing != "none")
+        why = "engine: torch splits rows and parameters, not matrices (mesh.tp)"
     if recipe.engine == "jax" and (target.platform != "gpu" or target.gpu_config):
         try:
             step = compile_program(request, programs["step"], target)

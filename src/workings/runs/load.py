@@ -1,13 +1,14 @@
 """A sealed run, opened to be asked: its engine, its last checkpoint, its tokenizer and chat template."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workings.config.load import check_recipe
 from workings.config.recipe import Recipe
+from workings.config.training import MeshConfig
 from workings.engines.base import Engine, EngineRequest, State
 from workings.engines.registry import find_engine
-from workings.errors import RecordError
+from workings.errors import RecordError, RequestError
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
 from workings.models.tokenizer import Tokenizer
@@ -59,10 +60,18 @@ def open_run(path: Path, device: str = AS_RECORDED) -> LoadedRun:
     tokenizer = Tokenizer.load(path / TOKENIZER)
     shape = ModelShape(**loads((path / MODEL_SHAPE).read_bytes()))
     wanted = recipe.device if device == AS_RECORDED else device
-    engine = find_engine(recipe.engine).engine.open(EngineRequest(
+    request = EngineRequest(
         shape=shape, device="gpu" if wanted == "cuda" else wanted,  # type: ignore[arg-type]
         optimizer=recipe.optimizer, precision=recipe.precision, memory=recipe.memory, mesh=recipe.mesh,
-        seed=recipe.seed, method=recipe.method, weights=base_weights(run, recipe)))
+        seed=recipe.seed, method=recipe.method, weights=base_weights(run, recipe))
+    opened = find_engine(recipe.engine).engine.open
+    try:
+        engine = opened(request)
+    except RequestError:
+        if recipe.mesh.fsdp in ("auto", 1) and recipe.mesh.tp == 1:
+            raise
+        # It was trained by more devices or processes than are here; where its weights lie does not change its answers.
+        engine = opened(replace(request, mesh=MeshConfig(fsdp=1, tp=1)))
     return LoadedRun(run=run, recipe=recipe, checkpoint=checkpoint, engine=engine,
                      state=engine.restore(checkpoint.path), tokenizer=tokenizer,
                      template=ChatTemplate.for_config(recipe.data.template, tokenizer))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from workings.config.method import FullConfig
 from workings.engines.safetensors_file import TensorFile, write_tensors
-from workings.engines.torch.lora import ADAPTER_FOLDER, merged, put, weights, write_config
+from workings.engines.torch.lora import ADAPTER_FOLDER, Made, merged, put, weights, write_config
 from workings.engines.torch.sharding import as_split, gathered, local, own_part
 from workings.engines.torch.spec import TorchSpec, dtype_name
 from workings.engines.torch.step import State
@@ -48,14 +48,19 @@ def numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
     return to_numpy(torch.empty(0, dtype=dtype)).dtype
 
 
-def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def write(path: Path, tensors: Mapping[str, Tensor | Made]) -> None:
     """Write tensors one by one; parts that several processes hold are gathered, and the first process writes."""
     plan = {name: (numpy_dtype(x.dtype), tuple(x.shape)) for name, x in tensors.items()}
+
+    def whole(name: str) -> Tensor:
+        x = tensors[name]
+        return x.make() if isinstance(x, Made) else gathered(x)
+
     if not dist.is_initialized() or dist.get_rank() == 0:
-        write_tensors(path, plan, lambda name: to_numpy(gathered(tensors[name])), METADATA)
+        write_tensors(path, plan, lambda name: to_numpy(whole(name)), METADATA)
         return
     for name in plan:  # take part, in the same order
-        gathered(tensors[name])
+        whole(name)
 
 
 def optimizer_tensors(state: State) -> dict[str, Tensor]:
@@ -131,11 +136,14 @@ def export(spec: TorchSpec, state: State, directory: Path) -> None:
     ``adapter/`` belongs on the weights that training started from, not on the merged ones.
     """
     write(directory / MODEL_FILE, merged(spec, state.model))
+    adapter = directory / ADAPTER_FOLDER
+    if not isinstance(spec.method, FullConfig):
+        if spec.mesh.rank == 0:
+            adapter.mkdir()
+        write(adapter / ADAPTER_FILE, state.trained)
     if spec.mesh.rank:
         return
     text = json.dumps(to_hf_config(spec.shape) | {"dtype": dtype_name(spec.parameter_dtype)}, indent=2, sort_keys=True)
     (directory / "config.json").write_text(text + "\n", encoding="utf-8")
     if not isinstance(spec.method, FullConfig):
-        (directory / ADAPTER_FOLDER).mkdir()
-        write(directory / ADAPTER_FOLDER / ADAPTER_FILE, state.trained)
-        write_config(spec, directory / ADAPTER_FOLDER)
+        write_config(spec, adapter)

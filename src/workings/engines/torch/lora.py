@@ -5,7 +5,9 @@ four bits, blocks of 64 with a float32 scale and no second quantization, whether
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +22,24 @@ from transformers.pytorch_utils import Conv1D
 from workings.config.method import FullConfig
 from workings.engines.torch.four_bit import BLOCK, FourBitLinear, to_four_bits
 from workings.engines.torch.rounding import tensor_generator
-from workings.engines.torch.sharding import local, own_part
+from workings.engines.torch.sharding import gathered, local, own_part
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
-from workings.models.weights import layer_shapes, projections
+from workings.models.weights import layer_shapes, projections, tensor_shapes
 
 PREFIX = "base_model.model."
 """What peft writes before the names of transformers."""
 ADAPTER_FOLDER, ADAPTER_CONFIG = "adapter", "adapter_config.json"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A tensor that is made when it is written."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+    make: Callable[[], Tensor]
 
 
 def refuse_unknown(spec: TorchSpec) -> None:
@@ -119,23 +130,29 @@ def fill_adapters(model: nn.Module, seed: int) -> None:
     for name, param in trained(model).items():
         if "lora_A" in name:
             draw = torch.rand(param.shape, generator=tensor_generator(seed, name))
-            param.copy_((2 * draw - 1) * param.shape[1] ** -0.5)
+            local(param).copy_(own_part((2 * draw - 1) * param.shape[1] ** -0.5, param))
         elif "lora_B" in name:
-            param.zero_()
+            local(param).zero_()
+
+
+def merged(spec: TorchSpec, model: nn.Module) -> dict[str, Made]:
+    """Full weights by Hugging Face's names, each made when its turn comes: adapters added in float32, rounded once."""
+    layers = {f"{name}.weight": module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
+    sizes = tensor_shapes(spec.shape)
+    return {name: Made(torch.Size(sizes[name]), spec.parameter_dtype, partial(_full, spec, place, layers.get(name)))
+            for name, place in weights(model).items()}
 
 
 @torch.no_grad()
-def merged(spec: TorchSpec, model: nn.Module) -> dict[str, Tensor]:
-    """Full weights by Hugging Face's names, adapters added in float32 and rounded once."""
-    full = {name: place.full(spec.parameter_dtype) if isinstance(place, FourBitLinear) else place.detach()
-            for name, place in weights(model).items()}
-    for name, module in model.named_modules():
-        if isinstance(module, LoraLayer):
-            key = f"{name}.weight"
-            delta = module.lora_B["default"].weight @ module.lora_A["default"].weight * module.scaling["default"]
-            turned = delta.T if isinstance(module.get_base_layer(), Conv1D) else delta
-            full[key] = (full[key].float() + turned).to(full[key].dtype)
-    return full
+def _full(spec: TorchSpec, place: "nn.Parameter | FourBitLinear", layer: Any) -> Tensor:
+    """One weight with its adapter, whole; every process must ask."""
+    weight = place.full(spec.parameter_dtype) if isinstance(place, FourBitLinear) else gathered(place)
+    if layer is None:
+        return weight
+    delta = gathered(layer.lora_B["default"].weight) @ gathered(layer.lora_A["default"].weight) \
+        * layer.scaling["default"]
+    turned = delta.T if isinstance(layer.get_base_layer(), Conv1D) else delta
+    return (weight.float() + turned).to(weight.dtype)
 
 
 def write_config(spec: TorchSpec, directory: Path) -> None:

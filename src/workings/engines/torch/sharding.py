@@ -6,13 +6,14 @@ so they are the same code on one device and on many.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Shard
 from transformers import PreTrainedModel
@@ -33,6 +34,8 @@ class Mesh:
 
     fsdp: int = 1
     rank: int = 0
+    group: Any = field(default=None, compare=False)
+    """Of the processes; None: all that were started."""
 
     def rows(self, count: int) -> slice:
         """The rows of a micro batch of ``count`` that this process computes. Raises `RequestError` for a remainder."""
@@ -46,13 +49,13 @@ class Mesh:
         """Sum over all processes."""
         if self.fsdp > 1:
             x = x.clone()
-            dist.all_reduce(x)
+            dist.all_reduce(x, group=self.group)
         return x
 
     def agreed(self, x: Tensor) -> Tensor:
         """What process 0 has, in all: where a decision follows from numbers, a last bit must not divide them."""
         if self.fsdp > 1:
-            dist.broadcast(x, 0)
+            dist.broadcast(x, 0, group=self.group)
         return x
 
 
@@ -71,14 +74,20 @@ def find_mesh(request: EngineRequest, platform: str) -> Mesh:
                            f"torchrun --nproc-per-node {wanted}, or mesh.fsdp={world}")
     if world == 1:
         return Mesh()
-    refused = {f"method.name: {request.method.name}": request.method.name != "full",
+    refuse_unsplit(request, world)
+    return Mesh(fsdp=world, rank=open_group(platform))
+
+
+def refuse_unsplit(request: EngineRequest, world: int) -> None:
+    """Raises `RequestError` for what cannot be split among several processes."""
+    refused = {f"method.name: {request.method.name}": request.method.name == "qlora",
                f"optimizer.name: {request.optimizer.name}": request.optimizer.name not in SPLIT_RULES,
                "memory.optimizer_in_backward: true": request.memory.optimizer_in_backward}
     if found := [name for name, holds in refused.items() if holds]:
         raise RequestError(f"{', '.join(found)} in {world} processes",
-                           "method full with " + " or ".join(SPLIT_RULES) + ", updated after backward",
+                           "method full or lora (codes of four bits and their scales are not split by rows) with "
+                           + " or ".join(SPLIT_RULES) + ", updated after backward",
                            "one process, or leave it out")
-    return Mesh(fsdp=world, rank=open_group(platform))
 
 
 class Root(nn.Module):
@@ -101,7 +110,9 @@ def split(model: PreTrainedModel, mesh: Mesh, device: torch.device) -> Root:
     """A model without memory (device ``meta``), ready to run; on several processes every one gets its own part."""
     root = Root(model)
     if mesh.fsdp > 1:
-        devices = init_device_mesh(device.type, (mesh.fsdp,))
+        with unset_fake_temporarily():  # a mesh reads its own numbers back, which fake tensors do not have
+            devices = init_device_mesh(device.type, (mesh.fsdp,)) if mesh.group is None else \
+                DeviceMesh.from_group(mesh.group, device.type)
         policy = MixedPrecisionPolicy(reduce_dtype=torch.float32)
         layers = next(x for x in model.base_model.children() if isinstance(x, nn.ModuleList))
         for module in (*layers, root):

@@ -3,7 +3,7 @@
 Nothing is computed and nothing is allocated.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
@@ -16,13 +16,15 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from workings.engines.base import EngineRequest, Inspection
 from workings.engines.torch.attention import choose
 from workings.engines.torch.backward_optimizer import refuse_conflicts
+from workings.engines.torch.sharding import Mesh, refuse_unsplit
 from workings.engines.torch.spec import TorchSpec, build_spec
-from workings.engines.torch.step import empty_state
+from workings.engines.torch.step import State, empty_state
 from workings.engines.torch.trace.allocator import SMALLEST, CachingAllocator, OutOfMemory
 from workings.engines.torch.trace.events import PAGE, Event, Log, live_peak
 from workings.engines.torch.trace.programs import PROGRAMS, Program, Size
 from workings.engines.torch.trace.tracker import LiveStorages
-from workings.engines.torch.trace.workspace import CONTEXT_BYTES, card_workspaces, cublas_workspace
+from workings.engines.torch.trace.workspace import CONTEXT_BYTES, Workspace, card_workspaces, cublas_workspace
+from workings.engines.torch.trace.world import pretended
 
 CONTEXT = "CUDA context"
 FIRST_TENSOR_CORES_FOR_BF16 = 8
@@ -57,15 +59,22 @@ def inspect_program(request: EngineRequest, program: Program, size: Size, platfo
         card: of a GPU.
         packed: rows hold several segments, so that attention needs a mask.
 
+    Where ``request.mesh.fsdp`` is a number above 1, it is the trace of one process of so many, each with its share of
+    the rows.
+
     Raises:
         RequestError: the engine does not do what is asked for.
     """
     start = monotonic()
     refuse_conflicts(request, size[0] if program == "step" else 1)
-    spec, notes = _spec(request, platform, card)
-    log = trace(spec, program, size, platform, packed=packed or request.packed)
+    fsdp = request.mesh.fsdp if isinstance(request.mesh.fsdp, int) else 1
+    if fsdp > 1:
+        refuse_unsplit(request, fsdp)
+    with pretended(fsdp) as mesh:
+        spec, notes = _spec(request, platform, card, mesh)
+        log = trace(spec, program, size, platform, packed=packed or request.packed)
     details: dict[str, Any] = {"program": program, "batch": list(size), "platform": platform,
-                               "attention": spec.attention, "events": len(log.events),
+                               "attention": spec.attention, "events": len(log.events), "processes": fsdp,
                                "kernel_workspaces": dict(log.hidden), "notes": notes}
     if platform == "gpu":
         peak, breakdown = _on_card(log, card, details)
@@ -78,10 +87,13 @@ def inspect_program(request: EngineRequest, program: Program, size: Size, platfo
                       details=details)
 
 
-def _spec(request: EngineRequest, platform: str, card: Card) -> tuple[TorchSpec, list[str]]:
+def _spec(request: EngineRequest, platform: str, card: Card, mesh: Mesh) -> tuple[TorchSpec, list[str]]:
     """The step as the platform would take it, on fake tensors that call themselves CPU tensors."""
-    spec = build_spec(request, torch.device("cpu"))
+    spec = build_spec(request, torch.device("cpu"), mesh)
     notes: list[str] = []
+    if mesh.fsdp > 1:
+        notes.append(f"traced per device, world {mesh.fsdp}: what one process of {mesh.fsdp} holds, with the layers it "
+                     "gathers and the gradients on their way, and without the communication library's own buffers")
     if platform != "gpu":
         return spec, notes
     attention = choose(request.memory.attention, "cuda", request.shape.attention_softcap)
@@ -94,16 +106,22 @@ def _spec(request: EngineRequest, platform: str, card: Card) -> tuple[TorchSpec,
 
 
 def trace(spec: TorchSpec, program: Program, size: Size, platform: str, *, packed: bool = False) -> Log:
-    """The events of one program, from the first parameter on."""
-    live = LiveStorages(card_workspaces() if platform == "gpu" else {})
+    """The events of one program, from the first parameter on; of one process where several share it."""
     with FakeTensorMode(allow_non_fake_inputs=True):  # buffers of transformers are real: tables of a few kilobytes
         state = empty_state(spec)
-        live.hold(state.model.parameters(), "parameters")
-        live.hold(state.model.buffers(), "buffers")
-        live.hold(chain.from_iterable(of.values() for of in state.moments.values()), "moments")
-        live.watch_gradients(state.trained.values())
-        with live:
-            PROGRAMS[program](spec, state, size, packed)
+        return follow(state, lambda: PROGRAMS[program](spec, state, size, packed),
+                      card_workspaces() if platform == "gpu" else {})
+
+
+def follow(state: State, run: Callable[[], None], workspaces: dict[Any, Workspace]) -> Log:
+    """The events of ``run`` on a state, fake or real."""
+    live = LiveStorages(workspaces)
+    live.hold(state.model.parameters(), "parameters")
+    live.hold(state.model.buffers(), "buffers")
+    live.hold(chain.from_iterable(of.values() for of in state.moments.values()), "moments")
+    live.watch_gradients(state.trained.values())
+    with live:
+        run()
     return live.log
 
 

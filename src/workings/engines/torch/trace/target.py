@@ -22,7 +22,7 @@ def trace_for(request: EngineRequest, programs: Mapping[str, tuple[int, int, int
     """Trace programs of the PyTorch engine on a device; what is found about each, by its name.
 
     Args:
-        request: as for `TorchEngine.open`.
+        request: as for `TorchEngine.open`; ``mesh.fsdp`` is how many processes share a step.
         programs: ``step``, ``evaluation``, ``generation``, and the size of each (`trace/programs.py`).
         platform: ``gpu`` or ``cpu``.
         packed: rows hold several segments.

@@ -11,21 +11,30 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from workings.engines.torch import regions
+from workings.engines.torch.sharding import local
 from workings.engines.torch.trace.events import Event, Log
 from workings.engines.torch.trace.workspace import Workspace
 
 ACTIVATIONS, RECOMPUTED = "activations", "recomputed activations"
+GATHERED, TRAVELLING = "gathered parameters", "gradients on their way to other processes"
+COMMUNICATION = {"all_gather": GATHERED, "allgather": GATHERED, "split_with_sizes_copy": GATHERED,
+                 "reduce_scatter": TRAVELLING, "chunk_cat": TRAVELLING}
+"""Parts of the names of operators that move tensors between processes, and what those tensors then are."""
 BACKWARD, GRADIENTS = "backward temporaries", "gradients"
 ONLY_OWNER = 2
 """Uses of a storage that one tensor alone accounts for, as seen from inside a dispatch."""
 
 
 class LiveStorages(TorchDispatchMode):
-    """While entered, logs every storage that an operator returns, and when it goes."""
+    """While entered, logs every storage that an operator returns or that is resized, and when it goes.
+
+    Of a tensor that several processes share, this process's part is what counts.
+    """
 
     def __init__(self, workspaces: dict[Any, Workspace]) -> None:
         super().__init__()
@@ -35,15 +44,35 @@ class LiveStorages(TorchDispatchMode):
         self._sizes: dict[int, int] = {}
         self._watched: dict[int, Any] = {}
         self._count = 0
+        self._state: set[int] = set()
+
+    def __enter__(self) -> "LiveStorages":
+        # FSDP frees the gathered layers by resizing their storages, which no operator is called for.
+        tracker, resize = self, torch.UntypedStorage.resize_
+
+        def resized(storage: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
+            result = resize(storage, size)
+            tracker._storage_seen(storage, GATHERED, "resize_")
+            return result
+
+        self._resize = resize
+        torch.UntypedStorage.resize_ = resized  # type: ignore[method-assign, assignment]
+        super().__enter__()
+        return self
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
+        super().__exit__(kind, error, traceback)
 
     def hold(self, tensors: Iterable[Tensor], category: str) -> None:
         """Log tensors that exist already."""
         for x in tensors:
             self._seen(x, category, "held")
+            self._state.add(local(x).untyped_storage()._cdata)
 
     def call(self, x: Tensor, category: str) -> None:
         """Give a live storage another category."""
-        key = self._keys.get(x.untyped_storage()._cdata)
+        key = self._keys.get(local(x).untyped_storage()._cdata)
         if key is not None:
             self.log.events.append(Event(key, 0, category))
 
@@ -58,6 +87,8 @@ class LiveStorages(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operator and look at what it returns."""
+        if any(issubclass(kind, DTensor) for kind in types):
+            return NotImplemented  # it comes back as operators on this process's part
         if self._adds_in_place(func, args, kwargs):
             torch.ops.aten.add_.Tensor(*args)
             return args[0]
@@ -67,10 +98,19 @@ class LiveStorages(TorchDispatchMode):
         for x in tree_leaves(out):
             if isinstance(x, Tensor):
                 self._seen(x, category, name)
+        if name.startswith(("c10d.", "fsdp.")):
+            self._moved(name, args, kwargs)
         workspace = self._workspaces.get(func)
         if workspace is not None:
             self._within(workspace(*args, **(kwargs or {})), name)
         return out
+
+    def _moved(self, name: str, args: Any, kwargs: Any) -> None:
+        """Name what is sent and received; a process's own part of the state stays what it is."""
+        called = next((what for part, what in COMMUNICATION.items() if part in name), "")
+        for x in tree_leaves((args, kwargs)) if called else ():
+            if isinstance(x, Tensor) and x.untyped_storage()._cdata not in self._state:
+                self.call(x, called)
 
     def _adds_in_place(self, func: Any, args: Any, kwargs: Any) -> bool:
         """Whether autograd itself is adding up two gradients and holds the first alone."""
@@ -89,7 +129,9 @@ class LiveStorages(TorchDispatchMode):
             self.log.hidden[name] += 1
 
     def _seen(self, x: Tensor, category: str, name: str) -> None:
-        storage = x.untyped_storage()
+        self._storage_seen(local(x).untyped_storage(), category, name)
+
+    def _storage_seen(self, storage: torch.UntypedStorage, category: str, name: str) -> None:
         place, size = storage._cdata, storage.nbytes()
         if place in self._keys:
             if self._sizes[place] == size:

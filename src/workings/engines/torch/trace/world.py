@@ -1,0 +1,31 @@
+"""Processes that are not there, for the trace of one that shares its step with them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from workings.engines.torch.sharding import Mesh
+
+
+@contextmanager
+def pretended(fsdp: int) -> Iterator[Mesh]:
+    """The mesh of process 0 of ``fsdp``, whose parts are the largest; nothing is ever sent.
+
+    Where real processes compute together, they stay as they are, and all of them must ask.
+    """
+    if fsdp == 1:
+        yield Mesh()
+    elif dist.is_initialized():
+        group = dist.new_group(backend="fake")
+        try:
+            yield Mesh(fsdp=fsdp, rank=dist.get_rank(), group=group)
+        finally:
+            dist.destroy_process_group(group)
+    else:
+        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=fsdp)
+        try:
+            yield Mesh(fsdp=fsdp)
+        finally:
+            dist.destroy_process_group()
