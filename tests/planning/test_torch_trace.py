@@ -44,6 +44,18 @@ def test_a_plan_for_a_card_is_traced_once_and_judged_against_the_whole_card(
     assert len(list(cache.iterdir())) == 1
 
 
+def test_a_plan_for_two_cards_traces_one_process_of_two(cache: Path) -> None:
+    """The state is halved, whatever else is gathered and sent; what cannot be split is refused before any launch."""
+    two, one = (make_plan(asked(), shape(), find_target(name)) for name in ("t4x2", "t4"))
+    assert two.verdict.source == "traced"
+    assert any("traced per device, world 2" in reason for reason in two.reasons)
+    state = [sum(part.size_bytes for part in made.parts if part.name in ("parameters", "moments"))
+             for made in (two, one)]
+    assert 0.49 < state[0] / state[1] < 0.6
+    with pytest.raises(RequestError, match="adamw8bit in 2 processes"):
+        make_plan(asked(optimizer={"name": "adamw8bit"}), shape(), find_target("t4x2"))
+
+
 def test_what_the_engine_refuses_is_a_wrong_request(cache: Path) -> None:
     wrong = asked(memory={"optimizer_in_backward": True}, batch={"micro_batch": 1, "accumulation": 2})
     with pytest.raises(RequestError, match=r"batch\.accumulation: 2") as refused:

@@ -8,6 +8,7 @@ from workings.config.training import MeshConfig
 from workings.engines.base import EngineRequest, Inspection
 from workings.engines.torch.device import Device
 from workings.engines.torch.trace.inspect import Card, inspect_step
+from workings.engines.torch.trace.target import trace_for
 
 
 def inspection(request: EngineRequest, batch: tuple[int, ...], device: Device, fsdp: int) -> Inspection:
@@ -17,4 +18,8 @@ def inspection(request: EngineRequest, batch: tuple[int, ...], device: Device, f
         facts = torch.cuda.get_device_properties(device.device)
         card = Card(capability=f"{facts.major}.{facts.minor}", limit_bytes=facts.total_memory)
     request = replace(request, mesh=MeshConfig(fsdp=fsdp, tp=1))
-    return inspect_step(request, batch, device.platform, card)
+    if fsdp == 1:
+        return inspect_step(request, batch, device.platform, card)
+    # In a child: processes that are not there cannot be told from the real ones that this one computes with.
+    return trace_for(request, {"step": (batch[0], batch[1], batch[2])}, device.platform, packed=request.packed,
+                     capability=card.capability, limit_bytes=card.limit_bytes)["step"]

@@ -6,14 +6,14 @@ so they are the same code on one device and on many.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Shard
 from transformers import PreTrainedModel
@@ -34,8 +34,6 @@ class Mesh:
 
     fsdp: int = 1
     rank: int = 0
-    group: Any = field(default=None, compare=False)
-    """Of the processes; None: all that were started."""
 
     def rows(self, count: int) -> slice:
         """The rows of a micro batch of ``count`` that this process computes. Raises `RequestError` for a remainder."""
@@ -49,13 +47,13 @@ class Mesh:
         """Sum over all processes."""
         if self.fsdp > 1:
             x = x.clone()
-            dist.all_reduce(x, group=self.group)
+            dist.all_reduce(x)
         return x
 
     def agreed(self, x: Tensor) -> Tensor:
         """What process 0 has, in all: where a decision follows from numbers, a last bit must not divide them."""
         if self.fsdp > 1:
-            dist.broadcast(x, 0, group=self.group)
+            dist.broadcast(x, 0)
         return x
 
 
@@ -111,8 +109,7 @@ def split(model: PreTrainedModel, mesh: Mesh, device: torch.device) -> Root:
     root = Root(model)
     if mesh.fsdp > 1:
         with unset_fake_temporarily():  # a mesh reads its own numbers back, which fake tensors do not have
-            devices = init_device_mesh(device.type, (mesh.fsdp,)) if mesh.group is None else \
-                DeviceMesh.from_group(mesh.group, device.type)
+            devices = init_device_mesh(device.type, (mesh.fsdp,))
         policy = MixedPrecisionPolicy(reduce_dtype=torch.float32)
         layers = next(x for x in model.base_model.children() if isinstance(x, nn.ModuleList))
         for module in (*layers, root):

@@ -13,19 +13,14 @@ from workings.engines.torch.sharding import Mesh
 def pretended(fsdp: int) -> Iterator[Mesh]:
     """The mesh of process 0 of ``fsdp``, whose parts are the largest; nothing is ever sent.
 
-    Where real processes compute together, they stay as they are, and all of them must ask.
+    Only in a program without real processes beside it: PyTorch keeps plans of communication by the shape of a mesh, and
+    would take those of one for the other.
     """
     if fsdp == 1:
         yield Mesh()
-    elif dist.is_initialized():
-        group = dist.new_group(backend="fake")
-        try:
-            yield Mesh(fsdp=fsdp, rank=dist.get_rank(), group=group)
-        finally:
-            dist.destroy_process_group(group)
-    else:
-        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=fsdp)
-        try:
-            yield Mesh(fsdp=fsdp)
-        finally:
-            dist.destroy_process_group()
+        return
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=fsdp)
+    try:
+        yield Mesh(fsdp=fsdp)
+    finally:
+        dist.destroy_process_group()
