@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from proof import replay as proof
 from tests.evidence import reseal
 from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
 from workings.errors import RequestError
 from workings.evaluation.summary import Summary
 from workings.evidence.replay.course import without_a_row
 from workings.evidence.replay.judge import judge, relative, sentence
-from workings.evidence.replay.tolerance import BITWISE, TOLERANCES
+from workings.evidence.replay.tolerance import BITWISE, TOLERANCES, tolerance_for
 from workings.evidence.verify import verify
 from workings.models.batch import Batch
 from workings.record.reader import Run
@@ -254,7 +255,7 @@ def test_other_conditions_are_judged_by_a_tolerance_and_named(run: Path, monkeyp
     here = replay.environment.collect()
     there = here | {"machine": here["machine"] | {"cpu_model": "another processor", "usable_cores": 64}}
     monkeypatch.setattr(replay.environment, "collect", lambda: there)
-    with pytest.raises(RequestError, match="that has a tolerance"):
+    with pytest.raises(RequestError, match="that have a tolerance"):
         replay_run(run, ReplayRequest())  # this engine computes in float64
     monkeypatch.setitem(TOLERANCES, "float64", TOLERANCES["float32"])
     facts, _ = replay_and_seal(run, ReplayRequest())
@@ -262,6 +263,24 @@ def test_other_conditions_are_judged_by_a_tolerance_and_named(run: Path, monkeyp
     assert facts["conditions"]["differing"] == ["cpu_model", "usable_cores"]
     assert "not the recorded ones are cpu_model, usable_cores: passed (equal to the bit)" in facts["sentence"]
     assert verify(run).failed == 0
+
+
+def test_the_tolerances_are_those_that_were_measured() -> None:
+    formats = json.loads((Path(proof.__file__).parent / "replay.json").read_text())["values"]["formats"]
+    assert formats.keys() == TOLERANCES.keys()
+    for name, found in formats.items():
+        assert proof.problems(name, found) == []
+        assert found["controls_inside"] == []
+
+
+def test_between_a_cpu_and_an_accelerator_nothing_was_measured() -> None:
+    cpu, gpu = {"device": "1 x EPYC (9th gen) (cpu)"}, {"device": "1 x H100 (gpu)"}
+    for dtypes, name in (({"parameters": "float32", "compute": "fp32"}, "float32"),
+                         ({"parameters": "fp32", "compute": "bf16"}, "bfloat16"),
+                         ({"parameters": "bfloat16", "compute": "bfloat16"}, "bfloat16 weights")):
+        assert tolerance_for(dtypes, cpu, cpu) == TOLERANCES[name]
+        assert tolerance_for(dtypes, gpu, cpu) is None
+    assert tolerance_for({"parameters": "float16", "compute": "float16"}, cpu, cpu) is None
 
 
 def test_a_replay_that_failed_fails_the_record(run: Path) -> None:
@@ -278,7 +297,7 @@ def test_the_verb_says_it_all(trained: Path, run: Path, workings: Any, monkeypat
     # a child sees the real checkout, whose commit is another than the recorded one: float64 has no tolerance
     refused = workings("replay", run, check=False)
     assert refused.returncode == 2
-    assert "a number format that has a tolerance" in refused.stderr
+    assert "a number format and devices that have a tolerance" in refused.stderr
     assert workings("replay", run, "--from", "6", check=False).returncode == 2
     told = workings("verify", run, "--level", "3", "--json", check=False)
     values = json.loads(told.stdout.splitlines()[-1])

@@ -18,11 +18,12 @@ from workings.evidence.replay.conditions import (
     engine_text,
     of_run,
     on_cpu,
+    platform,
 )
 from workings.evidence.replay.course import Beginning, Course
 from workings.evidence.replay.judge import SCHEMA, Facts, judge, sentence
 from workings.evidence.replay.predictions import Asked, Model, generate_again
-from workings.evidence.replay.tolerance import BITWISE, Tolerance, tolerance_for
+from workings.evidence.replay.tolerance import BITWISE, Tolerance, number_format, tolerance_for
 from workings.evidence.replay.unit import unit_path, write_unit
 from workings.evidence.replay.weights import compare_weights
 from workings.record import environment, jsonl
@@ -185,12 +186,11 @@ def _standard(opened: Reopened, collected: Mapping[str, Any]) -> _Standard:
     there = of_run(manifest, loads((opened.run.path / ENVIRONMENT).read_bytes()), packages)
     if not differing(there, here) and on_cpu(there):
         return _Standard(there=there, here=here, tolerance=BITWISE, mode="bitwise")
-    compute = manifest.actual_dtypes.get("compute", "")
-    tolerance = tolerance_for(compute)
+    tolerance = tolerance_for(manifest.actual_dtypes, there, here)
     if tolerance is None:
-        raise RequestError(f"{opened.run.path}, computed in {compute} under other conditions than here: "
-                           + ", ".join(differing(there, here)),
-                           "the conditions of the run, or a number format that has a tolerance",
+        raise RequestError(f"{opened.run.path}, computed in {number_format(manifest.actual_dtypes)} on a "
+                           f"{platform(there)} under other conditions than here: " + ", ".join(differing(there, here)),
+                           "the conditions of the run, or a number format and devices that have a tolerance",
                            "replay it where it was trained")
     return _Standard(there=there, here=here, tolerance=tolerance, mode="tolerance")
 

@@ -75,7 +75,12 @@ def differing(there: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
 
 def on_cpu(there: Mapping[str, str]) -> bool:
     """Whether the steps were computed by a CPU: accelerators add in an order that nobody promises."""
-    return there.get("device", "").endswith("(cpu)")
+    return platform(there) == "cpu"
+
+
+def platform(conditions: Mapping[str, str]) -> str:
+    """`cpu`, `gpu` or `tpu`."""
+    return conditions.get("device", "").rpartition("(")[2].rstrip(")")
 
 
 def _pairs(values: Any) -> str:

@@ -174,7 +174,7 @@ def _condition_problems(facts: Mapping[str, Any], unit: Unit) -> list[str]:
     bitwise = not names and on_cpu(there)
     if names != facts["conditions"]["differing"] or facts["mode"] != ("bitwise" if bitwise else "tolerance"):
         problems.append(f"judged as {str(facts['mode'])[:20]}, the conditions ask for another way")
-    allowed = BITWISE if bitwise else tolerance_for(run.manifest.actual_dtypes.get("compute", ""))
+    allowed = BITWISE if bitwise else tolerance_for(run.manifest.actual_dtypes, there, here)
     if allowed is None:
         return [*problems, "no tolerance was measured for this number format"]
     limits = allowed.to_json()
