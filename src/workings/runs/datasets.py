@@ -27,6 +27,8 @@ class Sources:
     """Questions; empty when the recipe has none."""
     digests: dict[str, str]
     """SHA-256 of each file's bytes, or of the bytes that a made set would have as a file."""
+    whole: bool = True
+    """Whether the traces are all of those that the digest names."""
 
 
 def find_sources(loaded: LoadedRecipe) -> Sources:

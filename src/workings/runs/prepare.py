@@ -2,16 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from workings.config.data import DataConfig
 from workings.config.load import LoadedRecipe
 from workings.data.batches import Batches, fixed_batches
+from workings.data.row_cache import FEWEST, cache_key, cached_rows
 from workings.data.rows import RowSet, build_rows
 from workings.engines.base import Engine, EngineRequest, Inspection
 from workings.engines.registry import RegisteredEngine, find_engine
 from workings.hardware.device import DeviceFacts
+from workings.hardware.places import cache_directory
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
@@ -71,7 +75,7 @@ def prepare(loaded: LoadedRecipe, sources: Sources | None = None) -> Prepared:
     weights = find_weights(loaded, tensors=False)
     tokenizer = find_tokenizer(loaded, weights, sources.traces)
     template = ChatTemplate.for_config(recipe.data.template, tokenizer)
-    rows = build_rows(sources.traces, tokenizer, template, recipe.data)
+    rows = _rows(sources, tokenizer, template, recipe.data)
     shape = find_shape(loaded, weights, tokenizer)
 
     request = EngineRequest(
@@ -99,6 +103,15 @@ def prepare(loaded: LoadedRecipe, sources: Sources | None = None) -> Prepared:
         registered=registered, engine=engine, device=device, device_check=device_check, batches=batches,
         held_out=held_out, schedule=Schedule.of(recipe.training), request=request, longest_batch=longest,
         inspection=inspection, verdict=judge(inspection, device))
+
+
+def _rows(sources: Sources, tokenizer: Tokenizer, template: ChatTemplate, config: DataConfig) -> RowSet:
+    """The proved rows of the traces; those of a large data set are kept between runs."""
+    make = partial(build_rows, sources.traces, tokenizer, template, config)
+    if len(sources.traces) < FEWEST or not sources.whole:
+        return make()
+    return cached_rows(cache_directory() / "rows", cache_key(sources.digests["traces"], tokenizer, template, config),
+                       make)
 
 
 def _blank(shape: tuple[int, int, int]) -> Batch:

@@ -44,7 +44,7 @@ class Smoke:
     def cut(self, sources: Sources) -> Sources:
         """The first few traces and items."""
         return replace(sources, traces=sources.traces[:TRACES], held_out=sources.held_out[:ITEMS],
-                       items=sources.items[:ITEMS])
+                       items=sources.items[:ITEMS], whole=False)
 
 
 def _family(loaded: LoadedRecipe) -> str:
