@@ -28,7 +28,7 @@ def compare_configs(a: dict[str, Any], b: dict[str, Any]) -> tuple[list[str], li
         elif value_a != value_b:
             different.append(f"{words} differ: {_short(value_a)} and {_short(value_b)}")
         else:
-            equal.append(f"{words}: {'v' if key == 'version' and str(value_a).isdigit() else ''}{_short(value_a)}")
+            equal.append(f"{words}: {_short(value_a)}")
     return different, unknown, equal
 
 

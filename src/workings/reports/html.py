@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -62,7 +63,7 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
         delta_caption=_delta_caption(comparison), losses=loss_figures(views), samples=samples,
         samples_text="Items on which the two differ, in full.", names=_names(comparison), run_rows=run_rows(views),
         scored=[view for view in views if view.evaluation], behaviour=behaviour_rows(views),
-        configured=configured, same=same, different=different, equal=comparison.equal if comparison else [],
+        configured=configured, same=same, different=different, equal=_equal(comparison),
         notes=comparison.notes if comparison else [], commands=commands(list(views)), method=METHOD)
 
 
@@ -130,6 +131,11 @@ def _numbers(comparison: Comparison | None) -> list[dict[str, str]]:
                   "more": f"{found['newly_right']} newly right, {found['newly_wrong']} newly wrong"
                   + (f"; {p_text(found['p_value'])}" if "p_value" in found else "")})
     return tiles
+
+
+def _equal(comparison: Comparison | None) -> list[str]:
+    """What was the same; a version is a name here, and not a number that wants a source."""
+    return [re.sub(r"version: (?=\d+$)", "version: v", words) for words in (comparison.equal if comparison else [])]
 
 
 def _delta_caption(comparison: Comparison | None) -> str:
