@@ -1,20 +1,23 @@
 """Seconds as data grows: a row becomes tokens, an epoch is planned, a batch is made, a folder is verified.
 
-    python -m benchmarks.growth [--rows N…] [--allow-load]
+    python -m benchmarks.growth [--rows N…] [--train N] [--allow-load]
 
 Traces are made and turned into rows piece by piece, as a stream, so that the measurement itself needs constant memory;
-the plan of an epoch and its batches are those of as many rows with the same lengths. Then the digest that `verify`
-takes, over files of growing size. Exits with 3 without a result
+the plan of an epoch and its batches are those of as many rows with the same lengths. Then the time from
+`train` to its first step, and the digest that `verify` takes, over files of growing size. Exits with 3 without a result
 when others use more than half a core (``--allow-load`` marks the result), with 1 where time a token grows by more than
 a quarter, or verification is not linear in bytes within a quarter.
 """
 
 import argparse
 import gc
+import os
 import resource
+import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,7 @@ from workings.data.batches import Batches, Position
 from workings.data.render import completion_text
 from workings.data.rows import Row, RowSet, build_rows
 from workings.data.sets import make_kinds
+from workings.data.traces import traces_bytes
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer_training import train_tokenizer
 from workings.record.digest import file_digest
@@ -81,6 +85,35 @@ def batched(count: int, piece: list[Row]) -> dict[str, float]:
             "batch_microseconds_a_token": round((ended - planned) / tokens * 1e6, 4)}
 
 
+def first_step(folder: Path, count: int) -> dict[str, float]:
+    """Seconds from `train` to its first step on a file of so many traces: without the cache of rows, and with it."""
+    traces = make_kinds(["addition"], PIECE, 10, 3)[0]
+    path = folder / "traces.jsonl"
+    with path.open("wb") as file:
+        for start in range(0, count, PIECE):
+            file.write(traces_bytes(replace(trace, id=f"t{start + i}") for i, trace in enumerate(traces)))
+    texts = (text for trace in traces for text in (trace.prompt, completion_text(trace, "tags")))
+    train_tokenizer(texts, 512).save(folder / "tokenizer")
+    found = {}
+    for name in ("cold", "warm"):
+        started, seconds = time.perf_counter(), 0.0
+        with subprocess.Popen(
+                [sys.executable, "-m", "workings", "train", "smoke-tiny", "--out", str(folder / name), "device=cpu",
+                 f"data.traces={path}", f"tokenizer={folder / 'tokenizer'}"],
+                stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+                env=os.environ | {"WORKINGS_CACHE": str(folder / "cache")}) as process:
+            assert process.stderr is not None
+            said = []
+            for line in process.stderr:
+                said.append(line)
+                if line.startswith("step 1/"):
+                    seconds = time.perf_counter() - started
+        if process.returncode:
+            raise SystemExit("".join(said[-20:]))
+        found[f"{name}_seconds"] = round(seconds, 2)
+    return found
+
+
 def hashed(folder: Path) -> dict[str, float]:
     """Bytes a second of the digest that `verify` takes of every file."""
     found = {}
@@ -101,6 +134,7 @@ def main(arguments: list[str]) -> int:
     """Measure, write the result file, print what it holds."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", nargs="*", type=int, default=list(ROWS))
+    parser.add_argument("--train", type=int, default=100_000, help="traces for the first step; 0: leave it out")
     parser.add_argument("--allow-load", action="store_true")
     asked = parser.parse_args(arguments)
     load, first = Load(allow=asked.allow_load), load_average()
@@ -113,6 +147,7 @@ def main(arguments: list[str]) -> int:
     planned = {str(count): batched(count, piece) for count in asked.rows}
     with tempfile.TemporaryDirectory() as name:
         digests = hashed(Path(name))
+        steps = first_step(Path(name), asked.train) if asked.train else {}
     small, large = str(asked.rows[0]), str(asked.rows[-1])
     a_byte = [digests[f"{size}_mib_seconds"] / size for size in (HASHED_MIB[0], HASHED_MIB[-1])]
     growth = {
@@ -123,8 +158,10 @@ def main(arguments: list[str]) -> int:
     write_result(RESULT, what="Seconds a token and a byte as data grows.", load_before=first,
                  command="python -m benchmarks.growth", packages=["numpy", "tokenizers"],
                  values={"quotable": not load.passed_over, "cores_used_by_others": round(others, 2), "rows": asked.rows,
-                         "reading": read, "planning": planned, "verify": digests, "growth": growth, "slack": SLACK})
-    for key, value in {"reading": read, "planning": planned, "verify": digests, "growth": growth}.items():
+                         "reading": read, "planning": planned, "verify": digests, "growth": growth, "slack": SLACK,
+                         "first_step": {"traces": asked.train, **steps}})
+    shown = {"reading": read, "planning": planned, "verify": digests, "growth": growth, "first step": steps}
+    for key, value in shown.items():
         print(f"{key}: {value}")
     print(f"wrote {RESULT.relative_to(ROOT)}")
     return int(any(growth[name] > SLACK for name in ("reading", "batches", "verify")))

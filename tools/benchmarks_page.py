@@ -101,8 +101,12 @@ def growth(found: dict[str, Any]) -> list[str]:
              f"{v['planning'][count]['plan_seconds']:.2f}", f"{v['planning'][count]['batch_microseconds_a_token']:.3f}"]
             for count, read in v["reading"].items()]
     digests = ", ".join(f"{name.split('_')[0]} MiB in {seconds:.3f} s" for name, seconds in v["verify"].items())
+    first = v["first_step"]
+    steps = "" if "warm_seconds" not in first else (
+        f" From `train` to its first step with {first['traces']:,} traces: {first['cold_seconds']:.1f} s, and "
+        f"{first['warm_seconds']:.1f} s where their rows are kept from an earlier run.")
     return [*table(["rows", "µs a token, reading", "plan of an epoch, s", "µs a token, batching"], rows), "",
-            f"`verify`'s digest: {digests}.", ""]
+            f"`verify`'s digest: {digests}.{steps}", ""]
 
 
 def generation(found: dict[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 LIMIT = 0.5
 """Load average of other work above which nothing is measured."""
@@ -29,7 +30,8 @@ class Load:
         busy = min(_busy_cores(0.5) for _ in range(3))
         if busy > LIMIT:
             if not self.allow:
-                raise Busy(f"other work uses {busy:.2f} cores, and {LIMIT} is the limit (--allow-load marks the result)")
+                raise Busy(f"other work uses {busy:.2f} cores, and {LIMIT} is the limit "
+                           "(--allow-load marks the result)")
             self.passed_over = True
         return busy
 
@@ -44,6 +46,6 @@ def _busy_cores(seconds: float) -> float:
 
 def _idle_seconds() -> float:
     """Seconds that all cores together were idle or waited for a disk since the start."""
-    with open("/proc/stat", encoding="ascii") as file:
+    with Path("/proc/stat").open(encoding="ascii") as file:
         fields = file.readline().split()
     return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")

@@ -21,6 +21,8 @@ EVERYTHING = 2**31 - 1
 """Window of a layer that sees all positions before."""
 QUERIES = 256
 """Query positions whose scores exist at one time in `chunked_attention`."""
+SHORT = {torch.float32: 64, torch.bfloat16: 192}
+"""Rows up to which plain products beat PyTorch's fused kernel on a CPU, whose backward is slow in bfloat16."""
 
 
 @dataclass(frozen=True)
@@ -112,15 +114,23 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale:
                                           enable_gqa=grouped)
 
 
+def host_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, softcap: float) -> Tensor:
+    """`fused_attention` on a CPU, where `SHORT` rows in training are faster with plain products."""
+    short = q.requires_grad and k.shape[2] <= SHORT.get(q.dtype, 0)
+    return (plain_attention if short else fused_attention)(q, k, v, mask, scale, softcap)
+
+
 Attention = Callable[[Tensor, Tensor, Tensor, Tensor | None, float, float], Tensor]
-FUNCTIONS: dict[str, Attention] = {"plain": plain_attention, "chunked": chunked_attention, "fused": fused_attention}
+FUNCTIONS: dict[str, Attention] = {"plain": plain_attention, "chunked": chunked_attention, "fused": fused_attention,
+                                   "host": host_attention}
 """Functions ``(q, k, v, mask, scale, softcap)`` on ``[B, heads, positions, H]``."""
 
 
 def choose(asked: str, platform: str, softcap: float) -> str:
     """The function that `memory.attention` stands for; ``auto``: fused, or for capped scores what the device bears."""
     if asked == "flash" or (asked == "auto" and not softcap):
-        return "fused"  # transformers looks for a kernel on the Hub behind a name with "flash" in it
+        # transformers looks for a kernel on the Hub behind a name with "flash" in it
+        return "host" if platform == "cpu" and asked == "auto" else "fused"
     if asked != "auto":
         return asked
     return "plain" if platform == "cpu" else "chunked"
@@ -139,6 +149,6 @@ def _registered(attention: Attention) -> Callable[..., tuple[Tensor, None]]:
 
 
 def register() -> None:
-    """Make the functions known to transformers as ``workings_plain``, ``workings_chunked`` and ``workings_fused``."""
+    """Make the functions known to transformers as ``workings_plain``, ``workings_chunked`` and so on."""
     for name, attention in FUNCTIONS.items():
         AttentionInterface.register(f"workings_{name}", _registered(attention))

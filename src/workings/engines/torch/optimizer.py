@@ -243,9 +243,10 @@ def make_rule(config: OptimizerConfig, moment_dtype: torch.dtype) -> Rule:
 
 def _fusable(rule: Rule, param: Tensor, grad: Tensor, slots: Slots, change: Change) -> bool:
     """Whether `AdamW.fused` does the same: AdamW itself, float32 throughout, so without master or random rounding."""
-    tensors = (param, grad, *slots.values())
+    changed_in_place = (param, *slots.values())
     return (type(rule) is AdamW and MASTER not in slots and change.rounding == "nearest" and param.numel() > 0
-            and all(x.dtype == torch.float32 for x in tensors) and all(x.is_contiguous() for x in (param, *slots.values())))
+            and all(x.dtype == torch.float32 for x in (grad, *changed_in_place))
+            and all(x.is_contiguous() for x in changed_in_place))
 
 
 @torch.no_grad()
