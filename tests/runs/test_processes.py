@@ -286,26 +286,26 @@ def test_two_processes_are_stopped_and_one_goes_on(tmp_path, child_environment, 
 @pytest.mark.slow
 def test_two_processes_of_jax_train_and_are_asked_like_one(tmp_path, child_environment) -> None:
     """The same command on two hosts (here: twice on one), with the variables of the coordinator. Training, held-out
-    loss, the items of the trained and the untrained model; only the first process answers."""
+    loss, the items; only the first process answers."""
     write_recipe(tmp_path, RECIPE)
-    words = [sys.executable, "-m", "workings", "train", "recipe.yaml", "--json", "engine=jax", "training.steps=4"]
+    asked = ["engine=jax", "training.steps=4", "evaluation.base=false", "model.shape.layers=1"]
+    words = [sys.executable, "-m", "workings", "train", "recipe.yaml", "--json", *asked]
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     children = []
     for index in range(2):
-        own = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(index)}
+        own = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(index),
+               "XLA_FLAGS": "--xla_backend_optimization_level=0"}  # it compiles more than it runs
         children.append(subprocess.Popen([*words, "--out", "two"], cwd=tmp_path, env=child_environment(**own),
                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     said = [child.communicate() for child in children]
     assert [child.returncode for child in children] == [0, 0], said
     assert "{" not in said[1][0]
     two = json.loads(said[0][0].splitlines()[-1])
-    alone = subprocess.run([*words, "--out", "one", "batch.micro_batch=2"], cwd=tmp_path, env=child_environment(),
-                           capture_output=True, text=True, check=True)
-    one = json.loads(alone.stdout.splitlines()[-1])
-    assert (two["status"], two["steps"], two["accuracy"], two["base_accuracy"]) == (
-        "complete", 4, one["accuracy"], one["base_accuracy"])
+    one = train_and_evaluate(str(tmp_path / "recipe.yaml"), tmp_path / "one", [*asked, "batch.micro_batch=2"])
+    assert one.scorecard is not None
+    assert (two["status"], two["steps"], two["accuracy"]) == ("complete", 4, one.scorecard.overall.mean)
     np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), atol=1e-5)
     assert Run.open(tmp_path / "two").manifest.facts["processes"] == 2
     assert verify(tmp_path / "two").failed == 0
