@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from workings.evaluation.numbers import Number, equal_numbers, parse_number
@@ -56,6 +56,7 @@ def test_tolerance_is_absolute_and_exact() -> None:
     assert equal_numbers(tenth, edge, 0.1)  # floats would say 0.1 < 0.2 - 0.1 is rounding's choice
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.fractions(max_denominator=10_000), st.booleans())
 def test_fractions_survive(value: Fraction, commas: bool) -> None:
     top = f"{value.numerator:,}" if commas else str(value.numerator)
@@ -64,6 +65,7 @@ def test_fractions_survive(value: Fraction, commas: bool) -> None:
     assert number.value == value
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(max_size=400))
 def test_any_text_is_answered(text: str) -> None:
     number = parse_number(text)
