@@ -143,8 +143,8 @@ def test_text_has_contrast_and_nothing_sticks_out(link: str, scheme: str, width:
         page.goto(link)
         base = link.split("?")[0]
         run = "run/runs/with-steps"
-        for place in ("", run, f"{run}?tab=items", f"{run}?tab=checks", "plan", "start", "data?recipe=smoke-tiny",
-                      "compare?run=runs/answer-only&run=runs/with-steps"):
+        for place in ("", run, f"{run}?tab=items", f"{run}?tab=checks", f"{run}?tab=scorecard", "plan", "start",
+                      "data?recipe=smoke-tiny", "compare?run=runs/answer-only&run=runs/with-steps"):
             page.goto(base + place)
             poor = page.evaluate(CONTRAST)
             assert poor == [], place
