@@ -43,7 +43,7 @@ def device(**changes):
                           "versions": {}, "reason": "asked for"} | changes)
 
 
-def limited(out, *words, kib=4_500_000):
+def limited(out, *words, kib=4_400_000):
     """`train` in a child with an address space of so many KiB: JAX itself takes about two GiB of it."""
     recipe = out.with_name("wide.yaml")
     recipe.write_text(WIDE)
