@@ -30,6 +30,8 @@ CASES = tuple(f"{size}-{data}" for data in DATA for size in SIZES)
 STEPS = {"tiny-short": (5, 60), "tiny-gsm8k": (5, 60), "base-short": (2, 8), "base-gsm8k": (2, 8)}
 """Warm-up and measured updates."""
 RATE = 1e-4
+ONCE = ("trl defaults", "trl packed", "tunix defaults")
+"""Settings that are far from their trainer's best: one turn."""
 FP32 = {"bf16": False, "gradient_checkpointing": False}
 GROUPED = {"train_sampling_strategy": "sequential"}
 """Rows that come sorted by length are grouped without any padding to speak of; TRL's own `group_by_length` would begin
@@ -79,8 +81,10 @@ def run_case(case: str, asked: argparse.Namespace, load: Load) -> dict[str, Any]
         turns: dict[str, list[dict[str, Any]]] = {}
         chosen = {name: what for name, what in contenders(case, asked.peers, facts).items()
                   if not asked.contenders or name in asked.contenders}
-        for _ in range(asked.rounds):
+        for number in range(asked.rounds):
             for contender, (command, settings) in chosen.items():
+                if number and contender in ONCE:
+                    continue
                 before = load.check()
                 found = turn(command, folder, settings) | {"load_before": round(before, 2)}
                 turns.setdefault(contender, []).append(found)
