@@ -19,9 +19,9 @@ from tools.result_file import ROOT, load_average, write_result
 
 RESULT = ROOT / "benchmarks" / "results" / "largest_step.json"
 LENGTH, CHIPS, GOAL, LIMIT_GIB = 2048, 8, 6.0, 15.75
-COMMANDS = {"ours": (OWN + " gemma-2b adafactor {rows} 2048", (256, 384, 448)),
-            "tunix": (TUNIX + " 18 {rows} 2048", (32, 40))}
-"""Rows that are tried, ascending; what is refused ends the list."""
+COMMANDS = {"ours": (OWN + " gemma-2b adafactor {rows} 2048", (256, 384, 448, 480)),
+            "tunix": (TUNIX + " 18 {rows} 2048", (32, 40, 48, 56, 64, 80, 96))}
+"""Rows that are tried, ascending, until one is refused."""
 
 
 def main(arguments: list[str]) -> int:
@@ -46,6 +46,9 @@ def main(arguments: list[str]) -> int:
                 largest[name] = rows * LENGTH
             else:
                 break
+        else:
+            print(f"{name}: {tried[-1]} rows still fit, so its largest step is not known; try more")
+            return 1
     ratio = largest["ours"] / largest["tunix"]
     write_result(RESULT, what="Largest step without accumulation that compiles for a TPU v5e-8, in tokens.",
                  command="python -m benchmarks.largest_step", load_before=first,
