@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from workings.config.training import AdamW8bitConfig
 from workings.engines.torch.optimizer import AdamW, Change, Emit, Slots, is_matrix, row_blocks
@@ -34,9 +35,17 @@ def _kernels() -> Any:
 
 @cache
 def _codes(signed: bool, device: torch.device) -> Tensor:
-    """The 256 values that a byte stands for."""
-    codes: Tensor = _kernels().create_dynamic_map(signed=signed)
-    return codes.to(device)
+    """The 256 values that a byte stands for; real ones under a trace as well, whose tensors have no values."""
+    with unset_fake_temporarily():
+        codes: Tensor = _kernels().create_dynamic_map(signed=signed)
+        return codes.to(device)
+
+
+@cache
+def _zero(signed: bool) -> int:
+    """The byte that stands for zero."""
+    with unset_fake_temporarily():
+        return int((_codes(signed, torch.device("cpu")) == 0).nonzero()[0])
 
 
 def _append(new: list[Tensor], _: object, value: Tensor) -> None:
@@ -62,8 +71,7 @@ class AdamW8bit:
             return self.small.init(param)
         made: Slots = {}
         for slot, scale in SCALES.items():
-            zero = int((_codes(slot == "exp_avg", torch.device("cpu")) == 0).nonzero()[0])
-            made[slot] = torch.full(param.shape, zero, dtype=torch.uint8, device=param.device)
+            made[slot] = torch.full(param.shape, _zero(slot == "exp_avg"), dtype=torch.uint8, device=param.device)
             made[scale] = torch.zeros(-(-param.numel() // QUANTUM), dtype=torch.float32, device=param.device)
         return made
 
