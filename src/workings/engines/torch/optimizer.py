@@ -109,6 +109,8 @@ class AdamW:
     def __init__(self, config: AdamWFields, moment_dtype: torch.dtype) -> None:
         self.config = config
         self.moment_dtype = moment_dtype
+        self.fused_block = 0
+        """Elements of a block of `fused`; 0: as the parameter's device has it. A trace says what its device would."""
 
     def init(self, param: Tensor) -> Slots:
         """Zero moments of the tensor's shape."""
@@ -138,10 +140,10 @@ class AdamW:
         decay = c.weight_decay if is_matrix(param) else 0.0
         step = torch.tensor(float(change.step), device=param.device)
         inverse = torch.as_tensor(change.scale, dtype=torch.float32, device=param.device).reciprocal()
-        small = param.device.type == "cpu" and not is_fake(param)
+        size = self.fused_block or (FUSED_BLOCK if param.device.type == "cpu" else BLOCK)
         counts = []
-        for start in range(0, flat.numel(), FUSED_BLOCK if small else BLOCK):
-            here = slice(start, start + (FUSED_BLOCK if small else BLOCK))
+        for start in range(0, size if is_fake(param) else flat.numel(), size):  # a trace's first block stands for all
+            here = slice(start, start + size)
             new = flat[here]
             old = new.clone()
             torch._fused_adamw_(

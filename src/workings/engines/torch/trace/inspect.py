@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from workings.engines.base import EngineRequest, Inspection
 from workings.engines.torch.attention import choose
 from workings.engines.torch.backward_optimizer import refuse_conflicts
+from workings.engines.torch.optimizer import BLOCK, AdamW
 from workings.engines.torch.sharding import Mesh, refuse_unsplit
 from workings.engines.torch.spec import TorchSpec, build_spec
 from workings.engines.torch.step import State, empty_state
@@ -96,6 +97,8 @@ def _spec(request: EngineRequest, platform: str, card: Card, mesh: Mesh) -> tupl
                      "gathers and the gradients on their way, and without the communication library's own buffers")
     if platform != "gpu":
         return spec, notes
+    if isinstance(spec.optimizer, AdamW):
+        spec.optimizer.fused_block = BLOCK
     attention = choose(request.memory.attention, "cuda", request.shape.attention_softcap)
     major = int(card.capability.split(".")[0]) if card.capability else FIRST_TENSOR_CORES_FOR_BF16
     if attention == "fused" and request.precision.compute == "bf16" and major < FIRST_TENSOR_CORES_FOR_BF16:
