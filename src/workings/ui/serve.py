@@ -34,6 +34,7 @@ def serve(root: Path, port: int, *, open_browser: bool, say: Callable[[str], Non
     print(link, flush=True)  # noqa: T201  the link is the answer of this verb
     if open_browser:
         webbrowser.open(link)
-    config = uvicorn.Config(make_app(root, token=token, port=port), log_level="warning", access_log=False,
-                            server_header=False, timeout_graceful_shutdown=2)
+    # Without a configuration of its own: that would close every handler of the process, and absl's closes its stream.
+    config = uvicorn.Config(make_app(root, token=token, port=port), log_level="warning", log_config=None,
+                            access_log=False, server_header=False, timeout_graceful_shutdown=2)
     uvicorn.Server(config).run(sockets=[listener])
