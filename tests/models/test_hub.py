@@ -6,7 +6,7 @@ import pytest
 
 from tests.models.hub_server import COMMIT, GATED, REPOSITORY, hub
 
-FILES = {"config.json": b"{}", "tokenizer.json": b"{ }", "model.safetensors": b"tensors", "pytorch_model.bin": b"pickle",
+FILES = {"config.json": b"{}", "tokenizer.json": b"[]", "model.safetensors": b"tensors", "pytorch_model.bin": b"pickle",
          "LICENSE": b"free"}
 CODE = """
 import json, sys
