@@ -80,9 +80,15 @@ def _plain(value: Any) -> Any:
             return int(value)
         return value if 1e-4 <= abs(value) < 1e15 else None
     if kind is dict:
-        plain = {key: _plain(inner) for key, inner in value.items()}
-        # Keys of ASCII sort alike by code points (Python) and by UTF-16 units (RFC 8785).
-        return plain if None not in plain.values() and all(key.isascii() for key in plain) else None
+        plain = {}
+        for key, inner in value.items():
+            # Keys of ASCII sort alike by code points (Python) and by UTF-16 units (RFC 8785).
+            if not key.isascii():
+                return None
+            if (kind := type(inner)) is not str and kind is not bool and (inner := _plain(inner)) is None:
+                return None
+            plain[key] = inner
+        return plain
     if kind is list:
         inner = [_plain(entry) for entry in value]
         return None if None in inner else inner
