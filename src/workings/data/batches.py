@@ -115,12 +115,7 @@ class Batches:
         The rows are read back from tokens, weights and segment ids, that is from what the engine is given; so the same
         digest follows from a run's row index without any tokens (`digest_at`), and a verifier can compare the two.
         """
-        length = batch.tokens.shape[-1]
-        tokens, weights, segments = (array.reshape(-1, length) for array in
-                                     (batch.tokens, batch.weights, batch.segment_ids))
-        return _sequences_digest(batch.tokens.shape, [
-            [_row_digest(tokens[number], weights[number], segments[number] == segment)
-             for segment in range(1, int(segments[number].max(initial=0)) + 1)] for number in range(len(tokens))])
+        return _sequences_digest(batch.tokens.shape, _row_digests(batch))
 
     def digest_at(self, position: Position, row_digests: Mapping[str, str]) -> str:
         """The digest that the batch at a position must have, from the digest of each row by its id.
@@ -175,11 +170,25 @@ class Batches:
         return make_batch(sequences, self._shape, planned.length, self._rows.pad_id)
 
 
-def _row_digest(tokens: np.ndarray, weights: np.ndarray, own: np.ndarray) -> str:
-    """`Row.digest` of one segment; ``weights`` are those of predictions, one position before the token they learn."""
-    mask = np.zeros(int(own.sum()), np.uint8)
-    mask[1:] = weights[own][:-1]
-    return hashlib.sha256(tokens[own].astype("<i4").tobytes() + mask.tobytes()).hexdigest()
+def _row_digests(batch: Batch) -> list[list[str]]:
+    """`Row.digest` of every run of one segment id in each of the A x B sequences, padding left out."""
+    length = batch.tokens.shape[-1]
+    segments = np.pad(batch.segment_ids.reshape(-1, length), ((0, 0), (1, 1)))
+    number, border = np.nonzero(segments[:, 1:] != segments[:, :-1])
+    mask = np.zeros((len(segments), length + 1), np.uint8)  # of a token; a weight stands one position before it
+    mask[:, 1:] = batch.weights.reshape(-1, length)
+    mask[number, border] = 0  # nothing before its first token predicts it
+    token_bytes = memoryview(batch.tokens.astype("<i4", copy=False).tobytes())
+    mask_bytes = memoryview(mask[:, :length].tobytes())
+    digests: list[list[str]] = [[] for _ in segments]
+    borders = (number * length + border).tolist()
+    inside = (segments[number, border + 1] > 0).tolist()
+    for at, (start, end) in enumerate(zip(borders, borders[1:], strict=False)):
+        if inside[at]:
+            found = hashlib.sha256(token_bytes[4 * start:4 * end])
+            found.update(mask_bytes[start:end])
+            digests[start // length].append(found.hexdigest())
+    return digests
 
 
 def _sequences_digest(shape: tuple[int, ...], sequences: Sequence[Sequence[str]]) -> str:
