@@ -8,6 +8,7 @@ may hold empty sequences (``segment_ids`` 0 everywhere), which weigh nothing in 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -183,7 +184,7 @@ def _row_digests(batch: Batch) -> list[list[str]]:
     digests: list[list[str]] = [[] for _ in segments]
     borders = (number * length + border).tolist()
     inside = (segments[number, border + 1] > 0).tolist()
-    for at, (start, end) in enumerate(zip(borders, borders[1:], strict=False)):
+    for at, (start, end) in enumerate(pairwise(borders)):
         if inside[at]:
             found = hashlib.sha256(token_bytes[4 * start:4 * end])
             found.update(mask_bytes[start:end])
