@@ -17,7 +17,8 @@ from workings.planning.parts import estimated_parts, exact_parts
 from workings.planning.plan import make_plan
 from workings.planning.request import mesh_of
 from workings.planning.search import candidates, changed, difference
-from workings.runs.plan import plan, planned_shape
+from workings.runs.inputs import planned_shape
+from workings.runs.plan import plan
 from workings.runs.plan_write import write_nearest
 
 

@@ -18,7 +18,7 @@ from workings.planning.history import Finished, finished_runs, own_pace
 from workings.planning.request import programs_of
 from workings.planning.seconds import DISK_BYTES_A_SECOND, Pace, run_time, step_operations, step_seconds
 from workings.runs import plan_time
-from workings.runs.plan import planned_shape
+from workings.runs.inputs import planned_shape
 from workings.runs.plan_time import count_items, timed, with_deadline
 
 

@@ -31,6 +31,7 @@ def plan_command(
     from workings.config.load import load_recipe
     from workings.hardware.catalog import find_target
     from workings.planning.duration import parse_duration
+    from workings.runs.engine_choice import with_engine
     from workings.runs.plan import plan
     from workings.runs.plan_write import write_nearest
 
@@ -45,7 +46,7 @@ def plan_command(
         answer({"fits": all(each.verdict.fits for each in made), "plans": [each.as_json() for each in made]},
                as_json=as_json, text=comparison(made))
     if write is not None:
-        write_nearest(made[0], loaded, write)
+        write_nearest(made[0], with_engine(loaded, find_target(names[0]).platform), write)
         say(f"written: {write}")
     if not all(each.verdict.fits for each in made):
         raise typer.Exit(1)

@@ -33,6 +33,8 @@ class LoadedRecipe:
     """The ``key=value`` words of the command line."""
     renamed: tuple[str, ...] = ()
     """What was written in another trainer's words, and what it is called here."""
+    chosen: tuple[str, ...] = ()
+    """What the recipe left to us, and what was chosen, with the reason."""
 
     def resolved(self) -> dict[str, Any]:
         """Every key with its value, defaults included, as JSON values; the home folder is written as `~`.

@@ -58,7 +58,8 @@ def write_request(writer: RunWriter, prepared: Prepared) -> None:
     loaded = prepared.loaded
     writer.write_text(RECIPE, loaded.text)
     writer.write_json(OVERRIDES, {"origin": Path(loaded.origin).name, "overrides": list(loaded.overrides),
-                                  "renamed": list(loaded.renamed), "base": base_from(writer.final, loaded.base)})
+                                  "renamed": list(loaded.renamed), "chosen": list(loaded.chosen),
+                                  "base": base_from(writer.final, loaded.base)})
     writer.write_json(CONFIG, loaded.resolved())
     prepared.tokenizer.save(writer.path(TOKENIZER))
     writer.write_json(MODEL_SHAPE, asdict(prepared.shape))

@@ -22,7 +22,8 @@ from workings.errors import RequestError
 from workings.hardware.memory import host_memory
 from workings.models.shape import ModelShape
 from workings.models.weights import layer_shapes, parameter_count
-from workings.runs.plan import planned_shape
+from workings.runs.engine_choice import with_engine
+from workings.runs.inputs import planned_shape
 
 BYTES = {"fp32": 4, "bf16": 2}
 BOTH = ["fp32", "bf16"]
@@ -66,6 +67,7 @@ def doctor(recipe: str | LoadedRecipe | None = None, *, online: bool = False, ou
         RequestError: the recipe is wrong.
     """
     loaded = load_recipe(recipe) if isinstance(recipe, str) else recipe
+    loaded = with_engine(loaded) if loaded else None
     present, driver = accelerators(), read_driver()
     return Examination(findings=tuple(_findings(loaded, present, driver, online, out, kernels)))
 

@@ -2,7 +2,9 @@
 
 import json
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from workings.config.load import LoadedRecipe
 from workings.config.model import FromPretrained
@@ -11,7 +13,7 @@ from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.models.hub import weights_directory
 from workings.models.shape import ModelShape
-from workings.models.shapes import from_hf_config, published_shape, shape_from_config
+from workings.models.shapes import catalog, from_hf_config, published_shape, shape_from_config
 from workings.models.tokenizer import Tokenizer
 from workings.models.tokenizer_training import train_tokenizer
 
@@ -75,3 +77,44 @@ def find_shape(loaded: LoadedRecipe, weights: Weights, tokenizer: Tokenizer) -> 
     if isinstance(model.shape, str):
         return published_shape(model.shape)
     return shape_from_config(model.shape, tokenizer.vocab_size)
+
+
+def planned_shape(loaded: LoadedRecipe) -> ModelShape:
+    """The model's shape from the recipe, local files and the catalog alone.
+
+    Raises:
+        RequestError: a Hub id that the catalog does not have, or a tokenizer that is not on this machine.
+    """
+    model = loaded.recipe.model
+    if isinstance(model, FromPretrained):
+        config = loaded.path(model.id) / "config.json"
+        if config.is_file():
+            return from_hf_config(json.loads(config.read_text("utf-8")))
+        return _by_hub_id(model.id)
+    if isinstance(model.shape, str):
+        return published_shape(model.shape)
+    return shape_from_config(model.shape, _vocabulary(loaded))
+
+
+def _by_hub_id(name: str) -> ModelShape:
+    """Instruction-tuned models have the shape of the model they were made from."""
+    rows: dict[str, dict[str, Any]] = {str(row["hub_id"]): row for row in catalog().values()}
+    base = name.removesuffix("-it")
+    for candidate in (name, base, f"{base}-pt"):
+        if candidate in rows:
+            return published_shape(str(rows[candidate]["name"]))
+    near = get_close_matches(name, rows, 1, 0.4) or ["google/gemma-2b"]
+    raise RequestError(f"model.id: {name}", "a directory with config.json, or a model whose shape is known: "
+                       + ", ".join(rows), f"model.id={near[0]}")
+
+
+def _vocabulary(loaded: LoadedRecipe) -> int:
+    """Tokens of a model from scratch; a tokenizer that is trained later has at most so many."""
+    name = loaded.recipe.tokenizer
+    if name == "train":
+        return TRAINED_VOCABULARY
+    path = loaded.path(name)
+    if not path.exists():
+        raise RequestError(f"tokenizer: {name} for a plan", "a tokenizer on this machine, because its size decides",
+                           "tokenizer=train, or a directory with tokenizer.json")
+    return Tokenizer.load(path).vocab_size

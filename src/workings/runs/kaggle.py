@@ -20,6 +20,7 @@ from workings.kaggle.notebook import NotebookRequest, notebook_text, script
 from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.seal import sums_text
+from workings.runs.engine_choice import with_engine
 
 BUILD_EPOCH = "1767225600"
 """Time that a wheel built here carries, so that equal sources give equal bytes (2026-01-01)."""
@@ -60,6 +61,7 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
     check_user(user)
     loaded = load_recipe(recipe, overrides)
     machine = find_machine(on, loaded.recipe.device)
+    loaded = with_engine(loaded, machine.platform)
     data = data_files(loaded)
     with tempfile.TemporaryDirectory(prefix="workings-kaggle-") as folder:
         found = wheel or build_wheel(Path(folder))

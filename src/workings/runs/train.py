@@ -32,6 +32,7 @@ from workings.runs.describe import (
     write_request,
 )
 from workings.runs.doctor import Examination, doctor
+from workings.runs.engine_choice import with_engine
 from workings.runs.guard import MemoryWatch, refusal, sentence
 from workings.runs.inputs import fetch_tensors
 from workings.runs.preflight import preflight_lines
@@ -123,7 +124,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
         RequestError: what was asked for is wrong; nothing was changed.
         DoesNotFit: the compiled step needs more memory than there is; the message names the nearest plan that fits.
     """
-    loaded = recipe if isinstance(recipe, LoadedRecipe) else load_recipe(recipe, overrides)
+    loaded = with_engine(recipe if isinstance(recipe, LoadedRecipe) else load_recipe(recipe, overrides))
     with Crew.of(loaded.recipe.engine, loaded.recipe.device) as crew:
         return train_in(crew, loaded, out, resume=resume, smoke=smoke, force=force)
 
@@ -228,6 +229,8 @@ def _take_steps(start: Start, prepared: Prepared, policy: Policy, out: Path,
                 display.say(f"doctor     {finding.what}; {finding.why}; try: {finding.mend}")
         for note in prepared.loaded.renamed:
             display.say(f"renamed    {note}")
+        for note in prepared.loaded.chosen:
+            display.say(f"chosen     {note}")
         if start.resumed:
             display.say(f"resume     after step {start.progress.step}")
         scalars = Scalars(out, display.say, after_step=start.progress.step)
