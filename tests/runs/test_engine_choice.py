@@ -27,7 +27,7 @@ def test_an_engine_that_was_named_stays():
     assert with_engine(loaded) is loaded
 
 
-@pytest.mark.parametrize(("words", "engine"), [(["mesh.tp=2"], "jax"), (["model.shape.family=gpt2"], "torch")])
+@pytest.mark.parametrize(("words", "engine"), [(["mesh.tp=2"], "jax"), (["model.shape=gpt2"], "torch")])
 def test_what_one_engine_alone_does_decides(words, engine):
     assert with_engine(load_recipe(RECIPE, ["engine=auto", *words]), "cpu").recipe.engine == engine
 
