@@ -10,7 +10,6 @@ are not 20 times as fast.
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +23,7 @@ two_threads()
 import numpy as np  # noqa: E402
 
 from benchmarks.peers.case import make_case, read_shape, request_for  # noqa: E402
+from tools.by_engine import by_engine  # noqa: E402
 from tools.other_load import Load  # noqa: E402
 from tools.result_file import ROOT, load_average, write_result  # noqa: E402
 from workings.engines.registry import find_engine  # noqa: E402
@@ -84,16 +84,13 @@ def main(arguments: list[str]) -> int:
     load, first, values = Load(allow=asked.allow_load), load_average(), {}
     with tempfile.TemporaryDirectory() as name:
         facts = make_case(Path(name), "tiny", "short", Path(), 0, 1)
-        for engine in asked.engine:
-            try:
-                others = load.check()
-            except load.Busy as busy:
-                print(f"not measured: {busy}")
-                return 3
-            output = subprocess.run([sys.executable, "-m", "benchmarks.generation", "--measure", name, engine],
-                                    check=True, stdout=subprocess.PIPE, text=True).stdout
-            values[engine] = json.loads(output.splitlines()[-1]) | {"cores_used_by_others": round(others, 2)}
-            print(engine, json.dumps(values[engine]))
+        try:
+            for engine, found, others in by_engine("benchmarks.generation", Path(name), asked.engine, load):
+                values[engine] = found | {"cores_used_by_others": others}
+                print(engine, json.dumps(values[engine]))
+        except load.Busy as busy:
+            print(f"not measured: {busy}")
+            return 3
     write_result(RESULT, what="Seconds to answer 1,319 questions in batches and one by one.", load_before=first,
                  command="python -m benchmarks.generation", packages=["jax", "torch", "transformers"],
                  values={"quotable": not load.passed_over, "items": ITEMS, "new_tokens": NEW, "goal": GOAL,

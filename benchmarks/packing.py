@@ -11,7 +11,6 @@ rows padded to the longest.
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +28,7 @@ from benchmarks.peers.case import (  # noqa: E402
     read_shape,
     request_for,
 )
+from tools.by_engine import by_engine  # noqa: E402
 from tools.other_load import Load  # noqa: E402
 from tools.result_file import ROOT, load_average, write_result  # noqa: E402
 from workings.config.data import DataConfig  # noqa: E402
@@ -89,19 +89,16 @@ def main(arguments: list[str]) -> int:
     load, first, values = Load(allow=asked.allow_load), load_average(), {}
     with tempfile.TemporaryDirectory() as name:
         facts = make_case(Path(name), "tiny", "short", Path(), 0, 60)
-        for engine in asked.engine:
-            try:
-                others = load.check()
-            except load.Busy as busy:
-                print(f"not measured: {busy}")
-                return 3
-            output = subprocess.run([sys.executable, "-m", "benchmarks.packing", "--rounds", str(asked.rounds),
-                                     "--measure", name, engine], check=True, stdout=subprocess.PIPE, text=True).stdout
-            found = json.loads(output.splitlines()[-1])
-            ratios = {f"{ours}_to_{way}": round(found[ours]["tokens_per_second"] / found[way]["tokens_per_second"], 3)
-                      for ours in ("packed", "grouped") for way in GOALS}
-            values[engine] = {"ways": found, "ratios": ratios, "cores_used_by_others": round(others, 2)}
-            print(engine, json.dumps(ratios), {way: each["padding_share"] for way, each in found.items()})
+        try:
+            for engine, found, others in by_engine("benchmarks.packing", Path(name), asked.engine, load,
+                                                   ("--rounds", str(asked.rounds))):
+                ratios = {f"{ours}_to_{way}": round(found[ours]["tokens_per_second"] / found[way]["tokens_per_second"],
+                                                    3) for ours in ("packed", "grouped") for way in GOALS}
+                values[engine] = {"ways": found, "ratios": ratios, "cores_used_by_others": others}
+                print(engine, json.dumps(ratios), {way: each["padding_share"] for way, each in found.items()})
+        except load.Busy as busy:
+            print(f"not measured: {busy}")
+            return 3
     write_result(RESULT, what="Supervised tokens a second of short traces, packed and padded.", load_before=first,
                  command="python -m benchmarks.packing", packages=["jax", "torch", "transformers"],
                  values={"quotable": not load.passed_over, "goals": GOALS, "data": facts, **values})

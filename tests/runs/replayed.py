@@ -1,0 +1,32 @@
+"""A short run on a part of the data and its replay to the bit: what the tests of both engines begin with."""
+
+from pathlib import Path
+
+import pytest
+
+from workings.evidence.verify import verify
+from workings.runs import describe, replay
+from workings.runs.code_version import CodeVersion
+from workings.runs.replay import ReplayRequest, replay_run
+from workings.runs.smoke import Smoke
+from workings.runs.whole import train_and_evaluate
+
+OVERRIDES = ("checkpoint.keep_last=5", "evaluation.base=false", "evaluation.every_steps=8", "evaluation.samples=0",
+             "evaluation.max_new_tokens=8")
+
+
+def trained_and_replayed(out: Path, *words: str) -> dict[str, str]:
+    """Eight steps into ``out``, verified by replay at level 3 and equal to the bit: what each check said."""
+    same = CodeVersion(version="0.1.0", commit="c" * 39 + "d", dirty_diff_sha256="", absent_because="no changes")
+    with pytest.MonkeyPatch.context() as patch:  # the checkout may change while the tests run
+        for module in (describe, replay):
+            patch.setattr(module, "code_version", lambda: same)
+        train_and_evaluate("smoke-tiny", out, (*words, *OVERRIDES), smoke=Smoke(steps=8))
+        found = verify(out, level=3, replay=lambda path: replay_run(path, ReplayRequest()).facts)
+    told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
+    assert found.level == 3, told
+    assert "judged bitwise" in told["replay.steps"]
+    assert "equal to the bit" in told["replay.steps"]
+    assert told["replay.controls"].startswith("passed")
+    assert told["replay.predictions"].startswith("passed")
+    return told

@@ -1,0 +1,23 @@
+"""A benchmark's measurement of each engine in a child process of its own, once the machine is idle."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tools.other_load import Load
+
+
+def by_engine(module: str, folder: Path, engines: Sequence[str], load: Load,
+              words: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, Any], float]]:
+    """Engine, what ``python -m module WORDS --measure FOLDER ENGINE`` printed last, and cores that others used before.
+
+    Raises `Load.Busy` when others use too much.
+    """
+    for engine in engines:
+        others = load.check()
+        output = subprocess.run([sys.executable, "-m", module, *words, "--measure", str(folder), engine],
+                                check=True, stdout=subprocess.PIPE, text=True).stdout
+        yield engine, json.loads(output.splitlines()[-1]), round(others, 2)
