@@ -7,6 +7,7 @@ Shape suffixes: L layers, B rows, P padded prompt length, K heads, H head size, 
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,10 @@ SMALLEST = 16
 """Shortest padded length: shorter prompts share its program."""
 MOST_ROWS = 128
 """Most rows answered at a time."""
+CPU_BATCHES = 2
+"""Batches that one CPU answers at a time, each with its part of the rows: XLA runs the small products and the
+attention of a new token on one core, so a second batch takes the other one. A fixed number, because numbers must not
+depend on how many cores a machine has."""
 
 
 def bucket(length: int, smallest: int = SMALLEST) -> int:
@@ -116,16 +121,17 @@ class PromptBatch:
         return found
 
 
-def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1) -> list[PromptBatch]:
-    """Prompts by padded length, in batches of at most `MOST_ROWS` rows.
+def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1,
+                   most_rows: int = MOST_ROWS) -> list[PromptBatch]:
+    """Prompts by padded length, in batches of at most ``most_rows`` rows.
 
     ``rows_multiple``: the number of rows is a multiple of it (devices that share the rows).
     """
     by_length: dict[int, list[int]] = {}
     for i in sorted(range(len(prompts)), key=lambda i: len(prompts[i])):
         by_length.setdefault(bucket(len(prompts[i])), []).append(i)
-    return [_padded(prompts, together[start:start + MOST_ROWS], padded, rows_multiple)
-            for padded, together in by_length.items() for start in range(0, len(together), MOST_ROWS)]
+    return [_padded(prompts, together[start:start + most_rows], padded, rows_multiple)
+            for padded, together in by_length.items() for start in range(0, len(together), most_rows)]
 
 
 def _padded(prompts: Sequence[Sequence[int]], indices: list[int], padded: int, rows_multiple: int) -> PromptBatch:
@@ -152,6 +158,9 @@ class Generator:
     def __init__(self, spec: StepSpec) -> None:
         self.spec = spec
         self._programs: dict[tuple[int, bool], Any] = {}
+        self._compiled: set[tuple[int, ...]] = set()
+        alone = spec.layout.size == 1 and spec.layout.mesh.devices.flat[0].platform == "cpu"
+        self._at_once = CPU_BATCHES if alone else 1
 
     def answer(self, params: Params, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float = 0.0, seeds: Sequence[int] | None = None) -> list[Completion]:
@@ -165,13 +174,27 @@ class Generator:
         if (room, drawn) not in self._programs:
             self._programs[room, drawn] = jax.jit(make_generate(self.spec, room, drawn),
                                                   out_shardings=self.spec.layout.everywhere())
+        program, stops = self._programs[room, drawn], np.array([*stop_ids] or [-1], np.int32)
+
+        def run(rows: PromptBatch) -> list[list[int]]:
+            out = program(params, rows.tokens, rows.lengths, np.int32(max_new_tokens), stops, rows.real,
+                          np.float32(temperature), rows.seeds(seeds or [0] * len(prompts)))
+            tokens: list[list[int]] = np.asarray(out).tolist()
+            return tokens
+
+        batches = prompt_batches(prompts, self.spec.layout.fsdp, MOST_ROWS // self._at_once)
+        found: dict[int, list[list[int]]] = {}
+        for number, rows in enumerate(batches):  # the first of a shape alone: its program is compiled once
+            shape = (room, drawn, stops.size, *rows.tokens.shape)
+            if shape not in self._compiled:
+                found[number] = run(rows)
+                self._compiled.add(shape)
+        waiting = [number for number in range(len(batches)) if number not in found]
+        with ThreadPoolExecutor(self._at_once) as pool:
+            found |= zip(waiting, pool.map(run, [batches[number] for number in waiting]), strict=True)
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
-        stops = np.array([*stop_ids] or [-1], np.int32)
-        for rows in prompt_batches(prompts, self.spec.layout.fsdp):
-            out = self._programs[room, drawn](
-                params, rows.tokens, rows.lengths, np.int32(max_new_tokens), stops, rows.real, np.float32(temperature),
-                rows.seeds(seeds or [0] * len(prompts)))
-            for i, tokens in zip(rows.indices, np.asarray(out).tolist(), strict=False):
+        for number, rows in enumerate(batches):
+            for i, tokens in zip(rows.indices, found[number], strict=False):
                 answers[i] = cut(tokens, max_new_tokens, stop_ids)
         return answers
 
