@@ -113,9 +113,13 @@ def look(q: jax.Array, k: jax.Array, v: jax.Array, ring: Ring, index: jax.Array,
     back = size - (jnp.arange(size) - count) % size  # how many positions before the token a slot lies: 1 to R
     seen = (back[None] <= position[:, None]) & (back < window)[None]
     old = jnp.where(seen[:, None, None, None], scores(q, keys, scale, softcap), MASKED)
-    weights = jax.nn.softmax(jnp.concatenate([old, scores(q, k, scale, softcap)], -1), -1).astype(v.dtype)
-    mixed = (jnp.einsum("bkgst,btkh->bskgh", weights[..., :size], values)
-             + jnp.einsum("bkgst,btkh->bskgh", weights[..., size:], v))
+    own = scores(q, k, scale, softcap)
+    # One softmax over both, without a copy of them side by side.
+    most = jnp.maximum(jnp.max(old, -1, keepdims=True), own)
+    old, own = jnp.exp(old - most), jnp.exp(own - most)
+    total = jnp.sum(old, -1, keepdims=True) + own
+    mixed = (jnp.einsum("bkgst,btkh->bskgh", (old / total).astype(v.dtype), values)
+             + jnp.einsum("bkgst,btkh->bskgh", (own / total).astype(v.dtype), v))
     return mixed.reshape(q.shape)
 
 

@@ -1,7 +1,7 @@
 """Generation in batches with a key/value cache, compiled for few padded shapes; greedy or drawn.
 
-Prompts are padded on the left to a power of two, and only prompts of the same padded length share a batch: a row's
-numbers depend neither on its neighbours' lengths nor on what they answer.
+Prompts are padded on the left to a power of two (on a CPU also to three quarters of one), and only prompts of the same
+padded length share a batch: a row's numbers depend neither on its neighbours' lengths nor on what they answer.
 
 Shape suffixes: L layers, B rows, P padded prompt length, K heads, H head size, D width.
 """
@@ -37,6 +37,15 @@ depend on how many cores a machine has."""
 def bucket(length: int, smallest: int = SMALLEST) -> int:
     """The next power of two, at least ``smallest``."""
     return max(smallest, 1 << (length - 1).bit_length())
+
+
+def padded_length(length: int, fine: bool) -> int:
+    """Positions that a prompt gets; ``fine``: three quarters of a power of two, too.
+
+    Where a new token costs what its attention costs, as on a CPU, that is worth another program to compile.
+    """
+    whole = bucket(length)
+    return whole * 3 // 4 if fine and whole >= 4 * SMALLEST and length <= whole * 3 // 4 else whole
 
 
 def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
@@ -122,14 +131,15 @@ class PromptBatch:
 
 
 def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1,
-                   most_rows: int = MOST_ROWS) -> list[PromptBatch]:
+                   most_rows: int = MOST_ROWS, *, fine: bool = False) -> list[PromptBatch]:
     """Prompts by padded length, in batches of at most ``most_rows`` rows.
 
-    ``rows_multiple``: the number of rows is a multiple of it (devices that share the rows).
+    ``rows_multiple``: the number of rows is a multiple of it (devices that share the rows). ``fine``: see
+    `padded_length`.
     """
     by_length: dict[int, list[int]] = {}
     for i in sorted(range(len(prompts)), key=lambda i: len(prompts[i])):
-        by_length.setdefault(bucket(len(prompts[i])), []).append(i)
+        by_length.setdefault(padded_length(len(prompts[i]), fine), []).append(i)
     return [_padded(prompts, together[start:start + most_rows], padded, rows_multiple)
             for padded, together in by_length.items() for start in range(0, len(together), most_rows)]
 
@@ -159,8 +169,7 @@ class Generator:
         self.spec = spec
         self._programs: dict[tuple[int, bool], Any] = {}
         self._compiled: set[tuple[int, ...]] = set()
-        alone = spec.layout.size == 1 and spec.layout.mesh.devices.flat[0].platform == "cpu"
-        self._at_once = CPU_BATCHES if alone else 1
+        self._on_a_cpu = spec.layout.size == 1 and spec.layout.mesh.devices.flat[0].platform == "cpu"
 
     def answer(self, params: Params, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float = 0.0, seeds: Sequence[int] | None = None) -> list[Completion]:
@@ -182,15 +191,16 @@ class Generator:
             tokens: list[list[int]] = np.asarray(out).tolist()
             return tokens
 
-        batches = prompt_batches(prompts, self.spec.layout.fsdp, MOST_ROWS // self._at_once)
+        at_once = CPU_BATCHES if self._on_a_cpu else 1
+        batches = prompt_batches(prompts, self.spec.layout.fsdp, MOST_ROWS // at_once, fine=self._on_a_cpu)
         found: dict[int, list[list[int]]] = {}
         for number, rows in enumerate(batches):  # the first of a shape alone: its program is compiled once
             shape = (room, drawn, stops.size, *rows.tokens.shape)
             if shape not in self._compiled:
                 found[number] = run(rows)
                 self._compiled.add(shape)
-        waiting = [number for number in range(len(batches)) if number not in found]
-        with ThreadPoolExecutor(self._at_once) as pool:
+        waiting = [number for number in reversed(range(len(batches))) if number not in found]  # the longest first
+        with ThreadPoolExecutor(at_once) as pool:
             found |= zip(waiting, pool.map(run, [batches[number] for number in waiting]), strict=True)
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
         for number, rows in enumerate(batches):
