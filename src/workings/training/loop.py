@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
+from workings.data.ahead import BatchesAhead, Drawn
 from workings.data.batches import Batches, Position
 from workings.engines.base import Engine, State, StepResult
 from workings.engines.out_of_memory import first_line, is_out_of_memory
-from workings.models.batch import Batch
 from workings.training.schedule import Schedule
 
 
@@ -96,41 +96,48 @@ def train(course: Course, first: Callable[[], State], progress: Progress) -> Out
     3. *Look after the update*: evaluation sees the weights that a checkpoint of this step would hold.
     4. *Metrics before checkpoint*: a checkpoint is never ahead of the log, so whatever is resumed finds its lines.
     5. *Progress is what is written down*: where memory runs out, nothing of the step that died is counted.
+
+    The next batch is made beside the step; it is a pure function of its position, so nothing above depends on it.
     """
     saved_at = -1
     try:
-        state = first()
-        while progress.step < course.schedule.steps:
-            if course.stop_requested():
-                if saved_at != progress.step:
+        with BatchesAhead(course.batches) as ahead:
+            if progress.step < course.schedule.steps:
+                ahead.begin(progress.position)
+            state = first()
+            while progress.step < course.schedule.steps:
+                if course.stop_requested():
+                    if saved_at != progress.step:
+                        course.save(state, progress)
+                    return Outcome(status="interrupted", state=state, progress=progress, reason="asked to stop")
+
+                started = time.perf_counter()
+                drawn = ahead.take(progress.position)
+                if progress.step + 1 < course.schedule.steps:
+                    ahead.begin(drawn.after)
+                learning_rate = course.schedule.at(progress.step + 1)
+                state, result = course.engine.step(state, drawn.batch, learning_rate)
+                seconds = time.perf_counter() - started
+
+                step = progress.step + 1
+                if not (math.isfinite(result.loss) and math.isfinite(result.grad_norm)):
+                    return Outcome(status="failed", state=None, progress=progress,
+                                   reason=f"step {step}: loss {result.loss}, gradient norm {result.grad_norm}")
+
+                after = replace(
+                    progress, step=step, position=drawn.after, tokens=progress.tokens + drawn.batch.real_tokens,
+                    supervised_tokens=progress.supervised_tokens + drawn.batch.supervised_tokens,
+                    seconds=progress.seconds + seconds)
+                line = _metric(course.engine, step, drawn, learning_rate, result, seconds)
+                if course.observer.due(step):
+                    line |= course.observer.look(state, step)
+                course.write_metric(line)
+                progress = after
+                if course.checkpoint_due(step) or step == course.schedule.steps:
                     course.save(state, progress)
-                return Outcome(status="interrupted", state=state, progress=progress, reason="asked to stop")
-
-            started = time.perf_counter()
-            batch, next_position = course.batches.at(progress.position)
-            learning_rate = course.schedule.at(progress.step + 1)
-            state, result = course.engine.step(state, batch, learning_rate)
-            seconds = time.perf_counter() - started
-
-            step = progress.step + 1
-            if not (math.isfinite(result.loss) and math.isfinite(result.grad_norm)):
-                return Outcome(status="failed", state=None, progress=progress,
-                               reason=f"step {step}: loss {result.loss}, gradient norm {result.grad_norm}")
-
-            after = replace(
-                progress, step=step, position=next_position, tokens=progress.tokens + batch.real_tokens,
-                supervised_tokens=progress.supervised_tokens + batch.supervised_tokens,
-                seconds=progress.seconds + seconds)
-            line = _metric(course, step, batch, learning_rate, result, seconds)
-            if course.observer.due(step):
-                line |= course.observer.look(state, step)
-            course.write_metric(line)
-            progress = after
-            if course.checkpoint_due(step) or step == course.schedule.steps:
-                course.save(state, progress)
-                saved_at = step
-            course.show(line, progress)
-        return Outcome(status="complete", state=state, progress=progress)
+                    saved_at = step
+                course.show(line, progress)
+            return Outcome(status="complete", state=state, progress=progress)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
@@ -141,9 +148,9 @@ def train(course: Course, first: Callable[[], State], progress: Progress) -> Out
                    reason=f"out of memory after step {progress.step}")
 
 
-def _metric(course: Course, step: int, batch: Batch, learning_rate: float, result: StepResult,
+def _metric(engine: Engine, step: int, drawn: Drawn, learning_rate: float, result: StepResult,
             seconds: float) -> dict[str, Any]:
-    memory = course.engine.memory()
+    memory, batch = engine.memory(), drawn.batch
     return {
         "step": step,
         "loss": result.loss,
@@ -153,7 +160,7 @@ def _metric(course: Course, step: int, batch: Batch, learning_rate: float, resul
         "tokens": batch.real_tokens,
         "supervised_tokens": batch.supervised_tokens,
         "positions": int(batch.tokens.size),
-        "batch_digest": course.batches.digest(batch),
+        "batch_digest": drawn.digest,
         "seconds": seconds,
         "memory_bytes": memory.peak_bytes,
         "memory_source": memory.source,
