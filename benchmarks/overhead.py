@@ -6,8 +6,9 @@ The first run of the quickstart, in this process, with clocks around the compile
 wait for the batch and its digest (which a thread makes beside the step before), the record, the display, the first
 state, the looks at held-out data and the checkpoints (the last three are no part of a step and reported apart); then
 `workings quickstart` whole, in a fresh process. Record-keeping is the record and all of that wait. Exits with 3
-without a result when others use more than half a core (``--allow-load`` marks the result), with 1 where the loop spends 5 % or more outside the compiled step, record-keeping takes 1 % of a step or
-more, a program is compiled twice, or the quickstart takes 3 minutes.
+without a result when others use more than half a core (``--allow-load`` marks the result), with 1 where the loop
+spends 5 % or more outside the compiled step, record-keeping takes 1 % of a step or more, a program is compiled twice,
+or the quickstart takes 3 minutes.
 """
 
 import argparse
