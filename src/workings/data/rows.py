@@ -8,6 +8,7 @@ only too long is dropped and listed where the recipe says `over_length: drop`.
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -86,7 +87,7 @@ class RowSet:
         return kept + [{"id": row.id, "status": "dropped", "reason": row.reason, "tokens": row.tokens}
                        for row in self.dropped]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256, as hex, over ids and digests of the rows, sorted by id: the same for any order of the file."""
         lines = sorted(f"{row.id} {row.digest}\n" for row in self.rows)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RecordError
-from workings.record.canonical import find_nulls, line
+from workings.record.canonical import find_nulls, line, plain_bytes
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """A longer line is not read into memory; it is named instead."""
@@ -50,46 +50,11 @@ def parse_object(line: bytes) -> dict[str, Any] | str:
     return record
 
 
-_EXACT_INTEGERS = 2 ** 53
-_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False)
-
-
 def canonical_line(record: dict[str, Any]) -> bytes:
-    """The bytes of `workings.record.canonical.line`, several times as fast for the records of an evaluation.
-
-    The standard library writes the same bytes as RFC 8785 for plain keys, texts, truth values, integers below 2**53,
-    and floats that need no exponent; whatever else a record holds takes the longer way.
-    """
-    plain = _plain(record)
-    if plain is None:
-        if nulls := find_nulls(record):
-            raise RecordError(f"null at {', '.join(nulls[:5])}; a record says why there is nothing instead")
-        return line(record)
-    return _ENCODER.encode(plain).encode("utf-8") + b"\n"
-
-
-def _plain(value: Any) -> Any:
-    """The value with whole floats as integers, or None if the standard library would write it differently."""
-    kind = type(value)
-    if kind is str or kind is bool:
-        return value
-    if kind is int:
-        return value if abs(value) < _EXACT_INTEGERS else None
-    if kind is float:
-        if value.is_integer() and abs(value) < _EXACT_INTEGERS:
-            return int(value)
-        return value if 1e-4 <= abs(value) < 1e15 else None
-    if kind is dict:
-        plain = {}
-        for key, inner in value.items():
-            # Keys of ASCII sort alike by code points (Python) and by UTF-16 units (RFC 8785).
-            if not key.isascii():
-                return None
-            if (kind := type(inner)) is not str and kind is not bool and (inner := _plain(inner)) is None:
-                return None
-            plain[key] = inner
-        return plain
-    if kind is list:
-        inner = [_plain(entry) for entry in value]
-        return None if None in inner else inner
-    return None
+    """The bytes of `workings.record.canonical.line`. Raises `RecordError` for a null: a record says why instead."""
+    plain = plain_bytes(record)
+    if plain is not None:
+        return plain + b"\n"
+    if nulls := find_nulls(record):
+        raise RecordError(f"null at {', '.join(nulls[:5])}; a record says why there is nothing instead")
+    return line(record)

@@ -11,6 +11,10 @@ MAX_DEPTH = 64
 """Deepest nesting of a record. Nothing of ours is deeper than ten; more is an attack on the reader's stack."""
 
 
+_EXACT_INTEGERS = 2 ** 53
+_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False)
+
+
 def dumps(obj: Any) -> bytes:
     """RFC 8785 bytes of a JSON value, without a newline at the end.
 
@@ -18,9 +22,47 @@ def dumps(obj: Any) -> bytes:
         RecordError: for what JSON cannot say exactly: not-a-number, infinity, integers beyond 2**53, other types.
     """
     try:
-        return rfc8785.dumps(obj)
+        plain = plain_bytes(obj)
+        return rfc8785.dumps(obj) if plain is None else plain
     except (rfc8785.CanonicalizationError, RecursionError, UnicodeError) as error:
         raise RecordError(f"not a value that JSON can hold exactly: {error}") from error
+
+
+def plain_bytes(obj: Any) -> bytes | None:
+    """`dumps` of a value that the standard library writes with the same bytes, several times as fast; else None.
+
+    Plain are texts, truth values, integers below 2**53, floats that need no exponent, and lists and objects of them
+    with ASCII keys; a null is not.
+    """
+    plain = _plain(obj)
+    return None if plain is None else _ENCODER.encode(plain).encode("utf-8")
+
+
+def _plain(value: Any) -> Any:
+    """The value with whole floats as integers, or None if the standard library would write it differently."""
+    kind = type(value)
+    if kind is str or kind is bool:
+        return value
+    if kind is int:
+        return value if abs(value) < _EXACT_INTEGERS else None
+    if kind is float:
+        if value.is_integer() and abs(value) < _EXACT_INTEGERS:
+            return int(value)
+        return value if 1e-4 <= abs(value) < 1e15 else None
+    if kind is dict:
+        plain = {}
+        for key, inner in value.items():
+            # Keys of ASCII sort alike by code points (Python) and by UTF-16 units (RFC 8785).
+            if type(key) is not str or not key.isascii():
+                return None
+            if (kind := type(inner)) is not str and kind is not bool and (inner := _plain(inner)) is None:
+                return None
+            plain[key] = inner
+        return plain
+    if kind is list:
+        inner = [_plain(entry) for entry in value]
+        return None if None in inner else inner
+    return None
 
 
 def line(obj: Any) -> bytes:

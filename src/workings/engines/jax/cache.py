@@ -118,9 +118,9 @@ def look(q: jax.Array, k: jax.Array, v: jax.Array, ring: Ring, index: jax.Array,
     most = jnp.maximum(jnp.max(old, -1, keepdims=True), own)
     old, own = jnp.exp(old - most), jnp.exp(own - most)
     total = jnp.sum(old, -1, keepdims=True) + own
-    mixed = (jnp.einsum("bkgst,btkh->bskgh", (old / total).astype(v.dtype), values)
-             + jnp.einsum("bkgst,btkh->bskgh", (own / total).astype(v.dtype), v))
-    return mixed.reshape(q.shape)
+    mixed = (jnp.einsum("bkgst,btkh->bskgh", old.astype(v.dtype), values, preferred_element_type=jnp.float32)
+             + jnp.einsum("bkgst,btkh->bskgh", own, v.astype(jnp.float32)))
+    return (mixed / total.transpose(0, 3, 1, 2, 4)).astype(q.dtype).reshape(q.shape)
 
 
 def attend_cached(shape: ModelShape, caches: Caches, position: jax.Array, count: jax.Array, scale: float) -> Any:

@@ -30,7 +30,10 @@ def _split(spec: StepSpec, x: jax.Array) -> jax.Array:
 
 def greedy(logits: jax.Array) -> jax.Array:
     """``[B]`` int32: the likeliest token; of equals the first."""
-    return jnp.argmax(logits, -1).astype(jnp.int32)
+    # Two plain reductions, which a CPU does in vectors; XLA's argmax carries pairs.
+    last = logits.shape[-1] - 1
+    largest = logits == jnp.max(logits, -1, keepdims=True)
+    return jnp.min(jnp.where(largest, jnp.arange(last + 1, dtype=jnp.int32), last), -1)
 
 
 def draw(spec: StepSpec, logits: jax.Array, temperature: jax.Array, seeds: jax.Array, count: jax.Array) -> jax.Array:
