@@ -130,6 +130,24 @@ def largest_step(found: dict[str, Any]) -> list[str]:
             *table(["whose", "batch", "peak GiB a chip", "fits"], rows), ""]
 
 
+def torch_memory(found: dict[str, Any]) -> list[str]:
+    """The PyTorch engine's step on cards that are not here."""
+    rows = []
+    for each in found["values"].values():
+        precision, memory = each["precision"], each["memory"]
+        saved = [name for name, used in (("layers recomputed", memory.get("remat") == "layer"),
+                                         ("optimizer in backward", memory.get("optimizer_in_backward"))) if used]
+        formats = f"{precision.get('parameters', 'fp32')} stored, {precision.get('compute', 'fp32')} computed"
+        rows.append([f"{each['model']}, {each['method']}, {each['optimizer']}", each["card"],
+                     " x ".join(str(size) for size in each["batch"][1:]), formats, ", ".join(saved) or "nothing saved",
+                     f"{each['reserved_gib']:.2f}", f"{each['peak_gib']:.2f} of {each['limit_gib']:.2f}",
+                     "yes" if each["fits"] else "no"])
+    return ["The engine's own step under fake tensors, optimizer included, and a replay of PyTorch's allocator; the "
+            "CUDA context is an assumption. No card was asked.", "",
+            *table(["model", "card", "batch", "formats", "saved by", "reserved GiB", "with context, GiB", "fits"],
+                   rows), ""]
+
+
 def startup(found: dict[str, Any]) -> list[str]:
     """Until the first sign of life."""
     v = found["values"]
@@ -149,7 +167,7 @@ def startup(found: dict[str, Any]) -> list[str]:
 PARTS = {"peers": ("Beside TRL and Tunix", peers), "packing": ("Short rows", packing),
          "overhead": ("Outside of the step", overhead), "growth": ("As data grows", growth),
          "generation": ("Generation", generation), "largest_step": ("The largest step", largest_step),
-         "startup": ("Start-up", startup)}
+         "torch_memory": ("Memory on NVIDIA cards, traced", torch_memory), "startup": ("Start-up", startup)}
 
 
 def render() -> str:

@@ -54,8 +54,12 @@ class Trace:
         return record | {key: value for key, value in self.metadata.items() if key not in record}
 
 
-def trace_from_json(record: object) -> Trace:
+def trace_from_json(record: object, *, escapes: bool = True) -> Trace:
     """The trace that a parsed line holds.
+
+    Args:
+        record: the line's JSON value.
+        escapes: whether the line may have held escaped characters, which alone can be half a surrogate pair.
 
     Raises:
         ValueError: with a reason that fits behind `file:line:`, when a field is missing or has the wrong type.
@@ -65,10 +69,11 @@ def trace_from_json(record: object) -> Trace:
     steps = record.get("steps", [])
     if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
         raise ValueError("`steps` must be a list of texts")
-    try:
-        json.dumps(record, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise ValueError("half a surrogate pair, which is not text") from None
+    if escapes:
+        try:
+            json.dumps(record, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("half a surrogate pair, which is not text") from None
     known = {"id", "prompt", "steps", "answer", "history", *LABELS}
     return Trace(
         id=_text(record, "id"),
@@ -94,7 +99,7 @@ def iterate_traces(path: Path) -> Iterator[Trace]:
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             try:
-                trace = trace_from_json(canonical.loads(line))
+                trace = trace_from_json(canonical.loads(line), escapes=b"\\u" in line)
             except (ValueError, RecordError) as error:
                 raise _bad_line(path, number, str(error)) from None
             if trace.id in seen:

@@ -83,7 +83,7 @@ def loads(data: bytes | str) -> Any:
         raise RecordError(f"JSON nested deeper than {MAX_DEPTH}") from None
     except ValueError as error:  # JSONDecodeError and UnicodeDecodeError, and integers of more than 4,300 digits
         raise RecordError(f"not JSON: {str(error)[:200]}") from None
-    if _deeper_than(value, MAX_DEPTH):
+    if text.count("[") + text.count("{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
         raise RecordError(f"JSON nested deeper than {MAX_DEPTH}")
     return value
 
