@@ -7,7 +7,7 @@ import pytest
 from workings.config.load import load_recipe, shipped_recipes
 from workings.models.shapes import catalog
 
-OF_EACH_KIND = ("gemma-2b-t4x2", "gemma-2b-v5e8", "gemma-3-1b-v5e8")
+OF_EACH_KIND = ("gemma-2b-v5e8", "gemma-3-1b-v5e8")
 PRETRAINED = [pytest.param(name, marks=() if name in OF_EACH_KIND else pytest.mark.full)
               for name in shipped_recipes() if load_recipe(name).recipe.model.source == "pretrained"]
 
