@@ -134,13 +134,9 @@ def main(arguments: list[str]) -> int:
     asked = parser.parse_args(arguments)
     load, first = Load(allow=asked.allow_load), load_average()
     with tempfile.TemporaryDirectory() as name:
-        try:
-            others = load.check()
-            values = watched(Path(name))
-            load.check()
-        except load.Busy as busy:
-            print(f"not measured: {busy}")
-            return 3
+        others = load.check()
+        values = watched(Path(name))
+        load.check()
         started = time.perf_counter()
         subprocess.run([sys.executable, "-m", "workings", "quickstart", "--out", str(Path(name) / "quickstart")],
                        check=True, capture_output=True)

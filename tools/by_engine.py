@@ -14,7 +14,7 @@ def by_engine(module: str, folder: Path, engines: Sequence[str], load: Load,
               words: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, Any], float]]:
     """Engine, what ``python -m module WORDS --measure FOLDER ENGINE`` printed last, and cores that others used before.
 
-    Raises `Load.Busy` when others use too much.
+    Ends with exit code 3 when others use too much.
     """
     for engine in engines:
         others = load.check()

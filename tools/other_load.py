@@ -8,10 +8,6 @@ LIMIT = 0.5
 """Load average of other work above which nothing is measured."""
 
 
-class Busy(Exception):
-    """Other work keeps the machine busy."""
-
-
 class Load:
     """Asks for the load of others before each turn.
 
@@ -19,19 +15,18 @@ class Load:
     Idle time is: over half a second without a turn, the share of the cores that nobody used.
     """
 
-    Busy = Busy
-
     def __init__(self, *, allow: bool) -> None:
         self.allow = allow
         self.passed_over = False
 
     def check(self) -> float:
-        """Cores that others use now. Raises `Busy` above the limit, or notes it where load is allowed."""
+        """Cores that others use now. Above the limit: notes it where load is allowed, else ends with exit code 3."""
         busy = min(_busy_cores(0.5) for _ in range(3))
         if busy > LIMIT:
             if not self.allow:
-                raise Busy(f"other work uses {busy:.2f} cores, and {LIMIT} is the limit "
-                           "(--allow-load marks the result)")
+                print(f"not measured: other work uses {busy:.2f} cores, and {LIMIT} is the limit "
+                      "(--allow-load marks the result)")
+                raise SystemExit(3)
             self.passed_over = True
         return busy
 
