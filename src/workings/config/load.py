@@ -55,8 +55,13 @@ def shipped_recipes() -> dict[str, str]:
             for entry in sorted(folder.iterdir(), key=lambda entry: entry.name) if entry.name.endswith(".yaml")}
 
 
-def load_recipe(name: str, overrides: Sequence[str] = ()) -> LoadedRecipe:
-    """Read, override, check. Raises `RequestError` for anything that is not a recipe."""
+def load_recipe(name: str | LoadedRecipe, overrides: Sequence[str] = ()) -> LoadedRecipe:
+    """Read, override, check; a recipe that is loaded already stays as it is, and ``overrides`` count for nothing.
+
+    Raises `RequestError` for anything that is not a recipe.
+    """
+    if isinstance(name, LoadedRecipe):
+        return name
     text, origin, base = _find(name)
     values = parse_yaml(text, origin)
     if not isinstance(values, dict):

@@ -12,6 +12,7 @@ from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, Prec
 from workings.engines.base import EngineRequest
 from workings.engines.registry import find_engine
 from workings.errors import DeviceError, RequestError
+from workings.hardware.device import without_alias
 from workings.models.shapes import shape_from_config
 
 SMALL = ShapeConfig(family="gemma", layers=1, width=32, mlp_width=32, heads=2, kv_heads=1, head_dim=16)
@@ -20,7 +21,7 @@ SMALL = ShapeConfig(family="gemma", layers=1, width=32, mlp_width=32, heads=2, k
 
 def run(engine: str, device: str, dtype: str) -> dict[str, Any]:
     """The kernel's result with the device's facts, or the failure in words."""
-    asked = cast(Literal["auto", "cpu", "gpu", "tpu"], "gpu" if device == "cuda" else device)
+    asked = without_alias(device)
     precision = PrecisionConfig(compute=cast(Literal["fp32", "bf16"], dtype))
     try:
         found = find_engine(engine)

@@ -3,6 +3,7 @@
 from workings.config.recipe import Recipe
 from workings.engines.base import Inspection
 from workings.hardware.catalog import Target, gpu_config
+from workings.hardware.device import without_alias
 from workings.planning.verdict import gib
 
 
@@ -26,7 +27,7 @@ def notes(recipe: Recipe, target: Target, found: Inspection) -> list[str]:
     number = recipe.precision.compute
     if number in target.no_matrix_units and target.platform != "tpu":
         said.append(f"{target.name} has no matrix units for {number}: fitting is not the same as being fast")
-    asked = "gpu" if recipe.device == "cuda" else recipe.device
+    asked = without_alias(recipe.device)
     if asked not in ("auto", target.platform):
         said.append(f"the recipe says device: {recipe.device}; to run it there: device={target.platform}")
     return said

@@ -66,8 +66,7 @@ def doctor(recipe: str | LoadedRecipe | None = None, *, online: bool = False, ou
     Raises:
         RequestError: the recipe is wrong.
     """
-    loaded = load_recipe(recipe) if isinstance(recipe, str) else recipe
-    loaded = with_engine(loaded) if loaded else None
+    loaded = with_engine(load_recipe(recipe)) if recipe is not None else None
     present, driver = accelerators(), read_driver()
     return Examination(findings=tuple(_findings(loaded, present, driver, online, out, kernels)))
 

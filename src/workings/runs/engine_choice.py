@@ -10,6 +10,7 @@ from workings.config.recipe import Recipe
 from workings.engines.choice import JAX, LIBRARIES, TORCH, choose
 from workings.engines.presence import accelerators
 from workings.errors import RequestError
+from workings.hardware.device import without_alias
 from workings.models.shape import ModelShape
 from workings.models.shapes import from_hf_config
 from workings.models.weights import parameter_count
@@ -53,7 +54,7 @@ def with_engine(loaded: LoadedRecipe, platform: str = "") -> LoadedRecipe:
 
 def _platform(device: str) -> str:
     if device != "auto":
-        return "gpu" if device == "cuda" else device
+        return without_alias(device)
     return next((platform for platform in ("tpu", "gpu") if platform in accelerators()), "cpu")
 
 

@@ -21,6 +21,7 @@ from workings.data.rows import build_rows
 from workings.engines.base import Engine, EngineRequest, State
 from workings.engines.registry import find_engine
 from workings.engines.safetensors_file import TensorFile
+from workings.hardware.device import without_alias
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
@@ -116,7 +117,7 @@ def parity(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, whole: 
     Raises:
         RequestError: what was asked for is wrong, or one of the engines does not do it.
     """
-    loaded = recipe if isinstance(recipe, LoadedRecipe) else load_recipe(recipe, overrides)
+    loaded = load_recipe(recipe, overrides)
     loaded = _comparable(loaded, steps, on_cpu=not any(word.startswith("device=") for word in overrides))
     if not whole:
         loaded = Smoke(steps=steps).shrink(loaded)
@@ -156,7 +157,7 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool) -> Case:
         found.append(batch)
     schedule = Schedule.of(recipe.training)
     request = EngineRequest(
-        shape=shape, device="gpu" if recipe.device == "cuda" else recipe.device, optimizer=recipe.optimizer,
+        shape=shape, device=without_alias(recipe.device), optimizer=recipe.optimizer,
         precision=recipe.precision, memory=recipe.memory, mesh=recipe.mesh, seed=recipe.seed, method=recipe.method)
     if weights.directory is None:
         start = folder / "start"

@@ -34,8 +34,7 @@ def plan(recipe: str | LoadedRecipe, on: str, overrides: Sequence[str] = (), *, 
         WorkingsError: the compiler crashed; the message names the file with its last lines.
     """
     target = find_target(on)
-    loaded = with_engine(recipe if isinstance(recipe, LoadedRecipe) else load_recipe(recipe, overrides),
-                         target.platform)
+    loaded = with_engine(load_recipe(recipe, overrides), target.platform)
     shape = planned_shape(loaded)
     found = plan_with_nearest(loaded.recipe, shape, target, search=nearest)
     found = timed(found, loaded, shape, target, own_pace(runs, target) if runs.is_dir() else None)

@@ -14,7 +14,7 @@ from workings.data.row_cache import FEWEST, cache_key, cached_rows
 from workings.data.rows import RowSet, build_rows
 from workings.engines.base import Engine, EngineRequest, Inspection
 from workings.engines.registry import RegisteredEngine, find_engine
-from workings.hardware.device import DeviceFacts
+from workings.hardware.device import DeviceFacts, without_alias
 from workings.hardware.places import cache_directory
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
@@ -79,7 +79,7 @@ def prepare(loaded: LoadedRecipe, sources: Sources | None = None) -> Prepared:
     shape = find_shape(loaded, weights, tokenizer)
 
     request = EngineRequest(
-        shape=shape, device="gpu" if recipe.device == "cuda" else recipe.device, optimizer=recipe.optimizer,
+        shape=shape, device=without_alias(recipe.device), optimizer=recipe.optimizer,
         precision=recipe.precision, memory=recipe.memory, mesh=recipe.mesh, seed=recipe.seed,
         method=recipe.method, weights=weights.directory, packed=recipe.data.packing != "none")
     engine = registered.engine.open(request)

@@ -12,6 +12,7 @@ from workings.data.rows import RowSet, build_rows
 from workings.engines.base import Engine, EngineRequest, State
 from workings.engines.registry import find_engine
 from workings.errors import RecordError, RequestError
+from workings.hardware.device import without_alias
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
 from workings.models.tokenizer import Tokenizer
@@ -149,7 +150,7 @@ def _engine(run: Run, recipe: Recipe, weights: Path | None, parts: Parts) -> Eng
 
     def opened(mesh: MeshConfig) -> Engine:
         return find_engine(recipe.engine).engine.open(EngineRequest(
-            shape=shape, device="gpu" if wanted == "cuda" else wanted,  # type: ignore[arg-type]
+            shape=shape, device=without_alias(wanted),
             optimizer=recipe.optimizer, precision=recipe.precision, memory=recipe.memory, mesh=mesh, seed=recipe.seed,
             method=recipe.method, weights=weights, packed=recipe.data.packing != "none"))
 

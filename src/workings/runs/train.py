@@ -124,7 +124,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
         RequestError: what was asked for is wrong; nothing was changed.
         DoesNotFit: the compiled step needs more memory than there is; the message names the nearest plan that fits.
     """
-    loaded = with_engine(recipe if isinstance(recipe, LoadedRecipe) else load_recipe(recipe, overrides))
+    loaded = with_engine(load_recipe(recipe, overrides))
     with Crew.of(loaded.recipe.engine, loaded.recipe.device) as crew:
         return train_in(crew, loaded, out, resume=resume, smoke=smoke, force=force)
 

@@ -10,6 +10,7 @@ from workings.config.training import AdafactorConfig, MemoryConfig, MeshConfig, 
 from workings.engines.base import Engine, EngineRequest, State
 from workings.engines.registry import engine_names, find_engine
 from workings.errors import RequestError
+from workings.hardware.device import without_alias
 from workings.models.chat import ChatTemplate
 from workings.models.hub import weights_directory
 from workings.models.shapes import from_hf_config
@@ -67,7 +68,7 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
     precision = PrecisionConfig.model_validate({"parameters": request.precision, "compute": request.precision})
     engine = find_engine(request.engine).engine.open(EngineRequest(
         shape=from_hf_config(json.loads(config.read_text(encoding="utf-8"))),
-        device="gpu" if request.device == "cuda" else request.device,  # type: ignore[arg-type]
+        device=without_alias(request.device),
         # Nothing is trained: the optimizer whose state is smallest, because an engine's state has one.
         optimizer=AdafactorConfig(name="adafactor"), precision=precision, memory=MemoryConfig(), mesh=MeshConfig(),
         seed=0, weights=directory))

@@ -89,7 +89,7 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
     Arguments and errors are those of `train`. The state of the result is None where the base was evaluated: two
     models do not fit where one was planned for.
     """
-    loaded = with_engine(recipe if isinstance(recipe, LoadedRecipe) else load_recipe(recipe, overrides))
+    loaded = with_engine(load_recipe(recipe, overrides))
     with Crew.of(loaded.recipe.engine, loaded.recipe.device) as crew:
         # Handed on at once: a name for it here would keep the trained model beside the untrained one.
         return _evaluated(train_in(crew, loaded, out, resume=resume, smoke=smoke, force=force))

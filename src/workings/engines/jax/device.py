@@ -11,6 +11,7 @@ import numpy as np
 
 from workings.engines.presence import accelerators, cpu_memory, cpu_name
 from workings.errors import DeviceError
+from workings.hardware.device import without_alias
 
 PLUGINS = {"gpu": "pip install 'workings[cuda]'", "tpu": "pip install 'workings[tpu]'"}
 
@@ -30,7 +31,7 @@ def find_devices(asked: str, present: Mapping[str, str] | None = None) -> Device
     ``auto`` takes the accelerator that is there and settles for the CPU only where the machine shows no accelerator.
     Raises `DeviceError` where the device asked for is absent, or hardware is present that JAX cannot use.
     """
-    asked = "gpu" if asked == "cuda" else asked
+    asked = without_alias(asked)
     present = accelerators() if present is None else present
     if asked == "cpu":
         return Devices(platform="cpu", devices=_open("cpu"), reason="asked for")

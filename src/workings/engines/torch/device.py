@@ -12,6 +12,7 @@ import transformers
 from workings.engines.presence import accelerators, cpu_memory, cpu_name
 from workings.errors import DeviceError
 from workings.hardware.catalog import targets
+from workings.hardware.device import without_alias
 
 CUDA = "pip install torch, the build for your CUDA version"
 ASK_FOR_CPU = "ask for the CPU in so many words: device=cpu"
@@ -34,7 +35,7 @@ def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
     ``auto`` takes the accelerator that is there and settles for the CPU only where the machine shows no accelerator.
     Raises `DeviceError` where the device asked for is absent, or hardware is present that PyTorch cannot use.
     """
-    asked = "gpu" if asked == "cuda" else asked
+    asked = without_alias(asked)
     present = accelerators() if present is None else present
     if asked == "tpu":
         raise DeviceError("device: tpu with engine: torch", "cpu or gpu; TPUs are driven by the JAX engine",
