@@ -1,4 +1,4 @@
-"""Fast lines are the canonical ones, and any file can be read line by line."""
+"""Lines of a record are the canonical ones, and any file can be read line by line."""
 
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from workings.errors import RecordError
 from workings.evaluation import lines
-from workings.evaluation.lines import canonical_line, read_lines, read_lines_at
-from workings.record.canonical import line
+from workings.evaluation.lines import read_lines, read_lines_at
+from workings.record.canonical import line, record_line
 
 VALUES = st.recursive(
     st.booleans() | st.text() | st.integers(-2**53 + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False),
@@ -22,14 +22,14 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.sampled_from(["id", "score", "a_b", "Z", "é", "prompt"]), VALUES))
 def test_fast_lines_are_canonical(record: dict[str, Any]) -> None:
     reference = rfc8785.dumps(record) + b"\n"  # not through the code that is tested
-    assert canonical_line(record) == reference
+    assert record_line(record, "a file") == reference
     assert line(record) == reference
 
 
 def test_what_json_cannot_say_is_refused() -> None:
     for value in (None, [None], float("nan"), float("inf"), 2**60, "\ud800"):
         with pytest.raises((RecordError, UnicodeEncodeError)):
-            canonical_line({"a": value})
+            record_line({"a": value}, "a file")
 
 
 def test_offsets_and_long_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

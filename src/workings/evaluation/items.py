@@ -10,7 +10,8 @@ from typing import Any
 
 from workings.data.opening import shipped_items
 from workings.errors import RequestError
-from workings.evaluation.lines import canonical_line, read_lines
+from workings.evaluation.lines import read_lines
+from workings.record.canonical import record_line
 
 UNSPECIFIED = "unspecified"
 """Section, category or difficulty of an item that names none."""
@@ -93,7 +94,7 @@ def items_digest(items: Sequence[Item]) -> str:
     # The digest of the canonical JSON list, without holding the whole list as one text.
     digest = hashlib.sha256(b"[")
     for index, item in enumerate(items):
-        digest.update((b"," if index else b"") + canonical_line(item.to_json())[:-1])
+        digest.update((b"," if index else b"") + record_line(item.to_json(), f"item {item.id}")[:-1])
     digest.update(b"]")
     return digest.hexdigest()
 

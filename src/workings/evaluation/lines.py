@@ -5,9 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from workings.errors import RecordError
-from workings.record.canonical import find_nulls, line, plain_bytes
-
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """A longer line is not read into memory; it is named instead."""
 
@@ -48,13 +45,3 @@ def parse_object(line: bytes) -> dict[str, Any] | str:
     if not isinstance(record, dict):
         return f"a JSON {type(record).__name__}, not an object"
     return record
-
-
-def canonical_line(record: dict[str, Any]) -> bytes:
-    """The bytes of `workings.record.canonical.line`. Raises `RecordError` for a null: a record says why instead."""
-    plain = plain_bytes(record)
-    if plain is not None:
-        return plain + b"\n"
-    if nulls := find_nulls(record):
-        raise RecordError(f"null at {', '.join(nulls[:5])}; a record says why there is nothing instead")
-    return line(record)

@@ -7,10 +7,9 @@ from types import TracebackType
 from typing import Any
 
 from workings.errors import RecordError, RequestError
-from workings.evaluation.lines import canonical_line
 from workings.evaluation.predictions import PREDICTIONS
 from workings.record import atomic
-from workings.record.canonical import loads
+from workings.record.canonical import loads, record_line
 from workings.record.digest import json_digest
 from workings.record.jsonl import Appender, cut_torn_line
 from workings.record.layout import SEAL, partial_path
@@ -73,7 +72,7 @@ class EvaluationUnit:
 
     def append(self, lines: Sequence[dict[str, Any]]) -> None:
         """Add lines of one chunk and wait until they are on the disk."""
-        data = b"".join(canonical_line(line) for line in lines)
+        data = b"".join(record_line(line, PREDICTIONS) for line in lines)
         self._appender.append_bytes(data)
         self._appender.sync()
 

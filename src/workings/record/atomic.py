@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from workings.errors import RecordError
-from workings.record.canonical import find_nulls, line
+from workings.record.canonical import record_line
 from workings.record.portable import FOLDERS, PRIVATE, SYNCABLE
 from workings.record.storage import storage
 
@@ -53,18 +52,14 @@ def write_json(path: Path, obj: Any) -> None:
         RecordError: the value holds a null (give `{"absent": "why"}` instead) or cannot be JSON.
         StorageError: the disk is full, read-only or failing.
     """
-    if nulls := find_nulls(obj):
-        raise RecordError(f'{path.name}: null at {", ".join(nulls[:5])}; a record says {{"absent": "why"}} instead')
-    write_bytes(path, line(obj))
+    write_bytes(path, record_line(obj, path.name))
 
 
 def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     """Replace or create a file of JSON lines, atomically. Raises `RecordError` for nulls and `StorageError`."""
     def write(stream: BinaryIO) -> None:
         for number, row in enumerate(rows, start=1):
-            if nulls := find_nulls(row):
-                raise RecordError(f"{path.name}, line {number}: null at {', '.join(nulls[:5])}")
-            stream.write(line(row))
+            stream.write(record_line(row, f"{path.name}, line {number}"))
     write_with(path, write)
 
 

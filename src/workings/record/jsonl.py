@@ -6,7 +6,7 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.record import atomic
-from workings.record.canonical import find_nulls, line, loads
+from workings.record.canonical import loads, record_line
 from workings.record.portable import PRIVATE
 from workings.record.storage import storage
 
@@ -26,9 +26,7 @@ class Appender:
             RecordError: the value holds a null or cannot be JSON.
             StorageError: the disk is full, read-only or failing; a part of a line is taken back.
         """
-        if nulls := find_nulls(obj):
-            raise RecordError(f"{self.path.name}: null at {', '.join(nulls[:5])}")
-        self.append_bytes(line(obj))
+        self.append_bytes(record_line(obj, self.path.name))
 
     def append_bytes(self, data: bytes) -> None:
         """Append all of ``data`` or nothing: what a full disk took of it is cut off again. Raises `StorageError`."""
