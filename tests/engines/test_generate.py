@@ -11,7 +11,7 @@ from tests.engines.tiny import request, tiny_shape
 from workings.engines.base import SamplingEngine
 from workings.engines.jax import cache
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.generate import bucket, cut, prompt_batches
+from workings.engines.jax.generate import bucket, cut, padded_length, prompt_batches
 from workings.engines.jax.model import final_logits, hidden_states, unembedding
 from workings.errors import RequestError
 
@@ -36,6 +36,17 @@ def test_prompts_are_padded_to_few_shapes() -> None:
     assert parts[0].tokens[0].tolist() == [0] * 15 + [1]
     assert cut([5, 6, 7], 2, [7]).finish_reason == "length"
     assert cut([5, 6, 7], 3, [7]).tokens == [5, 6]
+
+
+def test_on_a_cpu_lengths_between_powers_of_two_are_used_and_answers_keep_their_order(
+        engine: JaxEngine, state: dict) -> None:
+    assert [padded_length(n, fine=True) for n in (16, 24, 48, 49, 65, 96, 97)] == [16, 32, 48, 64, 96, 96, 128]
+    assert [padded_length(n, fine=False) for n in (48, 65)] == [64, 128]
+    prompts = [[number % 40 + 8, number % 7 + 8] for number in range(150)]  # three batches of one shape
+    together = engine.generate(state, prompts, max_new_tokens=3, stop_ids=[])
+    few = [0, 63, 64, 127, 128, 149]
+    alone = engine.generate(state, [prompts[number] for number in few], max_new_tokens=3, stop_ids=[])
+    assert [together[number].tokens for number in few] == [each.tokens for each in alone]
 
 
 def test_a_sliding_layer_keeps_its_window_and_no_more(engine: JaxEngine) -> None:

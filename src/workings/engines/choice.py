@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from workings.engines.registry import install_hint
 from workings.errors import RequestError
 
 JAX, TORCH = "jax", "torch"
@@ -64,14 +65,13 @@ def choose(*, platform: str, parameters: int, only: Mapping[str, str], installed
     for engine, what in needs.items():
         if engine not in installed:
             raise RequestError(f"engine: auto with {what}", f"engine {engine}, whose libraries are not installed",
-                               f"pip install 'workings[{engine}]' from the place this package came from")
+                               install_hint(engine))
         return Choice(engine=engine, reason=f"the engine for {what}")
     if len(installed) == 1:
         engine = next(iter(installed))
         return Choice(engine=engine, reason="the only one of jax and torch that is installed")
     if not installed:
-        raise RequestError("engine: auto", "jax or torch to be installed; neither is",
-                           "pip install 'workings[jax]' from the place this package came from")
+        raise RequestError("engine: auto", "jax or torch to be installed; neither is", install_hint(JAX))
     if platform != "cpu":
         raise RequestError(f"engine: auto on a {platform.upper()}", "the name of an engine: both are installed, and "
                            "which one is faster there was not measured", SAY)

@@ -26,6 +26,11 @@ def engine_names() -> list[str]:
     return sorted({point.name for point in entry_points(group=GROUP)})
 
 
+def install_hint(name: str) -> str:
+    """What brings the libraries of one of our engines."""
+    return f"pip install 'workings[{name}]' from the place this package came from"
+
+
 def find_engine(name: str) -> RegisteredEngine:
     """Import the engine registered under a name.
 
@@ -44,7 +49,7 @@ def find_engine(name: str) -> RegisteredEngine:
         engine = point.load()
     except ModuleNotFoundError as error:
         raise RequestError(f"engine: {name}", f"its libraries to be installed; {error.name!r} is not",
-                           f"pip install 'workings[{name}]' from the place this package came from") from error
+                           install_hint(name)) from error
     return RegisteredEngine(engine, *_distribution(point))
 
 
