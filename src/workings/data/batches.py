@@ -7,7 +7,8 @@ may hold empty sequences (``segment_ids`` 0 everywhere), which weigh nothing in 
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -74,6 +75,7 @@ class Batches:
         self._packed = data_config.packing == "first_fit"
         self._buckets = (rows.max_length,) if self._packed else bucket_lengths(data_config, rows.max_length)
         self._plans: dict[int, list[_Planned]] = {}
+        self._most: dict[int, int] = {}
 
     def at(self, position: Position) -> tuple[Batch, Position]:
         """The batch at a position, and the position after it.
@@ -103,6 +105,23 @@ class Batches:
         used = self._buckets if self._packed else {
             smallest_bucket(len(row.tokens), self._buckets) for row in self._rows.rows}
         return [(*self._shape, length) for length in sorted(used, reverse=True)]
+
+    def most_supervised(self, length: int) -> int:
+        """The most supervised positions that a sequence of this length can have, in any epoch."""
+        if length not in self._most:
+            sizes, counts = self._sizes
+            short = sizes <= length
+            # However rows share a sequence, its share of supervised positions is no larger than the largest of theirs.
+            counts = counts * length // sizes if self._packed else counts
+            self._most[length] = int(counts[short].max(initial=0))
+        return self._most[length]
+
+    @cached_property
+    def _sizes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens of each row, and how many of its positions are supervised (nothing predicts its first token)."""
+        rows = self._rows.rows
+        sizes = np.fromiter((len(row.tokens) for row in rows), np.int64, len(rows))
+        return sizes, np.fromiter((int(row.loss_mask[1:].sum()) for row in rows), np.int64, len(rows))
 
     def padding_share(self, epoch: int = 0) -> float:
         """Share of an epoch's positions that are padding, from 0 to 1."""
@@ -168,7 +187,8 @@ class Batches:
 
     def _batch(self, planned: _Planned) -> Batch:
         sequences = [[self._rows.rows[number] for number in sequence] for sequence in planned.sequences]
-        return make_batch(sequences, self._shape, planned.length, self._rows.pad_id)
+        batch = make_batch(sequences, self._shape, planned.length, self._rows.pad_id)
+        return replace(batch, most_supervised=self.most_supervised(planned.length))
 
 
 def _row_digests(batch: Batch) -> list[list[str]]:

@@ -28,6 +28,13 @@ class Batch:
     """int32: position within the segment, from 0 (rotary embeddings use it)."""
     segment_ids: np.ndarray
     """int32: 1, 2, … for the rows packed into a sequence, 0 for padding; attention stays within one id."""
+    most_supervised: int | None = None
+    """No row of any batch of this shape has more supervised positions; None: every position may be one."""
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays by name."""
+        return {name: x for name, x in vars(self).items() if name != "most_supervised"}
 
     @property
     def supervised_tokens(self) -> int:

@@ -178,7 +178,7 @@ class LeadingEngine:
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
         """One update on one batch."""
         number, old = self._next(), state.number
-        with self._together("step", {"state": old, "into": number, "learning_rate": learning_rate}, vars(batch)):
+        with self._together("step", {"state": old, "into": number, "learning_rate": learning_rate}, batch.arrays):
             own, result = self.engine.step(state.take(), batch, learning_rate)
         # All have added their share to the loss, so all have read what was asked before.
         while self._unread:
@@ -187,7 +187,7 @@ class LeadingEngine:
 
     def evaluate(self, state: State, batch: Batch) -> LossSum:
         """Loss of a batch."""
-        with self._together("evaluate", {"state": state.number}, vars(batch)):
+        with self._together("evaluate", {"state": state.number}, batch.arrays):
             return self.engine.evaluate(state.own, batch)
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,

@@ -4,6 +4,7 @@ Shape suffixes: B rows, S query positions, T key positions, N query heads, K key
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -48,9 +49,50 @@ def masked_attention(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Arra
         scale: factor of the scores.
         softcap: bound of the scores; 0 for none.
     """
-    masked = jnp.where(allowed[:, None, None], scores(q, k, scale, softcap), MASKED)
-    weights = jax.nn.softmax(masked, axis=-1).astype(v.dtype)
-    return jnp.einsum("bkgst,btkh->bskgh", weights, v).reshape(q.shape)
+    return _attend(q, k, v, allowed, scale, softcap)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(4, 5))
+def _attend(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scale: float, softcap: float) -> jax.Array:
+    return _weighed(v, _weights(q, k, allowed, scale, softcap)[0], q.shape)
+
+
+def _weights(q: jax.Array, k: jax.Array, allowed: jax.Array, scale: float, softcap: float) -> tuple[jax.Array, ...]:
+    raw = scores(q, k, scale, softcap)
+    masked = jnp.where(allowed[:, None, None], raw, MASKED)
+    unscaled = jnp.exp(masked - jnp.max(masked, -1, keepdims=True))
+    return unscaled / jnp.sum(unscaled, -1, keepdims=True), raw
+
+
+def _weighed(v: jax.Array, weights: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    return jnp.einsum("bkgst,btkh->bskgh", weights.astype(v.dtype), v).reshape(shape)
+
+
+def _forward(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scale: float,
+             softcap: float) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    weights, raw = _weights(q, k, allowed, scale, softcap)
+    out = _weighed(v, weights, q.shape)
+    return out, (q, k, v, out, weights, raw if softcap else None)
+
+
+def _backward(scale: float, softcap: float, kept: tuple[jax.Array, ...], d_out: jax.Array) -> tuple[jax.Array | None, ...]:
+    q, k, v, out, weights, raw = kept
+    groups = (*q.shape[:2], k.shape[2], -1, q.shape[3])
+    d_grouped = d_out.reshape(groups)
+    # The sum of weights times their gradients, from what is smaller than both.
+    total = jnp.sum((d_out * out).astype(jnp.float32).reshape(groups), -1).transpose(0, 2, 3, 1)
+    d_weights = jnp.einsum("bskgh,btkh->bkgst", d_grouped, v, preferred_element_type=jnp.float32)
+    d_scores = weights * (d_weights - total[..., None]) * scale
+    if softcap:
+        d_scores = d_scores * (1 - jnp.square(raw / softcap))
+    d_scores = d_scores.astype(q.dtype)
+    d_q = jnp.einsum("bkgst,btkh->bskgh", d_scores, k).reshape(q.shape)
+    d_k = jnp.einsum("bskgh,bkgst->bkht", q.reshape(groups), d_scores).transpose(0, 3, 1, 2)
+    d_v = jnp.einsum("bskgh,bkgst->bkht", d_grouped, weights.astype(v.dtype)).transpose(0, 3, 1, 2)
+    return d_q, d_k, d_v, None
+
+
+_attend.defvjp(_forward, _backward)
 
 
 def plain_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,

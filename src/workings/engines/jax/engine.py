@@ -24,6 +24,7 @@ from workings.engines.jax.device import (
 from workings.engines.jax.export import export
 from workings.engines.jax.generate import Generator
 from workings.engines.jax.inspect import inspection, refusal
+from workings.engines.jax.picked import PICKED, picked_positions
 from workings.engines.jax.processes import join, refuse_strangers
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import abstract_state, build_spec, initial_params, lower_step, state_shardings
@@ -32,7 +33,6 @@ from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
 
 State = dict[str, Any]
-FIELDS = ("tokens", "targets", "weights", "positions", "segment_ids")
 
 
 class JaxEngine:
@@ -47,7 +47,7 @@ class JaxEngine:
         self.spec = build_spec(request, self.layout, devices.platform)
         self._abstract = abstract_state(self.spec, request)
         self._shardings = state_shardings(self.spec, self._abstract)
-        self._steps: dict[tuple[int, ...], Any] = {}
+        self._steps: dict[tuple[int | None, ...], Any] = {}
         self._evaluations: dict[tuple[int, ...], Any] = {}
         self._generator = Generator(self.spec)
         self.compilations = 0
@@ -110,23 +110,32 @@ class JaxEngine:
 
     def _arrays(self, batch: Batch) -> dict[str, Any]:
         """A batch as the compiled programs take it; every process has the whole batch and hands over its own rows."""
-        arrays = {name: getattr(batch, name) for name in FIELDS}
+        arrays = batch.arrays
         if jax.process_count() == 1:
             return arrays
         place = self.layout.batch()
         return {name: jax.make_array_from_callback(x.shape, place, x.__getitem__) for name, x in arrays.items()}
 
-    def _compiled_step(self, shape: tuple[int, ...]) -> Any:
+    def _picks(self, batch: Batch) -> int | None:
+        """How many positions of a row a step on this batch picks; None: all. Measured on CPUs, so done there."""
+        fewer = batch.most_supervised is not None and batch.most_supervised < batch.tokens.shape[2]
+        return batch.most_supervised if fewer and self.devices.platform == "cpu" and self.layout.size == 1 else None
+
+    def _compiled_step(self, shape: tuple[int, ...], picks: int | None = None) -> Any:
         """The step for one batch shape; compiled once, whoever asks first (`inspect` or `step`)."""
-        if shape not in self._steps:
-            self._steps[shape] = lower_step(self.spec, self._abstract, self._shardings, shape).compile()
+        key = (*shape, picks)
+        if key not in self._steps:
+            self._steps[key] = lower_step(self.spec, self._abstract, self._shardings, shape, picks).compile()
             self.compilations += 1
-        return self._steps[shape]
+        return self._steps[key]
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
         """One update on one batch; ``state`` is consumed."""
-        run = self._compiled_step(batch.tokens.shape)
-        state, numbers = run(state, self._arrays(batch), np.float32(learning_rate))
+        picks = self._picks(batch)
+        run, arrays = self._compiled_step(batch.tokens.shape, picks), self._arrays(batch)
+        if picks is not None:
+            arrays[PICKED] = picked_positions(batch)
+        state, numbers = run(state, arrays, np.float32(learning_rate))
         loss, norm, changed = np.asarray(numbers).tolist()
         return state, StepResult(loss=loss, grad_norm=norm, share_of_weights_changed=changed)
 
@@ -134,7 +143,7 @@ class JaxEngine:
         """Loss of a batch, no update."""
         shape = batch.tokens.shape
         if shape not in self._evaluations:
-            places = dict.fromkeys(FIELDS, self.layout.batch())
+            places = dict.fromkeys(batch.arrays, self.layout.batch())
             self._evaluations[shape] = jax.jit(make_evaluation(self.spec),
                                                in_shardings=(self._shardings["params"], places),
                                                out_shardings=self.layout.everywhere())
@@ -179,7 +188,7 @@ class JaxEngine:
                    "device_kind": device_name(self.devices.devices[0]), "mesh": dict(self.layout.mesh.shape),
                    "jax": version("jax")}
         try:
-            return inspection(self._compiled_step(batch.tokens.shape), details)
+            return inspection(self._compiled_step(batch.tokens.shape, self._picks(batch)), details)
         except jax.errors.JaxRuntimeError as error:
             if refused := refusal(error, details):
                 return refused

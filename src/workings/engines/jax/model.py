@@ -15,11 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from workings.engines.jax import feed_forward
-from workings.engines.jax.attention import Attention
+from workings.engines.jax.attention import Attention, allowed_pairs, masked_attention, plain_attention
 from workings.engines.jax.embedding import split_lookup
 from workings.engines.jax.matmul import lookup
+from workings.engines.jax.picked import Picked, layers_apart
 from workings.engines.jax.projection import cast, project, projection
-from workings.engines.jax.remat import Remat
+from workings.engines.jax.remat import Remat, keep_all
 from workings.engines.jax.sharding import Layout
 from workings.models.shape import ModelShape
 from workings.models.weights import EMBEDDING, FINAL_NORM, HEAD
@@ -27,6 +28,8 @@ from workings.models.weights import EMBEDDING, FINAL_NORM, HEAD
 Params = dict[str, Any]
 Attend = Callable[[jax.Array, jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
 """``(q, k, v, layer_inputs) -> (out_BSNH, extra)``; ``extra`` is what a scan over layers collects (a cache)."""
+Pick = Callable[[jax.Array], jax.Array]
+"""``[B, S, ...]`` to ``[B, M, ...]``: some positions of each row."""
 
 
 def rms_norm(x: jax.Array, weight: jax.Array, shape: ModelShape) -> jax.Array:
@@ -81,18 +84,19 @@ def query_scale(shape: ModelShape) -> float:
 
 
 def _attention_block(x: jax.Array, w: Params, angles: jax.Array, shape: ModelShape, attend: Attend,
-                     inputs: Any, layout: Layout) -> tuple[jax.Array, Any]:
-    split = (*x.shape[:2], -1, shape.head_dim)
-
+                     inputs: Any, layout: Layout, of_queries: Pick) -> tuple[jax.Array, Any]:
     def linear(x: jax.Array, name: str) -> jax.Array:
         return project(x, projection(w, name), name, layout)
 
-    q, k, v = (layout.inner(linear(x, f"self_attn.{name}_proj").reshape(split)) for name in "qkv")
+    def heads(x: jax.Array, name: str) -> jax.Array:
+        return layout.inner(linear(x, f"self_attn.{name}_proj").reshape(*x.shape[:2], -1, shape.head_dim))
+
+    q, k, v = heads(of_queries(x), "q"), heads(x, "k"), heads(x, "v")
     if shape.qk_norm:
         q = rms_norm(q, w["self_attn.q_norm.weight"], shape)
         k = rms_norm(k, w["self_attn.k_norm.weight"], shape)
-    mixed, extra = attend(rotate(q, angles), rotate(k, angles), v, inputs)
-    return layout.inner(linear(mixed.reshape(*x.shape[:2], -1), "self_attn.o_proj")), extra
+    mixed, extra = attend(rotate(q, of_queries(angles)), rotate(k, angles), v, inputs)
+    return layout.inner(linear(mixed.reshape(*mixed.shape[:2], -1), "self_attn.o_proj")), extra
 
 
 def _feed_forward(x: jax.Array, w: Params, shape: ModelShape, layout: Layout, chunks: bool) -> jax.Array:
@@ -104,14 +108,17 @@ def _feed_forward(x: jax.Array, w: Params, shape: ModelShape, layout: Layout, ch
 
 
 def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, attend: Attend,
-          inputs: Any, layout: Layout, *, chunks: bool = False) -> tuple[jax.Array, Any]:
+          inputs: Any, layout: Layout, *, chunks: bool = False,
+          of_queries: Pick = lambda x: x) -> tuple[jax.Array, Any]:
     """One decoder layer on ``[B, S, D]``.
 
-    ``inputs`` holds this layer's `layer_constants` and goes to ``attend``; ``chunks``: see `feed_forward`.
+    ``inputs`` holds this layer's `layer_constants` and goes to ``attend``; ``chunks``: see `feed_forward`;
+    ``of_queries`` picks the positions that leave the layer, of which alone there are queries.
     """
     angles = positions[..., None].astype(jnp.float32) * inputs["frequencies"]
     mixed, extra = _attention_block(rms_norm(x, w["input_layernorm.weight"], shape), w, angles, shape, attend, inputs,
-                                    layout)
+                                    layout, of_queries)
+    x = of_queries(x)
     if shape.post_norms:
         x = x + rms_norm(mixed, w["post_attention_layernorm.weight"], shape)
         inner = _feed_forward(rms_norm(x, w["pre_feedforward_layernorm.weight"], shape), w, shape, layout, chunks)
@@ -155,8 +162,9 @@ def unroll(shape: ModelShape) -> int:
 
 
 def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array,
-                  *, attention: Attention, remat: Remat, dtype: Any, layout: Layout) -> jax.Array:
-    """``[B, S, D]`` normed hidden states of rows of tokens.
+                  *, attention: Attention, remat: Remat, dtype: Any, layout: Layout,
+                  picked: Picked | None = None) -> jax.Array:
+    """``[B, S, D]`` normed hidden states of rows of tokens; ``[B, M, D]`` of the positions picked.
 
     Args:
         params: the tree described above.
@@ -166,6 +174,7 @@ def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, position
         remat: one of `workings.engines.jax.remat`; wraps the function of one layer.
         dtype: of activations and matrix products.
         layout: where rows and weights lie; constrains activations to stay split by row.
+        picked: positions that are wanted.
     """
     def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
         return attention(q, k, v, segment_ids=segment_ids, window=inputs["window"], slides=inputs["slides"],
@@ -175,6 +184,20 @@ def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, position
         out, _ = block(x, xs[0], positions, shape, attend, xs[1], layout, chunks=remat.chunks)
         return layout.rows(out), None
 
+    def last_layer(x: jax.Array, w: Params, inputs: Params, picked: Picked) -> jax.Array:
+        def attend_picked(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
+            allowed = picked.of_rows(allowed_pairs(segment_ids, inputs["window"]))
+            return masked_attention(q, k, v, allowed, scale=query_scale(shape),
+                                    softcap=shape.attention_softcap), None
+
+        return block(x, w, positions, shape, attend_picked, inputs, layout, of_queries=picked.of_rows)[0]
+
     x = layout.rows(embed(params[EMBEDDING], tokens, shape, dtype, layout))
-    x, _ = jax.lax.scan(remat.wrap(layer), x, (params["layers"], layer_constants(shape)), unroll=unroll(shape))
-    return final_norm(x, params, shape)
+    layers, constants = params["layers"], layer_constants(shape)
+    if picked is not None and attention is plain_attention and remat.wrap is keep_all and unroll(shape) > 1:
+        *before, last = zip(layers_apart(layers), layers_apart(constants), strict=True)
+        for xs in before:
+            x, _ = layer(x, xs)
+        return final_norm(last_layer(x, *last, picked), params, shape)
+    x, _ = jax.lax.scan(remat.wrap(layer), x, (layers, constants), unroll=unroll(shape))
+    return final_norm(x if picked is None else picked.of_rows(x), params, shape)

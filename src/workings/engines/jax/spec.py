@@ -16,6 +16,7 @@ from workings.engines.jax.lora import init_adapters, make_lora
 from workings.engines.jax.model import Params
 from workings.engines.jax.nf4 import ABSMAX, CODES, quantize
 from workings.engines.jax.optimizer import flat, make_rule, nested
+from workings.engines.jax.picked import PICKED
 from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.rounding import MASTER
 from workings.engines.jax.sharding import Layout
@@ -93,13 +94,16 @@ def state_shardings(spec: StepSpec, abstract: dict[str, Any]) -> dict[str, Any]:
     return {"params": params, "moments": moments, "step": spec.layout.everywhere()}
 
 
-def batch_shapes(shape: tuple[int, ...]) -> dict[str, jax.ShapeDtypeStruct]:
-    """A batch as shapes and dtypes."""
+def batch_shapes(shape: tuple[int, ...], most_supervised: int | None = None) -> dict[str, jax.ShapeDtypeStruct]:
+    """A batch as shapes and dtypes; with ``most_supervised``, positions picked are among them."""
     whole = dict.fromkeys(("tokens", "targets", "positions", "segment_ids"), jax.ShapeDtypeStruct(shape, np.int32))
+    if most_supervised is not None:
+        whole |= {PICKED: jax.ShapeDtypeStruct((*shape[:2], most_supervised), np.int32)}
     return whole | {"weights": jax.ShapeDtypeStruct(shape, np.float32)}
 
 
-def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any], shape: tuple[int, ...]) -> Any:
+def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any], shape: tuple[int, ...],
+               most_supervised: int | None = None) -> Any:
     """The jitted step, lowered for a batch of this shape: the one program that runs and that is inspected.
 
     The state is donated, so parameters and moments exist once. Raises `RequestError` for rows that do not divide.
@@ -107,8 +111,9 @@ def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, An
     if shape[1] % spec.layout.fsdp:
         raise RequestError(f"{shape[1]} rows per micro batch on fsdp={spec.layout.fsdp}", "rows divisible by fsdp",
                            f"a batch of {spec.layout.fsdp} rows, or mesh.fsdp=1")
-    places = dict.fromkeys(batch_shapes(shape), spec.layout.batch())
+    arrays = batch_shapes(shape, most_supervised)
+    places = dict.fromkeys(arrays, spec.layout.batch())
     everywhere = spec.layout.everywhere()
     jitted = jax.jit(make_step(spec), donate_argnums=0, in_shardings=(shardings, places, everywhere),
                      out_shardings=(shardings, everywhere))
-    return jitted.lower(abstract, batch_shapes(shape), jax.ShapeDtypeStruct((), jnp.float32))
+    return jitted.lower(abstract, arrays, jax.ShapeDtypeStruct((), jnp.float32))

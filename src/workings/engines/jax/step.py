@@ -16,6 +16,7 @@ from workings.engines.jax.lora import Lora
 from workings.engines.jax.loss import loss_sum
 from workings.engines.jax.model import Params, hidden_states, unembedding
 from workings.engines.jax.optimizer import Rule, clip_factor, flat, global_norm, nested
+from workings.engines.jax.picked import PICKED, Picked
 from workings.engines.jax.projection import is_adapter
 from workings.engines.jax.remat import Remat
 from workings.engines.jax.rounding import MASTER, stored
@@ -63,11 +64,13 @@ class StepSpec:
 
 
 def micro_batch_loss(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
-    """Sum of the supervised losses of one micro batch ``[B, S]``."""
+    """Sum of the supervised losses of one micro batch ``[B, S]``, of the positions picked where some are."""
+    picked = Picked.of(rows[PICKED], rows["tokens"].shape[1]) if PICKED in rows else None
+    targets, weights = (rows[name] if picked is None else picked.of_rows(rows[name]) for name in ("targets", "weights"))
     hidden = hidden_states(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
-                           attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
-    return loss_sum(hidden, unembedding(params), rows["targets"], rows["weights"], spec.shape,
-                    spec.layout, spec.loss_chunk)
+                           attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout,
+                           picked=picked)
+    return loss_sum(hidden, unembedding(params), targets, weights, spec.shape, spec.layout, spec.loss_chunk)
 
 
 def gradients(spec: StepSpec, params: Params, batch: Arrays) -> tuple[jax.Array, Params]:

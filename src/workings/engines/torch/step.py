@@ -69,7 +69,7 @@ def to_rows(spec: TorchSpec, batch: Batch) -> tuple[list[Rows], float]:
     """This process's share of each micro batch, and the supervised tokens of the whole step over all processes."""
     micro_batches = []
     for i in range(batch.tokens.shape[0]):
-        own = {name: x[i, spec.mesh.rows(x.shape[1])] for name, x in vars(batch).items()}
+        own = {name: x[i, spec.mesh.rows(x.shape[1])] for name, x in batch.arrays.items()}
         index = np.flatnonzero(own["weights"])
         arrays = {name: torch.from_numpy(own[name].astype(np.int64)).to(spec.device)
                   for name in ("tokens", "positions", "segment_ids")}

@@ -1,0 +1,91 @@
+"""Supervised positions apart from the others: what only they need is computed for them alone.
+
+The last layer's output at a position that is not supervised reaches no loss: there only keys and values of the last
+layer matter. How many positions of a row are supervised differs from row to row, and a program has fixed shapes, so a
+batch names the most that any row of its shape has (`Batch.most_supervised`).
+
+Shape suffixes: A micro batches, B rows, S positions, M positions picked of a row.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from workings.models.batch import Batch
+
+PICKED = "picked"
+"""Name among a batch's arrays of the positions picked."""
+
+
+def picked_positions(batch: Batch) -> np.ndarray:
+    """``[A, B, M]`` int32: of each row every supervised position, ascending, then others until there are M.
+
+    Raises:
+        ValueError: a row has more than `Batch.most_supervised`.
+    """
+    assert batch.most_supervised is not None
+    found = int(np.count_nonzero(batch.weights, axis=-1).max(initial=0))
+    if found > batch.most_supervised:
+        raise ValueError(f"a row with {found} supervised positions in a batch of at most {batch.most_supervised}")
+    order = np.argsort(batch.weights == 0, axis=-1, kind="stable")
+    return order[..., :batch.most_supervised].astype(np.int32)
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Positions of a micro batch, and for every position its place among them."""
+
+    index_BM: jax.Array
+    place_BS: jax.Array
+    """M where a position is not picked."""
+
+    @classmethod
+    def of(cls, index_BM: jax.Array, length: int) -> "Picked":
+        """From positions that are distinct within a row."""
+        rows = jnp.arange(index_BM.shape[0])[:, None]
+        empty = jnp.full((index_BM.shape[0], length), index_BM.shape[1], jnp.int32)
+        return cls(index_BM, empty.at[rows, index_BM].set(jnp.arange(index_BM.shape[1], dtype=jnp.int32)[None],
+                                                          unique_indices=True))
+
+    def of_rows(self, x: jax.Array) -> jax.Array:
+        """``[B, M, ...]`` of x ``[B, S, ...]``."""
+        return _pick(x, self.index_BM, self.place_BS)
+
+
+@jax.custom_vjp
+def _pick(x: jax.Array, index_BM: jax.Array, place_BS: jax.Array) -> jax.Array:
+    return _rows_of(x, index_BM)
+
+
+def _rows_of(x: jax.Array, index: jax.Array) -> jax.Array:
+    wide = index.reshape(*index.shape, *[1] * (x.ndim - 2))
+    return jnp.take_along_axis(x, wide, axis=1, mode="clip")
+
+
+def _forward(x: jax.Array, index_BM: jax.Array, place_BS: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return _rows_of(x, index_BM), place_BS
+
+
+def _backward(place_BS: jax.Array, dy: jax.Array) -> tuple[jax.Array, None, None]:
+    # A gather as well: the automatic derivative is a scatter, which is a loop over scalars on a CPU.
+    there = (place_BS < dy.shape[1]).reshape(*place_BS.shape, *[1] * (dy.ndim - 2))
+    return jnp.where(there, _rows_of(dy, place_BS), jnp.zeros((), dy.dtype)), None, None
+
+
+_pick.defvjp(_forward, _backward)
+
+
+def layers_apart(stacked: dict[str, jax.Array]) -> list[dict[str, jax.Array]]:
+    """Arrays ``[L, ...]`` as a dictionary a layer; gradients are stacked in one copy."""
+    apart = {name: _apart(x) for name, x in stacked.items()}
+    return [dict(zip(apart, layer, strict=True)) for layer in zip(*apart.values(), strict=True)]
+
+
+@jax.custom_vjp
+def _apart(x: jax.Array) -> tuple[jax.Array, ...]:
+    return tuple(x[i] for i in range(x.shape[0]))
+
+
+_apart.defvjp(lambda x: (_apart(x), None), lambda _, layers: (jnp.stack(layers),))
