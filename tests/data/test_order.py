@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from workings.data import order
 from workings.data.order import epoch_order, order_key
 from workings.data.packing import first_fit
 
@@ -18,6 +19,10 @@ def _table(width: int, heading: str) -> list[list[str]]:
     rows = [row for row in rows if len(row) == width and not set(row[0]) <= {"-"}]
     assert rows, f"no table after {heading!r}"
     return rows
+
+
+def ordered(ids: list[str], seed: int, epoch: int) -> list[str]:
+    return [ids[place] for place in epoch_order(ids, seed, epoch)]
 
 
 def test_keys_are_those_of_the_page() -> None:
@@ -37,12 +42,22 @@ def test_packing_is_that_of_the_page() -> None:
 
 def test_an_epoch_holds_every_row_once_whatever_the_files_order() -> None:
     ids = [f"row-{number}" for number in range(1000)]
-    order = epoch_order(ids, seed=1, epoch=0)
-    assert sorted(order) == sorted(ids)
-    assert order != ids
-    assert order == epoch_order(reversed(ids), seed=1, epoch=0)
-    assert order != epoch_order(ids, seed=1, epoch=1)
-    assert order != epoch_order(ids, seed=2, epoch=0)
+    first = ordered(ids, seed=1, epoch=0)
+    assert sorted(first) == sorted(ids)
+    assert first != ids
+    assert first == ordered(ids[::-1], seed=1, epoch=0)
+    assert first != ordered(ids, seed=1, epoch=1)
+    assert first != ordered(ids, seed=2, epoch=0)
+
+
+def test_an_epoch_ascends_by_whole_keys_also_when_they_begin_alike(monkeypatch) -> None:
+    ids = [f"row-{number}" for number in range(300)]
+    assert ordered(ids, 3, 7) == sorted(ids, key=lambda row_id: order_key(row_id, 3, 7))
+    draw = random.Random(0)
+    keys = {row_id: bytes(draw.choice((0, 255)) if at in (0, 7, 8, 31) else 9 for at in range(32)) for row_id in ids}
+    assert len(set(keys.values())) == 16, "the case must hold keys that differ late, and equal ones"
+    monkeypatch.setattr(order, "order_key", lambda row_id, seed, epoch: keys[row_id])
+    assert ordered(ids, 3, 7) == sorted(ids, key=lambda row_id: (keys[row_id], row_id))
 
 
 def test_seed_and_epoch_cannot_be_confused() -> None:
