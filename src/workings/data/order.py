@@ -4,23 +4,29 @@ A verifier needs no framework and no random generator to reproduce it, on any ma
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 
-def order_key(row_id: str, seed: int, epoch: int) -> bytes:
-    """SHA-256 of `seed/epoch/row id` (decimal numbers, UTF-8), 32 bytes."""
-    return hashlib.sha256(f"{seed}/{epoch}/{row_id}".encode()).digest()
+def order_keys(row_ids: Iterable[str], seed: int, epoch: int) -> list[bytes]:
+    """SHA-256 of `seed/epoch/row id` (decimal numbers, UTF-8) for each row, 32 bytes."""
+    prefix = hashlib.sha256(f"{seed}/{epoch}/".encode())
+    keys = []
+    for row_id in row_ids:
+        key = prefix.copy()  # takes half the time of another hash of the whole text
+        key.update(row_id.encode())
+        keys.append(key.digest())
+    return keys
 
 
 def epoch_order(row_ids: Sequence[str], seed: int, epoch: int) -> np.ndarray:
     """int64 ``[rows]``: places in ``row_ids`` in the order of one epoch.
 
-    Rows ascend by `order_key`, bytes compared as unsigned. The order in which ids are given does not matter. Cost: one
+    Rows ascend by `order_keys`, bytes compared as unsigned. The order in which ids are given does not matter. Cost: one
     hash a row and a sort of numbers; about a second for a million rows.
     """
-    keys = [order_key(row_id, seed, epoch) for row_id in row_ids]
+    keys = order_keys(row_ids, seed, epoch)
     heads = np.frombuffer(b"".join(keys), ">u8").reshape(-1, 4)[:, 0].astype(np.uint64)  # of 32 bytes the first 8
     order = np.argsort(heads)
     ascending = heads[order]
