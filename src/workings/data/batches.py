@@ -198,7 +198,7 @@ def fixed_batches(rows: RowSet, rows_per_batch: int, data_config: DataConfig) ->
     batches = []
     for start in range(0, len(rows.rows), rows_per_batch):
         group = rows.rows[start:start + rows_per_batch]
-        length = smallest_bucket(max(len(row.tokens) for row in group), buckets)
+        length = int(bucket_of(rows.lengths[start:start + rows_per_batch].max(), buckets))
         sequences: list[list[Row]] = [[row] for row in group] + [[]] * (rows_per_batch - len(group))
         batches.append(make_batch(sequences, (1, rows_per_batch), length, rows.pad_id))
     return batches
@@ -208,8 +208,3 @@ def bucket_lengths(data_config: DataConfig, max_length: int) -> tuple[int, ...]:
     """The lengths that batches may have, ascending, ending with ``max_length``."""
     buckets = data_config.buckets
     return buckets if buckets and buckets[-1] == max_length else (*buckets, max_length)
-
-
-def smallest_bucket(length: int, buckets: Sequence[int]) -> int:
-    """The shortest bucket that holds ``length`` tokens; ``buckets`` ascend and the last one holds every row."""
-    return next(bucket for bucket in buckets if length <= bucket)

@@ -79,7 +79,10 @@ def plan_bucketed(order: np.ndarray, lengths: np.ndarray, buckets: Sequence[int]
 
 
 def bucket_of(lengths: np.ndarray, buckets: Sequence[int]) -> np.ndarray:
-    """int64, as ``lengths``: the shortest bucket that holds so many tokens; the last of them holds every row."""
+    """int64, as many as ``lengths``: the shortest bucket that holds so many tokens.
+
+    Buckets ascend, and the last one holds every row.
+    """
     return np.array(buckets, np.int64)[np.searchsorted(buckets, lengths)]
 
 

@@ -66,14 +66,14 @@ def _read(place: Path) -> KeptRowSet | None:
         if any(file_digest(place / name) != digests[name] for name in FILES):
             return None
         arrays = {name: np.asarray(np.load(place / f"{name}.npy", mmap_mode="r")) for name in ARRAYS}
-        # a view of the file that was hashed, also when another process puts a new one in its place
+        # like the arrays a view of this file, also when another process puts a new one in its place
         index = np.memmap(place / INDEX, np.uint8, "r").data
         rest = json.loads((place / REST).read_text(encoding="utf-8"))
         os.utime(place)
+        return KeptRowSet(RowArrays(ids=rest["ids"], **arrays), tuple(Dropped(*each) for each in rest["dropped"]),
+                          rest["pad_id"], rest["max_length"], rest["digest"], index)
     except (OSError, ValueError, KeyError):
         return None
-    return KeptRowSet(RowArrays(ids=rest["ids"], **arrays), tuple(Dropped(*each) for each in rest["dropped"]),
-                      rest["pad_id"], rest["max_length"], rest["digest"], index)
 
 
 def _write(place: Path, found: RowSet) -> None:
