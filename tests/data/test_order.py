@@ -1,12 +1,12 @@
 """The order of rows and packing, against the test vectors that `docs/data-order.md` prints."""
 
 import random
-import re
 from pathlib import Path
 
 import pytest
 
-from workings.data.order import epoch_order, order_key
+from workings.data import order
+from workings.data.order import epoch_order, order_keys
 from workings.data.packing import first_fit
 
 PAGE = Path(__file__).parents[2] / "docs" / "data-order.md"
@@ -20,11 +20,16 @@ def _table(width: int, heading: str) -> list[list[str]]:
     return rows
 
 
+def ordered(ids: list[str], seed: int, epoch: int) -> list[str]:
+    return [ids[place] for place in epoch_order(ids, seed, epoch)]
+
+
 def test_keys_are_those_of_the_page() -> None:
     vectors = _table(4, "first 16 hex digits of the key |")
     assert len(vectors) == 5
     for seed, epoch, row_id, digits in vectors:
-        assert order_key(row_id, int(seed), int(epoch)).hex()[:16] == digits
+        [key] = order_keys([row_id], int(seed), int(epoch))
+        assert key.hex()[:16] == digits
 
 
 def test_packing_is_that_of_the_page() -> None:
@@ -37,17 +42,26 @@ def test_packing_is_that_of_the_page() -> None:
 
 def test_an_epoch_holds_every_row_once_whatever_the_files_order() -> None:
     ids = [f"row-{number}" for number in range(1000)]
-    order = epoch_order(ids, seed=1, epoch=0)
-    assert sorted(order) == sorted(ids)
-    assert order != ids
-    assert order == epoch_order(reversed(ids), seed=1, epoch=0)
-    assert order != epoch_order(ids, seed=1, epoch=1)
-    assert order != epoch_order(ids, seed=2, epoch=0)
+    first = ordered(ids, seed=1, epoch=0)
+    assert sorted(first) == sorted(ids)
+    assert first != ids
+    assert first == ordered(ids[::-1], seed=1, epoch=0)
+    assert first != ordered(ids, seed=1, epoch=1)
+    assert first != ordered(ids, seed=2, epoch=0)
+
+
+def test_an_epoch_ascends_by_whole_keys_also_when_they_begin_alike(monkeypatch) -> None:
+    ids = [f"row-{number}" for number in range(300)]
+    assert ordered(ids, 3, 7) == [row_id for _, row_id in sorted(zip(order_keys(ids, 3, 7), ids, strict=True))]
+    draw = random.Random(0)
+    keys = {row_id: bytes(draw.choice((0, 255)) if at in (0, 7, 8, 31) else 9 for at in range(32)) for row_id in ids}
+    assert len(set(keys.values())) == 16, "the case must hold keys that differ late, and equal ones"
+    monkeypatch.setattr(order, "order_keys", lambda row_ids, seed, epoch: [keys[row_id] for row_id in row_ids])
+    assert ordered(ids, 3, 7) == sorted(ids, key=lambda row_id: (keys[row_id], row_id))
 
 
 def test_seed_and_epoch_cannot_be_confused() -> None:
-    assert order_key("x", 1, 12) != order_key("x", 11, 2)
-    assert not re.search(r"[^0-9a-f]", order_key("x", 1, 12).hex())
+    assert order_keys(["x"], 1, 12) != order_keys(["x"], 11, 2)
 
 
 def _naive(lengths: list[int], capacity: int) -> list[list[int]]:

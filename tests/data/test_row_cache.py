@@ -1,17 +1,25 @@
 """Rows that are kept between runs are the rows that would be made, or are made again."""
 
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from workings.config.data import DataConfig
+from workings.data import row_cache, trace_file
+from workings.data.batches import Batches, Position
 from workings.data.render import completion_text
 from workings.data.row_cache import MOST_SETS, cache_key, cached_rows
 from workings.data.rows import build_rows
 from workings.data.sets import make_kinds
+from workings.data.trace_file import TraceFile
+from workings.data.traces import write_traces
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer_training import train_tokenizer
+from workings.record.canonical import line
+from workings.record.redact import REDACTED, cleaned
 
 CONFIG = DataConfig(traces="", max_length=44, over_length="drop")
 
@@ -25,7 +33,7 @@ def made():
     return tokenizer, template, build_rows(traces, tokenizer, template, CONFIG)
 
 
-def never():
+def never(*_):
     raise AssertionError("made again")
 
 
@@ -36,12 +44,59 @@ def test_second_time_gives_the_same_rows_without_making_them(made, tmp_path):
     assert found.index == made[2].index
     assert found.digest == made[2].digest
     assert (found.pad_id, found.max_length) == (made[2].pad_id, made[2].max_length)
+    assert bytes(found.index_bytes) == made[2].index_bytes
+    assert (found.total_tokens, found.supervised_tokens) == (made[2].total_tokens, made[2].supervised_tokens)
+    assert (found.ids, found.lengths.tolist()) == (made[2].ids, made[2].lengths.tolist())
+    assert [row.id for row in found.rows[3:5]] + [found.rows[-1].id] == [*made[2].ids[3:5], made[2].ids[-1]]
     for one, other in zip(found.rows, made[2].rows, strict=True):
         assert (one.tokens.dtype, one.loss_mask.dtype) == (np.int32, np.uint8)
         assert one.tokens.tobytes() + one.loss_mask.tobytes() == other.tokens.tobytes() + other.loss_mask.tobytes()
 
 
-@pytest.mark.parametrize("name", ["tokens.npy", "masks.npy", "starts.npy", "prompt_digests.npy", "rest.json"])
+def test_kept_rows_give_the_same_batches(made, tmp_path):
+    for config in (CONFIG, CONFIG.model_copy(update={"buckets": (38, 40)}),
+                   CONFIG.model_copy(update={"packing": "first_fit"})):
+        one, other = (Batches(rows, seed=3, rows_per_micro_batch=4, accumulation=2, data_config=config)
+                      for rows in (made[2], cached_rows(tmp_path, "k", lambda: made[2])))
+        position = Position()
+        while position.epoch < 2:
+            (batch, after), again = one.at(position), other.at(position)[0]
+            assert Batches.digest(batch) == Batches.digest(again)
+            position = after
+        assert (one.shapes(), one.padding_share()) == (other.shapes(), other.padding_share())
+
+
+def test_traces_are_not_read_where_their_rows_are_kept(made, tmp_path, monkeypatch):
+    tokenizer, template, _ = made
+    write_traces(tmp_path / "traces.jsonl", make_kinds(["addition"], 60, 10, 1)[0])
+
+    def rows():
+        file = TraceFile(tmp_path / "traces.jsonl")
+        key = cache_key(file.sha256, tokenizer, template, CONFIG)
+        return cached_rows(tmp_path / "rows", key, partial(build_rows, file, tokenizer, template, CONFIG))
+
+    assert rows().digest == made[2].digest
+    monkeypatch.setattr(trace_file, "read_traces", never)
+    assert rows().digest == made[2].digest
+    with (tmp_path / "traces.jsonl").open("a") as file:
+        file.write("no trace")
+    with pytest.raises(AssertionError, match="made again"):
+        rows()
+
+
+def test_the_index_is_kept_as_the_recorder_would_write_it(made, tmp_path):
+    names = (f"hf_{'a' * 30}", f"{Path.home()}/x", "ü")
+    rows = replace(made[2], rows=tuple(replace(row, id=name) for row, name in zip(made[2].rows, names, strict=False)))
+    kept = bytes(cached_rows(tmp_path, "k", lambda: rows).index_bytes)
+    assert kept.decode() == cleaned("".join(line(row).decode() for row in rows.index))
+    assert names[0].encode() not in kept
+    assert names[1].encode() not in kept
+    assert f'"id":"{REDACTED}"'.encode() in kept
+    assert kept == bytes(cached_rows(tmp_path, "k", never).index_bytes)
+
+
+@pytest.mark.parametrize("name", ["tokens.npy", "masks.npy", "starts.npy", "prompt_digests.npy", "rest.json",
+                                  "index.jsonl"])
 def test_a_changed_byte_is_found_and_the_rows_are_made_again(made, tmp_path, name):
     cached_rows(tmp_path, "k", lambda: made[2])
     content = bytearray((tmp_path / "k" / name).read_bytes())
@@ -59,7 +114,7 @@ def test_a_half_written_folder_is_made_again(made, tmp_path):
     assert cached_rows(tmp_path, "k", lambda: made[2]).digest == made[2].digest
 
 
-def test_everything_that_decides_a_row_decides_the_key(made):
+def test_everything_that_decides_a_row_decides_the_key(made, monkeypatch):
     tokenizer, template, _ = made
     other = train_tokenizer(["other texts 1+1"], 400)
     keys = [cache_key("a", tokenizer, template, CONFIG), cache_key("b", tokenizer, template, CONFIG),
@@ -67,6 +122,14 @@ def test_everything_that_decides_a_row_decides_the_key(made):
             cache_key("a", tokenizer, ChatTemplate.for_config("plain", tokenizer), CONFIG),
             *(cache_key("a", tokenizer, template, CONFIG.model_copy(update=change)) for change in (
                 {"max_length": 45}, {"over_length": "error"}, {"reasoning": "answer_only"}))]
+    monkeypatch.setenv("HOME", "/somebody/else")
+    keys.append(cache_key("a", tokenizer, template, CONFIG))
+    assert len(set(keys)) == len(keys)
+    monkeypatch.undo()
+    for module in row_cache.CODE:
+        with monkeypatch.context() as patched:
+            patched.setattr(row_cache.inspect, "getsource", lambda other, module=module: str(other is module))
+            keys.append(cache_key("a", tokenizer, template, CONFIG))
     assert len(set(keys)) == len(keys)
     assert cache_key("a", tokenizer, template, CONFIG.model_copy(update={"buckets": (8, 44)})) == keys[0]
 

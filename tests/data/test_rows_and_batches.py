@@ -191,7 +191,7 @@ def test_without_buckets_batches_follow_the_order() -> None:
     from workings.data.order import epoch_order
 
     source = batches([5] * 10, b=4)
-    order = epoch_order([f"r{number}" for number in range(10)], 4, 0)
+    order = [f"r{place}" for place in epoch_order([f"r{number}" for number in range(10)], 4, 0)]
     assert epoch_ids(source) == [[[row_id] for row_id in order[:4]], [[row_id] for row_id in order[4:8]],
                                  [[order[8]], [order[9]], [], []]]
 

@@ -144,7 +144,7 @@ def begin(writer: RunWriter) -> None:
     writer.write_text("env/env_info.txt", text_view(ENVIRONMENT))
     writer.write_json("env/device_checks.json", {"kernel": "matmul", "devices": ["TFRT_CPU_0"]})
     writer.write_json("data/digests.json", data_digests())
-    writer.write_jsonl("data/rows.jsonl", row_set().index)
+    writer.write_cleaned("data/rows.jsonl", row_set().index_bytes)
     writer.event("started")
     writer.log("training starts")
 

@@ -8,7 +8,6 @@ may hold empty sequences (``segment_ids`` 0 everywhere), which weigh nothing in 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from workings.config.data import DataConfig
 from workings.data.order import epoch_order
-from workings.data.packing import first_fit
+from workings.data.plan import EpochPlan, Planned, bucket_of, plan_bucketed, plan_packed
 from workings.data.rows import Row, RowSet
 from workings.errors import RecordError
 from workings.models.batch import Batch
@@ -46,14 +45,6 @@ class Position:
         return cls(record["epoch"], record["batch"])
 
 
-@dataclass(frozen=True)
-class _Planned:
-    """One batch of an epoch's plan: its length in positions, and the row numbers in each sequence."""
-
-    length: int
-    sequences: tuple[tuple[int, ...], ...]
-
-
 class Batches:
     """All batches of a run, by position."""
 
@@ -69,12 +60,11 @@ class Batches:
             data_config: buckets and packing.
         """
         self._rows = rows
-        self._by_id = {row.id: number for number, row in enumerate(rows.rows)}
         self._seed = seed
         self._shape = (accumulation, rows_per_micro_batch)
         self._packed = data_config.packing == "first_fit"
         self._buckets = (rows.max_length,) if self._packed else bucket_lengths(data_config, rows.max_length)
-        self._plans: dict[int, list[_Planned]] = {}
+        self._plans: dict[int, EpochPlan] = {}
         self._most: dict[int, int] = {}
 
     def at(self, position: Position) -> tuple[Batch, Position]:
@@ -102,31 +92,21 @@ class Batches:
 
     def shapes(self) -> list[tuple[int, int, int]]:
         """All shapes (A, B, S) that can come, longest first: the largest one decides whether the run fits."""
-        used = self._buckets if self._packed else {
-            smallest_bucket(len(row.tokens), self._buckets) for row in self._rows.rows}
+        used = self._buckets if self._packed else np.unique(bucket_of(self._rows.lengths, self._buckets)).tolist()
         return [(*self._shape, length) for length in sorted(used, reverse=True)]
 
     def most_supervised(self, length: int) -> int:
         """The most supervised positions that a sequence of this length can have, in any epoch."""
         if length not in self._most:
-            sizes, counts = self._sizes
-            short = sizes <= length
-            # However rows share a sequence, its share of supervised positions is no larger than the largest of theirs.
-            counts = counts * length // sizes if self._packed else counts
-            self._most[length] = int(counts[short].max(initial=0))
+            lengths, counts = self._rows.lengths, self._rows.supervised
+            if self._packed:  # however rows share a sequence, its share is no larger than the largest of theirs
+                counts = counts * length // lengths
+            self._most[length] = int(counts[lengths <= length].max(initial=0))
         return self._most[length]
-
-    @cached_property
-    def _sizes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens of each row, and how many of its positions are supervised (nothing predicts its first token)."""
-        rows = self._rows.rows
-        sizes = np.fromiter((len(row.tokens) for row in rows), np.int64, len(rows))
-        return sizes, np.fromiter((int(row.loss_mask[1:].sum()) for row in rows), np.int64, len(rows))
 
     def padding_share(self, epoch: int = 0) -> float:
         """Share of an epoch's positions that are padding, from 0 to 1."""
-        positions = sum(planned.length * len(planned.sequences) for planned in self._plan(epoch))
-        return 1 - self._rows.total_tokens / positions
+        return 1 - self._rows.total_tokens / self._plan(epoch).positions
 
     @staticmethod
     def digest(batch: Batch) -> str:
@@ -146,46 +126,22 @@ class Batches:
         plan = self._plan(position.epoch)
         if position.batch >= len(plan):
             raise RecordError(f"data position {position}: epoch {position.epoch} has {len(plan)} batches only")
-        return _sequences_digest((*self._shape, plan[position.batch].length),
+        return _sequences_digest((*self._shape, int(plan.lengths[position.batch])),
                                  [[row_digests[row_id] for row_id in ids] for ids in self.row_ids(position)])
 
-    def _plan(self, epoch: int) -> list[_Planned]:
+    def _plan(self, epoch: int) -> EpochPlan:
         if epoch not in self._plans:
-            self._plans = {epoch: self._planned(epoch)}  # one epoch at a time: a million rows are 100 MB of plan
+            self._plans = {epoch: self._planned(epoch)}  # one epoch at a time: a million rows are 30 MB of plan
         return self._plans[epoch]
 
-    def _planned(self, epoch: int) -> list[_Planned]:
-        order = [self._by_id[row_id] for row_id in epoch_order(self._by_id, self._seed, epoch)]
-        lengths = [len(self._rows.rows[number].tokens) for number in order]
-        if self._packed:
-            sequences = [tuple(order[at] for at in sequence) for sequence in first_fit(lengths, self._buckets[0])]
-            return self._filled([(self._buckets[0], sequence) for sequence in sequences])
-        return self._filled([(smallest_bucket(length, self._buckets), (number,))
-                             for number, length in zip(order, lengths, strict=True)])
-
-    def _filled(self, sequences: Sequence[tuple[int, tuple[int, ...]]]) -> list[_Planned]:
-        """Group sequences of one bucket into batches, in order; what is left over shares the last batches.
-
-        A batch is emitted when its bucket has collected enough. Leftovers of all buckets follow in the epoch's order,
-        each batch as long as its longest sequence needs, the last one filled up with empty sequences.
-        """
+    def _planned(self, epoch: int) -> EpochPlan:
+        order = epoch_order(self._rows.ids, self._seed, epoch)
         size = self._shape[0] * self._shape[1]
-        waiting: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
-        plan: list[_Planned] = []
-        for at, (length, sequence) in enumerate(sequences):
-            queue = waiting.setdefault(length, [])
-            queue.append((at, sequence))
-            if len(queue) == size:
-                plan.append(_Planned(length, tuple(rows for _, rows in queue)))
-                queue.clear()
-        left = sorted((at, length, sequence) for length, queue in waiting.items() for at, sequence in queue)
-        for start in range(0, len(left), size):
-            group = left[start:start + size]
-            empty = ((),) * (size - len(group))
-            plan.append(_Planned(max(length for _, length, _ in group), (*(rows for *_, rows in group), *empty)))
-        return plan
+        if self._packed:
+            return plan_packed(order, self._rows.lengths, self._buckets[0], size)
+        return plan_bucketed(order, self._rows.lengths, self._buckets, size)
 
-    def _batch(self, planned: _Planned) -> Batch:
+    def _batch(self, planned: Planned) -> Batch:
         sequences = [[self._rows.rows[number] for number in sequence] for sequence in planned.sequences]
         batch = make_batch(sequences, self._shape, planned.length, self._rows.pad_id)
         return replace(batch, most_supervised=self.most_supervised(planned.length))
@@ -253,7 +209,7 @@ def fixed_batches(rows: RowSet, rows_per_batch: int, data_config: DataConfig) ->
     batches = []
     for start in range(0, len(rows.rows), rows_per_batch):
         group = rows.rows[start:start + rows_per_batch]
-        length = smallest_bucket(max(len(row.tokens) for row in group), buckets)
+        length = int(bucket_of(rows.lengths[start:start + rows_per_batch].max(), buckets))
         sequences: list[list[Row]] = [[row] for row in group] + [[]] * (rows_per_batch - len(group))
         batches.append(make_batch(sequences, (1, rows_per_batch), length, rows.pad_id))
     return batches
@@ -263,8 +219,3 @@ def bucket_lengths(data_config: DataConfig, max_length: int) -> tuple[int, ...]:
     """The lengths that batches may have, ascending, ending with ``max_length``."""
     buckets = data_config.buckets
     return buckets if buckets and buckets[-1] == max_length else (*buckets, max_length)
-
-
-def smallest_bucket(length: int, buckets: Sequence[int]) -> int:
-    """The shortest bucket that holds ``length`` tokens; ``buckets`` ascend and the last one holds every row."""
-    return next(bucket for bucket in buckets if length <= bucket)

@@ -1,13 +1,15 @@
 """A data set by what a person calls it: a file, or one of the shipped names."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from workings.data.items import ItemRecord, items_bytes
 from workings.data.sets import make_set, shipped_sets
-from workings.data.traces import Trace, read_traces, traces_bytes
+from workings.data.trace_file import TraceFile
+from workings.data.traces import Trace, traces_bytes
 from workings.errors import RequestError
-from workings.record.digest import bytes_digest, file_digest
+from workings.record.digest import bytes_digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +18,8 @@ class OpenedTraces:
 
     name: str
     """Path, or shipped name."""
-    traces: list[Trace]
+    traces: Sequence[Trace]
+    """Those of a file are read when one is asked for; see `workings.data.trace_file`."""
     sha256: str
     """Digest of the file, or of the file that a shipped name stands for."""
 
@@ -28,7 +31,8 @@ def open_traces(name: str, base: Path = Path()) -> OpenedTraces:
     """
     path = base / Path(name).expanduser()
     if path.is_file():
-        return OpenedTraces(name=name, traces=read_traces(path), sha256=file_digest(path))
+        file = TraceFile(path)
+        return OpenedTraces(name=name, traces=file, sha256=file.sha256)
     known = shipped_sets()
     if name not in known:
         raise RequestError(f"traces: {name}", f"a file of traces, or one of {_names('traces')}", "workings data list")

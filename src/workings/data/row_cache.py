@@ -1,8 +1,9 @@
 """Rows that were made and proved once, kept as arrays, so that a large data set is not read word by word each time.
 
-A folder is named by a digest of everything that decides its rows: the traces, the tokenizer, the chat template, the
-recipe's settings, and the code that makes rows. Nothing in it is believed: its files are hashed before they are used,
-and what does not agree is made again.
+A folder is named by a digest of everything that decides its rows and their index: the traces, the tokenizer, the chat
+template, the recipe's settings, the home folder that an index does not name, and the code that reads traces, makes rows
+and writes an index. Nothing in it is believed: its files are hashed before they are used, and what does not agree is
+made again.
 """
 
 import inspect
@@ -16,27 +17,32 @@ from pathlib import Path
 import numpy as np
 
 from workings.config.data import DataConfig
-from workings.data import render, rows
-from workings.data.rows import Dropped, Row, RowSet
+from workings.data import render, rows, traces
+from workings.data.kept_rows import KeptRowSet, RowArrays
+from workings.data.rows import Dropped, RowSet
 from workings.models import chat, tokenizer
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
+from workings.record import canonical, redact
 from workings.record.digest import bytes_digest, file_digest
 
 FEWEST = 10_000
 """Traces from which on rows are kept: fewer are made as fast as they are found."""
 MOST_SETS = 4
 """Row sets kept; the ones that were used longest ago go first."""
-FACTS, REST = "facts.json", "rest.json"
-"""Digests of the other files, and what is no array."""
+FACTS, REST, INDEX = "facts.json", "rest.json", "index.jsonl"
+"""Digests of the other files; what is no array; `RowSet.index_bytes`."""
 ARRAYS = ("tokens", "masks", "starts", "prompt_digests")
+FILES = (REST, INDEX, *(f"{name}.npy" for name in ARRAYS))
+CODE = (traces, rows, render, chat, tokenizer, canonical, redact)
+"""Modules whose code decides what is kept."""
 
 
 def cache_key(traces_digest: str, its_tokenizer: Tokenizer, template: ChatTemplate, config: DataConfig) -> str:
-    """SHA-256, as hex, of what decides the rows of a data set."""
-    code = [bytes_digest(inspect.getsource(module).encode()) for module in (rows, render, chat, tokenizer)]
+    """SHA-256, as hex, of what decides the rows of a data set and their index."""
+    code = [bytes_digest(inspect.getsource(module).encode()) for module in CODE]
     parts = [traces_digest, its_tokenizer.digest, template.name, template.source, config.reasoning,
-             config.max_length, config.over_length, *code]
+             config.max_length, config.over_length, str(Path.home()), *code]
     return bytes_digest(json.dumps(parts, ensure_ascii=False).encode())
 
 
@@ -44,29 +50,30 @@ def cached_rows(folder: Path, key: str, make: Callable[[], RowSet]) -> RowSet:
     """The rows of this key: read where they are kept intact, else made and kept. A full disk keeps nothing."""
     place = folder / key
     found = _read(place)
-    if found is None:
-        found = make()
-        try:
-            _write(place, found)
-        except OSError:
-            shutil.rmtree(place, ignore_errors=True)
-    return found
-
-
-def _read(place: Path) -> RowSet | None:
+    if found is not None:
+        return found
+    made = make()
     try:
-        facts = json.loads((place / FACTS).read_text(encoding="utf-8"))
-        if any(file_digest(place / name) != digest for name, digest in facts["files"].items()):
+        _write(place, made)
+    except OSError:
+        shutil.rmtree(place, ignore_errors=True)
+    return _read(place) or made  # what was kept needs no second index and less memory
+
+
+def _read(place: Path) -> KeptRowSet | None:
+    try:
+        digests = json.loads((place / FACTS).read_text(encoding="utf-8"))["files"]
+        if any(file_digest(place / name) != digests[name] for name in FILES):
             return None
-        tokens, masks, starts, digests = (np.asarray(np.load(place / f"{name}.npy", mmap_mode="r")) for name in ARRAYS)
+        arrays = {name: np.asarray(np.load(place / f"{name}.npy", mmap_mode="r")) for name in ARRAYS}
+        # like the arrays a view of this file, also when another process puts a new one in its place
+        index = np.memmap(place / INDEX, np.uint8, "r").data
         rest = json.loads((place / REST).read_text(encoding="utf-8"))
         os.utime(place)
+        return KeptRowSet(RowArrays(ids=rest["ids"], **arrays), tuple(Dropped(*each) for each in rest["dropped"]),
+                          rest["pad_id"], rest["max_length"], rest["digest"], index)
     except (OSError, ValueError, KeyError):
         return None
-    ends, texts = starts.tolist(), digests.astype("U64").tolist()
-    kept = tuple(Row(row_id, tokens[ends[i]:ends[i + 1]], masks[ends[i]:ends[i + 1]], texts[i])
-                 for i, row_id in enumerate(rest["ids"]))
-    return RowSet(kept, tuple(Dropped(*each) for each in rest["dropped"]), rest["pad_id"], rest["max_length"])
 
 
 def _write(place: Path, found: RowSet) -> None:
@@ -75,16 +82,17 @@ def _write(place: Path, found: RowSet) -> None:
         partial = Path(name) / "rows"
         partial.mkdir()
         starts = np.zeros(len(found.rows) + 1, np.int64)
-        np.cumsum([len(row.tokens) for row in found.rows], out=starts[1:])
+        np.cumsum(found.lengths, out=starts[1:])
         arrays = {"tokens": np.concatenate([row.tokens for row in found.rows]),
                   "masks": np.concatenate([row.loss_mask for row in found.rows]), "starts": starts,
                   "prompt_digests": np.array([row.prompt_digest for row in found.rows], "S64")}
         for array, values in arrays.items():
             np.save(partial / f"{array}.npy", values)
-        rest = {"ids": [row.id for row in found.rows], "pad_id": found.pad_id, "max_length": found.max_length,
+        rest = {"ids": found.ids, "pad_id": found.pad_id, "max_length": found.max_length, "digest": found.digest,
                 "dropped": [[each.id, each.tokens, each.reason] for each in found.dropped]}
         (partial / REST).write_text(json.dumps(rest), encoding="utf-8")
-        facts = {"files": {path.name: file_digest(path) for path in sorted(partial.iterdir())}}
+        (partial / INDEX).write_bytes(found.index_bytes)
+        facts = {"files": {file: file_digest(partial / file) for file in FILES}}
         (partial / FACTS).write_text(json.dumps(facts), encoding="utf-8")
         shutil.rmtree(place, ignore_errors=True)
         partial.replace(place)

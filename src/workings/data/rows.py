@@ -20,6 +20,8 @@ from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
+from workings.record.canonical import line
+from workings.record.redact import cleaned
 
 _CHUNK = 1024
 """Traces that are encoded at a time: enough for all cores, little enough for memory."""
@@ -62,17 +64,32 @@ class Dropped:
 class RowSet:
     """All rows of a data set, proved."""
 
-    rows: tuple[Row, ...]
+    rows: Sequence[Row]
     dropped: tuple[Dropped, ...]
     pad_id: int
     """Fills what a batch does not use."""
     max_length: int
     """Longest row allowed, in tokens."""
 
+    @cached_property
+    def ids(self) -> Sequence[str]:
+        """The rows' ids, in their order."""
+        return [row.id for row in self.rows]
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """int64 ``[rows]``: tokens of each row."""
+        return np.array([len(row.tokens) for row in self.rows], np.int64)
+
+    @cached_property
+    def supervised(self) -> np.ndarray:
+        """int64 ``[rows]``: positions of each row that predict a token that is learned; nothing predicts the first."""
+        return np.array([int(row.loss_mask[1:].sum()) for row in self.rows], np.int64)
+
     @property
     def total_tokens(self) -> int:
         """Tokens of all rows, without padding."""
-        return sum(len(row.tokens) for row in self.rows)
+        return int(self.lengths.sum())
 
     @property
     def supervised_tokens(self) -> int:
@@ -86,6 +103,12 @@ class RowSet:
                  "supervised_tokens": row.supervised_tokens, "prompt_digest": row.prompt_digest} for row in self.rows]
         return kept + [{"id": row.id, "status": "dropped", "reason": row.reason, "tokens": row.tokens}
                        for row in self.dropped]
+
+    @property
+    def index_bytes(self) -> bytes | memoryview:
+        """The index as a run keeps it: canonical JSON lines, cleaned as the recorder cleans all that it writes."""
+        text: str = cleaned("".join(line(row).decode() for row in self.index))
+        return text.encode()
 
     @cached_property
     def digest(self) -> str:

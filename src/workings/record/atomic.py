@@ -35,7 +35,7 @@ def write_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
         sync_directory(path.parent)
 
 
-def write_bytes(path: Path, data: bytes) -> None:
+def write_bytes(path: Path, data: bytes | memoryview) -> None:
     """Replace or create a file with ``data``, atomically. Raises `StorageError`."""
     write_with(path, lambda stream: stream.write(data))
 

@@ -145,6 +145,12 @@ class RunWriter:
         atomic.write_text(path, cleaned(text))
         return path
 
+    def write_cleaned(self, relative: str, data: bytes | memoryview) -> Path:
+        """Write UTF-8 text that `workings.record.redact.cleaned` has gone over already. Raises `StorageError`."""
+        path = self.path(relative)
+        atomic.write_bytes(path, data)
+        return path
+
     def write_jsonl(self, relative: str, rows: Iterable[dict[str, Any]]) -> Path:
         """Write JSON lines, atomically. Raises `RecordError` for nulls and `StorageError` for the disk."""
         path = self.path(relative)

@@ -1,5 +1,6 @@
 """From the names in a recipe to traces and items: a file, or a set that is made on the spot."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workings.config.load import LoadedRecipe
@@ -20,8 +21,9 @@ ADDITION_ITEMS = 600
 class Sources:
     """The data of a run, before it becomes rows."""
 
-    traces: list[Trace]
-    held_out: list[Trace]
+    traces: Sequence[Trace]
+    """For training; those of a file are read when one is asked for."""
+    held_out: Sequence[Trace]
     """Traces for the evaluation loss; empty when the recipe has none."""
     items: list[Item]
     """Questions; empty when the recipe has none."""
@@ -43,7 +45,7 @@ def find_sources(loaded: LoadedRecipe) -> Sources:
     return Sources(traces=traces, held_out=held_out, items=_items(loaded, names[2], made[1], digests), digests=digests)
 
 
-def _traces(loaded: LoadedRecipe, name: str, made: list[Trace], label: str, digests: dict[str, str]) -> list[Trace]:
+def _traces(loaded: LoadedRecipe, name: str, made: list[Trace], label: str, digests: dict[str, str]) -> Sequence[Trace]:
     if name == ADDITION:
         digests[label] = bytes_digest(traces_bytes(made))
         return made

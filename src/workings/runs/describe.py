@@ -9,7 +9,6 @@ from typing import Any
 from workings.engines.base import Memory, ReportingEngine
 from workings.models.weights import parameter_count
 from workings.record.absent import Absent, absent
-from workings.record.canonical import line
 from workings.record.clock import now
 from workings.record.digest import json_digest
 from workings.record.environment import collect
@@ -64,7 +63,7 @@ def write_request(writer: RunWriter, prepared: Prepared) -> None:
     prepared.tokenizer.save(writer.path(TOKENIZER))
     writer.write_json(MODEL_SHAPE, asdict(prepared.shape))
     writer.write_json(DATA_DIGESTS, data_digests(prepared))
-    writer.write_text(ROWS, "".join(line(row).decode() for row in prepared.rows.index))
+    writer.write_cleaned(ROWS, prepared.rows.index_bytes)
     environment = collect()
     writer.write_json(ENVIRONMENT, environment)
     writer.write_text(ENVIRONMENT_TEXT, text_view(environment))

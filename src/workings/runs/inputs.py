@@ -1,6 +1,7 @@
 """From the names in a recipe to files, a tokenizer and a model shape."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -52,7 +53,7 @@ def fetch_tensors(loaded: LoadedRecipe, weights: Weights) -> None:
         weights_directory(weights.id, weights.revision)
 
 
-def find_tokenizer(loaded: LoadedRecipe, weights: Weights, traces: list[Trace]) -> Tokenizer:
+def find_tokenizer(loaded: LoadedRecipe, weights: Weights, traces: Sequence[Trace]) -> Tokenizer:
     """The tokenizer the recipe asks for: the model's, one from a directory, or one trained on the traces."""
     name = loaded.recipe.tokenizer
     if name == "train":

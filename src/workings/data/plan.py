@@ -1,0 +1,112 @@
+"""The plan of an epoch: which rows stand in which sequence of which batch, and how long each batch is.
+
+Specified in `docs/data-order.md`. Plans are arrays, because an epoch of a million rows has hundreds of thousands of
+batches, of which a run may take a few.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+
+from workings.data.packing import first_fit
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One batch of an epoch's plan: its length in positions, and the row numbers in each sequence."""
+
+    length: int
+    sequences: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class EpochPlan(Sequence[Planned]):
+    """The batches of an epoch; one is put together when it is asked for."""
+
+    rows: np.ndarray
+    """int64 ``[rows]``: row numbers, sequence after sequence."""
+    borders: np.ndarray
+    """int64 ``[sequences + 1]``: where in ``rows`` each sequence starts, and where the last one ends."""
+    members: np.ndarray
+    """int64 ``[batches, A x B]``: numbers of sequences; -1 for an empty one."""
+    lengths: np.ndarray
+    """int64 ``[batches]``: positions of each sequence of a batch."""
+
+    @property
+    def positions(self) -> int:
+        """Positions of all sequences of all batches, padding included."""
+        return int(self.lengths.sum()) * self.members.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @overload
+    def __getitem__(self, at: int) -> Planned: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Planned]: ...
+    def __getitem__(self, at: int | slice) -> Planned | Sequence[Planned]:
+        if isinstance(at, slice):
+            return [self[number] for number in range(len(self))[at]]
+        members = self.members[at]  # an empty one, -1, starts at the last border and ends at the first: it has no rows
+        spans = zip(self.borders[members].tolist(), self.borders[members + 1].tolist(), strict=True)
+        return Planned(int(self.lengths[at]), tuple(tuple(self.rows[start:end].tolist()) for start, end in spans))
+
+
+def plan_packed(order: np.ndarray, lengths: np.ndarray, capacity: int, size: int) -> EpochPlan:
+    """An epoch whose rows are packed.
+
+    Args:
+        order: int64 ``[rows]``, the epoch's order.
+        lengths: int64 ``[rows]``, tokens of each row, by its number.
+        capacity: positions of a sequence.
+        size: sequences in a batch.
+    """
+    packed = first_fit(lengths[order].tolist(), capacity)
+    borders = np.zeros(len(packed) + 1, np.int64)
+    np.cumsum([len(sequence) for sequence in packed], out=borders[1:])
+    rows = order[np.fromiter((at for sequence in packed for at in sequence), np.int64, len(order))]
+    return _filled(rows, borders, np.full(len(packed), capacity, np.int64), size)
+
+
+def plan_bucketed(order: np.ndarray, lengths: np.ndarray, buckets: Sequence[int], size: int) -> EpochPlan:
+    """An epoch in which each row is a sequence, as long as the smallest of the ascending buckets that holds it.
+
+    Other arguments: see `plan_packed`.
+    """
+    return _filled(order, np.arange(len(order) + 1), bucket_of(lengths[order], buckets), size)
+
+
+def bucket_of(lengths: np.ndarray, buckets: Sequence[int]) -> np.ndarray:
+    """int64, as many as ``lengths``: the shortest bucket that holds so many tokens.
+
+    Buckets ascend, and the last one holds every row.
+    """
+    return np.array(buckets, np.int64)[np.searchsorted(buckets, lengths)]
+
+
+def _filled(rows: np.ndarray, borders: np.ndarray, long: np.ndarray, size: int) -> EpochPlan:
+    """Group sequences of one length into batches, in order; what is left over shares the last batches.
+
+    A batch stands where its bucket had collected enough. Leftovers of all buckets follow in the epoch's order, each
+    batch as long as its longest sequence needs, the last one filled up with empty sequences.
+
+    Args:
+        rows: see `EpochPlan`.
+        borders: see `EpochPlan`.
+        long: int64 ``[sequences]``, positions of each sequence.
+        size: sequences in a batch.
+    """
+    whole, left = [], []
+    for length in np.unique(long):
+        alike = np.flatnonzero(long == length)
+        end = len(alike) - len(alike) % size
+        whole.append(alike[:end].reshape(-1, size))
+        left.append(alike[end:])
+    full = np.concatenate(whole)
+    full = full[np.argsort(full[:, -1])]
+    over = np.sort(np.concatenate(left))
+    last = np.pad(over, (0, -len(over) % size), constant_values=-1).reshape(-1, size)
+    longest = np.where(last >= 0, long[last], 0).max(axis=1)
+    return EpochPlan(rows, borders, np.concatenate([full, last]), np.concatenate([long[full[:, 0]], longest]))
