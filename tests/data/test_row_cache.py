@@ -47,6 +47,7 @@ def test_second_time_gives_the_same_rows_without_making_them(made, tmp_path):
     assert bytes(found.index_bytes) == made[2].index_bytes
     assert (found.total_tokens, found.supervised_tokens) == (made[2].total_tokens, made[2].supervised_tokens)
     assert (found.ids, found.lengths.tolist()) == (made[2].ids, made[2].lengths.tolist())
+    assert found.supervised.tolist() == made[2].supervised.tolist()
     assert [row.id for row in found.rows[3:5]] + [found.rows[-1].id] == [*made[2].ids[3:5], made[2].ids[-1]]
     for one, other in zip(found.rows, made[2].rows, strict=True):
         assert (one.tokens.dtype, one.loss_mask.dtype) == (np.int32, np.uint8)

@@ -187,6 +187,22 @@ def test_every_row_once_an_epoch_and_all_shapes_announced(keys: dict[str, object
     assert position == Position(1, 0)
 
 
+@pytest.mark.parametrize("keys", [{}, {"buckets": (6, 9)}, {"packing": "first_fit"}])
+def test_no_batch_has_a_row_with_more_supervised_positions_than_its_shape_says(keys: dict[str, object]) -> None:
+    """And the bound is reached where a sequence is a row."""
+    source = batches([3 + number * 7 % 12 for number in range(45)], b=3, a=2, **keys)
+    found: dict[int, int] = {}
+    position = Position()
+    while position.epoch < 3:
+        batch, position = source.at(position)
+        length = batch.tokens.shape[2]
+        most = int(np.count_nonzero(batch.weights, axis=-1).max())
+        assert most <= source.most_supervised(length) == batch.most_supervised <= length
+        found[length] = max(most, found.get(length, 0))
+    if "packing" not in keys:
+        assert found == {length: source.most_supervised(length) for length in found}
+
+
 def test_without_buckets_batches_follow_the_order() -> None:
     from workings.data.order import epoch_order
 

@@ -104,9 +104,8 @@ class Jax:
     @staticmethod
     def loss(case: LossCase) -> float:
         hidden, head = (jnp.asarray(x, jnp.float32) for x in (case.hidden, case.head))
-        shape = tiny_shape("gemma2", final_softcap=case.softcap)
         return float(jax_loss.plain_loss_sum(hidden[None], head, jnp.asarray([case.targets]),
-                                             jnp.asarray([case.weights], jnp.float32), shape))
+                                             jnp.asarray([case.weights], jnp.float32), case.softcap))
 
     @staticmethod
     def update(case: UpdateCase) -> tuple[Any, dict[str, Any]]:

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.engines.tiny import random_batch, request, tiny_shape
+from tests.engines.tiny import random_batch, reference_loss_sum, request, tiny_shape
 from workings.config.training import MemoryConfig
 from workings.engines.jax import chunked_attention as chunked
 from workings.engines.jax import feed_forward
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.flash_attention import make_flash_attention
-from workings.engines.jax.loss import loss_sum, plain_loss_sum
+from workings.engines.jax.loss import loss_sum
 from workings.engines.jax.model import final_logits, hidden_states, unembedding
 from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.sharding import make_layout
@@ -83,9 +83,9 @@ def test_flash_refuses_what_its_kernel_cannot_do() -> None:
         JaxEngine.open(request(tiny_shape(head_dim=128), memory=MemoryConfig(attention="flash")))
 
 
-@pytest.mark.parametrize("chunk", [5, 48])
+@pytest.mark.parametrize("chunk", [0, 5, 48])
 @pytest.mark.parametrize("family", ["gemma", "gemma2"])
-def test_the_loss_in_chunks_equals_the_plain_loss(family: str, chunk: int) -> None:
+def test_the_loss_whole_and_in_chunks_equals_the_reference(family: str, chunk: int) -> None:
     """Value and both gradients, with Gemma 2's cap and chunks that do not come out even."""
     shape = tiny_shape(family)
     draw = np.random.default_rng(0)
@@ -95,7 +95,7 @@ def test_the_loss_in_chunks_equals_the_plain_loss(family: str, chunk: int) -> No
     targets, weights = batch.targets[0], batch.weights[0]
     layout = make_layout(tuple(jax.devices("cpu")[:1]), 1, 1)
     split = jax.value_and_grad(lambda h, e: loss_sum(h, e, targets, weights, shape, layout, chunk), (0, 1))
-    plain = jax.value_and_grad(lambda h, e: plain_loss_sum(h, e, targets, weights, shape), (0, 1))
+    plain = jax.value_and_grad(lambda h, e: reference_loss_sum(h, e, targets, weights, shape.final_softcap), (0, 1))
     for ours, expected in zip(jax.tree.leaves(jax.jit(split)(hidden, head)), jax.tree.leaves(plain(hidden, head)),
                               strict=True):
         np.testing.assert_allclose(ours, expected, atol=1e-5 * float(jnp.max(jnp.abs(expected))))

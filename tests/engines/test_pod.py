@@ -7,9 +7,9 @@ import json
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding
 from workings.engines.jax import embedding
-from workings.engines.jax.loss import Split, plain_loss_sum, split_loss_sum
+from workings.engines.jax.loss import Split, split_loss_sum
 from workings.engines.jax.sharding import FSDP, TP, Layout, P
-from tests.engines.tiny import tiny_shape
+from tests.engines.tiny import reference_loss_sum
 
 layout = Layout(Mesh(np.array(jax.devices()).reshape(16, 1), (FSDP, TP)))
 embedding.GATHERED = 32
@@ -23,7 +23,7 @@ split = Split(layout, 4, 0.0, True)
 placed = [jax.device_put(x, to) for x, to in ((hidden, rows), (head, own), (targets, rows), (weights, rows))]
 step = jax.jit(jax.value_and_grad(lambda *x: split_loss_sum(split, *x), argnums=(0, 1)))
 ours, lowered = step(*placed), step.lower(*placed).as_text()
-plain = jax.value_and_grad(lambda *x: plain_loss_sum(*x, tiny_shape()), argnums=(0, 1))(hidden, head, targets, weights)
+plain = jax.value_and_grad(reference_loss_sum, argnums=(0, 1))(hidden, head, targets, weights)
 looked = jax.jit(jax.value_and_grad(lambda table, tokens: (embedding.split_lookup(layout, table, tokens) ** 2).sum()))
 table = looked(placed[1], placed[2])
 direct = jax.value_and_grad(lambda table: (table[targets] ** 2).sum())(head)

@@ -31,6 +31,17 @@ def request(shape: ModelShape, **changes: Any) -> EngineRequest:
     return EngineRequest(shape=shape, **(settings | changes))
 
 
+def reference_loss_sum(hidden: Any, head: Any, targets: Any, weights: Any, softcap: float = 0.0) -> Any:
+    """Sum of ``weights * loss`` in JAX's own words, for derivatives that JAX finds by itself."""
+    import jax
+    import jax.numpy as jnp
+
+    logits = jnp.einsum("bsd,vd->bsv", hidden, head)
+    logits = softcap * jnp.tanh(logits / softcap) if softcap else logits
+    picked = jnp.take_along_axis(jax.nn.log_softmax(logits), targets[..., None], -1)[..., 0]
+    return -jnp.sum(picked * weights)
+
+
 def random_batch(shape: ModelShape, *, micro: int = 1, rows: int = 4, length: int = 12, seed: int = 0) -> Batch:
     """Rows of different lengths; about half of the real positions are supervised."""
     draw = np.random.default_rng(seed)

@@ -49,54 +49,60 @@ def masked_attention(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Arra
         scale: factor of the scores.
         softcap: bound of the scores; 0 for none.
     """
-    return _attend(q, k, v, allowed, scale, softcap)
+    return _attended(q, k, v, allowed, scale, softcap)[0]
+
+
+def _attended(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scale: float,
+              softcap: float) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The result, the weights of the keys and the scores, both ``[B, K, G, S, T]`` float32."""
+    bent = scores(q, k, scale, softcap)
+    weights = jax.nn.softmax(jnp.where(allowed[:, None, None], bent, MASKED), axis=-1)
+    return jnp.einsum("bkgst,btkh->bskgh", weights.astype(v.dtype), v).reshape(q.shape), weights, bent
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4, 5))
-def _attend(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scale: float, softcap: float) -> jax.Array:
-    return _weighed(v, _weights(q, k, allowed, scale, softcap)[0], q.shape)
+def trained_attention(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scale: float,
+                      softcap: float) -> jax.Array:
+    """`masked_attention` with its derivative by hand; the automatic one walks over the square of scores more often.
+
+    Every query must be allowed a key.
+    """
+    return _attended(q, k, v, allowed, scale, softcap)[0]
 
 
-def _weights(q: jax.Array, k: jax.Array, allowed: jax.Array, scale: float, softcap: float) -> tuple[jax.Array, ...]:
-    raw = scores(q, k, scale, softcap)
-    masked = jnp.where(allowed[:, None, None], raw, MASKED)
-    unscaled = jnp.exp(masked - jnp.max(masked, -1, keepdims=True))
-    return unscaled / jnp.sum(unscaled, -1, keepdims=True), raw
-
-
-def _weighed(v: jax.Array, weights: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    return jnp.einsum("bkgst,btkh->bskgh", weights.astype(v.dtype), v).reshape(shape)
+Kept = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array | None]
 
 
 def _forward(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scale: float,
-             softcap: float) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    weights, raw = _weights(q, k, allowed, scale, softcap)
-    out = _weighed(v, weights, q.shape)
-    return out, (q, k, v, out, weights, raw if softcap else None)
+             softcap: float) -> tuple[jax.Array, Kept]:
+    out, weights, bent = _attended(q, k, v, allowed, scale, softcap)
+    return out, (q, k, v, out, weights, bent if softcap else None)
 
 
-def _backward(scale: float, softcap: float, kept: tuple[jax.Array, ...], d_out: jax.Array) -> tuple[jax.Array | None, ...]:
-    q, k, v, out, weights, raw = kept
-    groups = (*q.shape[:2], k.shape[2], -1, q.shape[3])
-    d_grouped = d_out.reshape(groups)
-    # The sum of weights times their gradients, from what is smaller than both.
-    total = jnp.sum((d_out * out).astype(jnp.float32).reshape(groups), -1).transpose(0, 2, 3, 1)
+def _backward(scale: float, softcap: float, kept: Kept,
+              d_out: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, None]:
+    q, k, v, out, weights, bent = kept
+    grouped = (*q.shape[:2], k.shape[2], -1, q.shape[3])
+    d_grouped = d_out.reshape(grouped)
+    # Each query's sum of weights times their gradients, from two arrays that are smaller than the square.
+    total = jnp.sum((d_out * out).astype(jnp.float32).reshape(grouped), -1).transpose(0, 2, 3, 1)
     d_weights = jnp.einsum("bskgh,btkh->bkgst", d_grouped, v, preferred_element_type=jnp.float32)
     d_scores = weights * (d_weights - total[..., None]) * scale
-    if softcap:
-        d_scores = d_scores * (1 - jnp.square(raw / softcap))
+    if bent is not None:
+        d_scores = d_scores * (1 - jnp.square(bent / softcap))
     d_scores = d_scores.astype(q.dtype)
     d_q = jnp.einsum("bkgst,btkh->bskgh", d_scores, k).reshape(q.shape)
-    d_k = jnp.einsum("bskgh,bkgst->bkht", q.reshape(groups), d_scores).transpose(0, 3, 1, 2)
+    # The narrow operand comes first: the compiler for CPUs transposes the left one.
+    d_k = jnp.einsum("bskgh,bkgst->bkht", q.reshape(grouped), d_scores).transpose(0, 3, 1, 2)
     d_v = jnp.einsum("bskgh,bkgst->bkht", d_grouped, weights.astype(v.dtype)).transpose(0, 3, 1, 2)
     return d_q, d_k, d_v, None
 
 
-_attend.defvjp(_forward, _backward)
+trained_attention.defvjp(_forward, _backward)
 
 
 def plain_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,
                     slides: jax.Array, scale: float, softcap: float) -> jax.Array:
     """Attention with the whole ``[S, S]`` square of scores in memory."""
     del slides  # the window says it all
-    return masked_attention(q, k, v, allowed_pairs(segment_ids, window), scale=scale, softcap=softcap)
+    return trained_attention(q, k, v, allowed_pairs(segment_ids, window), scale, softcap)

@@ -1,6 +1,7 @@
 """Masked next-token loss as a sum, so that micro batches, devices and batches add up exactly.
 
-Two ways with the same result. `plain_loss_sum` has all logits in memory. `split_loss_sum` never has: it walks over
+Two ways with the same result; both compute gradients while the logits are there. `plain_loss_sum` has all of them in
+memory. `split_loss_sum` never has: it walks over
 chunks of positions, and on several devices each holds its own part of the vocabulary, so that neither the logits nor
 the embedding is ever whole anywhere, and the embedding's gradient never leaves the device that owns it.
 
@@ -14,7 +15,6 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from workings.engines.jax.model import final_logits
 from workings.engines.jax.sharding import FSDP, TP, Layout, P
 from workings.models.shape import ModelShape
 
@@ -24,17 +24,48 @@ Gradient = Literal["none", "hidden", "both"]
 """What is computed beside the loss: nothing, the gradient of the hidden states, or that of the head as well."""
 
 
-def token_losses(logits: jax.Array, targets: jax.Array) -> jax.Array:
-    """``[B, S]`` negative log likelihood in nats of ``targets`` under float32 ``logits`` ``[B, S, V]``."""
-    # Compare and sum instead of gather: it fuses, and its gradient is no scatter (a scalar loop on a CPU).
-    hit = jax.lax.broadcasted_iota(jnp.int32, logits.shape, logits.ndim - 1) == targets[..., None]
-    return jax.nn.logsumexp(logits, -1) - jnp.sum(jnp.where(hit, logits, 0.0), -1)
-
-
+@partial(jax.custom_vjp, nondiff_argnums=(4,))
 def plain_loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: jax.Array,
-                   shape: ModelShape) -> jax.Array:
-    """Sum of ``weights * loss`` over all positions, with all logits in memory at once."""
-    return jnp.sum(token_losses(final_logits(hidden, head, shape), targets) * weights)
+                   softcap: float) -> jax.Array:
+    """Sum of ``weights * loss`` over all positions, with all logits in memory at once. Arguments: see `loss_sum`."""
+    return _plain(hidden, head, targets, weights, softcap, ())[0]
+
+
+def _plain(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: jax.Array, softcap: float,
+           wanted: tuple[str, ...]) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The loss, and the gradients wanted (``hidden``, ``head``) while the logits are there."""
+    h, w = hidden.reshape(-1, hidden.shape[-1]), weights.reshape(-1)
+    logits, slope = _capped(jnp.einsum("cd,vd->cv", h, head, preferred_element_type=jnp.float32), softcap)
+    # Compare and sum instead of gather: it fuses, and its gradient is no scatter (a scalar loop on a CPU).
+    hit = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 1) == targets.reshape(-1)[:, None]
+    log_z, picked = _normalizer(logits, hit, together=False)
+    loss = jnp.sum((log_z - picked) * w)
+    if not wanted:
+        return loss, {}
+    d_logits = ((jnp.exp(logits - log_z[:, None]) - hit) * w[:, None] * slope).astype(h.dtype)
+    found = {}
+    if "hidden" in wanted:
+        d_h = jnp.einsum("cv,vd->cd", d_logits, head, preferred_element_type=jnp.float32)
+        found["hidden"] = d_h.astype(hidden.dtype).reshape(hidden.shape)
+    if "head" in wanted:
+        # h comes first: the compiler for CPUs transposes the left operand, and h is the narrow one.
+        d_head = jnp.einsum("cd,cv->dv", h, d_logits, preferred_element_type=jnp.float32)
+        found["head"] = d_head.T.astype(head.dtype)
+    return loss, found
+
+
+def _plain_forward(hidden: Any, head: Any, targets: Any, weights: Any,
+                   softcap: float) -> tuple[jax.Array, dict[str, jax.Array]]:
+    wanted = tuple(name for name, x in (("hidden", hidden), ("head", head)) if x.perturbed)
+    return _plain(hidden.value, head.value, targets.value, weights.value, softcap, wanted)
+
+
+def _plain_backward(softcap: float, kept: dict[str, jax.Array], ct: jax.Array) -> tuple[jax.Array | None, ...]:
+    gradients = {name: x * ct.astype(x.dtype) for name, x in kept.items()}
+    return gradients.get("hidden"), gradients.get("head"), None, None
+
+
+plain_loss_sum.defvjp(_plain_forward, _plain_backward, symbolic_zeros=True)
 
 
 @dataclass(frozen=True)
@@ -60,7 +91,7 @@ def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: ja
         chunk: positions of one device whose logits exist at one time; 0: all.
     """
     if layout.size == 1 and chunk == 0:
-        return plain_loss_sum(hidden, head, targets, weights, shape)
+        return plain_loss_sum(hidden, head.astype(hidden.dtype), targets, weights, shape.final_softcap)
     split = Split(layout, chunk, shape.final_softcap, layout.splits_vocabulary(head.shape[0]))
     return split_loss_sum(split, hidden, head.astype(hidden.dtype), targets, weights)
 

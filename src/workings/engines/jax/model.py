@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from workings.engines.jax import feed_forward
-from workings.engines.jax.attention import Attention, allowed_pairs, masked_attention, plain_attention
+from workings.engines.jax.attention import Attention, allowed_pairs, plain_attention, trained_attention
 from workings.engines.jax.embedding import split_lookup
 from workings.engines.jax.matmul import lookup
 from workings.engines.jax.picked import Picked, layers_apart
@@ -187,8 +187,7 @@ def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, position
     def last_layer(x: jax.Array, w: Params, inputs: Params, picked: Picked) -> jax.Array:
         def attend_picked(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
             allowed = picked.of_rows(allowed_pairs(segment_ids, inputs["window"]))
-            return masked_attention(q, k, v, allowed, scale=query_scale(shape),
-                                    softcap=shape.attention_softcap), None
+            return trained_attention(q, k, v, allowed, query_scale(shape), shape.attention_softcap), None
 
         return block(x, w, positions, shape, attend_picked, inputs, layout, of_queries=picked.of_rows)[0]
 

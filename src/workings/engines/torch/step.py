@@ -5,6 +5,7 @@ the whole gradient, the clip factor, then tensor after tensor its update, after 
 optimizer in backward a tensor is updated as soon as its gradient is complete.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -16,6 +17,7 @@ from transformers import PreTrainedModel
 from workings.engines.torch.attention import Visible
 from workings.engines.torch.backward_optimizer import BackwardOptimizer
 from workings.engines.torch.embedding import shared_gradient
+from workings.engines.torch.last_layer import only_at
 from workings.engines.torch.lora import trained
 from workings.engines.torch.loss import linear_cross_entropy
 from workings.engines.torch.model import build_model, hidden_states, unembedding
@@ -121,7 +123,9 @@ def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows, total:
     No logits of other positions are made.
     """
     visible = Visible(segment_ids=rows.segment_ids if rows.packed else None)
-    hidden = hidden_states(model, rows.tokens, rows.positions, visible)
+    # Recomputation in backward would find the whole block again.
+    with nullcontext() if spec.checkpointing else only_at(model, rows.index, rows.tokens.numel()):
+        hidden = hidden_states(model, rows.tokens, rows.positions, visible)
     picked = hidden.reshape(-1, hidden.shape[-1]).index_select(0, rows.index)
     if rows.index.shape[0] == 0:  # a share without supervised tokens still takes part in communication
         return picked.float().sum() + unembedding(model)[:0].float().sum()

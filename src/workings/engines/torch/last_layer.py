@@ -1,0 +1,41 @@
+"""The last layer's feed-forward at supervised positions only: what it gives at the others reaches no loss."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+
+def last_feed_forward(model: PreTrainedModel) -> nn.Module:
+    """The feed-forward block of the last layer, by either name that transformers has for the list of layers."""
+    base = model.base_model
+    layers = base.h if hasattr(base, "h") else base.layers
+    return layers[-1].mlp
+
+
+@contextmanager
+def only_at(model: PreTrainedModel, index: Tensor, positions: int) -> Iterator[None]:
+    """Inside, the last feed-forward is computed at these positions only, and is zero at the others.
+
+    Args:
+        model: from `build_model`, without recomputation in backward (which would come after this).
+        index: ``[N]`` int64, of the flattened rows, ascending.
+        positions: of all rows.
+    """
+    block = last_feed_forward(model)
+    if index.shape[0] == positions:
+        yield
+        return
+    whole = block.forward
+
+    def forward(x_BSD: Tensor) -> Tensor:
+        flat = x_BSD.reshape(-1, x_BSD.shape[-1])
+        found = whole(flat.index_select(0, index))
+        return found.new_zeros(flat.shape).index_copy(0, index, found).view_as(x_BSD)
+
+    block.forward = forward
+    try:
+        yield
+    finally:
+        del block.forward

@@ -1,0 +1,131 @@
+"""What reaches no loss is left out on both engines, and losses, gradients and weights stay what they were."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from tests.engines.tiny import random_batch, request, tiny_shape
+from workings.config.method import LoraConfig
+from workings.config.training import MemoryConfig
+from workings.engines.jax.attention import masked_attention, trained_attention
+from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.picked import picked_positions
+from workings.engines.torch.engine import TorchEngine
+from workings.engines.torch.last_layer import last_feed_forward
+from workings.engines.torch.step import micro_batch_loss, to_rows
+from workings.models.batch import Batch
+
+
+def bounded(batch: Batch, more: int = 0) -> Batch:
+    return replace(batch, most_supervised=int(np.count_nonzero(batch.weights, -1).max()) + more)
+
+
+def packed_batch(shape: Any) -> Batch:
+    """Two segments in each row."""
+    batch = random_batch(shape, rows=4, length=12)
+    segments = np.where(np.arange(12) < 5, 1, 2) * np.ones((1, 4, 1), np.int32)
+    return replace(batch, segment_ids=segments.astype(np.int32), weights=batch.weights * (np.arange(12) != 4))
+
+
+def test_positions_picked_are_the_supervised_ones_and_then_others() -> None:
+    weights = np.array([[[0, 1, 0, 1, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0]]], np.float32)
+    empty = np.zeros((1, 3, 5), np.int32)
+    batch = Batch(tokens=empty, targets=empty, weights=weights, positions=empty, segment_ids=empty, most_supervised=2)
+    assert picked_positions(batch).tolist() == [[[1, 3], [3, 0], [0, 1]]]
+    with pytest.raises(ValueError, match="2 supervised positions in a batch of at most 1"):
+        picked_positions(replace(batch, most_supervised=1))
+
+
+@pytest.mark.parametrize("memory", [MemoryConfig(), MemoryConfig(remat="layer"), MemoryConfig(loss_chunk=5),
+                                    MemoryConfig(attention="chunked")], ids=["plain", "layer", "chunk", "chunked"])
+@pytest.mark.parametrize("family", ["gemma", "gemma2", "qwen3"])
+def test_a_jax_step_at_supervised_positions_gives_the_same(family: str, memory: MemoryConfig) -> None:
+    """Two micro batches, segments packed in a row, caps, windows and norms of queries; one position to spare."""
+    shape = tiny_shape(family, layers=3)
+    parts = packed_batch(shape), random_batch(shape, seed=3)
+    batch = Batch(**{name: np.concatenate([part.arrays[name] for part in parts]) for name in parts[0].arrays})
+    found = []
+    for each in (batch, bounded(batch, 1)):
+        engine = JaxEngine.open(request(shape, memory=memory))
+        state, result = engine.step(engine.init(0), each, 1e-3)
+        found.append((result.loss, result.grad_norm, state["params"]))
+    assert found[1][0] == pytest.approx(found[0][0], rel=1e-6)
+    assert found[1][1] == pytest.approx(found[0][1], rel=1e-5)
+    for one, other in zip(jax.tree.leaves(found[0][2]), jax.tree.leaves(found[1][2]), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)
+
+
+def test_adapters_train_the_same_at_supervised_positions() -> None:
+    shape, batch = tiny_shape("gemma"), random_batch(tiny_shape("gemma"))
+    norms = []
+    for each in (batch, bounded(batch)):
+        engine = JaxEngine.open(request(shape, method=LoraConfig(name="lora", rank=2)))
+        state, _ = engine.step(engine.init(0), each, 1e-2)
+        norms.append(engine.step(state, each, 1e-2)[1].grad_norm)
+    assert norms[1] == pytest.approx(norms[0], rel=1e-5)
+
+
+def test_the_program_does_less_and_one_is_compiled_for_a_shape() -> None:
+    shape = tiny_shape(layers=2)
+    few = random_batch(shape, rows=4, length=24)
+    few = replace(few, weights=few.weights * (np.arange(24) >= 20), most_supervised=4)
+    engine = JaxEngine.open(request(shape))
+    engine.inspect(replace(few, weights=np.zeros_like(few.weights)))
+    state, _ = engine.step(engine.init(0), few, 1e-3)
+    engine.step(state, replace(few, weights=few.weights * (np.arange(24) >= 22)), 1e-3)
+    assert engine.compilations == 1
+    whole = JaxEngine.open(request(shape))
+    flops = [each._compiled_step((1, 4, 24), picks).cost_analysis()["flops"]
+             for each, picks in ((engine, 4), (whole, None))]
+    assert flops[0] < 0.75 * flops[1]
+
+
+@pytest.mark.parametrize("softcap", [0.0, 5.0])
+@pytest.mark.parametrize("kv_heads", [1, 2])
+def test_attentions_derivative_is_the_automatic_one(softcap: float, kv_heads: int) -> None:
+    draw = np.random.default_rng(0)
+    q, k, v, ct = (jnp.asarray(draw.normal(size=(2, length, heads, 8)), jnp.float32)
+                   for length, heads in ((5, 4), (7, kv_heads), (7, kv_heads), (5, 4)))
+    allowed = jnp.asarray(np.tril(np.ones((5, 7), bool), 2) & (draw.random((2, 5, 7)) < 0.7) | (np.arange(7) == 0))
+
+    def total(attention: Any, *x: jax.Array) -> jax.Array:
+        return jnp.sum(attention(*x) * ct)
+
+    by_hand = partial(total, lambda *x: trained_attention(*x, allowed, 0.3, softcap))
+    automatic = partial(total, lambda *x: masked_attention(*x, allowed, scale=0.3, softcap=softcap))
+    for one, other in zip(*(jax.value_and_grad(f, (0, 1, 2))(q, k, v) for f in (by_hand, automatic)), strict=True):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), one, other)
+
+
+@pytest.mark.parametrize("family", ["gemma", "gemma2", "gpt2"])
+def test_torchs_last_feed_forward_sees_supervised_positions_only(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loss and every gradient are those of the whole block; with recomputation the block stays whole."""
+    from contextlib import nullcontext
+
+    from workings.engines.torch import step
+
+    shape = tiny_shape(family)
+    batch, seen, found = packed_batch(shape), [], []
+    for memory, only in ((MemoryConfig(), True), (MemoryConfig(), False), (MemoryConfig(remat="layer"), True)):
+        engine = TorchEngine.open(request(shape, memory=memory))
+        state = engine.init(0)
+        rows, total = to_rows(engine.spec, batch)
+        inner = next(x for x in last_feed_forward(state.model).modules() if getattr(x, "weight", None) is not None)
+        inner.register_forward_hook(lambda module, given, out: seen.append(given[0].numel() // shape.width))
+        with monkeypatch.context() as patch:
+            if not only:
+                patch.setattr(step, "only_at", lambda *x: nullcontext())
+            loss = micro_batch_loss(engine.spec, state.model, rows[0], total)
+        loss.backward()
+        found.append({name: param.grad.clone() for name, param in state.trained.items()} | {"loss": loss.detach()})
+    assert seen[:2] == [batch.supervised_tokens, 48]
+    assert set(seen[2:]) == {48}
+    for other in found[1:]:
+        for name, x in found[0].items():
+            torch.testing.assert_close(x, other[name], atol=1e-6, rtol=1e-4, msg=name)
