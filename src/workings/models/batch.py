@@ -4,6 +4,7 @@ Shape suffixes: A accumulation (micro batches summed before one update), B rows 
 data-parallel devices, S positions.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,12 @@ class Batch:
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by name."""
         return {name: x for name, x in vars(self).items() if name != "most_supervised"}
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray]) -> "Batch":
+        """The batch that has these `arrays`."""
+        return cls(tokens=arrays["tokens"], targets=arrays["targets"], weights=arrays["weights"],
+                   positions=arrays["positions"], segment_ids=arrays["segment_ids"])
 
     @property
     def supervised_tokens(self) -> int:

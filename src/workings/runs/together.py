@@ -258,9 +258,9 @@ class FollowingEngine:
             self._states[values["into"]] = self._begin(name, values)
         elif name == "step":
             own = self._states.pop(values["state"])
-            self._states[values["into"]], _ = self.engine.step(own, Batch(**arrays), values["learning_rate"])
+            self._states[values["into"]], _ = self.engine.step(own, Batch.of(arrays), values["learning_rate"])
         elif name == "evaluate":
-            self.engine.evaluate(self._states[values["state"]], Batch(**arrays))
+            self.engine.evaluate(self._states[values["state"]], Batch.of(arrays))
         elif name in ("generate", "sample"):
             getattr(self.engine, name)(self._states[values["state"]], **values["asked"])
         elif name in ("save", "export"):
