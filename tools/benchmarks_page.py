@@ -54,7 +54,8 @@ def peers(found: dict[str, Any]) -> list[str]:
         busy = "" if case["quotable"] else " **Measured beside other work: not to be quoted.**"
         lines += [f"### {case['parameters'] / 1e6:.1f} million parameters, {data}", "",
                   f"{case['rows_per_update']} rows an update, {case['shortest']} to {case['longest']} tokens, "
-                  f"{case['supervised_share']:.0%} of them supervised; {case['steps']} updates a turn.{busy}", ""]
+                  f"{case['supervised_share']:.0%} of them supervised; {case['steps']} updates a turn. "
+                  f"{case['measured']['date']}, {case['measured']['processor']}.{busy}", ""]
         ordered = sorted(case["contenders"].items(), key=lambda pair: -pair[1]["tokens_per_second"])
         lines += table(["contender", "tokens/s", "padding", "peak resident MiB", "s to first step"], [
             [ENGINES.get(contender, contender.replace("torch bf16", "ours, PyTorch, bf16")),

@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.peers.case import DATA, SIZES, make_case
 from tools.other_load import Load
-from tools.result_file import ROOT, load_average, write_result
+from tools.result_file import ROOT, load_average, measured, write_result
 
 RESULT = ROOT / "benchmarks" / "results" / "peers.json"
 HERE = Path(__file__).parent
@@ -139,7 +139,8 @@ def main(arguments: list[str]) -> int:
             print(f"{case}: not measured, {asked.gsm8k} is not there (--gsm8k FILE: GSM8K's train.jsonl)")
             continue
         found = run_case(case, asked, load)
-        values["cases"][case] = found | {"quotable": not load.passed_over and not asked.contenders}
+        values["cases"][case] = found | {"quotable": not load.passed_over and not asked.contenders,
+                                         "measured": measured()}
         print(case, json.dumps(values["cases"][case]["ratios"]))
         if not asked.contenders:
             write_result(RESULT, what="Supervised tokens a second and peak memory beside TRL and Tunix on a CPU.",

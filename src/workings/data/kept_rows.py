@@ -7,7 +7,7 @@ from typing import overload
 
 import numpy as np
 
-from workings.data.rows import Row, RowSet
+from workings.data.rows import Row, RowSet, supervised_positions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,8 +63,7 @@ class KeptRowSet(RowSet):
     @cached_property
     def supervised(self) -> np.ndarray:
         """int64 ``[rows]``: positions of each row that predict a token that is learned; nothing predicts the first."""
-        masks, first = self.rows.masks, self.rows.starts[:-1]
-        return np.add.reduceat(masks, first, dtype=np.int64) - masks[first]
+        return supervised_positions(self.rows.masks, self.rows.starts[:-1])
 
     @property
     def supervised_tokens(self) -> int:

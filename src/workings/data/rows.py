@@ -84,7 +84,8 @@ class RowSet:
     @cached_property
     def supervised(self) -> np.ndarray:
         """int64 ``[rows]``: positions of each row that predict a token that is learned; nothing predicts the first."""
-        return np.array([int(row.loss_mask[1:].sum()) for row in self.rows], np.int64)
+        masks = np.concatenate([row.loss_mask for row in self.rows])
+        return supervised_positions(masks, np.cumsum(self.lengths) - self.lengths)
 
     @property
     def total_tokens(self) -> int:
@@ -115,6 +116,16 @@ class RowSet:
         """SHA-256, as hex, over ids and digests of the rows, sorted by id: the same for any order of the file."""
         lines = sorted(f"{row.id} {row.digest}\n" for row in self.rows)
         return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def supervised_positions(masks: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """int64 ``[rows]``: see `RowSet.supervised`.
+
+    Args:
+        masks: uint8 ``[tokens of all rows]``, `Row.loss_mask` one behind the other.
+        first: int64 ``[rows]``, where each row starts.
+    """
+    return np.add.reduceat(masks, first, dtype=np.int64) - masks[first]
 
 
 def prompt_digest(prompt: str) -> str:
