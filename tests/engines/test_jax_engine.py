@@ -72,7 +72,7 @@ def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
 
 def gradient(engine: JaxEngine, params: dict, batch: Batch) -> tuple[float, np.ndarray]:
     """Loss and every element of the gradient."""
-    arrays = {name: jnp.asarray(x) for name, x in batch.__dict__.items()}
+    arrays = {name: jnp.asarray(x) for name, x in batch.arrays.items()}
     loss, tree = jax.jit(partial(gradients, engine.spec))(params, arrays)
     return float(loss), np.concatenate([np.ravel(x) for x in jax.tree.leaves(tree)])
 
@@ -89,7 +89,7 @@ def test_the_split_into_micro_batches_does_not_change_the_gradient() -> None:
     engine = JaxEngine.open(request(tiny_shape()))
     params = engine.init(0)["params"]
     found = [gradient(engine, params, Batch(**{name: x.reshape(micro, 8 // micro, -1)
-                                               for name, x in whole.__dict__.items()})) for micro in (1, 2, 8)]
+                                               for name, x in whole.arrays.items()})) for micro in (1, 2, 8)]
     assert_same(found[0], found[1])
     assert_same(found[0], found[2])
     counts = whole.weights.sum((0, 2))
@@ -114,7 +114,7 @@ def test_packed_rows_have_the_loss_and_gradient_of_separate_rows(family: str) ->
     first, second = (draw.integers(1, 61, n).astype(np.int32) for n in (7, 9))
     packed = packed_batch(first, second)
     separate = Batch(**{name: np.stack([x[0, 0, :7].tolist() + [0] * 9, x[0, 0, 7:16].tolist() + [0] * 7])[None]
-                        .astype(x.dtype) for name, x in packed.__dict__.items()})
+                        .astype(x.dtype) for name, x in packed.arrays.items()})
     engine = JaxEngine.open(request(shape))
     params = engine.init(0)["params"]
     assert_same(gradient(engine, params, packed), gradient(engine, params, separate))

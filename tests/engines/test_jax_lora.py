@@ -60,7 +60,7 @@ def trained(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
     fresh, checkpoint, exported = (tmp_path_factory.mktemp(name) for name in ("fresh", "checkpoint", "exported"))
     state = engine.load(base)
     engine.export(state, fresh)
-    arrays = {name: jnp.asarray(x) for name, x in batch(0).__dict__.items()}
+    arrays = {name: jnp.asarray(x) for name, x in batch(0).arrays.items()}
     _, gradient = jax.jit(lambda params, rows: gradients(engine.spec, params, rows))(state["params"], arrays)
     losses = []
     for number in range(STEPS):

@@ -147,7 +147,7 @@ def test_every_remat_policy_has_the_same_gradient() -> None:
     """Nine layers, so that the scan is a loop: to 1e-6 of the largest element; temporaries shrink in order."""
     engine = JaxEngine.open(request(tiny_shape("gemma2", layers=9)))
     params, found, kept = engine.init(0)["params"], {}, {}
-    batch = {name: jnp.asarray(x) for name, x in random_batch(engine.spec.shape, rows=16, length=32).__dict__.items()}
+    batch = {name: jnp.asarray(x) for name, x in random_batch(engine.spec.shape, rows=16, length=32).arrays.items()}
     for name, policy in POLICIES.items():
         spec = replace(engine.spec, remat=policy)
         compiled = jax.jit(partial(gradients, spec)).lower(params, batch).compile()

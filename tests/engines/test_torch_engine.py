@@ -141,7 +141,7 @@ def test_the_split_into_micro_batches_does_not_change_the_gradient() -> None:
     engine = TorchEngine.open(request(tiny_shape()))
     results = []
     for micro in (1, 2, 8):
-        split = {name: x.reshape(micro, 8 // micro, -1) for name, x in whole.__dict__.items()}
+        split = {name: x.reshape(micro, 8 // micro, -1) for name, x in whole.arrays.items()}
         _, result = engine.step(engine.init(0), Batch(**split), 1e-3)
         results.append((result.loss, result.grad_norm))
     np.testing.assert_allclose(results[1:], [results[0]] * 2, rtol=1e-5)
@@ -150,7 +150,7 @@ def test_the_split_into_micro_batches_does_not_change_the_gradient() -> None:
 def test_a_micro_batch_without_supervised_tokens_adds_nothing() -> None:
     engine = TorchEngine.open(request(tiny_shape()))
     whole = random_batch(tiny_shape(), micro=2)
-    half = Batch(**{name: x[:1] for name, x in vars(whole).items()})
+    half = Batch(**{name: x[:1] for name, x in whole.arrays.items()})
     whole.weights[1] = 0.0
     _, both = engine.step(engine.init(0), whole, 1e-3)
     _, one = engine.step(engine.init(0), half, 1e-3)
@@ -165,7 +165,7 @@ def test_packed_rows_have_the_loss_and_gradient_of_separate_rows(family: str, me
     draw = np.random.default_rng(0)
     packed = packed_batch(*(draw.integers(1, 61, n).astype(np.int32) for n in (7, 9)))
     separate = Batch(**{name: np.stack([x[0, 0, :7].tolist() + [0] * 9, x[0, 0, 7:16].tolist() + [0] * 7])[None]
-                        .astype(x.dtype) for name, x in packed.__dict__.items()})
+                        .astype(x.dtype) for name, x in packed.arrays.items()})
     engine = TorchEngine.open(request(tiny_shape(family), memory=MemoryConfig(**memory)))
     _, one = engine.step(roughened(engine), packed, 1e-3)
     plain = TorchEngine.open(request(tiny_shape(family), memory=MemoryConfig(attention="plain")))

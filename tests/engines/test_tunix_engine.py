@@ -84,6 +84,6 @@ def test_accumulation_is_refused_because_it_would_weigh_rows_wrongly() -> None:
     from workings.engines.tunix.engine import TunixEngine
 
     batch = plain_batch(ASKED.shape, 0)
-    two = type(batch)(**{name: np.concatenate([x, x]) for name, x in batch.__dict__.items()})
+    two = type(batch)(**{name: np.concatenate([x, x]) for name, x in batch.arrays.items()})
     with pytest.raises(RequestError, match=r"batch\.accumulation: 2"):
         TunixEngine.open(ASKED).inspect(two)

@@ -211,9 +211,9 @@ def test_memory_that_runs_out_in_one_process_ends_the_run_of_all(pair) -> None:
 
 def test_a_call_survives_being_written_down() -> None:
     batch = random_batch(tiny_shape(), micro=2)
-    name, values, arrays = read_call(write_call("step", {"learning_rate": 0.1 + 0.2}, vars(batch)))
+    name, values, arrays = read_call(write_call("step", {"learning_rate": 0.1 + 0.2}, batch.arrays))
     assert (name, values) == ("step", {"learning_rate": 0.1 + 0.2})
-    for key, x in vars(batch).items():
+    for key, x in batch.arrays.items():
         assert arrays[key].dtype == x.dtype
         np.testing.assert_array_equal(arrays[key], x)
 

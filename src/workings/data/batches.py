@@ -132,8 +132,6 @@ class Batches:
     def _plan(self, epoch: int) -> EpochPlan:
         if epoch not in self._plans:
             self._plans = {epoch: self._planned(epoch)}  # one epoch at a time: a million rows are 30 MB of plan
-            for length in np.unique(self._plans[epoch].lengths):  # now, so that the first batch takes no longer
-                self.most_supervised(int(length))
         return self._plans[epoch]
 
     def _planned(self, epoch: int) -> EpochPlan:

@@ -1,9 +1,9 @@
 """Masked next-token loss as a sum, so that micro batches, devices and batches add up exactly.
 
 Two ways with the same result; both compute gradients while the logits are there. `plain_loss_sum` has all of them in
-memory. `split_loss_sum` never has: it walks over
-chunks of positions, and on several devices each holds its own part of the vocabulary, so that neither the logits nor
-the embedding is ever whole anywhere, and the embedding's gradient never leaves the device that owns it.
+memory. `split_loss_sum` never has: it walks over chunks of positions, and on several devices each holds its own part of
+the vocabulary, so that neither the logits nor the embedding is ever whole anywhere, and the embedding's gradient never
+leaves the device that owns it.
 
 Shape suffixes: B rows, S positions, D width, V vocabulary, C positions of a chunk.
 """
