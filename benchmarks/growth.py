@@ -11,6 +11,7 @@ a quarter, or verification is not linear in bytes within a quarter.
 
 import argparse
 import gc
+import json
 import os
 import resource
 import subprocess
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from tools.other_load import Load
-from tools.result_file import ROOT, load_average, write_result
+from tools.result_file import ROOT, load_average, measured, write_result
 from workings.config.data import DataConfig
 from workings.data.batches import Batches, Position
 from workings.data.render import completion_text
@@ -135,7 +136,7 @@ def main(arguments: list[str]) -> int:
     """Measure, write the result file, print what it holds."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", nargs="*", type=int, default=list(ROWS))
-    parser.add_argument("--train", type=int, default=100_000, help="traces for the first step; 0: leave it out")
+    parser.add_argument("--train", type=int, default=100_000, help="traces for the first step; 0: as it was")
     parser.add_argument("--allow-load", action="store_true")
     asked = parser.parse_args(arguments)
     load, first = Load(allow=asked.allow_load), load_average()
@@ -144,7 +145,8 @@ def main(arguments: list[str]) -> int:
     planned = {str(count): batched(count, piece) for count in asked.rows}
     with tempfile.TemporaryDirectory() as name:
         digests = hashed(Path(name))
-        steps = first_step(Path(name), asked.train) if asked.train else {}
+        steps = ({"traces": asked.train, **first_step(Path(name), asked.train), "measured": measured()} if asked.train
+                 else json.loads(RESULT.read_text())["values"]["first_step"])
     small, large = str(asked.rows[0]), str(asked.rows[-1])
     a_byte = [digests[f"{size}_mib_seconds"] / size for size in (HASHED_MIB[0], HASHED_MIB[-1])]
     growth = {
@@ -156,7 +158,7 @@ def main(arguments: list[str]) -> int:
                  command="python -m benchmarks.growth", packages=["numpy", "tokenizers"],
                  values={"quotable": not load.passed_over, "cores_used_by_others": round(others, 2), "rows": asked.rows,
                          "reading": read, "planning": planned, "verify": digests, "growth": growth, "slack": SLACK,
-                         "first_step": {"traces": asked.train, **steps}})
+                         "first_step": steps})
     shown = {"reading": read, "planning": planned, "verify": digests, "growth": growth, "first step": steps}
     for key, value in shown.items():
         print(f"{key}: {value}")
