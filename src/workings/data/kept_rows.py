@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import overload
 
 import numpy as np
 
+from workings.data.on_demand import OnDemand
 from workings.data.rows import Row, RowSet, supervised_positions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RowArrays(Sequence[Row]):
+class RowArrays(OnDemand[Row]):
     """Rows one behind the other."""
 
     ids: list[str]
@@ -27,14 +27,7 @@ class RowArrays(Sequence[Row]):
     def __len__(self) -> int:
         return len(self.ids)
 
-    @overload
-    def __getitem__(self, at: int) -> Row: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Row]: ...
-    def __getitem__(self, at: int | slice) -> Row | Sequence[Row]:
-        if isinstance(at, slice):
-            return tuple(self[number] for number in range(len(self))[at])
-        number = range(len(self))[at]
+    def _make(self, number: int) -> Row:
         start, end = self.starts[number], self.starts[number + 1]
         return Row(self.ids[number], self.tokens[start:end], self.masks[start:end],
                    self.prompt_digests[number].decode())

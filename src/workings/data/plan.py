@@ -6,10 +6,10 @@ batches, of which a run may take a few.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 
+from workings.data.on_demand import OnDemand
 from workings.data.packing import first_fit
 
 
@@ -22,7 +22,7 @@ class Planned:
 
 
 @dataclass(frozen=True, eq=False)
-class EpochPlan(Sequence[Planned]):
+class EpochPlan(OnDemand[Planned]):
     """The batches of an epoch; one is put together when it is asked for."""
 
     rows: np.ndarray
@@ -42,16 +42,10 @@ class EpochPlan(Sequence[Planned]):
     def __len__(self) -> int:
         return len(self.lengths)
 
-    @overload
-    def __getitem__(self, at: int) -> Planned: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Planned]: ...
-    def __getitem__(self, at: int | slice) -> Planned | Sequence[Planned]:
-        if isinstance(at, slice):
-            return [self[number] for number in range(len(self))[at]]
-        members = self.members[at]  # an empty one, -1, starts at the last border and ends at the first: it has no rows
+    def _make(self, number: int) -> Planned:
+        members = self.members[number]  # an empty one, -1, starts at the last border, ends at the first: it has no rows
         spans = zip(self.borders[members].tolist(), self.borders[members + 1].tolist(), strict=True)
-        return Planned(int(self.lengths[at]), tuple(tuple(self.rows[start:end].tolist()) for start, end in spans))
+        return Planned(int(self.lengths[number]), tuple(tuple(self.rows[start:end].tolist()) for start, end in spans))
 
 
 def plan_packed(order: np.ndarray, lengths: np.ndarray, capacity: int, size: int) -> EpochPlan:
