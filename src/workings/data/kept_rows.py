@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from workings.data.on_demand import OnDemand
-from workings.data.rows import Row, RowSet, supervised_positions
+from workings.data.rows import Row, RowSet
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,15 +53,10 @@ class KeptRowSet(RowSet):
         """int64 ``[rows]``: tokens of each row."""
         return np.diff(self.rows.starts)
 
-    @cached_property
-    def supervised(self) -> np.ndarray:
-        """int64 ``[rows]``: positions of each row that predict a token that is learned; nothing predicts the first."""
-        return supervised_positions(self.rows.masks, self.rows.starts[:-1])
-
     @property
-    def supervised_tokens(self) -> int:
-        """Tokens that are learned in one epoch."""
-        return int(self.rows.masks.sum(dtype=np.int64))
+    def masks(self) -> np.ndarray:
+        """uint8 ``[tokens of all rows]``: as they were kept."""
+        return self.rows.masks
 
     @property
     def index_bytes(self) -> memoryview:

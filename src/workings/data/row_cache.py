@@ -83,8 +83,7 @@ def _write(place: Path, found: RowSet) -> None:
         partial.mkdir()
         starts = np.zeros(len(found.rows) + 1, np.int64)
         np.cumsum(found.lengths, out=starts[1:])
-        arrays = {"tokens": np.concatenate([row.tokens for row in found.rows]),
-                  "masks": np.concatenate([row.loss_mask for row in found.rows]), "starts": starts,
+        arrays = {"tokens": np.concatenate([row.tokens for row in found.rows]), "masks": found.masks, "starts": starts,
                   "prompt_digests": np.array([row.prompt_digest for row in found.rows], "S64")}
         for array, values in arrays.items():
             np.save(partial / f"{array}.npy", values)

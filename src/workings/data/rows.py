@@ -81,11 +81,17 @@ class RowSet:
         """int64 ``[rows]``: tokens of each row."""
         return np.array([len(row.tokens) for row in self.rows], np.int64)
 
+    @property
+    def masks(self) -> np.ndarray:
+        """uint8 ``[tokens of all rows]``: `Row.loss_mask` one behind the other; put together anew at each call."""
+        none = np.zeros(0, np.uint8)  # a set may be empty
+        return np.concatenate([none, *(row.loss_mask for row in self.rows)])
+
     @cached_property
     def supervised(self) -> np.ndarray:
         """int64 ``[rows]``: positions of each row that predict a token that is learned; nothing predicts the first."""
-        masks = np.concatenate([row.loss_mask for row in self.rows])
-        return supervised_positions(masks, np.cumsum(self.lengths) - self.lengths)
+        masks, first = self.masks, np.cumsum(self.lengths) - self.lengths
+        return np.add.reduceat(masks, first, dtype=np.int64) - masks[first]
 
     @property
     def total_tokens(self) -> int:
@@ -95,7 +101,7 @@ class RowSet:
     @property
     def supervised_tokens(self) -> int:
         """Tokens that are learned in one epoch."""
-        return sum(row.supervised_tokens for row in self.rows)
+        return int(self.masks.sum(dtype=np.int64))
 
     @property
     def index(self) -> list[dict[str, Any]]:
@@ -116,16 +122,6 @@ class RowSet:
         """SHA-256, as hex, over ids and digests of the rows, sorted by id: the same for any order of the file."""
         lines = sorted(f"{row.id} {row.digest}\n" for row in self.rows)
         return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def supervised_positions(masks: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """int64 ``[rows]``: see `RowSet.supervised`.
-
-    Args:
-        masks: uint8 ``[tokens of all rows]``, `Row.loss_mask` one behind the other.
-        first: int64 ``[rows]``, where each row starts.
-    """
-    return np.add.reduceat(masks, first, dtype=np.int64) - masks[first]
 
 
 def prompt_digest(prompt: str) -> str:
