@@ -9,6 +9,7 @@ from workings.data import trace_file
 from workings.data.trace_file import TraceFile
 from workings.data.traces import Trace, read_traces, write_traces
 from workings.errors import RequestError
+from workings.record import digest
 
 TRACES = [Trace(id=f"ü{number}", prompt="What is 1+1?", steps=("1+1=2",), answer="2") for number in range(5)]
 
@@ -25,7 +26,7 @@ def never(path):
 
 def test_digest_and_number_are_known_without_reading(path, monkeypatch) -> None:
     monkeypatch.setattr(trace_file, "read_traces", never)
-    monkeypatch.setattr(trace_file, "CHUNK_BYTES", 7)
+    monkeypatch.setattr(digest, "CHUNK_BYTES", 7)
     found = TraceFile(path)
     assert (found.sha256, len(found)) == (hashlib.sha256(path.read_bytes()).hexdigest(), 5)
     path.write_bytes(path.read_bytes().removesuffix(b"\n"))

@@ -12,7 +12,7 @@ from typing import overload
 
 from workings.data.traces import Trace, read_traces
 from workings.errors import RequestError
-from workings.record.digest import CHUNK_BYTES, file_digest
+from workings.record.digest import chunks, file_digest
 
 
 class TraceFile(Sequence[Trace]):
@@ -52,7 +52,7 @@ def _digest_and_lines(path: Path) -> tuple[str, int]:
     """SHA-256 of a file, as hex, and how many lines it has; a last one without a line break counts."""
     digest, lines, last = hashlib.sha256(), 0, b"\n"
     with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK_BYTES):
+        for chunk in chunks(stream):
             digest.update(chunk)
             lines += chunk.count(b"\n")
             last = chunk[-1:]

@@ -1,7 +1,7 @@
 """SHA-256 of bytes, files and JSON values, in lower-case hexadecimal."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,10 +19,16 @@ def bytes_digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def chunks(stream: IO[bytes]) -> Iterator[bytes]:
+    """All that a stream still holds, `CHUNK_BYTES` at a time."""
+    while chunk := stream.read(CHUNK_BYTES):
+        yield chunk
+
+
 def stream_digest(stream: IO[bytes], progress: Progress | None = None) -> tuple[str, int]:
     """SHA-256 and length in bytes of all that a stream still holds."""
     digest, size = hashlib.sha256(), 0
-    while chunk := stream.read(CHUNK_BYTES):
+    for chunk in chunks(stream):
         digest.update(chunk)
         size += len(chunk)
         if progress is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from workings.errors import RecordError
 from workings.record import atomic
 from workings.record.canonical import line
-from workings.record.digest import CHUNK_BYTES, bytes_digest
+from workings.record.digest import bytes_digest, chunks
 from workings.record.layout import SEAL, SUMS
 from workings.record.seal import NO_ORIGIN, sums_text
 from workings.record.seal import SCHEMA as SEAL_SCHEMA
@@ -69,7 +69,7 @@ def _copy(archive: zipfile.ZipFile, name: str, file: FileOnDisk) -> None:
     digest = hashlib.sha256()
     info = _info(name)
     with file.path.open("rb") as source, archive.open(info, "w", force_zip64=file.size > LARGE_BYTES) as target:
-        while chunk := source.read(CHUNK_BYTES):
+        for chunk in chunks(source):
             digest.update(chunk)
             target.write(chunk)
     if file.sha256 and digest.hexdigest() != file.sha256:
