@@ -8,6 +8,7 @@ import pytest
 from tests.planning.planning_helpers import recipe, request_of
 from workings.engines.jax.target import CudaTarget, HostTarget, compile_for
 from workings.hardware.catalog import gpu_config, targets
+from workings.models.batch import Batch
 from workings.models.shapes import shape_from_config
 from workings.planning.compiling import device_target
 from workings.planning.parts import exact_parts
@@ -50,10 +51,9 @@ def test_every_program_of_a_run_on_two_cards_that_are_not_here(tmp_path, monkeyp
 def test_the_cpu_is_compiled_for_as_training_does(tmp_path, monkeypatch):
     """The child's program needs what the engine's own inspection says."""
     from workings.engines.jax.engine import JaxEngine
-    from workings.planning.plan import _blank
 
     asked = request_of(recipe())
     ahead = compile_for(asked, (1, 4, 64), HostTarget())
-    here = JaxEngine.open(asked.__class__(**(vars(asked) | {"device": "cpu"}))).inspect(_blank((1, 4, 64)))
+    here = JaxEngine.open(asked.__class__(**(vars(asked) | {"device": "cpu"}))).inspect(Batch.blank((1, 4, 64)))
     assert ahead.peak_bytes == here.peak_bytes
     assert sum(ahead.details["heap"].values()) <= ahead.breakdown["temporaries"]

@@ -43,6 +43,13 @@ class Batch:
         return cls(tokens=arrays["tokens"], targets=arrays["targets"], weights=arrays["weights"],
                    positions=arrays["positions"], segment_ids=arrays["segment_ids"])
 
+    @classmethod
+    def blank(cls, shape: tuple[int, int, int], most_supervised: int | None = None) -> "Batch":
+        """A batch of this shape (A, B, S) without contents: what a compiler needs to know."""
+        whole = np.zeros(shape, np.int32)
+        return cls(tokens=whole, targets=whole, weights=np.zeros(shape, np.float32), positions=whole,
+                   segment_ids=whole, most_supervised=most_supervised)
+
     @property
     def supervised_tokens(self) -> int:
         """Number of supervised positions in the whole step."""

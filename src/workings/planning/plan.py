@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from workings.config.recipe import Recipe
 from workings.config.training import MeshConfig
 from workings.engines.base import EngineRequest, Inspection
@@ -170,12 +168,7 @@ def _by_its_engine(recipe: Recipe, request: EngineRequest, target: Target) -> Pl
     """The step by an engine that inspects it itself, on this machine."""
     batch = longest_batch(recipe, 1)
     engine = find_engine(recipe.engine).engine.open(request)
-    return explain(recipe, request, batch, engine.inspect(_blank(batch)), engine.describe(), target)
-
-
-def _blank(shape: tuple[int, int, int]) -> Batch:
-    whole = np.zeros(shape, np.int32)
-    return Batch(tokens=whole, targets=whole, weights=np.zeros(shape, np.float32), positions=whole, segment_ids=whole)
+    return explain(recipe, request, batch, engine.inspect(Batch.blank(batch)), engine.describe(), target)
 
 
 def device_of(target: Target, found: Inspection, mesh: tuple[int, int], engine: str = "jax") -> DeviceFacts:

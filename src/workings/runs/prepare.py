@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from workings.config.data import DataConfig
 from workings.config.load import LoadedRecipe
 from workings.data.batches import Batches, fixed_batches
@@ -95,7 +93,7 @@ def prepare(loaded: LoadedRecipe, sources: Sources | None = None) -> Prepared:
     # The longest batch decides whether the run fits; compiling it here is compiling what the loop then runs. No weight
     # has been read so far.
     longest = batches.shapes()[0]
-    inspection = engine.inspect(_blank(longest, batches.most_supervised(longest[2])))
+    inspection = engine.inspect(Batch.blank(longest, batches.most_supervised(longest[2])))
     if limit := inspection.details.get("limit_bytes"):  # a compiler that refused names the limit that it kept to
         device = replace(device, memory_limit_bytes=int(limit), memory_limit_source="the compiler")
     return Prepared(
@@ -112,10 +110,3 @@ def _rows(sources: Sources, tokenizer: Tokenizer, template: ChatTemplate, config
         return make()
     return cached_rows(cache_directory() / "rows", cache_key(sources.digests["traces"], tokenizer, template, config),
                        make)
-
-
-def _blank(shape: tuple[int, int, int], most_supervised: int) -> Batch:
-    """A batch of this shape (A, B, S) without contents: what a compiler needs to know."""
-    whole = np.zeros(shape, np.int32)
-    return Batch(tokens=whole, targets=whole, weights=np.zeros(shape, np.float32), positions=whole, segment_ids=whole,
-                 most_supervised=most_supervised)
