@@ -4,9 +4,10 @@
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from workings.config.training import AdafactorConfig, AdamWConfig
 from workings.engines.jax import loss as jax_loss
 from workings.engines.jax import optimizer as jax_optimizer
 from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.sharding import make_layout
 from workings.engines.torch import loss as torch_loss
 from workings.engines.torch import optimizer as torch_optimizer
 from workings.engines.torch.engine import TorchEngine
@@ -104,8 +106,10 @@ class Jax:
     @staticmethod
     def loss(case: LossCase) -> float:
         hidden, head = (jnp.asarray(x, jnp.float32) for x in (case.hidden, case.head))
-        return float(jax_loss.plain_loss_sum(hidden[None], head, jnp.asarray([case.targets]),
-                                             jnp.asarray([case.weights], jnp.float32), case.softcap))
+        shape = replace(tiny_shape(), final_softcap=case.softcap)
+        layout = make_layout(tuple(jax.devices("cpu")[:1]), 1, 1)
+        return float(jax_loss.loss_sum(hidden[None], head, jnp.asarray([case.targets]),
+                                       jnp.asarray([case.weights], jnp.float32), shape, layout, 0))
 
     @staticmethod
     def update(case: UpdateCase) -> tuple[Any, dict[str, Any]]:

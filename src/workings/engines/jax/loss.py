@@ -1,9 +1,9 @@
 """Masked next-token loss as a sum, so that micro batches, devices and batches add up exactly.
 
-Two ways with the same result; both compute gradients while the logits are there. `plain_loss_sum` has all of them in
-memory. `split_loss_sum` never has: it walks over chunks of positions, and on several devices each holds its own part of
-the vocabulary, so that neither the logits nor the embedding is ever whole anywhere, and the embedding's gradient never
-leaves the device that owns it.
+Two ways with the same result; both compute gradients while the logits are there. `_whole` has all of them in memory.
+`_local` never has: it walks over chunks of positions, and on several devices each holds its own part of the vocabulary,
+so that neither the logits nor the embedding is ever whole anywhere, and the embedding's gradient never leaves the
+device that owns it.
 
 Shape suffixes: B rows, S positions, D width, V vocabulary, C positions of a chunk.
 """
@@ -24,50 +24,6 @@ Gradient = Literal["none", "hidden", "both"]
 """What is computed beside the loss: nothing, the gradient of the hidden states, or that of the head as well."""
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(4,))
-def plain_loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: jax.Array,
-                   softcap: float) -> jax.Array:
-    """Sum of ``weights * loss`` over all positions, with all logits in memory at once. Arguments: see `loss_sum`."""
-    return _plain(hidden, head, targets, weights, softcap, ())[0]
-
-
-def _plain(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: jax.Array, softcap: float,
-           wanted: tuple[str, ...]) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The loss, and the gradients wanted (``hidden``, ``head``) while the logits are there."""
-    h, w = hidden.reshape(-1, hidden.shape[-1]), weights.reshape(-1)
-    logits, slope = _capped(jnp.einsum("cd,vd->cv", h, head, preferred_element_type=jnp.float32), softcap)
-    # Compare and sum instead of gather: it fuses, and its gradient is no scatter (a scalar loop on a CPU).
-    hit = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 1) == targets.reshape(-1)[:, None]
-    log_z, picked = _normalizer(logits, hit, together=False)
-    loss = jnp.sum((log_z - picked) * w)
-    if not wanted:
-        return loss, {}
-    d_logits = ((jnp.exp(logits - log_z[:, None]) - hit) * w[:, None] * slope).astype(h.dtype)
-    found = {}
-    if "hidden" in wanted:
-        d_h = jnp.einsum("cv,vd->cd", d_logits, head, preferred_element_type=jnp.float32)
-        found["hidden"] = d_h.astype(hidden.dtype).reshape(hidden.shape)
-    if "head" in wanted:
-        # h comes first: the compiler for CPUs transposes the left operand, and h is the narrow one.
-        d_head = jnp.einsum("cd,cv->dv", h, d_logits, preferred_element_type=jnp.float32)
-        found["head"] = d_head.T.astype(head.dtype)
-    return loss, found
-
-
-def _plain_forward(hidden: Any, head: Any, targets: Any, weights: Any,
-                   softcap: float) -> tuple[jax.Array, dict[str, jax.Array]]:
-    wanted = tuple(name for name, x in (("hidden", hidden), ("head", head)) if x.perturbed)
-    return _plain(hidden.value, head.value, targets.value, weights.value, softcap, wanted)
-
-
-def _plain_backward(softcap: float, kept: dict[str, jax.Array], ct: jax.Array) -> tuple[jax.Array | None, ...]:
-    gradients = {name: x * ct.astype(x.dtype) for name, x in kept.items()}
-    return gradients.get("hidden"), gradients.get("head"), None, None
-
-
-plain_loss_sum.defvjp(_plain_forward, _plain_backward, symbolic_zeros=True)
-
-
 @dataclass(frozen=True)
 class Split:
     """How the loss is cut: positions per chunk and device, and whether each device has its part of the vocabulary."""
@@ -77,10 +33,15 @@ class Split:
     softcap: float
     vocabulary_parallel: bool
 
+    @property
+    def whole(self) -> bool:
+        """Whether it is not cut at all."""
+        return self.layout.size == 1 and self.chunk == 0
+
 
 def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: jax.Array, shape: ModelShape,
              layout: Layout, chunk: int) -> jax.Array:
-    """Sum of ``weights * loss``. One device and no chunk: all logits at once; else `split_loss_sum`.
+    """Sum of ``weights * loss``. One device and no chunk: all logits at once; else by parts.
 
     Args:
         hidden: ``[B, S, D]``.
@@ -90,8 +51,6 @@ def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: ja
         layout: the mesh.
         chunk: positions of one device whose logits exist at one time; 0: all.
     """
-    if layout.size == 1 and chunk == 0:
-        return plain_loss_sum(hidden, head.astype(hidden.dtype), targets, weights, shape.final_softcap)
     split = Split(layout, chunk, shape.final_softcap, layout.splits_vocabulary(head.shape[0]))
     return split_loss_sum(split, hidden, head.astype(hidden.dtype), targets, weights)
 
@@ -99,10 +58,9 @@ def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: ja
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def split_loss_sum(split: Split, hidden: jax.Array, head: jax.Array, targets: jax.Array,
                    weights: jax.Array) -> jax.Array:
-    """Sum of ``weights * loss`` over chunks.
+    """Sum of ``weights * loss``, cut as ``split`` says.
 
-    Its gradient is computed in the same pass: the logits of a chunk are
-    made once, not once in forward and again in backward.
+    Its gradient is computed in the same pass: logits are made once, not once in forward and again in backward.
     """
     return _mapped(split, "none")(hidden, head, targets, weights)
 
@@ -115,7 +73,8 @@ def _forward(split: Split, hidden: Any, head: Any, targets: Any, weights: Any) -
 
 
 def _backward(split: Split, kept: list[jax.Array], ct: jax.Array) -> tuple[Any, ...]:
-    gradients = [(x * ct).astype(x.dtype) for x in kept]
+    # The whole loss rounds the factor first, the one in parts the product: in bfloat16 the two differ.
+    gradients = [x * ct.astype(x.dtype) if split.whole else (x * ct).astype(x.dtype) for x in kept]
     return *gradients, *[None] * (4 - len(gradients))
 
 
@@ -123,12 +82,30 @@ split_loss_sum.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
 def _mapped(split: Split, gradient: Gradient) -> Any:
-    """The loss on every device's own rows and its own part of the vocabulary."""
+    """The loss on every device's own rows and its own part of the vocabulary; on one without chunks, of everything."""
+    if split.whole:
+        return partial(_whole, split, gradient)
     rows, own = P(FSDP), P((FSDP, TP)) if split.vocabulary_parallel else P()
     out = {"none": P(), "hidden": (P(), rows), "both": (P(), rows, own)}[gradient]
     # Nothing is differentiated through the collectives: both gradients are outputs, written out below.
     return jax.shard_map(partial(_local, split, gradient), mesh=split.layout.mesh, in_specs=(rows, own, rows, rows),
                          out_specs=out, check_vma=False)
+
+
+def _whole(split: Split, gradient: Gradient, hidden: jax.Array, head: jax.Array, targets: jax.Array,
+           weights: jax.Array) -> Any:
+    """One device's loss with all logits in memory at once."""
+    h = hidden.reshape(-1, hidden.shape[-1])
+    loss, d_logits = _add_loss(split, gradient, jnp.zeros(()), h, head, targets.reshape(-1), weights.reshape(-1), 0)
+    if d_logits is None:
+        return loss
+    d_h = jnp.einsum("cv,vd->cd", d_logits, head, preferred_element_type=jnp.float32)
+    d_hidden = d_h.astype(hidden.dtype).reshape(hidden.shape)
+    if gradient == "hidden":
+        return loss, d_hidden
+    # h comes first: the compiler for CPUs transposes the left operand, and h is the narrow one.
+    d_head = jnp.einsum("cd,cv->dv", h, d_logits, preferred_element_type=jnp.float32)
+    return loss, d_hidden, d_head.T.astype(head.dtype)
 
 
 def _chunks(x: jax.Array, chunk: int) -> jax.Array:
@@ -150,13 +127,9 @@ def _local(split: Split, gradient: Gradient, hidden: jax.Array, head: jax.Array,
 
     def one(carry: tuple[jax.Array, jax.Array], xs: tuple[jax.Array, ...]) -> tuple[Any, jax.Array]:
         h, t, w = (jax.lax.all_gather(x, FSDP, axis=0, tiled=True) for x in xs) if together else xs
-        logits, slope = _capped(jnp.einsum("cd,vd->cv", h, head, preferred_element_type=jnp.float32), split.softcap)
-        hit = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 1) + first == t[:, None]
-        log_z, picked = _normalizer(logits, hit, together)
-        loss = carry[0] + jnp.sum((log_z - picked) * w)
-        if gradient == "none":
+        loss, d_logits = _add_loss(split, gradient, carry[0], h, head, t, w, first)
+        if d_logits is None:
             return (loss, carry[1]), jnp.zeros(())
-        d_logits = ((jnp.exp(logits - log_z[:, None]) - hit) * w[:, None] * slope).astype(h.dtype)
         d_head = carry[1]
         if gradient == "both":
             d_head = d_head + jnp.einsum("cv,cd->vd", d_logits, h, preferred_element_type=jnp.float32)
@@ -177,6 +150,32 @@ def _local(split: Split, gradient: Gradient, hidden: jax.Array, head: jax.Array,
     if not together:
         d_head = jax.lax.psum(d_head, FSDP)
     return loss, d_hidden, d_head.astype(head.dtype)
+
+
+def _add_loss(split: Split, gradient: Gradient, loss: jax.Array, h: jax.Array, head: jax.Array, t: jax.Array,
+              w: jax.Array, first: jax.Array | int) -> tuple[jax.Array, jax.Array | None]:
+    """The loss so far with that of these positions, and the gradient of their logits where one is wanted.
+
+    Args:
+        split: see `Split`.
+        gradient: see `Gradient`.
+        loss: so far.
+        h: ``[C, D]``.
+        head: ``[V, D]``, this device's part.
+        t, w: ``[C]``, targets and weights.
+        first: the token of the head's first row.
+
+    Returns:
+        The loss, and ``[C, V]`` or None.
+    """
+    logits, slope = _capped(jnp.einsum("cd,vd->cv", h, head, preferred_element_type=jnp.float32), split.softcap)
+    # Compare and sum instead of gather: it fuses, and its gradient is no scatter (a scalar loop on a CPU).
+    hit = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 1) + first == t[:, None]
+    log_z, picked = _normalizer(logits, hit, split.vocabulary_parallel)
+    loss = loss + jnp.sum((log_z - picked) * w)
+    if gradient == "none":
+        return loss, None
+    return loss, ((jnp.exp(logits - log_z[:, None]) - hit) * w[:, None] * slope).astype(h.dtype)
 
 
 def _capped(raw: jax.Array, softcap: float) -> tuple[jax.Array, jax.Array | float]:
