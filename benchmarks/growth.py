@@ -136,7 +136,7 @@ def main(arguments: list[str]) -> int:
     """Measure, write the result file, print what it holds."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", nargs="*", type=int, default=list(ROWS))
-    parser.add_argument("--train", type=int, default=100_000, help="traces for the first step; 0: as it was")
+    parser.add_argument("--train", type=int, default=100_000, help="traces for the first step; 0: keep the last result")
     parser.add_argument("--allow-load", action="store_true")
     asked = parser.parse_args(arguments)
     load, first = Load(allow=asked.allow_load), load_average()

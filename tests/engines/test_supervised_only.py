@@ -1,5 +1,6 @@
 """What reaches no loss is left out on both engines, and losses, gradients and weights stay what they were."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from workings.config.training import MemoryConfig
 from workings.engines.jax.attention import masked_attention, trained_attention
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.picked import picked_positions
+from workings.engines.torch import step
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.last_layer import last_feed_forward
 from workings.engines.torch.step import micro_batch_loss, to_rows
@@ -106,10 +108,6 @@ def test_attentions_derivative_is_the_automatic_one(softcap: float, kv_heads: in
 @pytest.mark.parametrize("family", ["gemma", "gemma2", "gpt2"])
 def test_torchs_last_feed_forward_sees_supervised_positions_only(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loss and every gradient are those of the whole block; with recomputation the block stays whole."""
-    from contextlib import nullcontext
-
-    from workings.engines.torch import step
-
     shape = tiny_shape(family)
     batch, seen, found = packed_batch(shape), [], []
     for memory, only in ((MemoryConfig(), True), (MemoryConfig(), False), (MemoryConfig(remat="layer"), True)):
