@@ -45,9 +45,9 @@ def test_a_file_of_trl_becomes_a_recipe(tmp_path):
     recipe = found.recipe
     assert (recipe.model.source, recipe.model.id) == ("pretrained", "google/gemma-2b")
     assert (recipe.batch.micro_batch, recipe.batch.accumulation, recipe.training.steps) == (4, 2, 100)
-    assert (recipe.training.schedule, recipe.optimizer.name, recipe.data.packing) == ("constant", "adamw", "first_fit")
+    assert (recipe.training.schedule, recipe.optimizer.name, recipe.data.packing) == ("constant", "adamw", "best_fit")
     assert (recipe.memory.remat, recipe.optimizer.clip_norm, recipe.data.max_length) == ("layer", 1.0, 512)
-    assert "`packing` (TRL, LLaMA-Factory) is `data.packing: first_fit` here" in found.renamed
+    assert "`packing` (TRL, LLaMA-Factory) is `data.packing: best_fit` here" in found.renamed
     assert len(found.renamed) == 14
 
 

@@ -7,16 +7,19 @@ import pytest
 
 from workings.data import order
 from workings.data.order import epoch_order, order_keys
-from workings.data.packing import first_fit
+from workings.data.packing import PACKINGS, best_fit, first_fit
 
 PAGE = Path(__file__).parents[2] / "docs" / "data-order.md"
 
 
-def _table(width: int, heading: str) -> list[list[str]]:
-    lines = PAGE.read_text(encoding="utf-8").split(heading)[1].split("\n\n")[0].splitlines()
+def _table(width: int, *headings: str) -> list[list[str]]:
+    text = PAGE.read_text(encoding="utf-8")
+    for heading in headings:
+        text = text.split(heading, 1)[1]
+    lines = text.split("\n\n")[0].splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
     rows = [row for row in rows if len(row) == width and not set(row[0]) <= {"-"}]
-    assert rows, f"no table after {heading!r}"
+    assert rows, f"no table after {headings!r}"
     return rows
 
 
@@ -32,12 +35,13 @@ def test_keys_are_those_of_the_page() -> None:
         assert key.hex()[:16] == digits
 
 
-def test_packing_is_that_of_the_page() -> None:
-    vectors = _table(3, "sequences (numbers of rows) |")
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_packing_is_that_of_the_page(packing: str) -> None:
+    vectors = _table(3, f"With `data.packing: {packing}`", "sequences (numbers of rows) |")
     assert len(vectors) == 3
     for capacity, lengths, sequences in vectors:
         expected = [[int(number) for number in part.split()] for part in sequences.split("/")]
-        assert first_fit([int(length) for length in lengths.split()], int(capacity)) == expected
+        assert PACKINGS[packing]([int(length) for length in lengths.split()], int(capacity)) == expected
 
 
 def test_an_epoch_holds_every_row_once_whatever_the_files_order() -> None:
@@ -84,7 +88,34 @@ def test_first_fit_is_first_fit(count: int) -> None:
         assert first_fit(lengths, capacity) == _naive(lengths, capacity)
 
 
+def _naive_best(lengths: list[int], capacity: int) -> list[list[int]]:
+    packed: list[list[int]] = []
+    for row in sorted(range(len(lengths)), key=lambda row: (-lengths[row], row)):
+        rooms = [capacity - sum(lengths[other] for other in sequence) for sequence in packed]
+        enough = [place for place, room in enumerate(rooms) if room >= lengths[row]]
+        if enough:
+            packed[min(enough, key=lambda place: (rooms[place], place))].append(row)
+        else:
+            packed.append([row])
+    return sorted((sorted(sequence) for sequence in packed), key=lambda sequence: sequence[0])
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 8, 9, 300])
+def test_best_fit_is_best_fit(count: int) -> None:
+    draw = random.Random(count)
+    for capacity in (1, 5, 40):
+        lengths = [draw.randint(1, capacity) for _ in range(count)]
+        assert best_fit(lengths, capacity) == _naive_best(lengths, capacity)
+
+
+def test_best_fit_pads_less() -> None:
+    draw = random.Random(0)
+    lengths = [draw.randint(15, 60) for _ in range(2000)]
+    assert len(best_fit(lengths, 128)) < len(first_fit(lengths, 128))
+
+
 @pytest.mark.parametrize("length", [0, 11])
-def test_a_row_that_cannot_fit_is_refused(length: int) -> None:
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_a_row_that_cannot_fit_is_refused(length: int, packing: str) -> None:
     with pytest.raises(ValueError, match=f"row 1 has {length} tokens"):
-        first_fit([10, length], 10)
+        PACKINGS[packing]([10, length], 10)

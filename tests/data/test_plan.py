@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from workings.data.packing import first_fit
+from workings.data.packing import PACKINGS
 from workings.data.plan import EpochPlan, plan_bucketed, plan_packed
 
 Plain = list[tuple[int, list[tuple[int, ...]]]]
@@ -53,12 +53,13 @@ def test_bucketed(count: int, buckets: tuple[int, ...], size: int) -> None:
         plan[len(plan)]
 
 
+@pytest.mark.parametrize("packing", PACKINGS)
 @pytest.mark.parametrize("size", [1, 3, 8])
 @pytest.mark.parametrize("count", [1, 7, 24, 500])
-def test_packed(count: int, size: int) -> None:
+def test_packed(count: int, size: int, packing: str) -> None:
     order, lengths = drawn(count, count * size, 40)
-    packed = first_fit([int(lengths[row]) for row in order], 64)
+    packed = PACKINGS[packing]([int(lengths[row]) for row in order], 64)
     expected = plain([(64, tuple(int(order[at]) for at in sequence)) for sequence in packed], size)
-    plan = plan_packed(order, lengths, 64, size)
+    plan = plan_packed(order, lengths, packing, 64, size)
     assert as_plain(plan) == expected
     assert plan.positions == 64 * size * len(expected)

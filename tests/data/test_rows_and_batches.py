@@ -149,7 +149,7 @@ def test_the_digest_of_a_batch_by_hand() -> None:
     assert Batches.digest(tampered) != Batches.digest(batch)
 
 
-@pytest.mark.parametrize("keys", [{}, {"buckets": (4, 8)}, {"packing": "first_fit"}], ids=str)
+@pytest.mark.parametrize("keys", [{}, {"buckets": (4, 8)}, {"packing": "first_fit"}, {"packing": "best_fit"}], ids=str)
 def test_the_digest_of_every_batch_follows_from_the_row_index(keys: dict[str, object]) -> None:
     rows = row_set([3, 5, 4, 8, 2, 6, 3], 8)
     source = Batches(rows, seed=4, rows_per_micro_batch=2, accumulation=2, data_config=config(max_length=8, **keys))
@@ -169,7 +169,7 @@ def epoch_ids(source: Batches, epoch: int = 0) -> list[list[list[str]]]:
     return [source.row_ids(Position(epoch, number)) for number in range(source.batches_in_epoch(epoch))]
 
 
-@pytest.mark.parametrize("keys", [{}, {"buckets": (6, 9)}, {"packing": "first_fit"}])
+@pytest.mark.parametrize("keys", [{}, {"buckets": (6, 9)}, {"packing": "first_fit"}, {"packing": "best_fit"}])
 def test_every_row_once_an_epoch_and_all_shapes_announced(keys: dict[str, object]) -> None:
     lengths = [3 + number * 7 % 12 for number in range(45)]
     source = batches(lengths, b=3, a=2, **keys)
@@ -187,7 +187,7 @@ def test_every_row_once_an_epoch_and_all_shapes_announced(keys: dict[str, object
     assert position == Position(1, 0)
 
 
-@pytest.mark.parametrize("keys", [{}, {"buckets": (6, 9)}, {"packing": "first_fit"}])
+@pytest.mark.parametrize("keys", [{}, {"buckets": (6, 9)}, {"packing": "first_fit"}, {"packing": "best_fit"}])
 def test_no_batch_has_a_row_with_more_supervised_positions_than_its_shape_says(keys: dict[str, object]) -> None:
     """And the bound is reached where a sequence is a row."""
     source = batches([3 + number * 7 % 12 for number in range(45)], b=3, a=2, **keys)

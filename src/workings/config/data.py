@@ -23,8 +23,9 @@ class DataConfig(Section):
     """What happens to a trace whose row is longer than `max_length`: refuse to start, or leave it out and list it."""
     buckets: tuple[int, ...] = Field(default=(), strict=False)
     """Row lengths, in tokens, to which batches are padded; empty: every batch is padded to `max_length`."""
-    packing: Literal["none", "first_fit"] = "none"
-    """Whether several rows share one sequence of `max_length` tokens (attention stays within a row)."""
+    packing: Literal["none", "best_fit", "first_fit"] = "none"
+    """Whether several rows share one sequence of `max_length` tokens (attention stays within a row), and which: longest
+    first into the fullest sequence with room, which pads least, or in the epoch's order into the first one."""
 
     @model_validator(mode="after")
     def buckets_ascend_within_the_longest_row(self) -> "DataConfig":

@@ -62,7 +62,8 @@ class Batches:
         self._rows = rows
         self._seed = seed
         self._shape = (accumulation, rows_per_micro_batch)
-        self._packed = data_config.packing == "first_fit"
+        self._packing = data_config.packing
+        self._packed = self._packing != "none"
         self._buckets = (rows.max_length,) if self._packed else bucket_lengths(data_config, rows.max_length)
         self._plans: dict[int, EpochPlan] = {}
         self._most: dict[int, int] = {}
@@ -138,7 +139,7 @@ class Batches:
         order = epoch_order(self._rows.ids, self._seed, epoch)
         size = self._shape[0] * self._shape[1]
         if self._packed:
-            return plan_packed(order, self._rows.lengths, self._buckets[0], size)
+            return plan_packed(order, self._rows.lengths, self._packing, self._buckets[0], size)
         return plan_bucketed(order, self._rows.lengths, self._buckets, size)
 
     def _batch(self, planned: Planned) -> Batch:

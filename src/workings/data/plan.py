@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from workings.data.on_demand import OnDemand
-from workings.data.packing import first_fit
+from workings.data.packing import PACKINGS
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,17 @@ class EpochPlan(OnDemand[Planned]):
         return Planned(int(self.lengths[number]), tuple(tuple(self.rows[start:end].tolist()) for start, end in spans))
 
 
-def plan_packed(order: np.ndarray, lengths: np.ndarray, capacity: int, size: int) -> EpochPlan:
+def plan_packed(order: np.ndarray, lengths: np.ndarray, packing: str, capacity: int, size: int) -> EpochPlan:
     """An epoch whose rows are packed.
 
     Args:
         order: int64 ``[rows]``, the epoch's order.
         lengths: int64 ``[rows]``, tokens of each row, by its number.
+        packing: how, by its name in `workings.data.packing.PACKINGS`.
         capacity: positions of a sequence.
         size: sequences in a batch.
     """
-    packed = first_fit(lengths[order].tolist(), capacity)
+    packed = PACKINGS[packing](lengths[order].tolist(), capacity)
     borders = np.zeros(len(packed) + 1, np.int64)
     np.cumsum([len(sequence) for sequence in packed], out=borders[1:])
     rows = order[np.fromiter((at for sequence in packed for at in sequence), np.int64, len(order))]
