@@ -47,7 +47,8 @@ def ways(folder: Path) -> dict[str, list[Batch]]:
     grouped = common | {"buckets": (20, 21, 22, 24, 28, 32, 40, 42, 44, 46)}
     rows = batches_by_position(folder, common)._rows
     return {
-        "packed": batches_of(folder, common | {"rows": ROWS // 4, "packing": "first_fit"}),
+        "packed": batches_of(folder, common | {"rows": ROWS // 4, "packing": "best_fit"}),
+        "packed_first_fit": batches_of(folder, common | {"rows": ROWS // 4, "packing": "first_fit"}),
         "grouped": batches_of(folder, grouped),
         "padded_to_longest": fixed_batches(rows, ROWS, DataConfig(
             traces="", max_length=LENGTH, buckets=tuple(range(8, LENGTH + 1)))),
@@ -57,7 +58,7 @@ def ways(folder: Path) -> dict[str, list[Batch]]:
 
 def measure(folder: Path, name: str, rounds: int) -> dict[str, Any]:
     """All ways on one engine, in this process."""
-    engine = find_engine(name).engine.open(request_for(read_shape(folder), {"compute": "fp32", "packing": "first_fit"}))
+    engine = find_engine(name).engine.open(request_for(read_shape(folder), {"compute": "fp32", "packing": "best_fit"}))
     state, every = engine.load(folder / "weights"), ways(folder)
     for batch in {batch.tokens.shape: batch for batches in every.values() for batch in batches[:STEPS]}.values():
         state, _ = engine.step(state, batch, 1e-4)

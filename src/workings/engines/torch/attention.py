@@ -17,6 +17,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface
 
+from workings.engines.torch.segments import Segments
+
 EVERYTHING = 2**31 - 1
 """Window of a layer that sees all positions before."""
 QUERIES = 256
@@ -38,6 +40,8 @@ class Visible:
     """``[B, S, T]`` query position minus key position, during generation."""
     seen: Tensor | None = None
     """``[B, T]`` keys that exist, during generation."""
+    segments: Segments | None = None
+    """The same as ``segment_ids``, where it pays to attend to each segment alone."""
     _masks: dict[tuple[int, int], Tensor] = field(default_factory=dict)
 
     def mask(self, length: int, window: int, device: torch.device) -> Tensor | None:
@@ -142,8 +146,14 @@ def _registered(attention: Attention) -> Callable[..., tuple[Tensor, None]]:
                scaling: float, visible: Visible, sliding_window: int | None = None, softcap: float | None = None,
                **others: Any) -> tuple[Tensor, None]:
         del module, attention_mask, others
-        mask = visible.mask(query.shape[2], sliding_window or EVERYTHING, query.device)
-        out = attention(query, key, value, mask, scaling, softcap or 0.0)
+        window = sliding_window or EVERYTHING
+        if (segments := visible.segments) is not None:
+            alone = Visible().mask(segments.size[1], window, query.device)
+            q, k, v = (segments.apart(x) for x in (query, key, value))
+            out = segments.together(attention(q, k, v, alone, scaling, softcap or 0.0), query.shape[0])
+        else:
+            mask = visible.mask(query.shape[2], window, query.device)
+            out = attention(query, key, value, mask, scaling, softcap or 0.0)
         return out.transpose(1, 2), None
     return attend
 

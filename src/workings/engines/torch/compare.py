@@ -3,7 +3,6 @@
 import numpy as np
 import torch
 
-from workings.engines.torch.attention import Visible
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.step import State, to_rows
@@ -14,6 +13,5 @@ from workings.models.batch import Batch
 def logits(engine: TorchEngine, state: State, batch: Batch) -> np.ndarray:
     """``[B, S, V]`` float32 logits of a batch's first micro batch."""
     rows = to_rows(engine.spec, batch)[0][0]
-    visible = Visible(segment_ids=rows.segment_ids if rows.packed else None)
-    hidden = hidden_states(state.model, rows.tokens, rows.positions, visible)
+    hidden = hidden_states(state.model, rows.tokens, rows.positions, rows.visible)
     return final_logits(state.model, hidden, engine.spec.shape.final_softcap).cpu().numpy()

@@ -23,6 +23,7 @@ from workings.engines.torch.loss import linear_cross_entropy
 from workings.engines.torch.model import build_model, hidden_states, unembedding
 from workings.engines.torch.optimizer import Change, clip_factor, sum_of_squares, update_tensor
 from workings.engines.torch.rounding import MASTER
+from workings.engines.torch.segments import Segments, find_segments
 from workings.engines.torch.sharding import Root, local
 from workings.engines.torch.spec import TorchSpec
 from workings.models.batch import Batch
@@ -65,6 +66,13 @@ class Rows:
     """``[N]`` float32."""
     packed: bool
     """Whether a row holds several segments, so that attention needs a mask."""
+    segments: Segments | None = None
+    """Those of packed rows, where it pays to attend to each alone."""
+
+    @property
+    def visible(self) -> Visible:
+        """What a query may see."""
+        return Visible(segment_ids=self.segment_ids if self.packed else None, segments=self.segments)
 
 
 def to_rows(spec: TorchSpec, batch: Batch) -> tuple[list[Rows], float]:
@@ -75,8 +83,10 @@ def to_rows(spec: TorchSpec, batch: Batch) -> tuple[list[Rows], float]:
         index = np.flatnonzero(own["weights"])
         arrays = {name: torch.from_numpy(own[name].astype(np.int64)).to(spec.device)
                   for name in ("tokens", "positions", "segment_ids")}
+        packed = bool(own["segment_ids"].max() > 1)
         micro_batches.append(Rows(
-            index=torch.from_numpy(index).to(spec.device), packed=bool(own["segment_ids"].max() > 1),
+            index=torch.from_numpy(index).to(spec.device), packed=packed,
+            segments=find_segments(own["segment_ids"]) if packed and spec.device.type == "cpu" else None,
             targets=torch.from_numpy(own["targets"].reshape(-1)[index].astype(np.int64)).to(spec.device),
             weights=torch.from_numpy(own["weights"].reshape(-1)[index]).to(spec.device), **arrays))
     return micro_batches, float(batch.weights.sum(dtype=np.float64))
@@ -122,10 +132,9 @@ def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows, total:
 
     No logits of other positions are made.
     """
-    visible = Visible(segment_ids=rows.segment_ids if rows.packed else None)
     # Recomputation in backward would find the whole block again.
     with nullcontext() if spec.checkpointing else only_at(model, rows.index, rows.tokens.numel()):
-        hidden = hidden_states(model, rows.tokens, rows.positions, visible)
+        hidden = hidden_states(model, rows.tokens, rows.positions, rows.visible)
     picked = hidden.reshape(-1, hidden.shape[-1]).index_select(0, rows.index)
     if rows.index.shape[0] == 0:  # a share without supervised tokens still takes part in communication
         return picked.float().sum() + unembedding(model)[:0].float().sum()

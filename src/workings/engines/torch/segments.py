@@ -1,0 +1,78 @@
+"""Packed rows on a CPU: attention over each segment alone, instead of over a whole row of which a mask leaves little.
+
+Segments are laid beside each other as rows of the longest one's length, attended to, and laid back. Where they differ
+so much in length that this saves nothing, there are none.
+
+Shape suffixes: B rows, S positions, N heads, H head size, M segments, L positions of the longest segment.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class _Moved(torch.autograd.Function):
+    """Rows of a matrix in another order, some twice or not at all; the derivative is a choice of rows as well."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, take: Tensor, give: Tensor, empty: Tensor) -> Tensor:
+        ctx.save_for_backward(give, empty)
+        return x.index_select(0, take)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        give, empty = ctx.saved_tensors
+        return grads[0].index_select(0, give).index_fill_(0, empty, 0.0), None, None, None
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Where the tokens of packed rows lie when every segment is a row of its own."""
+
+    size: tuple[int, int]
+    """M, L."""
+    positions: Tensor
+    """``[M L]`` int64: the position, in the flattened rows, that each place takes; spare places repeat the last one."""
+    places: Tensor
+    """``[B S]`` int64: the place that each position is taken to; 0 for padding."""
+    spare: Tensor
+    """int64: places behind the end of their segment. Their keys are after every query that counts."""
+    padding: Tensor
+    """int64: positions of no segment."""
+
+    def apart(self, x_BNSH: Tensor) -> Tensor:
+        """``[M, N, L, H]``."""
+        heads, head = x_BNSH.shape[1], x_BNSH.shape[3]
+        flat = _Moved.apply(x_BNSH.transpose(1, 2).reshape(-1, heads * head), self.positions, self.places, self.padding)
+        apart: Tensor = flat.view(*self.size, heads, head).transpose(1, 2)
+        return apart
+
+    def together(self, x_MNLH: Tensor, rows: int) -> Tensor:
+        """``[B, N, S, H]``; anything finite at padding."""
+        heads, head = x_MNLH.shape[1], x_MNLH.shape[3]
+        flat = _Moved.apply(x_MNLH.transpose(1, 2).reshape(-1, heads * head), self.places, self.positions, self.spare)
+        together: Tensor = flat.view(rows, -1, heads, head).transpose(1, 2)
+        return together
+
+
+def find_segments(segment_ids: np.ndarray) -> Segments | None:
+    """The segments of ``[B, S]`` segment ids (0: padding), or None where half of the scores would not be saved."""
+    rows, length = segment_ids.shape
+    before = np.pad(segment_ids, ((0, 0), (1, 0)))[:, :-1]
+    real = (segment_ids > 0).reshape(-1)
+    first = np.flatnonzero(((segment_ids != before) & (segment_ids > 0)).reshape(-1))
+    number = np.searchsorted(first, np.arange(rows * length), "right") - 1  # of the segment that began last
+    lengths = np.bincount(number[real], minlength=len(first))
+    longest = int(lengths.max(initial=0))
+    if 2 * len(first) * longest**2 > rows * length**2:
+        return None
+    place = np.arange(longest)
+    at = np.arange(rows * length)
+    places = np.where(real, number * longest + at - first[number], 0)
+    positions = first[:, None] + np.minimum(place, lengths[:, None] - 1)
+    found = (positions.reshape(-1), places, np.flatnonzero((place >= lengths[:, None]).reshape(-1)),
+             np.flatnonzero(~real))
+    return Segments((len(first), longest), *(torch.from_numpy(x) for x in found))

@@ -1,0 +1,70 @@
+"""Attention over each segment of packed rows alone is the attention that a mask over whole rows gives."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.engines.test_torch_engine import roughened
+from tests.engines.tiny import random_batch, request, tiny_shape
+from workings.config.training import MemoryConfig
+from workings.engines.torch import step
+from workings.engines.torch.engine import TorchEngine
+from workings.engines.torch.segments import find_segments
+from workings.models.batch import Batch
+
+torch.set_num_threads(1)  # small products; on a busy machine threads only wait for each other
+LENGTHS = ((7, 5, 8), (9, 6), (4, 3, 8, 2, 6), ())
+LONGEST = 24
+
+
+def packed_batch() -> Batch:
+    """Rows of segments, with padding behind them and one row of nothing else; a third of the tokens supervised."""
+    plain = random_batch(tiny_shape(), rows=len(LENGTHS), length=LONGEST)
+    ids, positions = (np.zeros((1, len(LENGTHS), LONGEST), np.int32) for _ in range(2))
+    for row, lengths in enumerate(LENGTHS):
+        ids[0, row, :sum(lengths)] = np.repeat(np.arange(len(lengths)) + 1, lengths)
+        positions[0, row, :sum(lengths)] = np.concatenate([np.arange(0), *(np.arange(n) for n in lengths)])
+    draw = np.random.default_rng(0)
+    weights = ((ids > 0) & (draw.random(ids.shape) < 0.3)).astype(np.float32)
+    tokens, targets = (draw.integers(1, 61, ids.shape).astype(np.int32) for _ in range(2))
+    return Batch(**(plain.arrays | {"tokens": tokens, "targets": targets, "weights": weights, "positions": positions,
+                                    "segment_ids": ids}))
+
+
+@pytest.mark.parametrize("attention", ["auto", "plain", "chunked"])
+@pytest.mark.parametrize("family", ["gemma", "gemma2", "gemma3"])
+def test_loss_and_gradients_are_those_of_the_mask(family: str, attention: str, monkeypatch: Any) -> None:
+    """Grouped heads, caps and windows shorter than a segment."""
+    engine = TorchEngine.open(request(tiny_shape(family), memory=MemoryConfig(attention=attention)))
+    found: list[dict[str, torch.Tensor]] = []
+    for alone in (True, False):
+        if not alone:
+            monkeypatch.setattr(step, "find_segments", lambda ids: None)
+        state = roughened(engine)
+        [rows], total = step.to_rows(engine.spec, packed_batch())
+        assert (rows.segments is not None) == alone
+        loss = step.micro_batch_loss(engine.spec, state.model, rows, total)
+        loss.backward()
+        found.append({"loss": loss.detach()} | {name: x.grad for name, x in state.trained.items()})
+    one, other = found
+    for name, x in one.items():
+        torch.testing.assert_close(x, other[name], rtol=2e-5, atol=2e-6 * float(other[name].abs().max()), msg=name)
+
+
+def test_places_lead_back_to_positions() -> None:
+    ids = packed_batch().segment_ids[0]
+    found = find_segments(ids)
+    assert found is not None
+    assert found.size == (10, 9)
+    kept = np.flatnonzero(ids.reshape(-1))
+    assert (found.positions[found.places[kept]].numpy() == kept).all()
+    assert len(found.spare) == 90 - len(kept)
+    assert sorted(found.padding.tolist() + kept.tolist()) == list(range(ids.size))
+    assert ids.reshape(-1)[found.positions[found.places[kept]]].tolist() == ids.reshape(-1)[kept].tolist()
+
+
+@pytest.mark.parametrize("ids", [[[1] * 12], [[1] * 9 + [2, 3, 4]], [[1] * 6 + [2] * 6, [1] * 12]], ids=str)
+def test_segments_that_save_less_than_half_are_left_to_the_mask(ids: list[list[int]]) -> None:
+    assert find_segments(np.array(ids, np.int32)) is None
