@@ -14,6 +14,7 @@ import gc
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -88,7 +89,10 @@ def batched(count: int, piece: list[Row]) -> dict[str, float]:
 
 
 def first_step(folder: Path, count: int) -> dict[str, float]:
-    """Seconds from `train` to its first step on a file of so many traces: without the cache of rows, and with it."""
+    """Seconds from `train` to its first step on a file of so many traces.
+
+    With nothing kept by an earlier run, with its rows kept, and with rows and compiled programs.
+    """
     traces = make_kinds(["addition"], PIECE, 10, 3)[0]
     path = folder / "traces.jsonl"
     with path.open("wb") as file:
@@ -97,13 +101,16 @@ def first_step(folder: Path, count: int) -> dict[str, float]:
     texts = (text for trace in traces for text in (trace.prompt, completion_text(trace, "tags")))
     train_tokenizer(texts, 512).save(folder / "tokenizer")
     found = {}
-    for name in ("cold", "warm"):
+    cache = folder / "cache"
+    for name in ("cold", "rows_kept", "warm"):
+        if name == "rows_kept":
+            shutil.rmtree(cache / "programs")
         started, seconds = time.perf_counter(), 0.0
         with subprocess.Popen(
                 [sys.executable, "-m", "workings", "train", "smoke-tiny", "--out", str(folder / name), "device=cpu",
                  f"data.traces={path}", f"tokenizer={folder / 'tokenizer'}"],
                 stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-                env=os.environ | {"WORKINGS_CACHE": str(folder / "cache")}) as process:
+                env=os.environ | {"WORKINGS_CACHE": str(cache)}) as process:
             assert process.stderr is not None
             said = []
             for line in process.stderr:

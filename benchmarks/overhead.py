@@ -12,6 +12,7 @@ or the quickstart takes 3 minutes.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -72,16 +73,17 @@ def watched(folder: Path) -> dict[str, Any]:
     from workings.training.observer import HeldOutObserver
     from workings.training.tensorboard import Scalars
 
+    jax.config.update("jax_enable_compilation_cache", False)  # nothing was compiled by an earlier run
     clocks, compiled = Clocks(), JaxEngine._compiled_step
     shapes: set[tuple[int, ...]] = set()
     engines: list[JaxEngine] = []
 
-    def compiled_step(engine: JaxEngine, shape: tuple[int, ...]) -> Any:
+    def compiled_step(engine: JaxEngine, shape: tuple[int, ...], picks: int | None = None) -> Any:
         shapes.add(shape)
         engines[:] = [engine]
         started = time.perf_counter()
-        known = shape in engine._steps
-        program = compiled(engine, shape)
+        known = (*shape, picks) in engine._steps
+        program = compiled(engine, shape, picks)
         if not known:
             clocks.add("compile" if clocks.calls.get("first_state") else "compile_before_the_loop", started)
 
@@ -139,7 +141,7 @@ def main(arguments: list[str]) -> int:
         load.check()
         started = time.perf_counter()
         subprocess.run([sys.executable, "-m", "workings", "quickstart", "--out", str(Path(name) / "quickstart")],
-                       check=True, capture_output=True)
+                       check=True, capture_output=True, env=os.environ | {"WORKINGS_CACHE": str(Path(name) / "cache")})
         values["quickstart_seconds"] = round(time.perf_counter() - started, 1)
     write_result(RESULT, what="Where the quickstart's seconds go.", command="python -m benchmarks.overhead",
                  packages=["jax", "jaxlib", "numpy"], load_before=first, values={

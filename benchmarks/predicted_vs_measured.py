@@ -11,12 +11,14 @@ that a plan which is not even called marginal could run out of memory, and with 
 import argparse
 import ctypes
 import json
+import os
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from tools.by_engine import NOTHING_KEPT
 from tools.result_file import load_average, write_result
 from workings.hardware.memory import host_memory, peak_resident_bytes, resident_bytes
 from workings.planning.verdict import CPU_MARGINAL_SHARE
@@ -103,7 +105,7 @@ def measure(name: str) -> dict[str, Any]:
 def run(name: str) -> dict[str, Any]:
     """One configuration in a child of its own."""
     done = subprocess.run([sys.executable, "-m", "benchmarks.predicted_vs_measured", "--one", name],
-                          capture_output=True, text=True, check=False)
+                          capture_output=True, text=True, check=False, env=os.environ | NOTHING_KEPT)
     if done.returncode:
         raise SystemExit(f"{name}: exit code {done.returncode}\n{done.stderr[-2000:]}")
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])

@@ -2,18 +2,20 @@
 
 Twenty starts of each of the first two, alternating, in fresh processes with warm files; the median counts. Then three
 starts of every verb's help, the imports that cost most under it, and one `train` of the smoke recipe for each engine
-with the seconds at which it had prepared and compiled, taken its first step, and ended. Exits with 3 without a
-result when others use more than half a core (``--allow-load`` marks the result), with 1 when the first median is above
-the limit.
+with the seconds at which it had prepared and compiled, taken its first step, and ended; for the JAX engine again, with
+the programs that the first one kept. Exits with 3 without a result when others use more than half a core
+(``--allow-load`` marks the result), with 1 when the first median is above the limit.
 """
 
 import argparse
+import os
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +53,10 @@ def first_step(engine: str, folder: Path) -> dict[str, float]:
     """Seconds from the start of `train` to its landmarks, read from what it says as it says it."""
     started, found = time.perf_counter(), {}
     marks = {"writing": "prepared_and_compiled", "step 1/": "first_step"}
-    with subprocess.Popen([sys.executable, "-m", "workings", "train", "smoke-tiny", "--out", str(folder / engine),
-                           f"engine={engine}", "device=cpu"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                          text=True) as process:
+    with subprocess.Popen([sys.executable, "-m", "workings", "train", "smoke-tiny", f"engine={engine}", "device=cpu",
+                           "--out", str(folder / f"{engine}-{uuid.uuid4().hex}")], stderr=subprocess.PIPE,
+                          stdout=subprocess.DEVNULL, text=True,
+                          env=os.environ | {"WORKINGS_CACHE": str(folder / "cache")}) as process:
         assert process.stderr is not None
         for line in process.stderr:
             for start, name in marks.items():
@@ -88,7 +91,8 @@ def main(arguments: list[str]) -> int:
         values["verbs"][verb] = {"help_seconds": help_seconds, "costly_imports_ms": costly_imports(verb)}
         print(verb, values["verbs"][verb], flush=True)
     with tempfile.TemporaryDirectory() as name:
-        values["train"] = {engine: first_step(engine, Path(name)) for engine in ("jax", "torch")}
+        values["train"] = {row: first_step(engine, Path(name))
+                           for row, engine in (("jax", "jax"), ("jax, programs kept", "jax"), ("torch", "torch"))}
     print(values["train"])
     write_result(RESULT, what="Seconds until `workings --help` answers, of every verb's help, and until a first step.",
                  command="python -m benchmarks.startup", packages=["typer", "click", "jax", "torch"],

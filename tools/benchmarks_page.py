@@ -104,8 +104,9 @@ def growth(found: dict[str, Any]) -> list[str]:
     digests = ", ".join(f"{name.split('_')[0]} MiB in {seconds:.3f} s" for name, seconds in v["verify"].items())
     first = v["first_step"]
     steps = "" if "warm_seconds" not in first else (
-        f" From `train` to its first step with {first['traces']:,} traces: {first['cold_seconds']:.1f} s, and "
-        f"{first['warm_seconds']:.1f} s where their rows are kept from an earlier run.")
+        f" From `train` to its first step with {first['traces']:,} traces: {first['cold_seconds']:.1f} s, "
+        f"{first['rows_kept_seconds']:.1f} s where an earlier run kept their rows, {first['warm_seconds']:.1f} s where "
+        "it kept the compiled programs, too.")
     return [*table(["rows", "µs a token, reading", "plan of an epoch, s", "µs a token, batching"], rows), "",
             f"`verify`'s digest: {digests}.{steps}", ""]
 

@@ -1,6 +1,7 @@
 """A benchmark's measurement of each engine in a child process of its own, once the machine is idle."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -8,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tools.other_load import Load
+
+NOTHING_KEPT = {"JAX_ENABLE_COMPILATION_CACHE": "0"}
+"""Environment of a child that compiles for itself, whatever earlier runs have kept."""
 
 
 def by_engine(module: str, folder: Path, engines: Sequence[str], load: Load,
@@ -19,5 +23,6 @@ def by_engine(module: str, folder: Path, engines: Sequence[str], load: Load,
     for engine in engines:
         others = load.check()
         output = subprocess.run([sys.executable, "-m", module, *words, "--measure", str(folder), engine],
-                                check=True, stdout=subprocess.PIPE, text=True).stdout
+                                check=True, stdout=subprocess.PIPE, text=True,
+                                env=os.environ | NOTHING_KEPT).stdout
         yield engine, json.loads(output.splitlines()[-1]), round(others, 2)

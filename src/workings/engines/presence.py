@@ -62,6 +62,13 @@ def cpu_name(root: Path = Path("/")) -> str:
     return platform.processor() or platform.machine()
 
 
+def cpu_features(root: Path = Path("/")) -> str:
+    """What decides which machine code runs here: the CPU's name, and where the kernel lists them, its instructions."""
+    file = root / "proc/cpuinfo"
+    listed = file.read_text().splitlines() if file.is_file() else []
+    return "\n".join([cpu_name(root), *sorted({line for line in listed if line.startswith(("flags", "Features"))})])
+
+
 def cpu_memory(root: Path = Path("/")) -> tuple[int, str]:
     """Bytes that processes may use here, and who says so: the lowest of machine, control group and `ulimit -v`."""
     memory = host_memory(root)

@@ -24,6 +24,7 @@ from workings.engines.jax.device import (
 from workings.engines.jax.export import export
 from workings.engines.jax.generate import Generator
 from workings.engines.jax.inspect import inspection, refusal
+from workings.engines.jax.kept_programs import keep_programs
 from workings.engines.jax.picked import PICKED, picked_positions
 from workings.engines.jax.processes import join, refuse_strangers
 from workings.engines.jax.sharding import make_layout
@@ -64,6 +65,8 @@ class JaxEngine:
         """Find the devices. Raises `DeviceError` if what was asked for is absent or unusable."""
         found = find_devices(request.device)
         refuse_strangers(found.devices)
+        if found.platform == "cpu":
+            keep_programs()
         return cls(request, found)
 
     def _own(self) -> tuple[jax.Device, ...]:

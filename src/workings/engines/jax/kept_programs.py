@@ -1,0 +1,58 @@
+"""Programs that JAX compiled for this CPU, kept between runs by JAX's persistent compilation cache.
+
+Without them the same recipe is compiled again at every start, which takes longer than all else before the first step. A
+kept program is machine code: JAX finds it again for the same program, options and versions; it lies in a folder of its
+own for every kind of CPU, and that folder is one that nobody else can write to. Of a file that cannot be read JAX says
+so and compiles its program again.
+
+Only on a CPU: what an accelerator's compiler says about memory has not been read from a kept program yet.
+"""
+
+import os
+from hashlib import sha256
+from pathlib import Path
+
+import jax
+
+from workings.engines.presence import cpu_features
+from workings.errors import RequestError
+from workings.hardware.places import cache_directory
+
+MOST_BYTES = 256 << 20
+"""Kept programs together; the ones that were made longest ago go first."""
+
+
+def keep_programs() -> None:
+    """Let JAX keep what it compiles below the cache directory, where that can be written to.
+
+    A folder that the person gave JAX (``JAX_COMPILATION_CACHE_DIR``) stays theirs, and so does their wish to keep
+    nothing (``JAX_ENABLE_COMPILATION_CACHE=0``).
+
+    Raises:
+        RequestError: when somebody else could put a program there.
+    """
+    asked = jax.config.values
+    if asked["jax_compilation_cache_dir"] is not None or not asked["jax_enable_compilation_cache"]:
+        return
+    place = cache_directory() / "programs" / sha256(cpu_features().encode()).hexdigest()[:16]
+    try:
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        found = place.stat()
+        _drop_oldest(place)
+    except OSError:  # no such place, or a full disk: every run compiles
+        return
+    if os.name == "posix" and (found.st_uid != os.geteuid() or found.st_mode & 0o022):
+        raise RequestError(f"{place}, whose programs would be run and which others can write to",
+                           "a folder of your own that nobody else can write to",
+                           f"chmod 700 {place}, or WORKINGS_CACHE=<another folder>")
+    jax.config.update("jax_compilation_cache_dir", str(place))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def _drop_oldest(place: Path) -> None:
+    left = MOST_BYTES
+    for file in sorted(place.glob("*-cache"), key=lambda file: file.stat().st_mtime, reverse=True):
+        left -= file.stat().st_size
+        if left < 0:
+            file.unlink(missing_ok=True)
