@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.case import DATA, SIZES, make_case
+from tools.by_engine import NOTHING_KEPT
 from tools.other_load import Load
 from tools.result_file import ROOT, load_average, measured, write_result
 
@@ -66,8 +67,8 @@ def contenders(case: str, peers: str, facts: dict[str, Any]) -> dict[str, tuple[
 def turn(command: list[str], folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     """One contender in a fresh process."""
     done = subprocess.run([*command, str(folder), json.dumps(settings)], capture_output=True, text=True, check=False,
-                          cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)} if command[0] == sys.executable
-                          else os.environ)
+                          cwd=ROOT, env=os.environ | NOTHING_KEPT | (
+                              {"PYTHONPATH": str(ROOT)} if command[0] == sys.executable else {}))
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
     return dict(json.loads(done.stdout.splitlines()[-1]))
