@@ -3,7 +3,8 @@
     python -m benchmarks.packing [--engine jax torch] [--rounds N] [--allow-load]
 
 Sums of two numbers, half with their steps and half with the answer alone, on the quickstart's model. A child process
-for each engine steps through the same rows in all ways, taking turns; every shape is compiled before. Exits with 3
+for each engine steps through an epoch of the same rows in all ways, taking turns; every shape is compiled before. (Of
+fewer steps some ways would hold more long rows, and with them more supervised tokens, than others.) Exits with 3
 without a result when others use more than half a core (``--allow-load`` marks the result as not to be quoted), with 1
 where neither way without padding (packed, grouped) is 3 times as fast as rows padded to 128 and 1.3 times as fast as
 rows padded to the longest.
@@ -37,7 +38,7 @@ from workings.engines.registry import find_engine  # noqa: E402
 from workings.models.batch import Batch  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "packing.json"
-LENGTH, ROWS, STEPS = 128, 32, 20
+LENGTH, ROWS = 128, 32
 GOALS = {"padded_to_128": 3.0, "padded_to_longest": 1.3}
 
 
@@ -60,19 +61,18 @@ def measure(folder: Path, name: str, rounds: int) -> dict[str, Any]:
     """All ways on one engine, in this process."""
     engine = find_engine(name).engine.open(request_for(read_shape(folder), {"compute": "fp32", "packing": "best_fit"}))
     state, every = engine.load(folder / "weights"), ways(folder)
-    for batch in {batch.tokens.shape: batch for batches in every.values() for batch in batches[:STEPS]}.values():
+    for batch in {batch.tokens.shape: batch for batches in every.values() for batch in batches}.values():
         state, _ = engine.step(state, batch, 1e-4)
     speeds: dict[str, list[float]] = {way: [] for way in every}
     for _ in range(rounds):
         for way, batches in every.items():
-            chosen = batches[:STEPS]
             started = time.perf_counter()
-            for batch in chosen:
+            for batch in batches:
                 state, _ = engine.step(state, batch, 1e-4)
-            speeds[way].append(sum(batch.supervised_tokens for batch in chosen) / (time.perf_counter() - started))
+            speeds[way].append(sum(batch.supervised_tokens for batch in batches) / (time.perf_counter() - started))
     return {way: {"tokens_per_second": round(sorted(found)[len(found) // 2], 1), "turns": [round(x, 1) for x in found],
-                  "padding_share": round(1 - sum(batch.real_tokens for batch in every[way][:STEPS])
-                                         / sum(batch.tokens.size for batch in every[way][:STEPS]), 4)}
+                  "padding_share": round(1 - sum(batch.real_tokens for batch in every[way])
+                                         / sum(batch.tokens.size for batch in every[way]), 4)}
             for way, found in speeds.items()}
 
 
