@@ -9,6 +9,7 @@ Only on a CPU: what an accelerator's compiler says about memory has not been rea
 """
 
 import os
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -38,13 +39,13 @@ def keep_programs() -> None:
     try:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = place.stat()
-        _drop_oldest(place)
     except OSError:  # no such place, or a full disk: every run compiles
         return
     if os.name == "posix" and (found.st_uid != os.geteuid() or found.st_mode & 0o022):
         raise RequestError(f"{place}, whose programs would be run and which others can write to",
                            "a folder of your own that nobody else can write to",
                            f"chmod 700 {place}, or WORKINGS_CACHE=<another folder>")
+    _drop_oldest(place)
     jax.config.update("jax_compilation_cache_dir", str(place))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
@@ -52,7 +53,8 @@ def keep_programs() -> None:
 
 def _drop_oldest(place: Path) -> None:
     left = MOST_BYTES
-    for file in sorted(place.glob("*-cache"), key=lambda file: file.stat().st_mtime, reverse=True):
-        left -= file.stat().st_size
-        if left < 0:
-            file.unlink(missing_ok=True)
+    with suppress(FileNotFoundError):  # another run drops them at the same time
+        for file in sorted(place.glob("*-cache"), key=lambda file: file.stat().st_mtime, reverse=True):
+            left -= file.stat().st_size
+            if left < 0:
+                file.unlink()
