@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from tests.engines.test_torch_engine import roughened
-from tests.engines.tiny import random_batch, request, tiny_shape
+from tests.engines.tiny import request, tiny_shape
 from workings.config.training import MemoryConfig
+from workings.data.batches import make_batch
+from workings.data.rows import Row
 from workings.engines.torch import step
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.segments import find_segments
@@ -21,16 +23,10 @@ LONGEST = 24
 
 def packed_batch() -> Batch:
     """Rows of segments, with padding behind them and one row of nothing else; a third of the tokens supervised."""
-    plain = random_batch(tiny_shape(), rows=len(LENGTHS), length=LONGEST)
-    ids, positions = (np.zeros((1, len(LENGTHS), LONGEST), np.int32) for _ in range(2))
-    for row, lengths in enumerate(LENGTHS):
-        ids[0, row, :sum(lengths)] = np.repeat(np.arange(len(lengths)) + 1, lengths)
-        positions[0, row, :sum(lengths)] = np.concatenate([np.arange(0), *(np.arange(n) for n in lengths)])
     draw = np.random.default_rng(0)
-    weights = ((ids > 0) & (draw.random(ids.shape) < 0.3)).astype(np.float32)
-    tokens, targets = (draw.integers(1, 61, ids.shape).astype(np.int32) for _ in range(2))
-    return Batch(**(plain.arrays | {"tokens": tokens, "targets": targets, "weights": weights, "positions": positions,
-                                    "segment_ids": ids}))
+    rows = [[Row("", draw.integers(1, 61, length).astype(np.int32), (draw.random(length) < 0.3).astype(np.uint8), "")
+             for length in lengths] for lengths in LENGTHS]
+    return make_batch(rows, (1, len(LENGTHS)), LONGEST, 0)
 
 
 @pytest.mark.parametrize("attention", ["auto", "plain", "chunked"])

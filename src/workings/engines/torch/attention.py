@@ -41,7 +41,7 @@ class Visible:
     seen: Tensor | None = None
     """``[B, T]`` keys that exist, during generation."""
     segments: Segments | None = None
-    """The same as ``segment_ids``, where it pays to attend to each segment alone."""
+    """Instead of ``segment_ids``, where it pays to attend to each segment alone."""
     _masks: dict[tuple[int, int], Tensor] = field(default_factory=dict)
 
     def mask(self, length: int, window: int, device: torch.device) -> Tensor | None:
@@ -147,13 +147,13 @@ def _registered(attention: Attention) -> Callable[..., tuple[Tensor, None]]:
                **others: Any) -> tuple[Tensor, None]:
         del module, attention_mask, others
         window = sliding_window or EVERYTHING
-        if (segments := visible.segments) is not None:
-            alone = Visible().mask(segments.size[1], window, query.device)
-            q, k, v = (segments.apart(x) for x in (query, key, value))
-            out = segments.together(attention(q, k, v, alone, scaling, softcap or 0.0), query.shape[0])
-        else:
-            mask = visible.mask(query.shape[2], window, query.device)
-            out = attention(query, key, value, mask, scaling, softcap or 0.0)
+        segments, rows = visible.segments, query.shape[0]
+        if segments is not None:
+            query, key, value = (segments.apart(x) for x in (query, key, value))
+        mask = visible.mask(query.shape[2], window, query.device)
+        out = attention(query, key, value, mask, scaling, softcap or 0.0)
+        if segments is not None:
+            out = segments.together(out, rows)
         return out.transpose(1, 2), None
     return attend
 

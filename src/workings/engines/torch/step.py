@@ -72,7 +72,8 @@ class Rows:
     @property
     def visible(self) -> Visible:
         """What a query may see."""
-        return Visible(segment_ids=self.segment_ids if self.packed else None, segments=self.segments)
+        masked = self.packed and self.segments is None
+        return Visible(segment_ids=self.segment_ids if masked else None, segments=self.segments)
 
 
 def to_rows(spec: TorchSpec, batch: Batch) -> tuple[list[Rows], float]:
