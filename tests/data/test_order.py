@@ -1,6 +1,7 @@
 """The order of rows and packing, against the test vectors that `docs/data-order.md` prints."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from workings.data import order
 from workings.data.order import epoch_order, order_keys
 from workings.data.packing import PACKINGS, best_fit, first_fit
 
+Fit = Callable[[list[int], int], list[list[int]]]
 PAGE = Path(__file__).parents[2] / "docs" / "data-order.md"
 
 
@@ -68,7 +70,7 @@ def test_seed_and_epoch_cannot_be_confused() -> None:
     assert order_keys(["x"], 1, 12) != order_keys(["x"], 11, 2)
 
 
-def _naive(lengths: list[int], capacity: int) -> list[list[int]]:
+def _naive_first(lengths: list[int], capacity: int) -> list[list[int]]:
     packed: list[list[int]] = []
     for row, length in enumerate(lengths):
         for sequence in packed:
@@ -78,14 +80,6 @@ def _naive(lengths: list[int], capacity: int) -> list[list[int]]:
         else:
             packed.append([row])
     return packed
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 8, 9, 300])
-def test_first_fit_is_first_fit(count: int) -> None:
-    draw = random.Random(count)
-    for capacity in (1, 5, 40):
-        lengths = [draw.randint(1, capacity) for _ in range(count)]
-        assert first_fit(lengths, capacity) == _naive(lengths, capacity)
 
 
 def _naive_best(lengths: list[int], capacity: int) -> list[list[int]]:
@@ -100,12 +94,13 @@ def _naive_best(lengths: list[int], capacity: int) -> list[list[int]]:
     return sorted((sorted(sequence) for sequence in packed), key=lambda sequence: sequence[0])
 
 
+@pytest.mark.parametrize(("fit", "naive"), [(first_fit, _naive_first), (best_fit, _naive_best)])
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 8, 9, 300])
-def test_best_fit_is_best_fit(count: int) -> None:
+def test_each_fit_is_what_it_is_called(count: int, fit: Fit, naive: Fit) -> None:
     draw = random.Random(count)
     for capacity in (1, 5, 40):
         lengths = [draw.randint(1, capacity) for _ in range(count)]
-        assert best_fit(lengths, capacity) == _naive_best(lengths, capacity)
+        assert fit(lengths, capacity) == naive(lengths, capacity)
 
 
 def test_best_fit_pads_less() -> None:
