@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +48,13 @@ def costly_imports(verb: str, most: int = 3) -> dict[str, float]:
     return {name: round(int(own) / 1000, 1) for own, name in sorted(found, key=lambda pair: -int(pair[0]))[:most]}
 
 
-def first_step(engine: str, folder: Path) -> dict[str, float]:
+def first_step(engine: str, out: Path) -> dict[str, float]:
     """Seconds from the start of `train` to its landmarks, read from what it says as it says it."""
     started, found = time.perf_counter(), {}
     marks = {"writing": "prepared_and_compiled", "step 1/": "first_step"}
     with subprocess.Popen([sys.executable, "-m", "workings", "train", "smoke-tiny", f"engine={engine}", "device=cpu",
-                           "--out", str(folder / f"{engine}-{uuid.uuid4().hex}")], stderr=subprocess.PIPE,
-                          stdout=subprocess.DEVNULL, text=True,
-                          env=os.environ | {"WORKINGS_CACHE": str(folder / "cache")}) as process:
+                           "--out", str(out)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+                          env=os.environ | {"WORKINGS_CACHE": str(out.with_name("cache"))}) as process:
         assert process.stderr is not None
         for line in process.stderr:
             for start, name in marks.items():
@@ -91,7 +89,7 @@ def main(arguments: list[str]) -> int:
         values["verbs"][verb] = {"help_seconds": help_seconds, "costly_imports_ms": costly_imports(verb)}
         print(verb, values["verbs"][verb], flush=True)
     with tempfile.TemporaryDirectory() as name:
-        values["train"] = {row: first_step(engine, Path(name))
+        values["train"] = {row: first_step(engine, Path(name) / row)
                            for row, engine in (("jax", "jax"), ("jax, programs kept", "jax"), ("torch", "torch"))}
     print(values["train"])
     write_result(RESULT, what="Seconds until `workings --help` answers, of every verb's help, and until a first step.",
