@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.case import DATA, SIZES, make_case
-from tools.by_engine import NOTHING_KEPT
+from tools.by_engine import NOTHING_KEPT, as_the_command
 from tools.other_load import Load
 from tools.result_file import ROOT, load_average, measured, write_result
 
@@ -31,7 +31,8 @@ CASES = tuple(f"{size}-{data}" for data in DATA for size in SIZES)
 STEPS = {"tiny-short": (5, 60), "tiny-gsm8k": (5, 60), "base-short": (2, 8), "base-gsm8k": (2, 8)}
 """Warm-up and measured updates."""
 RATE = 1e-4
-ONCE = ("trl defaults", "trl packed", "tunix defaults")
+ONCE = ("trl defaults", "trl packed", "tunix defaults", "huge pages, tunix grouped", "huge pages, trl grouped",
+        "huge pages, trl bf16")
 """Settings that are far from their trainer's best: one turn."""
 FP32 = {"bf16": False, "gradient_checkpointing": False}
 GROUPED = {"train_sampling_strategy": "sequential"}
@@ -45,29 +46,38 @@ def contenders(case: str, peers: str, facts: dict[str, Any]) -> dict[str, tuple[
     common = {"warm": warm, "steps": steps, "learning_rate": RATE, "rows": kind.rows, "max_length": kind.max_length}
     ours, tunix = ([sys.executable, "-m", f"benchmarks.peers.{name}"] for name in ("ours", "tunix_peft"))
     trl = [peers, str(HERE / "trl_sft.py")]
-    mine = common | {"compute": "fp32"}
+    mine = common | {"compute": "fp32", "huge_pages": True}  # as the command runs them
 
     def of_trl(**options: Any) -> tuple[list[str], dict[str, Any]]:
         order = "sorted" if "train_sampling_strategy" in options else "rows"
         return trl, common | {"options": options, "order": order}
 
+    def with_pages(contender: tuple[list[str], dict[str, Any]]) -> tuple[list[str], dict[str, Any]]:
+        return contender[0], contender[1] | {"huge_pages": True}
+
+    grouped = tunix, common | {"buckets": facts["buckets"]}
     return {
         "torch": (ours, mine | {"engine": "torch", "buckets": facts["fine"]}),
         "trl grouped": of_trl(**FP32, **GROUPED),
         "jax": (ours, mine | {"engine": "jax", "buckets": facts["buckets"]}),
-        "tunix grouped": (tunix, common | {"buckets": facts["buckets"]}),
+        "tunix grouped": grouped,
         "trl defaults": of_trl(),
         "trl packed": of_trl(**FP32, packing=True),
         "trl bf16 grouped": of_trl(bf16=True, gradient_checkpointing=False, **GROUPED),
         "torch bf16": (ours, mine | {"engine": "torch", "buckets": facts["fine"], "compute": "bf16"}),
         "tunix defaults": (tunix, common),
+        # No setting of theirs: shown, and not among what they are compared by.
+        "huge pages, tunix grouped": with_pages(grouped),
+        "huge pages, trl grouped": with_pages(of_trl(**FP32, **GROUPED)),
+        "huge pages, trl bf16": with_pages(of_trl(bf16=True, gradient_checkpointing=False, **GROUPED)),
     }
 
 
 def turn(command: list[str], folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     """One contender in a fresh process."""
+    environment = as_the_command() if settings.get("huge_pages") else os.environ
     done = subprocess.run([*command, str(folder), json.dumps(settings)], capture_output=True, text=True, check=False,
-                          cwd=ROOT, env=os.environ | NOTHING_KEPT | (
+                          cwd=ROOT, env=environment | NOTHING_KEPT | (
                               {"PYTHONPATH": str(ROOT)} if command[0] == sys.executable else {}))
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")

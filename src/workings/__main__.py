@@ -1,5 +1,17 @@
-"""`python -m workings` is the same as `workings`."""
+"""The command `workings`; `python -m workings` is the same."""
 
-from workings.cli.main import main
+import sys
 
-main()
+from workings.hardware.huge_pages import restart_with_huge_pages
+
+
+def run() -> None:
+    """Entry point. What comes before the restart is kept small; the verbs are imported after it."""
+    restart_with_huge_pages(sys.argv[1:])
+    from workings.cli.main import main
+
+    main()
+
+
+if __name__ == "__main__":
+    run()

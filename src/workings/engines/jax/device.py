@@ -59,6 +59,8 @@ def _open(platform: str) -> tuple[jax.Device, ...]:
         # An installed libtpu would otherwise be started on every CPU host, which asks a metadata server for minutes.
         # Without effect once JAX has opened its backends.
         jax.config.update("jax_platforms", "cpu")
+        # A step is waited for anyway; computed by the thread that asks, its memory comes from that thread's heap.
+        jax.config.update("jax_cpu_enable_async_dispatch", False)
     return tuple(jax.devices(platform))
 
 

@@ -22,6 +22,7 @@ from workings.engines.jax.device import (
     memory_limit,
 )
 from workings.engines.jax.export import export
+from workings.engines.jax.freed_memory import keep_freed_memory
 from workings.engines.jax.generate import Generator
 from workings.engines.jax.inspect import inspection, refusal
 from workings.engines.jax.kept_programs import keep_programs
@@ -130,6 +131,8 @@ class JaxEngine:
         if key not in self._steps:
             self._steps[key] = lower_step(self.spec, self._abstract, self._shardings, shape, picks).compile()
             self.compilations += 1
+            if self.devices.platform == "cpu":
+                keep_freed_memory(max(run.memory_analysis().temp_size_in_bytes for run in self._steps.values()))
         return self._steps[key]
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
