@@ -33,7 +33,7 @@ STEPS = {"tiny-short": (5, 60), "tiny-gsm8k": (5, 60), "base-short": (2, 8), "ba
 RATE = 1e-4
 ONCE = ("trl defaults", "trl packed", "tunix defaults", "huge pages, tunix grouped", "huge pages, trl grouped",
         "huge pages, trl bf16")
-"""Settings that are far from their trainer's best: one turn."""
+"""Settings that are far from their trainer's best, or that no ratio compares: one turn."""
 FP32 = {"bf16": False, "gradient_checkpointing": False}
 GROUPED = {"train_sampling_strategy": "sequential"}
 """Rows that come sorted by length are grouped without any padding to speak of; TRL's own `group_by_length` would begin
