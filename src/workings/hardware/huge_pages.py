@@ -7,13 +7,14 @@ variable ``GLIBC_TUNABLES`` said so when the process began. So the command begin
 """
 
 import os
+import platform
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 VERBS = ("train", "quickstart", "eval", "parity", "replay")
-"""What computes for longer than a restart takes (some 20 ms)."""
+"""What computes for longer than a restart takes."""
 VARIABLE, TUNABLE = "GLIBC_TUNABLES", "glibc.malloc.hugetlb"
 SINCE = (2, 35)
 """The glibc that knows the tunable; older ones ignore it."""
@@ -25,14 +26,15 @@ def with_huge_pages(environment: Mapping[str, str], pages: Path = PAGES) -> dict
 
     Empty where it would change nothing (another system, pages that are huge always or never) or the person decided.
     """
-    try:
-        library, _, number = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
-        offered = pages.read_text(encoding="ascii")
-        known = library == "glibc" and tuple(int(part) for part in number.split(".")) >= SINCE
-    except (AttributeError, ValueError, OSError):  # no Linux, no glibc, no such file
-        return {}
+    library, number = platform.libc_ver()
     tunables = environment.get(VARIABLE, "")
-    if not known or "[madvise]" not in offered or TUNABLE in tunables:
+    if library != "glibc" or tuple(int(part) for part in number.split(".")) < SINCE or TUNABLE in tunables:
+        return {}
+    try:
+        offered = pages.read_text(encoding="ascii")
+    except OSError:  # a kernel without huge pages
+        return {}
+    if "[madvise]" not in offered:
         return {}
     return {VARIABLE: ":".join(filter(None, (tunables, f"{TUNABLE}=1")))}
 
