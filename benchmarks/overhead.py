@@ -3,9 +3,10 @@
     python -m benchmarks.overhead [--allow-load]
 
 The first run of the quickstart, in this process, with clocks around the compiled step (until its result is there), the
-wait for the batch and its digest (which a thread makes beside the step before), the record, the display, the first
-state, the looks at held-out data and the checkpoints (the last three are no part of a step and reported apart); then
-`workings quickstart` whole, in a fresh process. Record-keeping is the record and all of that wait. Exits with 3
+wait for the batch and its digest and for the step's line in the record and in TensorBoard's files to be taken (a thread
+makes and writes them beside the step, and their time there is told, too), the display, the first state, the looks at
+held-out data and the checkpoints (the last three are no part of a step and reported apart); then `workings quickstart`
+whole, in a fresh process. Record-keeping is what the loop waits for batches and lines. Exits with 3
 without a result when others use more than half a core (``--allow-load`` marks the result), with 1 where the loop
 spends 5 % or more outside the compiled step, record-keeping takes 1 % of a step or more, a program is compiled twice,
 or the quickstart takes 3 minutes.
@@ -70,6 +71,7 @@ def watched(folder: Path) -> dict[str, Any]:
     from workings.record.writer import RunWriter
     from workings.runs import train as runs_train
     from workings.training.display import Display
+    from workings.training.lines_beside import LinesBeside
     from workings.training.observer import HeldOutObserver
     from workings.training.tensorboard import Scalars
 
@@ -98,8 +100,9 @@ def watched(folder: Path) -> dict[str, Any]:
     JaxEngine._compiled_step = compiled_step  # type: ignore[method-assign]
     for owner, method, name in (
             (Batches, "at", "beside_batches"), (Batches, "digest", "beside_batch_digest"),
-            (BatchesAhead, "take", "wait_for_batch"), (RunWriter, "metric", "record"),
-            (Display, "show", "display"), (Scalars, "line", "tensorboard"), (HeldOutObserver, "look", "looks"),
+            (BatchesAhead, "take", "wait_for_batch"), (RunWriter, "metric", "beside_record"),
+            (LinesBeside, "add", "wait_for_line"),
+            (Display, "show", "display"), (Scalars, "line", "beside_tensorboard"), (HeldOutObserver, "look", "looks"),
             (CheckpointStore, "save", "checkpoints"), (JaxEngine, "step", "step"), (JaxEngine, "init", "first_state")):
         clocks.around(owner, method, name)
     loop, times = runs_train.run_loop, []
@@ -116,14 +119,14 @@ def watched(folder: Path) -> dict[str, Any]:
     seconds = clocks.seconds
     aside = sum(seconds.get(name, 0.0) for name in ("looks", "checkpoints", "compile", "first_state"))
     stepping, inside = times[0] - aside, seconds["compiled_step"]
-    record = seconds["record"] + seconds["wait_for_batch"]
-    steps = clocks.calls["record"]
+    record = seconds["wait_for_batch"] + seconds["wait_for_line"]
+    steps = clocks.calls["beside_record"]
     return {
         "steps": steps, "loop_seconds": round(times[0], 3),
         "seconds": {name: round(value, 3) for name, value in sorted(seconds.items())},
         "milliseconds_a_step": {name: round(seconds[name] / steps * 1e3, 3) for name in (
-            "compiled_step", "wait_for_batch", "record", "display", "tensorboard", "beside_batches",
-            "beside_batch_digest")},
+            "compiled_step", "step", "wait_for_batch", "wait_for_line", "display", "beside_record",
+            "beside_tensorboard", "beside_batches", "beside_batch_digest")},
         "share_outside_compiled_step": round(1 - inside / stepping, 4),
         "share_of_record_keeping": round(record / inside, 4),
         "programs_compiled": engines[0].compilations, "batch_shapes": len(shapes)}

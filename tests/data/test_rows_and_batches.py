@@ -197,7 +197,14 @@ def test_no_batch_has_a_row_with_more_supervised_positions_than_its_shape_says(k
         batch, position = source.at(position)
         length = batch.tokens.shape[2]
         most = int(np.count_nonzero(batch.weights, axis=-1).max())
-        assert most <= source.most_supervised(length) == batch.most_supervised <= length
+        assert most <= source.most_supervised(length) <= length
+        if source.most_supervised(length) == length:
+            assert batch.picked is None
+        else:
+            assert batch.picked is not None
+            assert batch.picked.shape == (2, 3, source.most_supervised(length))
+            kept = np.take_along_axis(batch.weights, batch.picked, axis=-1)
+            assert (kept.sum(-1) == batch.weights.sum(-1)).all()
         found[length] = max(most, found.get(length, 0))
     if "packing" not in keys:
         assert found == {length: source.most_supervised(length) for length in found}

@@ -16,7 +16,6 @@ from workings.config.method import LoraConfig
 from workings.config.training import MemoryConfig
 from workings.engines.jax.attention import masked_attention, trained_attention
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.picked import picked_positions
 from workings.engines.torch import step
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.last_layer import last_feed_forward
@@ -25,7 +24,7 @@ from workings.models.batch import Batch
 
 
 def bounded(batch: Batch, more: int = 0) -> Batch:
-    return replace(batch, most_supervised=int(np.count_nonzero(batch.weights, -1).max()) + more)
+    return batch.picking(int(np.count_nonzero(batch.weights, -1).max()) + more)
 
 
 def packed_batch(shape: Any) -> Batch:
@@ -38,10 +37,13 @@ def packed_batch(shape: Any) -> Batch:
 def test_positions_picked_are_the_supervised_ones_and_then_others() -> None:
     weights = np.array([[[0, 1, 0, 1, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0]]], np.float32)
     empty = np.zeros((1, 3, 5), np.int32)
-    batch = Batch(tokens=empty, targets=empty, weights=weights, positions=empty, segment_ids=empty, most_supervised=2)
-    assert picked_positions(batch).tolist() == [[[1, 3], [3, 0], [0, 1]]]
+    batch = Batch(tokens=empty, targets=empty, weights=weights, positions=empty, segment_ids=empty)
+    picked = batch.picking(2).picked
+    assert picked is not None
+    assert picked.tolist() == [[[1, 3], [3, 0], [0, 1]]]
+    assert batch.picking(5).picked is None
     with pytest.raises(ValueError, match="2 supervised positions in a batch of at most 1"):
-        picked_positions(replace(batch, most_supervised=1))
+        batch.picking(1)
 
 
 @pytest.mark.parametrize("memory", [MemoryConfig(), MemoryConfig(remat="layer"), MemoryConfig(loss_chunk=5),
@@ -76,11 +78,11 @@ def test_adapters_train_the_same_at_supervised_positions() -> None:
 def test_the_program_does_less_and_one_is_compiled_for_a_shape() -> None:
     shape = tiny_shape(layers=2)
     few = random_batch(shape, rows=4, length=24)
-    few = replace(few, weights=few.weights * (np.arange(24) >= 20), most_supervised=4)
+    few = replace(few, weights=few.weights * (np.arange(24) >= 20)).picking(4)
     engine = JaxEngine.open(request(shape))
-    engine.inspect(replace(few, weights=np.zeros_like(few.weights)))
+    engine.inspect(Batch.blank((1, 4, 24)).picking(4))
     state, _ = engine.step(engine.init(0), few, 1e-3)
-    engine.step(state, replace(few, weights=few.weights * (np.arange(24) >= 22)), 1e-3)
+    engine.step(state, replace(few, weights=few.weights * (np.arange(24) >= 22)).picking(4), 1e-3)
     assert engine.compilations == 1
     whole = JaxEngine.open(request(shape))
     flops = [each._compiled_step((1, 4, 24), picks).cost_analysis()["flops"]

@@ -1,8 +1,7 @@
-"""The next batch and its digest, made in a thread of their own while the device takes the step before."""
+"""The next batch and what a run tells about it, made in a thread while the device takes the step before."""
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from types import TracebackType
 
 from workings.data.batches import Batches, Position
 from workings.models.batch import Batch
@@ -10,11 +9,17 @@ from workings.models.batch import Batch
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """A batch, where the next one starts, and `Batches.digest` of this one."""
+    """A batch and what is told about it."""
 
     batch: Batch
     after: Position
+    """Where the next one starts."""
     digest: str
+    """`Batches.digest`."""
+    tokens: int
+    """Positions that are not padding."""
+    supervised_tokens: int
+    """Positions that count in the loss."""
 
 
 class BatchesAhead:
@@ -24,9 +29,9 @@ class BatchesAhead:
     most one is made ahead.
     """
 
-    def __init__(self, batches: Batches) -> None:
+    def __init__(self, batches: Batches, thread: Executor) -> None:
         self._batches = batches
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="next batch")
+        self._thread = thread
         self._begun: tuple[Position, Future[Drawn]] | None = None
 
     def begin(self, position: Position) -> None:
@@ -42,11 +47,5 @@ class BatchesAhead:
 
     def _draw(self, position: Position) -> Drawn:
         batch, after = self._batches.at(position)
-        return Drawn(batch=batch, after=after, digest=self._batches.digest(batch))
-
-    def __enter__(self) -> "BatchesAhead":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 traceback: TracebackType | None) -> None:
-        self._thread.shutdown(cancel_futures=True)
+        return Drawn(batch=batch, after=after, digest=self._batches.digest(batch), tokens=batch.real_tokens,
+                     supervised_tokens=batch.supervised_tokens)

@@ -7,7 +7,7 @@ may hold empty sequences (``segment_ids`` 0 everywhere), which weigh nothing in 
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -145,7 +145,7 @@ class Batches:
     def _batch(self, planned: Planned) -> Batch:
         sequences = [[self._rows.rows[number] for number in sequence] for sequence in planned.sequences]
         batch = make_batch(sequences, self._shape, planned.length, self._rows.pad_id)
-        return replace(batch, most_supervised=self.most_supervised(planned.length))
+        return batch.picking(self.most_supervised(planned.length))
 
 
 def _row_digests(batch: Batch) -> list[list[str]]:

@@ -2,7 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
@@ -10,6 +12,7 @@ from workings.data.ahead import BatchesAhead, Drawn
 from workings.data.batches import Batches, Position
 from workings.engines.base import Engine, State, StepResult
 from workings.engines.out_of_memory import first_line, is_out_of_memory
+from workings.training.lines_beside import LinesBeside
 from workings.training.schedule import Schedule
 
 
@@ -97,17 +100,20 @@ def train(course: Course, first: Callable[[], State], progress: Progress) -> Out
     4. *Metrics before checkpoint*: a checkpoint is never ahead of the log, so whatever is resumed finds its lines.
     5. *Progress is what is written down*: where memory runs out, nothing of the step that died is counted.
 
-    The next batch is made beside the step; it is a pure function of its position, so nothing above depends on it.
+    The next batch is made beside the step; it is a pure function of its position, so nothing above depends on it. A
+    step's line is written beside the step after: before a checkpoint, and before the end, all lines are waited for.
     """
     saved_at = -1
     try:
-        with BatchesAhead(course.batches) as ahead:
+        with _beside_the_step() as thread, LinesBeside(course.write_metric, thread) as lines:
+            ahead = BatchesAhead(course.batches, thread)
             if progress.step < course.schedule.steps:
                 ahead.begin(progress.position)
             state = first()
             while progress.step < course.schedule.steps:
                 if course.stop_requested():
                     if saved_at != progress.step:
+                        lines.wait()
                         course.save(state, progress)
                     return Outcome(status="interrupted", state=state, progress=progress, reason="asked to stop")
 
@@ -125,15 +131,16 @@ def train(course: Course, first: Callable[[], State], progress: Progress) -> Out
                                    reason=f"step {step}: loss {result.loss}, gradient norm {result.grad_norm}")
 
                 after = replace(
-                    progress, step=step, position=drawn.after, tokens=progress.tokens + drawn.batch.real_tokens,
-                    supervised_tokens=progress.supervised_tokens + drawn.batch.supervised_tokens,
+                    progress, step=step, position=drawn.after, tokens=progress.tokens + drawn.tokens,
+                    supervised_tokens=progress.supervised_tokens + drawn.supervised_tokens,
                     seconds=progress.seconds + seconds)
                 line = _metric(course.engine, step, drawn, learning_rate, result, seconds)
                 if course.observer.due(step):
                     line |= course.observer.look(state, step)
-                course.write_metric(line)
+                lines.add(line)
                 progress = after
                 if course.checkpoint_due(step) or step == course.schedule.steps:
+                    lines.wait()
                     course.save(state, progress)
                     saved_at = step
                 course.show(line, progress)
@@ -148,18 +155,28 @@ def train(course: Course, first: Callable[[], State], progress: Progress) -> Out
                    reason=f"out of memory after step {progress.step}")
 
 
+@contextmanager
+def _beside_the_step() -> Iterator[Executor]:
+    """One thread for what need not wait for the device; what has not begun when the loop ends is left."""
+    thread = ThreadPoolExecutor(1, thread_name_prefix="beside the step")
+    try:
+        yield thread
+    finally:
+        thread.shutdown(cancel_futures=True)
+
+
 def _metric(engine: Engine, step: int, drawn: Drawn, learning_rate: float, result: StepResult,
             seconds: float) -> dict[str, Any]:
-    memory, batch = engine.memory(), drawn.batch
+    memory = engine.memory()
     return {
         "step": step,
         "loss": result.loss,
         "learning_rate": learning_rate,
         "grad_norm": result.grad_norm,
         "share_of_weights_changed": result.share_of_weights_changed,
-        "tokens": batch.real_tokens,
-        "supervised_tokens": batch.supervised_tokens,
-        "positions": int(batch.tokens.size),
+        "tokens": drawn.tokens,
+        "supervised_tokens": drawn.supervised_tokens,
+        "positions": drawn.batch.tokens.size,
         "batch_digest": drawn.digest,
         "seconds": seconds,
         "memory_bytes": memory.peak_bytes,

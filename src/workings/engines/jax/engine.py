@@ -26,7 +26,7 @@ from workings.engines.jax.freed_memory import keep_freed_memory
 from workings.engines.jax.generate import Generator
 from workings.engines.jax.inspect import inspection, refusal
 from workings.engines.jax.kept_programs import keep_programs
-from workings.engines.jax.picked import PICKED, picked_positions
+from workings.engines.jax.picked import PICKED
 from workings.engines.jax.processes import join, refuse_strangers
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import abstract_state, build_spec, initial_params, lower_step, state_shardings
@@ -122,8 +122,8 @@ class JaxEngine:
 
     def _picks(self, batch: Batch) -> int | None:
         """How many positions of a row a step on this batch picks; None: all. Measured on CPUs, so done there."""
-        fewer = batch.most_supervised is not None and batch.most_supervised < batch.tokens.shape[2]
-        return batch.most_supervised if fewer and self.devices.platform == "cpu" and self.layout.size == 1 else None
+        here = batch.picked is not None and self.devices.platform == "cpu" and self.layout.size == 1
+        return batch.picked.shape[2] if here and batch.picked is not None else None
 
     def _compiled_step(self, shape: tuple[int, ...], picks: int | None = None) -> Any:
         """The step for one batch shape; compiled once, whoever asks first (`inspect` or `step`)."""
@@ -140,7 +140,7 @@ class JaxEngine:
         picks = self._picks(batch)
         run, arrays = self._compiled_step(batch.tokens.shape, picks), self._arrays(batch)
         if picks is not None:
-            arrays[PICKED] = picked_positions(batch)
+            arrays[PICKED] = batch.picked
         state, numbers = run(state, arrays, np.float32(learning_rate))
         loss, norm, changed = np.asarray(numbers).tolist()
         return state, StepResult(loss=loss, grad_norm=norm, share_of_weights_changed=changed)

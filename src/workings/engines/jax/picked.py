@@ -2,7 +2,7 @@
 
 The last layer's output at a position that is not supervised reaches no loss: there only keys and values of the last
 layer matter. How many positions of a row are supervised differs from row to row, and a program has fixed shapes, so a
-batch names the most that any row of its shape has (`Batch.most_supervised`).
+batch picks as many of each row as any row of its shape may need (`Batch.picked`).
 
 Shape suffixes: A micro batches, B rows, S positions, M positions picked of a row.
 """
@@ -11,26 +11,9 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-
-from workings.models.batch import Batch
 
 PICKED = "picked"
 """Name among a batch's arrays of the positions picked."""
-
-
-def picked_positions(batch: Batch) -> np.ndarray:
-    """``[A, B, M]`` int32: of each row every supervised position, ascending, then others until there are M.
-
-    Raises:
-        ValueError: a row has more than `Batch.most_supervised`.
-    """
-    assert batch.most_supervised is not None
-    found = int(np.count_nonzero(batch.weights, axis=-1).max(initial=0))
-    if found > batch.most_supervised:
-        raise ValueError(f"a row with {found} supervised positions in a batch of at most {batch.most_supervised}")
-    order = np.argsort(batch.weights == 0, axis=-1, kind="stable")
-    return order[..., :batch.most_supervised].astype(np.int32)
 
 
 @dataclass(frozen=True)
