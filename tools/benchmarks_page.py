@@ -64,6 +64,9 @@ def peers(found: dict[str, Any]) -> list[str]:
              f"{each['tokens_per_second']:,.0f}", f"{each['padding_share']:.1%}",
              f"{each['peak_bytes'] / 2**20:,.0f}", f"{each['seconds_to_first_step']:.1f}"]
             for contender, each in ordered])
+        if case.get("unfinished"):
+            lines += ["", f"Not done after {case['limit_seconds']:g} seconds, and so stopped: "
+                      + ", ".join(case["unfinished"]) + "."]
         lines += ["", "Ratios of the best settings of each: " + ", ".join(
             f"{pair.replace('_', ' ')} {ratio:.2f}" for pair, ratio in case["ratios"].items()) + ".", ""]
     return lines

@@ -1,13 +1,14 @@
 """Our two engines beside TRL's `SFTTrainer` and Tunix's `PeftTrainer`, on this machine's CPU: one table.
 
     python -m benchmarks.peers [--only tiny-short base-short tiny-gsm8k base-gsm8k] [--gsm8k FILE] [--peers PYTHON]
-        [--rounds N] [--contenders NAME…] [--allow-load]
+        [--rounds N] [--contenders NAME…] [--limit SECONDS] [--allow-load]
 
 TRL lives in an environment of its own (`benchmarks/peers/requirements.txt` says how it is made; `--peers` names its
 Python). Every contender trains the same weights on the same rows with the same rows an update, in fresh processes
-that take turns (A B A B), with two threads; the median of a contender's turns counts. Exits with 3 without a result
-when others use more than half a core before a turn, unless ``--allow-load``, which marks the result as not to be
-quoted.
+that take turns (A B A B), with two threads; the median of a contender's turns counts. A contender whose turn is not
+over after ``--limit`` seconds is stopped, has no further turn and is told as unfinished: bfloat16 takes hours on a
+processor without instructions for it. Exits with 3 without a result when others use more than half a core before a
+turn, unless ``--allow-load``, which marks the result as not to be quoted.
 """
 
 import argparse
@@ -73,12 +74,15 @@ def contenders(case: str, peers: str, facts: dict[str, Any]) -> dict[str, tuple[
     }
 
 
-def turn(command: list[str], folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """One contender in a fresh process."""
+def turn(command: list[str], folder: Path, settings: dict[str, Any], limit: float) -> dict[str, Any] | None:
+    """One contender in a fresh process; None where it was not done after ``limit`` seconds."""
     environment = as_the_command() if settings.get("huge_pages") else os.environ
-    done = subprocess.run([*command, str(folder), json.dumps(settings)], capture_output=True, text=True, check=False,
-                          cwd=ROOT, env=environment | NOTHING_KEPT | (
-                              {"PYTHONPATH": str(ROOT)} if command[0] == sys.executable else {}))
+    try:
+        done = subprocess.run([*command, str(folder), json.dumps(settings)], capture_output=True, text=True,
+                              check=False, cwd=ROOT, timeout=limit, env=environment | NOTHING_KEPT | (
+                                  {"PYTHONPATH": str(ROOT)} if command[0] == sys.executable else {}))
+    except subprocess.TimeoutExpired:
+        return None
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
     return dict(json.loads(done.stdout.splitlines()[-1]))
@@ -90,14 +94,20 @@ def run_case(case: str, asked: argparse.Namespace, load: Load) -> dict[str, Any]
         folder = Path(name)
         facts = make_case(folder, *case.split("-"), asked.gsm8k, *STEPS[case])
         turns: dict[str, list[dict[str, Any]]] = {}
+        unfinished: list[str] = []
         chosen = {name: what for name, what in contenders(case, asked.peers, facts).items()
                   if not asked.contenders or name in asked.contenders}
         for number in range(asked.rounds):
             for contender, (command, settings) in chosen.items():
-                if number and contender in ONCE:
+                if contender in unfinished or (number and contender in ONCE):
                     continue
                 before = load.check()
-                found = turn(command, folder, settings) | {"load_before": round(before, 2)}
+                found = turn(command, folder, settings, asked.limit)
+                if found is None:
+                    unfinished.append(contender)
+                    print(f"{case:11} {contender:17} not done after {asked.limit:g} s, load {before:.2f}", flush=True)
+                    continue
+                found["load_before"] = round(before, 2)
                 turns.setdefault(contender, []).append(found)
                 print(f"{case:11} {contender:17} {found['tokens_per_second']:9.1f} tokens/s, "
                       f"{found['tokens_per_cpu_second']:8.1f} a CPU second, "
@@ -105,7 +115,8 @@ def run_case(case: str, asked: argparse.Namespace, load: Load) -> dict[str, Any]
                       f"{found['first_loss']:.3f} to {found['last_loss']:.3f}, load {before:.2f}", flush=True)
     summary = {contender: _summary(found) for contender, found in turns.items()}
     return facts | {"warm_steps": STEPS[case][0], "steps": STEPS[case][1], "contenders": summary,
-                    "ratios": ratios(summary)}
+                    "ratios": ratios(summary)} | (
+                        {"unfinished": unfinished, "limit_seconds": asked.limit} if unfinished else {})
 
 
 def _summary(turns: list[dict[str, Any]]) -> dict[str, Any]:
@@ -141,6 +152,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--gsm8k", type=Path, default=Path(os.environ.get("GSM8K_TRAIN", "gsm8k/train.jsonl")))
     parser.add_argument("--peers", default=str(ROOT / "build" / "peers" / "bin" / "python"))
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--limit", type=float, default=600.0)
     parser.add_argument("--allow-load", action="store_true")
     asked = parser.parse_args(arguments)
     load, first = Load(allow=asked.allow_load), load_average()

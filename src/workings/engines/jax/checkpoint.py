@@ -89,7 +89,7 @@ def write(path: Path, arrays: Mapping[str, jax.Array | Made]) -> None:
         fetch(full)
 
 
-def save(state: dict[str, Any], spec: StepSpec, directory: Path) -> None:
+def save(state: Mapping[str, Any], spec: StepSpec, directory: Path) -> None:
     """Write what is trained, its optimizer state and the step count into an existing directory."""
     write(directory / weights_file(spec), spec.trained(state["params"]))
     slots = {f"{slot}|{name}": x for slot, tree in state["moments"].items() for name, x in tree.items()}

@@ -26,6 +26,7 @@ from workings.engines.jax.freed_memory import keep_freed_memory
 from workings.engines.jax.generate import Generator
 from workings.engines.jax.inspect import inspection, refusal
 from workings.engines.jax.kept_programs import keep_programs
+from workings.engines.jax.layers_apart import LayersApart
 from workings.engines.jax.picked import PICKED
 from workings.engines.jax.processes import join, refuse_strangers
 from workings.engines.jax.sharding import make_layout
@@ -34,7 +35,7 @@ from workings.engines.jax.step import make_evaluation
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
 
-State = dict[str, Any]
+State = Mapping[str, Any]
 
 
 class JaxEngine:
@@ -141,7 +142,12 @@ class JaxEngine:
         run, arrays = self._compiled_step(batch.tokens.shape, picks), self._arrays(batch)
         if picks is not None:
             arrays[PICKED] = batch.picked
-        state, numbers = run(state, arrays, np.float32(learning_rate))
+        if self.spec.layers_apart:
+            state = LayersApart.of(state, self.layout.everywhere())
+            after, numbers = run(state.arrays, arrays, np.float32(learning_rate))
+            state = LayersApart(after)
+        else:
+            state, numbers = run(state, arrays, np.float32(learning_rate))
         loss, norm, changed = np.asarray(numbers).tolist()
         return state, StepResult(loss=loss, grad_norm=norm, share_of_weights_changed=changed)
 

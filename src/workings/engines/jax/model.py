@@ -1,7 +1,8 @@
 """The decoder as pure functions over a tree of arrays in Hugging Face's shapes and names.
 
 Tree: ``{"model.embed_tokens.weight": [V, D], "model.norm.weight": [D], "layers": {name: [L, ...]}}`` and, where
-embeddings are not tied, ``"lm_head.weight": [V, D]``. Layers are stacked, so that one layer is compiled and scanned.
+embeddings are not tied, ``"lm_head.weight": [V, D]``. Layers are stacked, so that one layer is compiled and scanned;
+a step that writes its layers out may have them apart: ``"layers": [{name: [...]}, ...]``.
 
 Shape suffixes: L layers, B rows, S positions, D width, F feed-forward width, N query heads, K key/value heads, H head
 size, V vocabulary.
@@ -18,9 +19,9 @@ from workings.engines.jax import feed_forward
 from workings.engines.jax.attention import Attention, allowed_pairs, plain_attention, trained_attention
 from workings.engines.jax.embedding import split_lookup
 from workings.engines.jax.matmul import lookup
-from workings.engines.jax.picked import Picked, layers_apart
+from workings.engines.jax.picked import Picked
 from workings.engines.jax.projection import cast, project, projection
-from workings.engines.jax.remat import Remat, keep_all
+from workings.engines.jax.remat import Remat
 from workings.engines.jax.sharding import Layout
 from workings.models.shape import ModelShape
 from workings.models.weights import EMBEDDING, FINAL_NORM, HEAD
@@ -167,7 +168,7 @@ def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, position
     """``[B, S, D]`` normed hidden states of rows of tokens; ``[B, M, D]`` of the positions picked.
 
     Args:
-        params: the tree described above.
+        params: the tree described above; layers that are apart are computed without ``remat``.
         shape: sizes and switches.
         tokens, positions, segment_ids: ``[B, S]`` int32, as in `workings.models.batch.Batch`.
         attention: one of `workings.engines.jax.attention`.
@@ -193,10 +194,13 @@ def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, position
 
     x = layout.rows(embed(params[EMBEDDING], tokens, shape, dtype, layout))
     layers, constants = params["layers"], layer_constants(shape)
-    if picked is not None and attention is plain_attention and remat.wrap is keep_all and unroll(shape) > 1:
-        *before, last = zip(layers_apart(layers), layers_apart(constants), strict=True)
-        for xs in before:
-            x, _ = layer(x, xs)
+    if isinstance(layers, dict):
+        x, _ = jax.lax.scan(remat.wrap(layer), x, (layers, constants), unroll=unroll(shape))
+        return final_norm(x if picked is None else picked.of_rows(x), params, shape)
+    *before, last = ((w, {name: c[i] for name, c in constants.items()}) for i, w in enumerate(layers))
+    for xs in before:
+        x, _ = layer(x, xs)
+    if picked is not None and attention is plain_attention:
         return final_norm(last_layer(x, *last, picked), params, shape)
-    x, _ = jax.lax.scan(remat.wrap(layer), x, (layers, constants), unroll=unroll(shape))
+    x, _ = layer(x, last)
     return final_norm(x if picked is None else picked.of_rows(x), params, shape)

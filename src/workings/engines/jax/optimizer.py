@@ -15,24 +15,34 @@ from workings.engines.jax.model import Params
 from workings.errors import RequestError
 
 Moments = dict[str, Any]
+STACK, LAYER = "layers.", "layer."
+"""What flat names begin with: ``layers.<name>`` a tensor of all layers, ``layer.<number>.<name>`` of one."""
 
 
 def flat(tree: Params) -> dict[str, Any]:
-    """One dictionary: ``layers.<name>`` for stacked tensors, the plain name for the others."""
-    return {name: x for name, x in tree.items() if name != "layers"} | {
-        f"layers.{name}": x for name, x in tree.get("layers", {}).items()}
+    """One dictionary: `STACK` or `LAYER` names for tensors of layers, the plain name for the others."""
+    outer, layers = {name: x for name, x in tree.items() if name != "layers"}, tree.get("layers", {})
+    if isinstance(layers, dict):
+        return outer | {f"{STACK}{name}": x for name, x in layers.items()}
+    return outer | {f"{LAYER}{i}.{name}": x for i, layer in enumerate(layers) for name, x in layer.items()}
 
 
 def nested(flat_tree: dict[str, Any]) -> Params:
     """The inverse of `flat`."""
-    outer = {name: x for name, x in flat_tree.items() if not name.startswith("layers.")}
-    return outer | {"layers": {name.removeprefix("layers."): x for name, x in flat_tree.items()
-                               if name.startswith("layers.")}}
+    outer = {name: x for name, x in flat_tree.items() if not name.startswith((STACK, LAYER))}
+    apart: dict[int, Params] = {}
+    for name, x in flat_tree.items():
+        if name.startswith(LAYER):
+            number, _, inner = name.removeprefix(LAYER).partition(".")
+            apart.setdefault(int(number), {})[inner] = x
+    if apart:
+        return outer | {"layers": [apart[i] for i in range(len(apart))]}
+    return outer | {"layers": {name.removeprefix(STACK): x for name, x in flat_tree.items() if name.startswith(STACK)}}
 
 
 def is_matrix(name: str, x: jax.Array) -> bool:
     """Whether weight decay applies: matrices, not norms or biases. Stacked tensors have one axis more."""
-    return x.ndim - name.startswith("layers.") >= 2
+    return x.ndim - name.startswith(STACK) >= 2
 
 
 def global_norm(grads: dict[str, jax.Array]) -> jax.Array:
@@ -112,7 +122,7 @@ class Adafactor:
         """A row of moments is split as the parameter's rows are, a column as its columns."""
         if slot == "exp_avg_sq":
             return parameter
-        spec = (*parameter.spec, *[None] * (2 + name.startswith("layers.") - len(parameter.spec)))
+        spec = (*parameter.spec, *[None] * (2 + name.startswith(STACK) - len(parameter.spec)))
         kept = spec[:-1] if slot == "exp_avg_sq_row" else (*spec[:-2], spec[-1])
         return NamedSharding(parameter.mesh, PartitionSpec(*kept))
 
@@ -158,7 +168,7 @@ class Muon:
 
     @staticmethod
     def _orthogonal(name: str, x: jax.Array) -> bool:
-        return name.startswith("layers.") and is_matrix(name, x)
+        return name.startswith(STACK) and is_matrix(name, x)
 
     def init(self, params: dict[str, jax.Array]) -> Moments:
         """Zero moments: slot -> name -> array."""

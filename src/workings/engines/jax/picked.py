@@ -58,17 +58,3 @@ def _backward(place_BS: jax.Array, dy: jax.Array) -> tuple[jax.Array, None, None
 
 
 _pick.defvjp(_forward, _backward)
-
-
-def layers_apart(stacked: dict[str, jax.Array]) -> list[dict[str, jax.Array]]:
-    """Arrays ``[L, ...]`` as a dictionary a layer; gradients are stacked in one copy."""
-    apart = {name: _apart(x) for name, x in stacked.items()}
-    return [dict(zip(apart, layer, strict=True)) for layer in zip(*apart.values(), strict=True)]
-
-
-@jax.custom_vjp
-def _apart(x: jax.Array) -> tuple[jax.Array, ...]:
-    return tuple(x[i] for i in range(x.shape[0]))
-
-
-_apart.defvjp(lambda x: (_apart(x), None), lambda _, layers: (jnp.stack(layers),))

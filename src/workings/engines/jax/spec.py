@@ -12,10 +12,11 @@ from workings.engines.jax.attention import Attention, plain_attention
 from workings.engines.jax.chunked_attention import chunked_attention
 from workings.engines.jax.flash_attention import flash_refusal, make_flash_attention
 from workings.engines.jax.init import init_params
+from workings.engines.jax.layers_apart import cut_state
 from workings.engines.jax.lora import init_adapters, make_lora
-from workings.engines.jax.model import Params
+from workings.engines.jax.model import Params, unroll
 from workings.engines.jax.nf4 import ABSMAX, CODES, quantize
-from workings.engines.jax.optimizer import flat, make_rule, nested
+from workings.engines.jax.optimizer import Muon, flat, make_rule, nested
 from workings.engines.jax.picked import PICKED
 from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.rounding import MASTER
@@ -45,12 +46,17 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
     if precision.parameters == "fp32" and precision.rounding != "nearest":
         raise RequestError(f"precision.rounding: {precision.rounding} with fp32 parameters",
                            "nearest: an fp32 weight keeps the whole update", "precision.rounding=nearest")
+    rule = make_rule(request.optimizer, DTYPES[precision.moments])
+    # Layers are cut apart where they are written out. Muon, 4 bits and draws of stochastic rounding go by the stack.
+    by_stack = isinstance(rule, Muon) or precision.rounding == "stochastic" or (lora is not None and lora.four_bit)
+    apart = (platform == "cpu" and layout.size == 1 and unroll(request.shape) == request.shape.layers
+             and memory.remat == "none" and not by_stack)
     return StepSpec(
-        shape=request.shape, layout=layout, remat=POLICIES[memory.remat],
+        shape=request.shape, layout=layout, remat=POLICIES[memory.remat], layers_apart=apart,
         attention=_attention(memory.attention, request.shape, layout, platform),
         loss_chunk=memory.loss_chunk, parameter_dtype=DTYPES[precision.parameters],
         compute_dtype=DTYPES[precision.compute], rounding=precision.rounding, seed=request.seed,
-        optimizer=make_rule(request.optimizer, DTYPES[precision.moments]), lora=lora)
+        optimizer=rule, lora=lora)
 
 
 def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> Attention:
@@ -102,7 +108,7 @@ def batch_shapes(shape: tuple[int, ...], most_supervised: int | None = None) -> 
     return whole | {"weights": jax.ShapeDtypeStruct(shape, np.float32)}
 
 
-def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any], shape: tuple[int, ...],
+def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: tuple[int, ...],
                most_supervised: int | None = None) -> Any:
     """The jitted step, lowered for a batch of this shape: the one program that runs and that is inspected.
 
@@ -114,6 +120,8 @@ def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, An
     arrays = batch_shapes(shape, most_supervised)
     places = dict.fromkeys(arrays, spec.layout.batch())
     everywhere = spec.layout.everywhere()
+    if spec.layers_apart:  # on one device
+        abstract, shardings = jax.eval_shape(cut_state, abstract), everywhere
     jitted = jax.jit(make_step(spec), donate_argnums=0, in_shardings=(shardings, places, everywhere),
                      out_shardings=(shardings, everywhere))
     return jitted.lower(abstract, arrays, jax.ShapeDtypeStruct((), jnp.float32))

@@ -43,6 +43,8 @@ class StepSpec:
     optimizer: Rule
     lora: Lora | None = None
     """Adapters, which are then all that is trained."""
+    layers_apart: bool = False
+    """Whether the step's layers are arrays of their own (`workings.engines.jax.layers_apart`)."""
 
     def trains(self, name: str) -> bool:
         """Whether the tensor of this flat name is trained."""

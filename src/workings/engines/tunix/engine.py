@@ -33,7 +33,7 @@ from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
 
-State = dict[str, Any]
+State = Mapping[str, Any]
 """``model`` and ``optimizer``: `nnx.State`; ``step``: updates so far."""
 SLOTS = {"exp_avg": "mu", "exp_avg_sq": "nu"}
 """Our names of AdamW's moments -> optax's."""
@@ -184,7 +184,7 @@ class TunixEngine:
         """Run one small real kernel and compare it with NumPy."""
         return self._ours.check_device()
 
-    def _from_ours(self, ours: State) -> State:
+    def _from_ours(self, ours: Mapping[str, Any]) -> State:
         """The JAX engine's state as Tunix's."""
         convert = jax.jit(partial(to_tunix, shape=self.request.shape))
         moments = {theirs: convert(nested(ours["moments"][slot])) for slot, theirs in SLOTS.items()}

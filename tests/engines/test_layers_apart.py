@@ -1,0 +1,80 @@
+"""A step whose layers are arrays of their own gives what one of stacks gives, and its state reads as one of stacks."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tests.engines.tiny import random_batch, request, tiny_shape
+from workings.config.method import LoraConfig
+from workings.config.training import AdafactorConfig, MemoryConfig, MuonConfig, PrecisionConfig
+from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.layers_apart import LayersApart, cut, stack
+from workings.engines.jax.optimizer import flat, nested
+
+SHAPE = tiny_shape(layers=3)
+
+
+def leaves(state: Any) -> list[np.ndarray]:
+    return [np.asarray(x) for x in jax.tree.leaves(dict(state))]
+
+
+def test_a_tree_cut_and_stacked_again_is_the_same() -> None:
+    whole = flat(JaxEngine.open(request(SHAPE)).init(0)["params"])
+    apart = cut(whole)
+    assert sorted(flat(nested(apart))) == sorted(apart)
+    assert np.array_equal(apart["layer.2.mlp.up_proj.weight"], whole["layers.mlp.up_proj.weight"][2])
+    again = stack(apart)
+    assert sorted(again) == sorted(whole)
+    assert all(np.array_equal(again[name], x) for name, x in whole.items())
+
+
+@pytest.mark.parametrize("more", [
+    {}, {"optimizer": AdafactorConfig(name="adafactor")}, {"method": LoraConfig(name="lora", rank=2)},
+    {"precision": PrecisionConfig(parameters="bf16", rounding="master_fp32")}, {"memory": MemoryConfig(loss_chunk=5)},
+], ids=["adamw", "adafactor", "lora", "master", "chunk"])
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_a_step_gives_what_one_of_stacks_gives(more: dict[str, Any], accumulation: int) -> None:
+    batch = random_batch(SHAPE, micro=accumulation)
+    found = []
+    for apart in (True, False):
+        engine = JaxEngine.open(request(SHAPE, **more))
+        assert engine.spec.layers_apart
+        engine.spec = replace(engine.spec, layers_apart=apart)
+        state = engine.init(0)
+        for _ in range(3):
+            state, result = engine.step(state, batch, 1e-3)
+        assert isinstance(state, LayersApart) == apart
+        assert engine.evaluate(state, batch).supervised_tokens == batch.supervised_tokens
+        found.append((result.loss, result.grad_norm, leaves(state)))
+    assert found[0][:2] == pytest.approx(found[1][:2], rel=1e-4)
+    for one, other in zip(found[0][2], found[1][2], strict=True):
+        assert one.shape == other.shape
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one.astype(np.float32), other.astype(np.float32), atol=2e-3, rtol=1e-2)
+
+
+def test_a_state_is_saved_as_stacks_and_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    batch, engine = random_batch(SHAPE), JaxEngine.open(request(SHAPE))
+    first = engine.init(0)
+    state, _ = engine.step(first, batch, 1e-3)
+    assert first["params"]["layers"]["mlp.up_proj.weight"].is_deleted()  # consumed, as a step consumes every state
+    engine.save(state, tmp_path)
+    other = JaxEngine.open(request(SHAPE))
+    again = other.restore(tmp_path)
+    assert all(np.array_equal(x, y) for x, y in zip(leaves(again), leaves(state), strict=True))
+    ends = [leaves(one.step(one_state, batch, 1e-3)[0]) for one, one_state in ((engine, state), (other, again))]
+    assert all(x.tobytes() == y.tobytes() for x, y in zip(*ends, strict=True))
+
+
+@pytest.mark.parametrize("more", [
+    {"memory": MemoryConfig(remat="layer")}, {"optimizer": MuonConfig(name="muon")},
+    {"precision": PrecisionConfig(parameters="bf16", rounding="stochastic")}], ids=["remat", "muon", "stochastic"])
+def test_what_goes_by_the_stack_keeps_it(more: dict[str, Any]) -> None:
+    engine = JaxEngine.open(request(SHAPE, **more))
+    state, _ = engine.step(engine.init(0), random_batch(SHAPE), 1e-3)
+    assert isinstance(state, dict)
+    assert not JaxEngine.open(request(tiny_shape(layers=9))).spec.layers_apart
