@@ -4,24 +4,23 @@ On a CPU a layer of a stack is a copy before every product, and its gradient is 
 state is to everybody else stays what it is: stacks are made when they are asked for.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from workings.engines.jax.optimizer import LAYER, STACK, flat, nested
 
 Arrays = dict[str, Any]
 
 
-def cut(tree: Arrays, layer: Callable[[Any, int], Any] = lambda x, i: x[i]) -> Arrays:
-    """A flat tree with `LAYER` names where it had `STACK` names of arrays ``[L, ...]``; ``layer`` gives one of them."""
+def cut(tree: Arrays) -> Arrays:
+    """A flat tree with `LAYER` names where it had `STACK` names of arrays ``[L, ...]``."""
     found = {name: x for name, x in tree.items() if not name.startswith(STACK)}
     for name, x in tree.items():
         if name.startswith(STACK):
-            found |= {f"{LAYER}{i}.{name.removeprefix(STACK)}": layer(x, i) for i in range(x.shape[0])}
+            found |= {f"{LAYER}{i}.{name.removeprefix(STACK)}": x[i] for i in range(x.shape[0])}
     return found
 
 
@@ -36,10 +35,10 @@ def stack(tree: Arrays) -> Arrays:
     return whole | {name: jnp.stack([x[i] for i in range(len(x))]) for name, x in layers.items()}
 
 
-def cut_state(state: Mapping[str, Any], layer: Callable[[Any, int], Any] = lambda x, i: x[i]) -> Arrays:
+def cut_state(state: Mapping[str, Any]) -> Arrays:
     """A whole state with its layers apart: parameters as a list of layers, moments by flat name."""
-    return {"params": nested(cut(flat(state["params"]), layer)), "step": state["step"],
-            "moments": {slot: cut(tree, layer) for slot, tree in state["moments"].items()}}
+    return {"params": nested(cut(flat(state["params"]))), "step": state["step"],
+            "moments": {slot: cut(tree) for slot, tree in state["moments"].items()}}
 
 
 class LayersApart(Mapping[str, Any]):
@@ -51,11 +50,10 @@ class LayersApart(Mapping[str, Any]):
 
     @classmethod
     def of(cls, state: Mapping[str, Any], place: jax.sharding.Sharding) -> "LayersApart":
-        """From a state with stacks on a CPU, which is consumed, or as it is."""
+        """From a state with stacks, which is consumed, or as it is."""
         if isinstance(state, cls):
             return state
-        # On the host, where the arrays are: a program that does it would first have to be compiled.
-        apart = cls(cut_state(state, lambda x, i: jax.device_put(np.array(np.asarray(x)[i]), place)))
+        apart = cls(jax.jit(cut_state, out_shardings=place)(dict(state)))
         for tree in (flat(state["params"]), *state["moments"].values()):
             for name, x in tree.items():
                 if name.startswith(STACK):
