@@ -123,8 +123,9 @@ class JaxEngine:
 
     def _picks(self, batch: Batch) -> int | None:
         """How many positions of a row a step on this batch picks; None: all. Measured on CPUs, so done there."""
-        here = batch.picked is not None and self.devices.platform == "cpu" and self.layout.size == 1
-        return batch.picked.shape[2] if here and batch.picked is not None else None
+        if batch.picked is None or self.devices.platform != "cpu" or self.layout.size > 1:
+            return None
+        return batch.picked.shape[2]
 
     def _compiled_step(self, shape: tuple[int, ...], picks: int | None = None) -> Any:
         """The step for one batch shape; compiled once, whoever asks first (`inspect` or `step`)."""

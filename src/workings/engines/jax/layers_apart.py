@@ -10,29 +10,24 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workings.engines.jax.optimizer import LAYER, STACK, flat, nested
+from workings.engines.jax.optimizer import STACK, flat, nested
 
 Arrays = dict[str, Any]
 
 
 def cut(tree: Arrays) -> Arrays:
-    """A flat tree with `LAYER` names where it had `STACK` names of arrays ``[L, ...]``."""
-    found = {name: x for name, x in tree.items() if not name.startswith(STACK)}
-    for name, x in tree.items():
-        if name.startswith(STACK):
-            found |= {f"{LAYER}{i}.{name.removeprefix(STACK)}": x[i] for i in range(x.shape[0])}
-    return found
+    """A flat tree of stacks ``[L, ...]`` as one with a tensor for each layer."""
+    whole = nested(tree)
+    stacks = whole["layers"]
+    count = min((x.shape[0] for x in stacks.values()), default=0)
+    return flat(whole | {"layers": [{name: x[i] for name, x in stacks.items()} for i in range(count)]})
 
 
 def stack(tree: Arrays) -> Arrays:
     """The inverse of `cut`."""
-    layers: dict[str, dict[int, Any]] = {}
-    for name, x in tree.items():
-        if name.startswith(LAYER):
-            number, _, inner = name.removeprefix(LAYER).partition(".")
-            layers.setdefault(STACK + inner, {})[int(number)] = x
-    whole = {name: x for name, x in tree.items() if not name.startswith(LAYER)}
-    return whole | {name: jnp.stack([x[i] for i in range(len(x))]) for name, x in layers.items()}
+    whole = nested(tree)
+    layers = whole["layers"]  # a list, where the tree has tensors of layers at all
+    return flat(whole | {"layers": jax.tree.map(lambda *x: jnp.stack(x), *layers) if layers else {}})
 
 
 def cut_state(state: Mapping[str, Any]) -> Arrays:
