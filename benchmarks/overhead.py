@@ -67,6 +67,7 @@ def watched(folder: Path) -> dict[str, Any]:
     from workings.data.ahead import BatchesAhead
     from workings.data.batches import Batches
     from workings.engines.jax.engine import JaxEngine
+    from workings.models.batch import Batch
     from workings.record.checkpoints import CheckpointStore
     from workings.record.writer import RunWriter
     from workings.runs import train as runs_train
@@ -80,13 +81,13 @@ def watched(folder: Path) -> dict[str, Any]:
     shapes: set[tuple[int, ...]] = set()
     engines: list[JaxEngine] = []
 
-    def compiled_step(engine: JaxEngine, shape: tuple[int, ...], picks: int | None = None) -> Any:
-        shapes.add(shape)
+    def compiled_step(engine: JaxEngine, batch: Batch) -> Any:
+        shapes.add(batch.tokens.shape)
         engines[:] = [engine]
         started = time.perf_counter()
-        known = (*shape, picks) in engine._steps
-        program = compiled(engine, shape, picks)
-        if not known:
+        before = engine.compilations
+        program = compiled(engine, batch)
+        if engine.compilations > before:
             clocks.add("compile" if clocks.calls.get("first_state") else "compile_before_the_loop", started)
 
         def run(*arguments: Any) -> Any:

@@ -52,6 +52,7 @@ def test_second_time_gives_the_same_rows_without_making_them(made, tmp_path):
     for one, other in zip(found.rows, made[2].rows, strict=True):
         assert (one.tokens.dtype, one.loss_mask.dtype) == (np.int32, np.uint8)
         assert one.tokens.tobytes() + one.loss_mask.tobytes() == other.tokens.tobytes() + other.loss_mask.tobytes()
+    assert found.shared_prefix == made[2].shared_prefix > 0
 
 
 def test_kept_rows_give_the_same_batches(made, tmp_path):

@@ -210,6 +210,32 @@ def test_no_batch_has_a_row_with_more_supervised_positions_than_its_shape_says(k
         assert found == {length: source.most_supervised(length) for length in found}
 
 
+@pytest.mark.parametrize(("rows", "shared"), [
+    ([([5, 6, 7, 8, 9], 4), ([5, 6, 7, 1, 2], 4)], 3),  # a question differs
+    ([([5, 6, 7, 8, 9], 4), ([5, 6, 7, 8, 2], 4)], 3),  # the last of the prompt predicts a learned token
+    ([([5, 6, 7, 8, 9], 4), ([5, 6, 7, 8, 9], 2)], 1),
+    ([([5, 6], 1), ([5, 6, 7, 8, 9], 4)], 0),
+    ([([5, 6, 7, 8, 9], 4), ([1, 6, 7, 8, 9], 4)], 0),
+    ([([5, 6, 7, 8, 9], 4)], 3),
+    ([], 0),
+])
+def test_the_prefix_that_rows_share_ends_before_what_is_learned(rows: list[tuple[list[int], int]], shared: int) -> None:
+    made = RowSet(tuple(row(f"r{number}", *each) for number, each in enumerate(rows)), (), 0, 16)
+    assert made.shared_prefix == shared
+
+
+def test_every_batch_says_which_prefix_its_rows_share_unless_they_are_packed() -> None:
+    rows = build_rows(TRACES[:45], TOKENIZER, TEMPLATE, config())
+    assert rows.shared_prefix >= len(["<bos>", "<start_of_turn>", "user", "\n"])
+    for packing, shared in (("none", rows.shared_prefix), ("best_fit", 0)):
+        source = Batches(rows, seed=0, rows_per_micro_batch=4, accumulation=2, data_config=config(packing=packing))
+        position = Position()
+        while position.epoch == 0:  # the last batch has empty sequences
+            batch, position = source.at(position)
+            assert batch.shared_prefix == shared
+        assert source.blank(source.shapes()[0]).shared_prefix == shared
+
+
 def test_without_buckets_batches_follow_the_order() -> None:
     from workings.data.order import epoch_order
 

@@ -167,9 +167,9 @@ def test_without_weights_the_base_comes_from_the_seed(tmp_path: Path) -> None:
         full.restore(tmp_path)
 
 
-def made(engine: JaxEngine, shape: tuple[int, ...], size: str) -> set[str]:
+def made(engine: JaxEngine, shape: tuple[int, int, int], size: str) -> set[str]:
     """The operations of the compiled step whose result is a float32 array of this size."""
-    return set(re.findall(rf"= f32\[{size}\]\S* ([\w-]+)\(", engine._compiled_step(shape).as_text()))
+    return set(re.findall(rf"= f32\[{size}\]\S* ([\w-]+)\(", engine._compiled_step(Batch.blank(shape)).as_text()))
 
 
 def test_nothing_of_a_frozen_weight_s_size_is_made(base: Path, trained: dict[str, Any]) -> None:

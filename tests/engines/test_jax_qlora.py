@@ -16,6 +16,7 @@ from workings.engines.jax.lora import make_lora
 from workings.engines.jax.nf4 import LIMITS, dequantize, quantize, stored_shapes
 from workings.engines.safetensors_file import TensorFile
 from workings.errors import RequestError
+from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 
 WHOLE = {"width": 64, "mlp_width": 128, "head_dim": 16}
@@ -115,7 +116,7 @@ def test_qlora_is_lora_on_the_dequantized_weights(tmp_path: Path) -> None:
             np.testing.assert_allclose(trained["params"]["layers"][name], x, atol=1e-4, err_msg=name)
     assert expected[-1] < expected[0]
     # Without remat, too, the compiled step keeps bytes of all layers, never a stack of matrices.
-    text = bits._compiled_step((2, 4, 12)).as_text()
+    text = bits._compiled_step(Batch.blank((2, 4, 12))).as_text()
     assert re.search(r"u8\[2,1,32,128\]\S* parameter", text)
     stacks = re.findall(r"= f32\[2,(?:128,64|64,128|1,64,128|2,64,64)\]\S* ([\w-]+)\(", text)
     assert not stacks

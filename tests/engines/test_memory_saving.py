@@ -23,6 +23,7 @@ from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.step import gradients
 from workings.errors import RequestError
+from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 
 
@@ -106,7 +107,7 @@ def test_no_array_of_positions_by_vocabulary_exists_with_a_chunk() -> None:
     found = {}
     for chunk in (0, 5):
         engine = JaxEngine.open(request(tiny_shape(vocab=1100), memory=MemoryConfig(loss_chunk=chunk)))
-        text = engine._compiled_step((1, 4, 12)).as_text()
+        text = engine._compiled_step(Batch.blank((1, 4, 12))).as_text()
         found[chunk] = [size for size in ("48,1100", "4,12,1100", "1100,48") if f"[{size}]" in text]
     assert found[0]
     assert not found[5]

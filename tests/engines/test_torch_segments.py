@@ -40,7 +40,7 @@ def test_loss_and_gradients_are_those_of_the_mask(family: str, attention: str, m
             monkeypatch.setattr(step, "find_segments", lambda ids: None)
         state = roughened(engine)
         [rows], total = step.to_rows(engine.spec, packed_batch())
-        assert (rows.segments is not None) == alone
+        assert (rows.laid is not None) == alone
         loss = step.micro_batch_loss(engine.spec, state.model, rows, total)
         loss.backward()
         found.append({"loss": loss.detach()} | {name: x.grad for name, x in state.trained.items()})

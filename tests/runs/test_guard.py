@@ -98,7 +98,7 @@ def test_a_program_that_the_compiler_refuses_is_a_verdict_that_no_force_can_chan
 
     from workings.engines.jax.engine import JaxEngine
 
-    def refuse(engine, shape, picks=None):
+    def refuse(engine, batch):
         raise jax.errors.JaxRuntimeError(
             "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 28.59G "
             "of 15.75G hbm. Exceeded hbm capacity by 12.84G.")

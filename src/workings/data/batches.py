@@ -96,6 +96,10 @@ class Batches:
         used = self._buckets if self._packed else np.unique(bucket_of(self._rows.lengths, self._buckets)).tolist()
         return [(*self._shape, length) for length in sorted(used, reverse=True)]
 
+    def blank(self, shape: tuple[int, int, int]) -> Batch:
+        """A batch of one of the `shapes` without contents, which the same program takes as those that come."""
+        return self._bounded(Batch.blank(shape))
+
     def most_supervised(self, length: int) -> int:
         """The most supervised positions that a sequence of this length can have, in any epoch."""
         if length not in self._most:
@@ -145,7 +149,12 @@ class Batches:
     def _batch(self, planned: Planned) -> Batch:
         sequences = [[self._rows.rows[number] for number in sequence] for sequence in planned.sequences]
         batch = make_batch(sequences, self._shape, planned.length, self._rows.pad_id)
-        return batch.picking(self.most_supervised(planned.length))
+        return self._bounded(batch)
+
+    def _bounded(self, batch: Batch) -> Batch:
+        """With what is known of all batches of its shape, so that an engine's programs can count on it."""
+        prefix = 0 if self._packed else self._rows.shared_prefix
+        return batch.picking(self.most_supervised(batch.tokens.shape[2])).sharing(prefix)
 
 
 def _row_digests(batch: Batch) -> list[list[str]]:

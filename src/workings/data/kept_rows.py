@@ -59,6 +59,11 @@ class KeptRowSet(RowSet):
         return self.rows.masks
 
     @property
+    def tokens(self) -> np.ndarray:
+        """int32 ``[tokens of all rows]``: as they were kept."""
+        return self.rows.tokens
+
+    @property
     def index_bytes(self) -> memoryview:
         """As it was kept."""
         return self.kept_index

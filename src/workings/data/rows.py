@@ -87,6 +87,25 @@ class RowSet:
         none = np.zeros(0, np.uint8)  # a set may be empty
         return np.concatenate([none, *(row.loss_mask for row in self.rows)])
 
+    @property
+    def tokens(self) -> np.ndarray:
+        """int32 ``[tokens of all rows]``: `Row.tokens` one behind the other; put together anew at each call."""
+        none = np.zeros(0, np.int32)
+        return np.concatenate([none, *(row.tokens for row in self.rows)])
+
+    @cached_property
+    def shared_prefix(self) -> int:
+        """Positions that begin every row alike and predict nothing that is learned.
+
+        A chat template's first tokens, or an instruction that stands before every question.
+        """
+        if not self.rows:
+            return 0
+        tokens, masks, first = self.tokens, self.masks, np.cumsum(self.lengths) - self.lengths
+        shortest = int(self.lengths.min())
+        return next(place for place in range(shortest) if place + 1 == shortest or masks[first + place + 1].any()
+                    or (tokens[first + place] != tokens[place]).any())
+
     @cached_property
     def supervised(self) -> np.ndarray:
         """int64 ``[rows]``: positions of each row that predict a token that is learned; nothing predicts the first."""

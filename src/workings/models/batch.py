@@ -34,11 +34,16 @@ class Batch:
 
     M is one number for all batches of a shape, because programs have fixed shapes.
     """
+    shared_prefix: int = 0
+    """P: the first positions, which hold the same tokens in every row that is not empty, and of which none counts.
+
+    One number for all batches of a run.
+    """
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays ``[A, B, S]`` by name."""
-        return {name: x for name, x in vars(self).items() if name != "picked"}
+        return {name: x for name, x in vars(self).items() if name not in ("picked", "shared_prefix")}
 
     def picking(self, most: int) -> "Batch":
         """This batch with `picked` of ``most`` positions a row, or without where that is all of them.
@@ -53,6 +58,17 @@ class Batch:
             return replace(self, picked=None)
         order = np.argsort(self.weights == 0, axis=-1, kind="stable")
         return replace(self, picked=order[..., :most].astype(np.int32))
+
+    def sharing(self, prefix: int) -> "Batch":
+        """This batch with `shared_prefix`.
+
+        Raises:
+            ValueError: rows differ there, or a position counts in the loss.
+        """
+        first, real = self.tokens[:, :1, :prefix], self.segment_ids[..., :prefix] != 0
+        if self.weights[..., :prefix].any() or ((self.tokens[..., :prefix] != first) & real).any():
+            raise ValueError(f"rows that share no prefix of {prefix} positions without supervision")
+        return replace(self, shared_prefix=prefix)
 
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray]) -> "Batch":

@@ -93,7 +93,7 @@ def prepare(loaded: LoadedRecipe, sources: Sources | None = None) -> Prepared:
     # The longest batch decides whether the run fits; compiling it here is compiling what the loop then runs. No weight
     # has been read so far.
     longest = batches.shapes()[0]
-    inspection = engine.inspect(Batch.blank(longest).picking(batches.most_supervised(longest[2])))
+    inspection = engine.inspect(batches.blank(longest))
     if limit := inspection.details.get("limit_bytes"):  # a compiler that refused names the limit that it kept to
         device = replace(device, memory_limit_bytes=int(limit), memory_limit_source="the compiler")
     return Prepared(

@@ -3,6 +3,7 @@
 import resource
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 
 from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, Processes, StepResult
 from workings.engines.jax import checkpoint
+from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.device import (
     Devices,
     check_kernels,
@@ -50,7 +52,7 @@ class JaxEngine:
         self.spec = build_spec(request, self.layout, devices.platform)
         self._abstract = abstract_state(self.spec, request)
         self._shardings = state_shardings(self.spec, self._abstract)
-        self._steps: dict[tuple[int | None, ...], Any] = {}
+        self._steps: dict[tuple[tuple[int, ...], int | None, int], Any] = {}
         self._evaluations: dict[tuple[int, ...], Any] = {}
         self._generator = Generator(self.spec)
         self.compilations = 0
@@ -121,17 +123,23 @@ class JaxEngine:
         place = self.layout.batch()
         return {name: jax.make_array_from_callback(x.shape, place, x.__getitem__) for name, x in arrays.items()}
 
-    def _picks(self, batch: Batch) -> int | None:
-        """How many positions of a row a step on this batch picks; None: all. Measured on CPUs, so done there."""
-        if batch.picked is None or self.devices.platform != "cpu" or self.layout.size > 1:
-            return None
-        return batch.picked.shape[2]
+    def _used(self, batch: Batch) -> Batch:
+        """A batch with what a step here makes use of: positions picked and a shared prefix on one CPU device only.
 
-    def _compiled_step(self, shape: tuple[int, ...], picks: int | None = None) -> Any:
-        """The step for one batch shape; compiled once, whoever asks first (`inspect` or `step`)."""
-        key = (*shape, picks)
+        There it was measured; and a plan for an accelerator may be made before the rows are known.
+        """
+        if self.devices.platform != "cpu" or self.layout.size > 1:
+            return replace(batch, picked=None, shared_prefix=0)
+        shares = batch.tokens.shape[1] > 1 and self.spec.attention is plain_attention
+        return batch if shares else replace(batch, shared_prefix=0)
+
+    def _compiled_step(self, batch: Batch) -> Any:
+        """The step for batches like this one; compiled once, whoever asks first (`inspect` or `step`)."""
+        key = batch.tokens.shape, None if batch.picked is None else batch.picked.shape[2], batch.shared_prefix
         if key not in self._steps:
-            self._steps[key] = lower_step(self.spec, self._abstract, self._shardings, shape, picks).compile()
+            shape, picks, prefix = key
+            spec = replace(self.spec, shared_prefix=prefix)
+            self._steps[key] = lower_step(spec, self._abstract, self._shardings, shape, picks).compile()
             self.compilations += 1
             if self.devices.platform == "cpu":
                 keep_freed_memory(max(run.memory_analysis().temp_size_in_bytes for run in self._steps.values()))
@@ -139,9 +147,9 @@ class JaxEngine:
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
         """One update on one batch; ``state`` is consumed."""
-        picks = self._picks(batch)
-        run, arrays = self._compiled_step(batch.tokens.shape, picks), self._arrays(batch)
-        if picks is not None:
+        batch = self._used(batch)
+        run, arrays = self._compiled_step(batch), self._arrays(batch)
+        if batch.picked is not None:
             arrays[PICKED] = batch.picked
         if self.spec.layers_apart:
             state = LayersApart.of(state, self.layout.everywhere())
@@ -201,7 +209,7 @@ class JaxEngine:
                    "device_kind": device_name(self.devices.devices[0]), "mesh": dict(self.layout.mesh.shape),
                    "jax": version("jax")}
         try:
-            return inspection(self._compiled_step(batch.tokens.shape, self._picks(batch)), details)
+            return inspection(self._compiled_step(self._used(batch)), details)
         except jax.errors.JaxRuntimeError as error:
             if refused := refusal(error, details):
                 return refused

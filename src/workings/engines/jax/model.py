@@ -23,6 +23,7 @@ from workings.engines.jax.picked import Picked
 from workings.engines.jax.projection import cast, project, projection
 from workings.engines.jax.remat import Remat
 from workings.engines.jax.sharding import Layout
+from workings.engines.jax.shared_prefix import SharedPrefix
 from workings.models.shape import ModelShape
 from workings.models.weights import EMBEDDING, FINAL_NORM, HEAD
 
@@ -164,7 +165,7 @@ def unroll(shape: ModelShape) -> int:
 
 def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array,
                   *, attention: Attention, remat: Remat, dtype: Any, layout: Layout,
-                  picked: Picked | None = None) -> jax.Array:
+                  picked: Picked | None = None, shared_prefix: int = 0) -> jax.Array:
     """``[B, S, D]`` normed hidden states of rows of tokens; ``[B, M, D]`` of the positions picked.
 
     Args:
@@ -176,31 +177,44 @@ def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, position
         dtype: of activations and matrix products.
         layout: where rows and weights lie; constrains activations to stay split by row.
         picked: positions that are wanted.
+        shared_prefix: `Batch.shared_prefix`, where it is computed once for all rows; with `plain_attention`, on one
+            device.
     """
+    shared = SharedPrefix(tokens.shape[0], tokens.shape[1], shared_prefix)
+    own_positions = shared.line(positions)
+    attended = shared.attention if shared_prefix else attention
+
     def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
-        return attention(q, k, v, segment_ids=segment_ids, window=inputs["window"], slides=inputs["slides"],
-                         scale=query_scale(shape), softcap=shape.attention_softcap), None
+        return attended(q, k, v, segment_ids=segment_ids, window=inputs["window"], slides=inputs["slides"],
+                        scale=query_scale(shape), softcap=shape.attention_softcap), None
 
     def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, None]:
-        out, _ = block(x, xs[0], positions, shape, attend, xs[1], layout, chunks=remat.chunks)
+        out, _ = block(x, xs[0], own_positions, shape, attend, xs[1], layout, chunks=remat.chunks)
         return layout.rows(out), None
 
+    def finished(x: jax.Array) -> jax.Array:
+        rows = shared.apart(x)
+        return final_norm(rows if picked is None else picked.of_rows(rows), params, shape)
+
     def last_layer(x: jax.Array, w: Params, inputs: Params, picked: Picked) -> jax.Array:
+        def of_queries(x: jax.Array) -> jax.Array:
+            return picked.of_rows(shared.apart(x))
+
         def attend_picked(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
             allowed = picked.of_rows(allowed_pairs(segment_ids, inputs["window"]))
-            return trained_attention(q, k, v, allowed, query_scale(shape), shape.attention_softcap), None
+            return trained_attention(q, shared.apart(k), shared.apart(v), allowed, query_scale(shape),
+                                     shape.attention_softcap), None
 
-        return block(x, w, positions, shape, attend_picked, inputs, layout, of_queries=picked.of_rows)[0]
+        return block(x, w, own_positions, shape, attend_picked, inputs, layout, of_queries=of_queries)[0]
 
-    x = layout.rows(embed(params[EMBEDDING], tokens, shape, dtype, layout))
+    x = layout.rows(embed(params[EMBEDDING], shared.line(tokens), shape, dtype, layout))
     layers, constants = params["layers"], layer_constants(shape)
     if isinstance(layers, dict):
         x, _ = jax.lax.scan(remat.wrap(layer), x, (layers, constants), unroll=unroll(shape))
-        return final_norm(x if picked is None else picked.of_rows(x), params, shape)
+        return finished(x)
     *before, last = ((w, {name: c[i] for name, c in constants.items()}) for i, w in enumerate(layers))
     for xs in before:
         x, _ = layer(x, xs)
     if picked is not None and attention is plain_attention:
         return final_norm(last_layer(x, *last, picked), params, shape)
-    x, _ = layer(x, last)
-    return final_norm(x if picked is None else picked.of_rows(x), params, shape)
+    return finished(layer(x, last)[0])

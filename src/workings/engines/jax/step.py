@@ -45,6 +45,8 @@ class StepSpec:
     """Adapters, which are then all that is trained."""
     layers_apart: bool = False
     """Whether the step's layers are arrays of their own (`workings.engines.jax.layers_apart`)."""
+    shared_prefix: int = 0
+    """Positions that are computed once for all rows (`workings.engines.jax.shared_prefix`)."""
 
     def trains(self, name: str) -> bool:
         """Whether the tensor of this flat name is trained."""
@@ -71,7 +73,7 @@ def micro_batch_loss(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
     targets, weights = (rows[name] if picked is None else picked.of_rows(rows[name]) for name in ("targets", "weights"))
     hidden = hidden_states(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
                            attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout,
-                           picked=picked)
+                           picked=picked, shared_prefix=spec.shared_prefix)
     return loss_sum(hidden, unembedding(params), targets, weights, spec.shape, spec.layout, spec.loss_chunk)
 
 

@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface
 
 from workings.engines.torch.segments import Segments
+from workings.engines.torch.shared_prefix import SharedPrefix
 
 EVERYTHING = 2**31 - 1
 """Window of a layer that sees all positions before."""
@@ -40,8 +41,8 @@ class Visible:
     """``[B, S, T]`` query position minus key position, during generation."""
     seen: Tensor | None = None
     """``[B, T]`` keys that exist, during generation."""
-    segments: Segments | None = None
-    """Instead of ``segment_ids``, where it pays to attend to each segment alone."""
+    laid: Segments | SharedPrefix | None = None
+    """How rows are laid for attention, where that is not how they lie otherwise; without ``segment_ids``."""
     _masks: dict[tuple[int, int], Tensor] = field(default_factory=dict)
 
     def mask(self, length: int, window: int, device: torch.device) -> Tensor | None:
@@ -147,13 +148,13 @@ def _registered(attention: Attention) -> Callable[..., tuple[Tensor, None]]:
                **others: Any) -> tuple[Tensor, None]:
         del module, attention_mask, others
         window = sliding_window or EVERYTHING
-        segments, rows = visible.segments, query.shape[0]
-        if segments is not None:
-            query, key, value = (segments.apart(x) for x in (query, key, value))
+        laid, rows = visible.laid, query.shape[0]
+        if laid is not None:
+            query, key, value = (laid.apart(x) for x in (query, key, value))
         mask = visible.mask(query.shape[2], window, query.device)
         out = attention(query, key, value, mask, scaling, softcap or 0.0)
-        if segments is not None:
-            out = segments.together(out, rows)
+        if laid is not None:
+            out = laid.together(out, rows)
         return out.transpose(1, 2), None
     return attend
 

@@ -25,6 +25,7 @@ from workings.engines.torch.optimizer import Change, clip_factor, sum_of_squares
 from workings.engines.torch.rounding import MASTER
 from workings.engines.torch.segments import Segments, find_segments
 from workings.engines.torch.sharding import Root, local
+from workings.engines.torch.shared_prefix import SharedPrefix
 from workings.engines.torch.spec import TorchSpec
 from workings.models.batch import Batch
 
@@ -50,7 +51,10 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """One micro batch on the device. Lists of supervised positions come from the host, so no shape depends on data."""
+    """One micro batch on the device. Lists of supervised positions come from the host, so no shape depends on data.
+
+    Where its rows share a prefix that is computed once, B is 1 and S the number of its different tokens.
+    """
 
     tokens: Tensor
     """``[B, S]`` int64."""
@@ -66,28 +70,33 @@ class Rows:
     """``[N]`` float32."""
     packed: bool
     """Whether a row holds several segments, so that attention needs a mask."""
-    segments: Segments | None = None
-    """Those of packed rows, where it pays to attend to each alone."""
+    laid: Segments | SharedPrefix | None = None
+    """How rows are laid for attention, where that is not how they lie here."""
 
     @property
     def visible(self) -> Visible:
         """What a query may see."""
-        masked = self.packed and self.segments is None
-        return Visible(segment_ids=self.segment_ids if masked else None, segments=self.segments)
+        masked = self.packed and self.laid is None
+        return Visible(segment_ids=self.segment_ids if masked else None, laid=self.laid)
 
 
 def to_rows(spec: TorchSpec, batch: Batch) -> tuple[list[Rows], float]:
     """This process's share of each micro batch, and the supervised tokens of the whole step over all processes."""
-    micro_batches = []
+    micro_batches, on_one_cpu = [], spec.device.type == "cpu" and spec.mesh.fsdp == 1
     for i in range(batch.tokens.shape[0]):
         own = {name: x[i, spec.mesh.rows(x.shape[1])] for name, x in batch.arrays.items()}
+        laid: Segments | SharedPrefix | None = None
+        packed = bool(own["segment_ids"].max() > 1)
+        if packed and spec.device.type == "cpu":
+            laid = find_segments(own["segment_ids"])
+        elif batch.shared_prefix and on_one_cpu and batch.tokens.shape[1] > 1:
+            laid = SharedPrefix(batch.tokens.shape[1], batch.shared_prefix)
+            own = {name: laid.of_rows(x) for name, x in own.items()}
         index = np.flatnonzero(own["weights"])
         arrays = {name: torch.from_numpy(own[name].astype(np.int64)).to(spec.device)
                   for name in ("tokens", "positions", "segment_ids")}
-        packed = bool(own["segment_ids"].max() > 1)
         micro_batches.append(Rows(
-            index=torch.from_numpy(index).to(spec.device), packed=packed,
-            segments=find_segments(own["segment_ids"]) if packed and spec.device.type == "cpu" else None,
+            index=torch.from_numpy(index).to(spec.device), packed=packed, laid=laid,
             targets=torch.from_numpy(own["targets"].reshape(-1)[index].astype(np.int64)).to(spec.device),
             weights=torch.from_numpy(own["weights"].reshape(-1)[index]).to(spec.device), **arrays))
     return micro_batches, float(batch.weights.sum(dtype=np.float64))
