@@ -82,14 +82,15 @@ class Rows:
 
 def to_rows(spec: TorchSpec, batch: Batch) -> tuple[list[Rows], float]:
     """This process's share of each micro batch, and the supervised tokens of the whole step over all processes."""
-    micro_batches, on_one_cpu = [], spec.device.type == "cpu" and spec.mesh.fsdp == 1
+    micro_batches, on_cpu = [], spec.device.type == "cpu"
+    shares = batch.shared_prefix and batch.tokens.shape[1] > 1 and on_cpu and spec.mesh.fsdp == 1
     for i in range(batch.tokens.shape[0]):
         own = {name: x[i, spec.mesh.rows(x.shape[1])] for name, x in batch.arrays.items()}
         laid: Segments | SharedPrefix | None = None
         packed = bool(own["segment_ids"].max() > 1)
-        if packed and spec.device.type == "cpu":
+        if packed and on_cpu:
             laid = find_segments(own["segment_ids"])
-        elif batch.shared_prefix and on_one_cpu and batch.tokens.shape[1] > 1:
+        elif shares:
             laid = SharedPrefix(batch.tokens.shape[1], batch.shared_prefix)
             own = {name: laid.of_rows(x) for name, x in own.items()}
         index = np.flatnonzero(own["weights"])
