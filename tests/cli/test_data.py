@@ -166,6 +166,7 @@ def test_preview_shows_rows_and_numbers() -> None:
     plain = text("preview", "quickstart", "--n", 1)
     assert shown["text"] in plain
     assert "padding: " in plain
+    assert f"every row begins with the same {values['shared_prefix']} tokens" in plain
 
 
 def test_preview_colors_what_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,7 @@ def test_the_summary_counts_what_is_there() -> None:
         assert count == sum(low <= length <= high for length in lengths)
     positions = summary.steps_an_epoch * 2 * 2 * 48
     assert summary.padding_share == pytest.approx(1 - sum(lengths) / positions)
+    assert summary.shared_prefix == summary.to_json()["shared_prefix"] == found.shared_prefix > 0
     assert summary.to_json()["dropped_share"] == pytest.approx(summary.dropped / 7)
     assert f"dropped as too long: {summary.dropped} ({summary.dropped / 7:.1%})" in summary.text()
 

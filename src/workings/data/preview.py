@@ -39,6 +39,8 @@ class Summary:
     """(from, to, rows): lengths in tokens, both ends included."""
     padding_share: float
     """Of all positions of the first epoch's batches."""
+    shared_prefix: int
+    """`RowSet.shared_prefix`."""
     steps_an_epoch: int
     shapes: tuple[tuple[int, int, int], ...]
     """(A, B, S) of every batch that can come."""
@@ -49,8 +51,8 @@ class Summary:
         return {"rows": self.rows, "dropped": self.dropped, "dropped_share": share, "truncated_share": 0.0,
                 "tokens": self.tokens, "supervised_tokens": self.supervised_tokens, "shortest": self.shortest,
                 "longest": self.longest, "histogram": [list(part) for part in self.histogram],
-                "padding_share": self.padding_share, "steps_an_epoch": self.steps_an_epoch,
-                "shapes": [list(shape) for shape in self.shapes]}
+                "padding_share": self.padding_share, "shared_prefix": self.shared_prefix,
+                "steps_an_epoch": self.steps_an_epoch, "shapes": [list(shape) for shape in self.shapes]}
 
     def text(self) -> str:
         """A few lines for people, with a histogram of lengths."""
@@ -63,6 +65,7 @@ class Summary:
             f"{self.rows:,} rows, {self.tokens:,} tokens, {self.supervised_tokens:,} of them learned "
             f"({self.supervised_tokens / self.tokens:.1%})",
             f"truncated: none, a row is whole or it is not there; dropped as too long: {self.dropped} ({share:.1%})",
+            f"every row begins with the same {self.shared_prefix} tokens",
             f"padding: {self.padding_share:.1%} of all positions; {self.steps_an_epoch} steps an epoch; "
             f"batches (accumulation x rows x tokens): {shapes}",
             "lengths in tokens:", *bars])
@@ -109,4 +112,5 @@ def summarize(rows: RowSet, batches: Batches) -> Summary:
     return Summary(rows=len(rows.rows), dropped=len(rows.dropped), tokens=rows.total_tokens,
                    supervised_tokens=rows.supervised_tokens, shortest=shortest, longest=longest,
                    histogram=tuple(histogram), padding_share=batches.padding_share(),
-                   steps_an_epoch=batches.batches_in_epoch(0), shapes=tuple(batches.shapes()))
+                   shared_prefix=rows.shared_prefix, steps_an_epoch=batches.batches_in_epoch(0),
+                   shapes=tuple(batches.shapes()))

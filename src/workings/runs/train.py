@@ -141,7 +141,8 @@ def train_in(crew: Crew, loaded: LoadedRecipe, out: Path, *, resume: bool, smoke
         loaded = smoke.shrink(loaded)
     sources = find_sources(loaded)
     prepared = prepare(loaded, smoke.cut(sources) if smoke is not None else sources)
-    facts = {"padding_share_of_first_epoch": prepared.batches.padding_share(), "smoke": smoke is not None,
+    facts = {"padding_share_of_first_epoch": prepared.batches.padding_share(),
+             "shared_prefix_of_rows": prepared.rows.shared_prefix, "smoke": smoke is not None,
              "forced": not prepared.verdict.fits, "predicted_peak_bytes": prepared.verdict.peak_bytes,
              "processes": crew.count}
     policy = Policy.of(prepared)
