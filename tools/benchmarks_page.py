@@ -67,6 +67,8 @@ def peers(found: dict[str, Any]) -> list[str]:
         if case.get("unfinished"):
             lines += ["", f"Not done after {case['limit_seconds']:g} seconds, and so stopped: "
                       + ", ".join(case["unfinished"]) + "."]
+        if case.get("left_out"):
+            lines += ["", "Not run on this processor: " + ", ".join(case["left_out"]) + "."]
         lines += ["", "Ratios of the best settings of each: " + ", ".join(
             f"{pair.replace('_', ' ')} {ratio:.2f}" for pair, ratio in case["ratios"].items()) + ".", ""]
     return lines

@@ -1,14 +1,15 @@
 """Our two engines beside TRL's `SFTTrainer` and Tunix's `PeftTrainer`, on this machine's CPU: one table.
 
     python -m benchmarks.peers [--only tiny-short base-short tiny-gsm8k base-gsm8k] [--gsm8k FILE] [--peers PYTHON]
-        [--rounds N] [--contenders NAME…] [--limit SECONDS] [--allow-load]
+        [--rounds N] [--contenders NAME…] [--without NAME…] [--limit SECONDS] [--allow-load]
 
 TRL lives in an environment of its own (`benchmarks/peers/requirements.txt` says how it is made; `--peers` names its
 Python). Every contender trains the same weights on the same rows with the same rows an update, in fresh processes
 that take turns (A B A B), with two threads; the median of a contender's turns counts. A contender whose turn is not
 over after ``--limit`` seconds is stopped, has no further turn and is told as unfinished: bfloat16 takes hours on a
-processor without instructions for it. Exits with 3 without a result when others use more than half a core before a
-turn, unless ``--allow-load``, which marks the result as not to be quoted.
+processor without instructions for it. ``--without`` leaves contenders out from the start, and the table says so; what
+some ``--contenders`` alone give is shown and not kept. Exits with 3 without a result when others use more than half a
+core before a turn, unless ``--allow-load``, which marks the result as not to be quoted.
 """
 
 import argparse
@@ -95,8 +96,11 @@ def run_case(case: str, asked: argparse.Namespace, load: Load) -> dict[str, Any]
         facts = make_case(folder, *case.split("-"), asked.gsm8k, *STEPS[case])
         turns: dict[str, list[dict[str, Any]]] = {}
         unfinished: list[str] = []
-        chosen = {name: what for name, what in contenders(case, asked.peers, facts).items()
-                  if not asked.contenders or name in asked.contenders}
+        every = contenders(case, asked.peers, facts)
+        if strangers := {*asked.contenders, *asked.without} - every.keys():
+            raise SystemExit(f"no contenders: {', '.join(strangers)}; there are {', '.join(every)}")
+        chosen = {name: what for name, what in every.items()
+                  if (not asked.contenders or name in asked.contenders) and name not in asked.without}
         for number in range(asked.rounds):
             for contender, (command, settings) in chosen.items():
                 if contender in unfinished or (number and contender in ONCE):
@@ -116,7 +120,8 @@ def run_case(case: str, asked: argparse.Namespace, load: Load) -> dict[str, Any]
     summary = {contender: _summary(found) for contender, found in turns.items()}
     return facts | {"warm_steps": STEPS[case][0], "steps": STEPS[case][1], "contenders": summary,
                     "ratios": ratios(summary)} | (
-                        {"unfinished": unfinished, "limit_seconds": asked.limit} if unfinished else {})
+                        {"unfinished": unfinished, "limit_seconds": asked.limit} if unfinished else {}) | (
+                            {"left_out": asked.without} if asked.without else {})
 
 
 def _summary(turns: list[dict[str, Any]]) -> dict[str, Any]:
@@ -149,6 +154,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", nargs="*", default=list(CASES), choices=CASES)
     parser.add_argument("--contenders", nargs="*", default=[])
+    parser.add_argument("--without", nargs="*", default=[])
     parser.add_argument("--gsm8k", type=Path, default=Path(os.environ.get("GSM8K_TRAIN", "gsm8k/train.jsonl")))
     parser.add_argument("--peers", default=str(ROOT / "build" / "peers" / "bin" / "python"))
     parser.add_argument("--rounds", type=int, default=2)
