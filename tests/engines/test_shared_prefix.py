@@ -12,6 +12,7 @@ from tests.engines.tiny import random_batch, request, tiny_shape
 from workings.config.method import LoraConfig
 from workings.config.training import MemoryConfig
 from workings.engines.base import EngineRequest
+from workings.engines.jax import shared_prefix
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.last_layer import last_feed_forward
@@ -21,6 +22,12 @@ from workings.models.shape import ModelShape
 
 PREFIX, LENGTH, ROWS = 5, 12, 4
 LINE = PREFIX + ROWS * (LENGTH - PREFIX)
+
+
+@pytest.fixture(autouse=True)
+def narrow_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models of tests are narrower than those that it pays for."""
+    monkeypatch.setattr(shared_prefix, "LEAST_WIDTH", 0)
 
 
 def alike(shape: ModelShape, micro: int = 2, rows: int = ROWS, seed: int = 0) -> Batch:
@@ -72,7 +79,7 @@ def test_the_program_does_less_and_one_is_compiled_for_a_shape() -> None:
     assert flops[0] < 0.8 * flops[1]
 
 
-def test_what_is_shared_with_nobody_or_not_plain_is_computed_as_ever() -> None:
+def test_what_is_shared_with_nobody_or_pays_for_nobody_is_computed_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     shape = tiny_shape()
     batch = alike(shape, micro=1)
     one = replace(Batch.of({name: x[:, :1] for name, x in batch.arrays.items()}), shared_prefix=PREFIX)
@@ -81,6 +88,8 @@ def test_what_is_shared_with_nobody_or_not_plain_is_computed_as_ever() -> None:
     assert engine._used(one).shared_prefix == 0
     assert JaxEngine.open(request(shape, memory=MemoryConfig(attention="chunked")))._used(batch).shared_prefix == 0
     assert to_rows(TorchEngine.open(request(shape)).spec, one)[0][0].laid is None
+    monkeypatch.setattr(shared_prefix, "LEAST_WIDTH", shape.width + 1)
+    assert engine._used(batch).shared_prefix == 0
 
 
 @pytest.mark.parametrize("memory", [MemoryConfig(), MemoryConfig(remat="layer"), MemoryConfig(attention="chunked")],

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, Processes, StepResult
-from workings.engines.jax import checkpoint
+from workings.engines.jax import checkpoint, shared_prefix
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.device import (
     Devices,
@@ -130,7 +130,8 @@ class JaxEngine:
         """
         if self.devices.platform != "cpu" or self.layout.size > 1:
             return replace(batch, picked=None, shared_prefix=0)
-        shares = batch.tokens.shape[1] > 1 and self.spec.attention is plain_attention
+        shares = (batch.tokens.shape[1] > 1 and self.spec.attention is plain_attention
+                  and self.spec.shape.width >= shared_prefix.LEAST_WIDTH)
         return batch if shares else replace(batch, shared_prefix=0)
 
     def _compiled_step(self, batch: Batch) -> Any:

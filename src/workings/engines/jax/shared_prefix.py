@@ -15,6 +15,8 @@ import jax.numpy as jnp
 
 from workings.engines.jax.attention import allowed_pairs, trained_attention
 
+LEAST_WIDTH = 256
+"""Narrower models are left alone: at width 64 what products save is lost on rearranging for attention."""
 WHOLE = 16
 """Products over tokens, which give the gradients of weights, run at half speed on other numbers of them on a CPU."""
 
