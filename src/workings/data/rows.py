@@ -93,6 +93,11 @@ class RowSet:
         none = np.zeros(0, np.int32)
         return np.concatenate([none, *(row.tokens for row in self.rows)])
 
+    @property
+    def _starts(self) -> np.ndarray:
+        """int64 ``[rows]``: where each row starts in `tokens` and `masks`."""
+        return np.cumsum(self.lengths) - self.lengths
+
     @cached_property
     def shared_prefix(self) -> int:
         """Positions that begin every row alike and predict nothing that is learned.
@@ -101,15 +106,15 @@ class RowSet:
         """
         if not self.rows:
             return 0
-        tokens, masks, first = self.tokens, self.masks, np.cumsum(self.lengths) - self.lengths
-        shortest = int(self.lengths.min())
-        return next(place for place in range(shortest) if place + 1 == shortest or masks[first + place + 1].any()
-                    or (tokens[first + place] != tokens[place]).any())
+        tokens, masks, first = self.tokens, self.masks, self._starts
+        most = int(self.lengths.min()) - 1
+        return next((place for place in range(most) if masks[first + place + 1].any()
+                     or (tokens[first + place] != tokens[place]).any()), most)
 
     @cached_property
     def supervised(self) -> np.ndarray:
         """int64 ``[rows]``: positions of each row that predict a token that is learned; nothing predicts the first."""
-        masks, first = self.masks, np.cumsum(self.lengths) - self.lengths
+        masks, first = self.masks, self._starts
         return np.add.reduceat(masks, first, dtype=np.int64) - masks[first]
 
     @property

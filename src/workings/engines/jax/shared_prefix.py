@@ -16,9 +16,10 @@ import jax.numpy as jnp
 from workings.engines.jax.attention import allowed_pairs, trained_attention
 
 LEAST_WIDTH = 256
-"""Narrower models are left alone: at width 64 what products save is lost on rearranging for attention."""
+"""Narrower models are left alone: at width 64 nothing was gained."""
 WHOLE = 16
-"""Products over tokens, which give the gradients of weights, run at half speed on other numbers of them on a CPU."""
+"""Products over tokens, which give the gradients of weights, may take half as long again on a CPU where their number is
+no multiple of this."""
 
 
 @dataclass(frozen=True)
