@@ -1,13 +1,14 @@
 """Supervised tokens a second of short traces: packed, grouped by length, padded to the batch's longest, padded to 128.
 
-    python -m benchmarks.packing [--engine jax torch] [--rounds N] [--allow-load]
+    python -m benchmarks.packing [--engine jax torch] [--only sums-32 …] [--rounds N] [--allow-load]
 
-Sums of two numbers, half with their steps and half with the answer alone, on the quickstart's model. A child process
-for each engine steps through an epoch of the same rows in all ways, taking turns; every shape is compiled before. (Of
-fewer steps some ways would hold more long rows, and with them more supervised tokens, than others.) Exits with 3
-without a result when others use more than half a core (``--allow-load`` marks the result as not to be quoted), with 1
-where neither way without padding (packed, grouped) is 3 times as fast as rows padded to 128 and 1.3 times as fast as
-rows padded to the longest.
+Two kinds of traces on the quickstart's model, half with their steps and half with the answer alone: sums of two
+numbers, and problems of six kinds, those of at most 60 tokens; 32 and 128 rows an update. A child process for each
+engine steps through an epoch of the same rows in all ways, taking turns; every shape is compiled before. (Of fewer
+steps some ways would hold more long rows, and with them more supervised tokens, than others.) Exits with 3 without a
+result when others use more than half a core (``--allow-load`` marks the result as not to be quoted), with 1 where
+neither way without padding (packed, grouped) is 3 times as fast as rows padded to 128 and 1.3 times as fast as rows
+padded to the longest.
 """
 
 import argparse
@@ -22,10 +23,14 @@ from benchmarks.peers.meter import two_threads
 
 two_threads()
 
+import numpy as np  # noqa: E402
+
 from benchmarks.peers.case import (  # noqa: E402
+    PROGRAMS,
     batches_by_position,
     batches_of,
     make_case,
+    quantiles,
     read_shape,
     request_for,
 )
@@ -38,29 +43,38 @@ from workings.engines.registry import find_engine  # noqa: E402
 from workings.models.batch import Batch  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "packing.json"
-LENGTH, ROWS = 128, 32
+LENGTH = 128
+CASES = {f"{name}-{rows}": (data, rows) for name, data in (("sums", "short"), ("mixed", "mixed")) for rows in (32, 128)}
+"""Kind of traces, rows of an update."""
+EPOCH = 1920
+"""Rows."""
 GOALS = {"padded_to_128": 3.0, "padded_to_longest": 1.3}
 
 
-def ways(folder: Path) -> dict[str, list[Batch]]:
-    """The same rows as batches; packed ones hold about as many rows (a quarter as many sequences)."""
-    common = {"max_length": LENGTH, "rows": ROWS}
-    grouped = common | {"buckets": (20, 21, 22, 24, 28, 32, 40, 42, 44, 46)}
-    rows = batches_by_position(folder, common)._rows
+def ways(folder: Path, engine: str, rows: int) -> dict[str, list[Batch]]:
+    """The same rows as batches; packed ones hold about as many rows (a quarter as many sequences).
+
+    All are told what is known of their shapes (supervised positions, a prefix that all rows share). Grouped rows have
+    few lengths where each costs a program, and any on PyTorch.
+    """
+    common = {"max_length": LENGTH, "rows": rows}
+    plain = batches_by_position(folder, common)
+    lengths = np.sort(plain._rows.lengths)
+    buckets = quantiles(lengths, rows, PROGRAMS if engine == "jax" else len(lengths) // rows)
+    to_longest = DataConfig(traces="", max_length=LENGTH, buckets=tuple(range(8, LENGTH + 1)))
     return {
-        "packed": batches_of(folder, common | {"rows": ROWS // 4, "packing": "best_fit"}),
-        "packed_first_fit": batches_of(folder, common | {"rows": ROWS // 4, "packing": "first_fit"}),
-        "grouped": batches_of(folder, grouped),
-        "padded_to_longest": fixed_batches(rows, ROWS, DataConfig(
-            traces="", max_length=LENGTH, buckets=tuple(range(8, LENGTH + 1)))),
+        "packed": batches_of(folder, common | {"rows": rows // 4, "packing": "best_fit"}),
+        "packed_first_fit": batches_of(folder, common | {"rows": rows // 4, "packing": "first_fit"}),
+        "grouped": batches_of(folder, common | {"buckets": buckets}),
+        "padded_to_longest": [plain._bounded(batch) for batch in fixed_batches(plain._rows, rows, to_longest)],
         "padded_to_128": batches_of(folder, common),
     }
 
 
-def measure(folder: Path, name: str, rounds: int) -> dict[str, Any]:
+def measure(folder: Path, name: str, rows: int, rounds: int) -> dict[str, Any]:
     """All ways on one engine, in this process."""
     engine = find_engine(name).engine.open(request_for(read_shape(folder), {"compute": "fp32", "packing": "best_fit"}))
-    state, every = engine.load(folder / "weights"), ways(folder)
+    state, every = engine.load(folder / "weights"), ways(folder, name, rows)
     for batch in {batch.tokens.shape: batch for batches in every.values() for batch in batches}.values():
         state, _ = engine.step(state, batch, 1e-4)
     speeds: dict[str, list[float]] = {way: [] for way in every}
@@ -76,32 +90,44 @@ def measure(folder: Path, name: str, rounds: int) -> dict[str, Any]:
             for way, found in speeds.items()}
 
 
+def measured_case(case: str, asked: argparse.Namespace, load: Load) -> dict[str, Any]:
+    """All engines on one kind of traces."""
+    data, rows = CASES[case]
+    with tempfile.TemporaryDirectory() as name:
+        facts = make_case(Path(name), "tiny", data, Path(), 0, EPOCH // rows, rows)
+        words = ("--rows", str(rows), "--rounds", str(asked.rounds))
+        found: dict[str, Any] = {"data": facts}
+        for engine, ways_found, others in by_engine("benchmarks.packing", Path(name), asked.engine, load, words):
+            ratios = {f"{ours}_to_{way}": round(ways_found[ours]["tokens_per_second"]
+                                                / ways_found[way]["tokens_per_second"], 3)
+                      for ours in ("packed", "grouped") for way in GOALS}
+            found[engine] = {"ways": ways_found, "ratios": ratios, "cores_used_by_others": others}
+            print(case, engine, json.dumps(ratios), flush=True)
+    return found
+
+
 def main(arguments: list[str]) -> int:
-    """Measure in child processes, write the result file, print a line an engine."""
+    """Measure in child processes, write the result file, print a line a case and engine."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--engine", nargs="*", default=["jax", "torch"])
+    parser.add_argument("--only", nargs="*", default=list(CASES), choices=CASES)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--allow-load", action="store_true")
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--rows", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
     if asked.measure:
-        print(json.dumps(measure(Path(asked.measure[0]), asked.measure[1], asked.rounds)))
+        print(json.dumps(measure(Path(asked.measure[0]), asked.measure[1], asked.rows, asked.rounds)))
         return 0
-    load, first, values = Load(allow=asked.allow_load), load_average(), {}
-    with tempfile.TemporaryDirectory() as name:
-        facts = make_case(Path(name), "tiny", "short", Path(), 0, 60)
-        for engine, found, others in by_engine("benchmarks.packing", Path(name), asked.engine, load,
-                                               ("--rounds", str(asked.rounds))):
-            ratios = {f"{ours}_to_{way}": round(found[ours]["tokens_per_second"] / found[way]["tokens_per_second"],
-                                                3) for ours in ("packed", "grouped") for way in GOALS}
-            values[engine] = {"ways": found, "ratios": ratios, "cores_used_by_others": others}
-            print(engine, json.dumps(ratios), {way: each["padding_share"] for way, each in found.items()})
+    load, first = Load(allow=asked.allow_load), load_average()
+    cases = {case: measured_case(case, asked, load) for case in asked.only}
     write_result(RESULT, what="Supervised tokens a second of short traces, packed and padded.", load_before=first,
-                 command="python -m benchmarks.packing", packages=["jax", "torch", "transformers"],
-                 values={"quotable": not load.passed_over, "goals": GOALS, "data": facts, **values})
+                 command=" ".join(["python -m benchmarks.packing", *arguments]),
+                 packages=["jax", "torch", "transformers"],
+                 values={"quotable": not load.passed_over, "goals": GOALS, "cases": cases})
     print(f"wrote {RESULT.relative_to(ROOT)}")
-    return int(any(max(found["ratios"][f"{ours}_to_{way}"] for ours in ("packed", "grouped")) < goal
-                   for found in values.values() for way, goal in GOALS.items()))
+    return int(any(max(found[engine]["ratios"][f"{ours}_to_{way}"] for ours in ("packed", "grouped")) < goal
+                   for found in cases.values() for engine in asked.engine for way, goal in GOALS.items()))
 
 
 if __name__ == "__main__":

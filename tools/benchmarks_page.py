@@ -76,17 +76,20 @@ def peers(found: dict[str, Any]) -> list[str]:
 
 def packing(found: dict[str, Any]) -> list[str]:
     """Short rows, with and without padding."""
-    values = found["values"]
-    rows = [[ENGINES[engine], way.replace("_", " "), f"{each['tokens_per_second']:,.0f}",
-             f"{each['padding_share']:.1%}"] for engine in ENGINES if engine in values
-            for way, each in values[engine]["ways"].items()]
-    ratios = [f"{ENGINES[engine]}: " + ", ".join(f"{name.replace('_', ' ')} {ratio:.2f}" for name, ratio in
-                                                values[engine]["ratios"].items())
-              for engine in ENGINES if engine in values]
-    return [f"Traces of {values['data']['shortest']} to {values['data']['longest']} tokens on a model of "
-            f"{values['data']['parameters']:,} parameters, 32 rows an update.", "",
-            *table(["engine", "rows", "supervised tokens/s", "padding"], rows), "",
-            *(f"- {line}" for line in ratios), ""]
+    lines = []
+    for name, case in found["values"]["cases"].items():
+        data, engines = case["data"], [engine for engine in ENGINES if engine in case]
+        lines += [f"### {data['rows_per_update']} rows an update, {name.split('-')[0]}", "",
+                  f"Traces of {data['shortest']} to {data['longest']} tokens on a model of {data['parameters']:,} "
+                  "parameters.", "",
+                  *table(["engine", "rows", "supervised tokens/s", "padding"], [
+                      [ENGINES[engine], way.replace("_", " "), f"{each['tokens_per_second']:,.0f}",
+                       f"{each['padding_share']:.1%}"]
+                      for engine in engines for way, each in case[engine]["ways"].items()]), "",
+                  *(f"- {ENGINES[engine]}: " + ", ".join(f"{pair.replace('_', ' ')} {ratio:.2f}" for pair, ratio in
+                                                         case[engine]["ratios"].items())
+                    for engine in engines), ""]
+    return lines
 
 
 def overhead(found: dict[str, Any]) -> list[str]:

@@ -12,6 +12,7 @@ from workings.config.data import DataConfig
 from workings.config.model import ShapeConfig
 from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.data.batches import Batches, Position
+from workings.data.generators import mixed
 from workings.data.importing.run import ImportRequest, import_traces
 from workings.data.importing.sources import open_file
 from workings.data.render import completion_text
@@ -45,30 +46,34 @@ class Data:
     """Rows of an update."""
 
 
-DATA = {"short": Data(vocabulary=512, max_length=64, rows=32), "gsm8k": Data(vocabulary=4096, max_length=384, rows=8)}
-"""``short``: sums of two numbers, half with their steps and half with the answer alone, 15 to 60 tokens."""
+DATA = {"short": Data(vocabulary=512, max_length=64, rows=32), "gsm8k": Data(vocabulary=4096, max_length=384, rows=8),
+        "mixed": Data(vocabulary=512, max_length=60, rows=32)}
+"""``short``: sums of two numbers, 20 to 46 tokens; ``mixed``: problems of six kinds, those that 60 tokens hold. Half of
+each with their steps, half with the answer alone."""
 
 
 def _traces(data: str, gsm8k: Path, folder: Path) -> Iterable[tuple[Trace, str]]:
     """Traces, and the form in which each is written."""
-    if data == "short":
-        traces = make_kinds(["addition"], TRACES, 10, 5)[0]
+    if data in ("short", "mixed"):
+        traces = make_kinds(["addition"] if data == "short" else list(mixed.KINDS), TRACES, 10, 5)[0]
         return [(trace, "tags" if number % 2 else "answer_only") for number, trace in enumerate(traces)]
     out = folder / "gsm8k.jsonl"
     import_traces(open_file(gsm8k), out, ImportRequest(format="gsm8k", labels={}))
     return [(trace, "tags") for trace in read_traces(out)[:TRACES]]
 
 
-def make_case(folder: Path, size: str, data: str, gsm8k: Path, warm: int, steps: int) -> dict[str, Any]:
+def make_case(folder: Path, size: str, data: str, gsm8k: Path, warm: int, steps: int,
+              rows_per_update: int = 0) -> dict[str, Any]:
     """Write weights, tokenizer and rows into ``folder``; returns what a result says about them.
 
     The rows of the measured steps are one epoch, the same for everybody, and are written twice: in random order for
     trainers that shuffle or pad, and sorted by length, so that a trainer that reads them in order groups them as well
-    as it can be done. Before them stand the rows of the warm-up.
+    as it can be done. Before them stand the rows of the warm-up. ``rows_per_update``: 0 for those of `DATA`.
     """
     from workings.engines.torch.engine import TorchEngine
 
     kind, traces = DATA[data], list(_traces(data, gsm8k, folder))
+    size_of_update = rows_per_update or kind.rows
     tokenizer = train_tokenizer(
         (text for trace, form in traces for text in (trace.prompt, completion_text(trace, form))), kind.vocabulary)
     template = ChatTemplate.for_config("gemma", tokenizer)
@@ -77,7 +82,7 @@ def make_case(folder: Path, size: str, data: str, gsm8k: Path, warm: int, steps:
         own = [trace for trace, its in traces if its == form]
         config = DataConfig(traces="", max_length=kind.max_length, over_length="drop", reasoning=form)
         rows += build_rows(own, tokenizer, template, config).rows if own else ()
-    before, rows = sample(rows, kind.rows, warm, steps)
+    before, rows = sample(rows, size_of_update, warm, steps)
     _write(folder / "warm.jsonl", before)
     _write(folder / "rows.jsonl", rows)
     _write(folder / "sorted.jsonl", sorted(rows, key=lambda row: len(row.tokens)))
@@ -91,9 +96,9 @@ def make_case(folder: Path, size: str, data: str, gsm8k: Path, warm: int, steps:
     tokenizer.save(weights)
     lengths = np.sort([len(row.tokens) for row in rows])
     return {"parameters": sum(x.numel() for x in state.trained.values()), "vocabulary": tokenizer.vocab_size,
-            "rows": len(rows), "rows_per_update": kind.rows, "shortest": int(lengths.min()),
+            "rows": len(rows), "rows_per_update": size_of_update, "shortest": int(lengths.min()),
             "median": float(np.median(lengths)), "longest": int(lengths.max()),
-            "buckets": quantiles(lengths, kind.rows, PROGRAMS), "fine": quantiles(lengths, kind.rows, steps),
+            "buckets": quantiles(lengths, size_of_update, PROGRAMS), "fine": quantiles(lengths, size_of_update, steps),
             "supervised_share": sum(row.supervised_tokens for row in rows) / int(lengths.sum())}
 
 

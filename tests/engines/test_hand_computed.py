@@ -148,8 +148,9 @@ class Torch:
         value = torch.tensor(case.start)
         moments = rule.init(value)
         for step, grad in enumerate(case.grads, 1):
-            torch_optimizer.update_tensor(rule, case.name, value, torch.tensor(grad), moments,
-                                          torch_optimizer.Change(step=step, learning_rate=case.rate))
+            torch_optimizer.update_tensors(
+                rule, [torch_optimizer.Updated(case.name, value, torch.tensor(grad), moments)],
+                torch_optimizer.Change(step=step, learning_rate=case.rate))
         return value, moments
 
     @staticmethod

@@ -22,7 +22,15 @@ from workings.engines.jax import optimizer as jax_optimizer  # noqa: E402
 from workings.engines.torch import loss, optimizer  # noqa: E402
 from workings.engines.torch.backward_optimizer import BackwardOptimizer, refuse_conflicts  # noqa: E402
 from workings.engines.torch.loss import linear_cross_entropy  # noqa: E402
-from workings.engines.torch.optimizer import Change, make_rule, sum_of_squares, update_tensor  # noqa: E402
+from workings.engines.torch.optimizer import (  # noqa: E402
+    FUSED_BLOCK,
+    Change,
+    Updated,
+    in_groups,
+    make_rule,
+    sum_of_squares,
+    update_tensors,
+)
 from workings.errors import RequestError  # noqa: E402
 from workings.models.weights import tensor_shapes  # noqa: E402
 
@@ -93,8 +101,8 @@ def run_ours(config: Any, steps: int, dtype: Any = torch.float32, **change: Any)
     moments = {name: rule.init(x) for name, x in values.items()}
     for step in range(1, steps + 1):
         for name, grad in gradients(step, values).items():
-            update_tensor(rule, name, values[name], torch.tensor(grad).to(dtype), moments[name],
-                          Change(step=step, learning_rate=3e-2, **change))
+            update_tensors(rule, [Updated(name, values[name], torch.tensor(grad).to(dtype), moments[name])],
+                           Change(step=step, learning_rate=3e-2, **change))
     return values, moments
 
 
@@ -130,6 +138,38 @@ def test_adamw_equals_torch_over_ten_steps() -> None:
     ours, _ = run_ours(AdamWConfig(name="adamw", weight_decay=0.1), 10)
     for name, expected in parameters.items():
         np.testing.assert_allclose(ours[name].numpy(), expected.detach().numpy(), rtol=2e-6, atol=2e-6)
+
+
+def tensors_of(rule: Any, sizes: dict[str, tuple[int, ...]]) -> list[Updated]:
+    """Random tensors, one of bfloat16, with their moments."""
+    draw = torch.Generator().manual_seed(3)
+    found = []
+    for name, size in sizes.items():
+        dtype = torch.bfloat16 if name.startswith("half") else torch.float32
+        param = torch.randn(size, generator=draw).to(dtype)
+        found.append(Updated(name, param, torch.randn(size, generator=draw).to(dtype), rule.init(param)))
+    return found
+
+
+def test_small_tensors_are_updated_together_as_each_is_alone() -> None:
+    """No group is larger than a block or mixes decays; weights, moments and counts are equal."""
+    rule = make_rule(AdamWConfig(name="adamw", weight_decay=0.1), torch.float32)
+    sizes: dict[str, tuple[int, ...]] = {
+        "large": (FUSED_BLOCK + 7, 2), "a": (200, 200), "norm": (64,), "half": (8, 8), "b": (150, 100), "c": (90, 200),
+        "bias": (3,), "full": (FUSED_BLOCK // 8, 8)}
+    together, alone = tensors_of(rule, sizes), tensors_of(rule, sizes)
+    change = Change(step=3, learning_rate=1e-2, scale=torch.tensor(0.5))
+    groups = list(in_groups(rule, together, change))
+    assert [[each.name for each in group] for group in groups] == [
+        ["large"], ["half"], ["a", "b"], ["full"], ["c"], ["norm", "bias"]]
+    counts = [int(update_tensors(rule, group, change)) for group in groups]
+    expected = {each.name: int(update_tensors(rule, [each], change)) for each in alone}
+    assert counts == [sum(expected[each.name] for each in group) for group in groups]
+    for mine, its in zip(together, alone, strict=True):
+        assert torch.equal(mine.param, its.param), mine.name
+        assert all(torch.equal(mine.slots[slot], its.slots[slot]) for slot in mine.slots), mine.name
+    assert float(sum_of_squares(*(each.grad for each in together if each.name != "half"))) == pytest.approx(
+        sum(float(each.grad.double().square().sum()) for each in together if each.name != "half"), rel=1e-6)
 
 
 @pytest.mark.parametrize("config", [AdamWConfig(name="adamw", weight_decay=0.1), AdafactorConfig(name="adafactor")],
@@ -190,8 +230,8 @@ def test_shards_of_a_matrix_move_like_the_whole() -> None:
         moments = rule.init(mine)
         for step in range(1, 4):
             grad = torch.tensor(gradients(step, start())["a.weight"]).split([40, 30])[rank]
-            update_tensor(rule, "a.weight", mine, grad, moments,
-                          Change(step=step, learning_rate=3e-2, reduce=reduce, whole_rows=70))
+            update_tensors(rule, [Updated("a.weight", mine, grad, moments)],
+                           Change(step=step, learning_rate=3e-2, reduce=reduce, whole_rows=70))
 
     with ThreadPoolExecutor(2) as devices:
         list(devices.map(device, (0, 1)))
@@ -206,7 +246,7 @@ def test_bfloat16_weights_are_rounded_at_random_or_from_a_master() -> None:
     for rounding in ("nearest", "stochastic", "stochastic again", "master_fp32"):
         param = torch.ones(64, 64, dtype=torch.bfloat16)
         slots = rule.init(param) | ({"master": param.float()} if rounding == "master_fp32" else {})
-        changed = update_tensor(rule, "a", param, grad, slots, Change(
+        changed = update_tensors(rule, [Updated("a", param, grad, slots)], Change(
             step=1, learning_rate=1e-3, rounding=rounding.split()[0], seed=7))
         found[rounding] = param.float()
         assert int(changed) == int((param != 1).sum())
@@ -239,8 +279,9 @@ def one_update(inside: bool) -> tuple[float, int, np.ndarray]:
         return float(hooks.squares), int(hooks.changed), params["a.weight"].detach().numpy()
     value.backward()
     squares = sum(sum_of_squares(p.grad) for p in params.values())
-    changed = sum(update_tensor(rule, name, p.data, p.grad, {s: of[name] for s, of in moments.items() if name in of},
-                                change) for name, p in params.items())
+    changed = sum(update_tensors(rule, [Updated(name, p.data, p.grad, {s: of[name] for s, of in moments.items()
+                                                                       if name in of})], change)
+                  for name, p in params.items())
     return float(squares), int(changed), params["a.weight"].detach().numpy()
 
 

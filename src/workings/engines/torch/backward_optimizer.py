@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from workings.engines.base import EngineRequest
-from workings.engines.torch.optimizer import Change, Rule, sum_of_squares, update_tensor
+from workings.engines.torch.optimizer import Change, Rule, Updated, sum_of_squares, update_tensors
 from workings.errors import RequestError
 from workings.models.weights import tensor_shapes
 
@@ -81,4 +81,4 @@ class BackwardOptimizer:
         with torch.no_grad():
             self.squares += sum_of_squares(grad)
             slots = {slot: of[name] for slot, of in self.moments.items() if name in of}
-            self.changed += update_tensor(self.rule, name, param, grad, slots, self._change)
+            self.changed += update_tensors(self.rule, [Updated(name, param, grad, slots)], self._change)

@@ -5,9 +5,9 @@ by the other. Gradients are read in their own format and used in float32. Sums o
 devices that share a tensor (`Change.reduce`): each then updates its own rows with the same numbers.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -28,7 +28,8 @@ from workings.errors import RequestError
 BLOCK = 2 ** 22
 """Elements that are in float32 at one time: 16 MiB a temporary. Part of the result where rounding is stochastic."""
 FUSED_BLOCK = 2 ** 16
-"""Elements of a block where PyTorch's fused AdamW runs on a CPU: small enough that a block stays in its cache."""
+"""Elements of a block where PyTorch's fused AdamW runs on a CPU: small enough that a block stays in its cache.
+Tensors of fewer share a block, on every device."""
 REGION = "optimizer temporaries"
 Slots = dict[str, Tensor]
 Emit = Callable[[slice, Tensor], None]
@@ -56,6 +57,15 @@ class Change:
     """Rows of the tensor over all devices; 0: those at hand."""
 
 
+class Updated(NamedTuple):
+    """A tensor, and what its update reads and writes."""
+
+    name: str
+    param: Tensor
+    grad: Tensor
+    slots: Slots
+
+
 class Rule(Protocol):
     """An update rule; ``slots`` names its moments, `init` makes those that a tensor has."""
 
@@ -80,10 +90,14 @@ def row_blocks(x: Tensor) -> Iterator[slice]:
         yield slice(start, min(rows, start + count))
 
 
-def sum_of_squares(x: Tensor) -> Tensor:
-    """Float32 scalar, without a float32 copy of ``x``."""
-    if x.dtype == torch.float32:
-        return torch.linalg.vector_norm(x).square()
+def sum_of_squares(*tensors: Tensor) -> Tensor:
+    """Float32 scalar over all of one or more tensors of one format, without a float32 copy of any."""
+    if tensors[0].dtype == torch.float32:
+        return torch.stack(torch._foreach_norm(tensors)).square().sum()
+    return torch.stack([_wide_sum_of_squares(x) for x in tensors]).sum()
+
+
+def _wide_sum_of_squares(x: Tensor) -> Tensor:
     total = torch.zeros((), dtype=torch.float32, device=x.device)
     for rows in row_blocks(x):
         total += x[rows].float().square().sum()
@@ -133,24 +147,29 @@ class AdamW:
             del mean, square, root
             emit(rows, _moved(param, rows, direction, change, decay))
 
-    def fused(self, param: Tensor, grad: Tensor, slots: Slots, change: Change) -> Tensor:
-        """The same update by PyTorch's one kernel, where everything is float32; returns how many weights changed."""
-        c, flat = self.config, param.view(-1)
-        first, second, gradient = slots["exp_avg"].view(-1), slots["exp_avg_sq"].view(-1), grad.reshape(-1)
-        decay = c.weight_decay if is_matrix(param) else 0.0
+    def decay_of(self, param: Tensor) -> float:
+        """Weight decay of a tensor."""
+        return self.config.weight_decay if is_matrix(param) else 0.0
+
+    def fused(self, tensors: Sequence[Updated], change: Change) -> Tensor:
+        """The same update by PyTorch's one kernel, where everything is float32; returns how many weights changed.
+
+        Several tensors have the same decay and one block's elements at most.
+        """
+        c, param = self.config, tensors[0].param
         step = torch.tensor(float(change.step), device=param.device)
         inverse = torch.as_tensor(change.scale, dtype=torch.float32, device=param.device).reciprocal()
         size = self.fused_block or (FUSED_BLOCK if param.device.type == "cpu" else BLOCK)
+        arrays = [(each.param.view(-1), each.grad.reshape(-1), *(each.slots[slot].view(-1) for slot in self.slots))
+                  for each in tensors]
         counts = []
-        for start in range(0, size if is_fake(param) else flat.numel(), size):  # a trace's first block stands for all
-            here = slice(start, start + size)
-            new = flat[here]
-            old = new.clone()
+        for start in range(0, size if is_fake(param) else param.numel(), size):  # a trace's first block stands for all
+            new, grad, first, second = ([x[start:start + size] for x in column] for column in zip(*arrays, strict=True))
+            old = torch.cat(new)
             torch._fused_adamw_(
-                [new], [gradient[here]], [first[here]], [second[here]], [], [step], lr=change.learning_rate,
-                beta1=c.beta1, beta2=c.beta2, weight_decay=decay, eps=c.epsilon, amsgrad=False, maximize=False,
-                grad_scale=inverse)
-            counts.append(old.ne_(new).sum())  # in float32, exact below 2 ** 24
+                new, grad, first, second, [], [step] * len(new), lr=change.learning_rate, beta1=c.beta1, beta2=c.beta2,
+                weight_decay=self.decay_of(param), eps=c.epsilon, amsgrad=False, maximize=False, grad_scale=inverse)
+            counts.append(old.ne_(new[0] if len(new) == 1 else torch.cat(new)).sum())  # float32, exact below 2 ** 24
         return torch.stack(counts).to(torch.int64).sum()
 
 
@@ -243,25 +262,42 @@ def make_rule(config: OptimizerConfig, moment_dtype: torch.dtype) -> Rule:
     return Adafactor(config, moment_dtype)
 
 
-def _fusable(rule: Rule, param: Tensor, grad: Tensor, slots: Slots, change: Change) -> bool:
+def _fusable(rule: Rule, each: Updated, change: Change) -> bool:
     """Whether `AdamW.fused` does the same: AdamW itself, float32 throughout, so without master or random rounding."""
-    changed_in_place = (param, *slots.values())
-    return (type(rule) is AdamW and MASTER not in slots and change.rounding == "nearest" and param.numel() > 0
-            and all(x.dtype == torch.float32 for x in (grad, *changed_in_place))
+    changed_in_place = (each.param, *each.slots.values())
+    return (type(rule) is AdamW and MASTER not in each.slots and change.rounding == "nearest" and each.param.numel() > 0
+            and all(x.dtype == torch.float32 for x in (each.grad, *changed_in_place))
             and all(x.is_contiguous() for x in changed_in_place))
 
 
+def in_groups(rule: Rule, tensors: Iterable[Updated], change: Change) -> Iterator[list[Updated]]:
+    """The tensors, those together that `update_tensors` may be given together: small ones that one call updates."""
+    waiting: dict[float, list[Updated]] = {}
+    for each in tensors:
+        if each.param.numel() >= FUSED_BLOCK or not _fusable(rule, each, change):
+            yield [each]
+            continue
+        assert isinstance(rule, AdamW)
+        group = waiting.setdefault(rule.decay_of(each.param), [])
+        if sum(other.param.numel() for other in group) + each.param.numel() > FUSED_BLOCK:
+            yield group.copy()
+            group.clear()
+        group.append(each)
+    yield from (group for group in waiting.values() if group)
+
+
 @torch.no_grad()
-def update_tensor(rule: Rule, name: str, param: Tensor, grad: Tensor, slots: Slots, change: Change) -> Tensor:
-    """Update one tensor, its moments and its float32 master (slot ``master``, where it has one) in place.
+def update_tensors(rule: Rule, group: Sequence[Updated], change: Change) -> Tensor:
+    """Update a tensor, or a group from `in_groups`, with moments and float32 masters (slot ``master``), in place.
 
     Returns:
         How many stored weights changed, an int64 scalar on the device.
     """
-    if _fusable(rule, param, grad, slots, change):
+    name, param, grad, slots = group[0]
+    if _fusable(rule, group[0], change):
         assert isinstance(rule, AdamW)
         with region(REGION):
-            return rule.fused(param, grad, slots, change)
+            return rule.fused(group, change)
     changed = torch.zeros((), dtype=torch.int64, device=param.device)
     master = slots.get(MASTER)
     draws = rounding_generator(change.seed, change.step, name, param.device) \

@@ -29,13 +29,13 @@ class SharedPrefix:
     def apart(self, x_1KNH: Tensor) -> Tensor:
         """``[B, K, S, H]``: the rows again, each with the prefix before it."""
         heads, head = x_1KNH.shape[1], x_1KNH.shape[3]
-        flat = x_1KNH.transpose(1, 2)[0]
-        first = flat[:self.prefix].expand(self.size, self.prefix, heads, head)
-        rows = torch.cat([first, flat[self.prefix:].view(self.size, -1, heads, head)], 1)
+        flat = x_1KNH.transpose(1, 2).squeeze(0)
+        first, rest = flat.split([self.prefix, flat.shape[0] - self.prefix])  # its derivative is one operation
+        rows = torch.cat([first.expand(self.size, -1, -1, -1), rest.view(self.size, -1, heads, head)], 1)
         return rows.transpose(1, 2)
 
     def together(self, x_BKSH: Tensor, rows: int) -> Tensor:
         """``[1, K, N, H]``; ``rows`` is 1."""
-        rest = x_BKSH.transpose(1, 2)[:, self.prefix:]
-        flat = torch.cat([x_BKSH[0, :, :self.prefix].transpose(0, 1), rest.flatten(0, 1)])
+        first, rest = x_BKSH.transpose(1, 2).split([self.prefix, x_BKSH.shape[2] - self.prefix], 1)
+        flat = torch.cat([first[0], rest.flatten(0, 1)])
         return flat.transpose(0, 1)[None]

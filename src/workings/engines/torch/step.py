@@ -21,7 +21,7 @@ from workings.engines.torch.last_layer import only_at
 from workings.engines.torch.lora import trained
 from workings.engines.torch.loss import linear_cross_entropy
 from workings.engines.torch.model import build_model, hidden_states, unembedding
-from workings.engines.torch.optimizer import Change, clip_factor, sum_of_squares, update_tensor
+from workings.engines.torch.optimizer import Change, Updated, clip_factor, in_groups, sum_of_squares, update_tensors
 from workings.engines.torch.rounding import MASTER
 from workings.engines.torch.segments import Segments, find_segments
 from workings.engines.torch.sharding import Root, local
@@ -197,16 +197,18 @@ def _gradient(param: nn.Parameter) -> Tensor:
 @torch.no_grad()
 def _update(spec: TorchSpec, state: State, change: Change) -> tuple[Tensor, Tensor]:
     """Gradient norm, and how many stored weights changed."""
-    squares = [sum_of_squares(_gradient(param)) for param in state.trained.values()]
-    norm = spec.mesh.sum(torch.stack(squares).sum()).sqrt()
+    norm = spec.mesh.sum(sum_of_squares(*(_gradient(param) for param in state.trained.values()))).sqrt()
     if spec.mesh.fsdp > 1:
         change = replace(change, reduce=spec.mesh.sum)
     if spec.clip_norm:
         change = replace(change, scale=clip_factor(norm, spec.clip_norm))
     changed = torch.zeros((), dtype=torch.int64, device=norm.device)
-    for name, param in state.trained.items():
-        slots = {slot: of[name] for slot, of in state.moments.items() if name in of}
-        own = replace(change, whole_rows=param.shape[0]) if spec.mesh.fsdp > 1 else change
-        changed += update_tensor(spec.optimizer, name, local(param), _gradient(param), slots, own)
-        param.grad = None
+    tensors = (Updated(name, local(param), _gradient(param),
+                       {slot: of[name] for slot, of in state.moments.items() if name in of})
+               for name, param in state.trained.items())
+    for group in in_groups(spec.optimizer, tensors, change):
+        own = replace(change, whole_rows=state.trained[group[0].name].shape[0]) if spec.mesh.fsdp > 1 else change
+        changed += update_tensors(spec.optimizer, group, own)
+        for each in group:
+            state.trained[each.name].grad = None
     return norm, spec.mesh.sum(changed)
