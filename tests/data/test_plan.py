@@ -19,10 +19,10 @@ def plain(sequences: list[tuple[int, tuple[int, ...]]], size: int) -> Plain:
         waiting.setdefault(length, []).append(rows)
         if len(waiting[length]) == size:
             found.append((length, waiting.pop(length)))
-    left = sorted((places[rows], length, rows) for length, queue in waiting.items() for rows in queue)
+    left = sorted((-length, places[rows], rows) for length, queue in waiting.items() for rows in queue)
     for start in range(0, len(left), size):
         group = left[start:start + size]
-        found.append((max(length for _, length, _ in group), [rows for *_, rows in group] + [()] * (size - len(group))))
+        found.append((-group[0][0], [rows for *_, rows in group] + [()] * (size - len(group))))
     return found
 
 

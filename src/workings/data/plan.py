@@ -84,8 +84,8 @@ def bucket_of(lengths: np.ndarray, buckets: Sequence[int]) -> np.ndarray:
 def _filled(rows: np.ndarray, borders: np.ndarray, long: np.ndarray, size: int) -> EpochPlan:
     """Group sequences of one length into batches, in order; what is left over shares the last batches.
 
-    A batch stands where its bucket had collected enough. Leftovers of all buckets follow in the epoch's order, each
-    batch as long as its longest sequence needs, the last one filled up with empty sequences.
+    A batch stands where its bucket had collected enough. Leftovers follow, from the longest bucket to the shortest and
+    those of a bucket in order, each batch as long as its first sequence, the last one filled up with empty sequences.
 
     Args:
         rows: see `EpochPlan`.
@@ -101,7 +101,7 @@ def _filled(rows: np.ndarray, borders: np.ndarray, long: np.ndarray, size: int) 
         left.append(alike[end:])
     full = np.concatenate(whole)
     full = full[np.argsort(full[:, -1])]
-    over = np.sort(np.concatenate(left))
+    over = np.concatenate(left[::-1])
     last = np.pad(over, (0, -len(over) % size), constant_values=-1).reshape(-1, size)
-    longest = np.where(last >= 0, long[last], 0).max(axis=1)
-    return EpochPlan(rows, borders, np.concatenate([full, last]), np.concatenate([long[full[:, 0]], longest]))
+    members = np.concatenate([full, last])
+    return EpochPlan(rows, borders, members, long[members[:, 0]])
