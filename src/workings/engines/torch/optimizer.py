@@ -271,7 +271,7 @@ def _fusable(rule: Rule, each: Updated, change: Change) -> bool:
 
 
 def in_groups(rule: Rule, tensors: Iterable[Updated], change: Change) -> Iterator[list[Updated]]:
-    """The tensors, those together that `update_tensors` may be given together: small ones that one call updates."""
+    """Groups for `update_tensors`: small tensors that one call of PyTorch's kernel updates, and any other alone."""
     waiting: dict[float, list[Updated]] = {}
     for each in tensors:
         if each.param.numel() >= FUSED_BLOCK or not _fusable(rule, each, change):

@@ -207,8 +207,9 @@ def _update(spec: TorchSpec, state: State, change: Change) -> tuple[Tensor, Tens
                        {slot: of[name] for slot, of in state.moments.items() if name in of})
                for name, param in state.trained.items())
     for group in in_groups(spec.optimizer, tensors, change):
-        own = replace(change, whole_rows=state.trained[group[0].name].shape[0]) if spec.mesh.fsdp > 1 else change
+        names = [each.name for each in group]
+        own = replace(change, whole_rows=state.trained[names[0]].shape[0]) if spec.mesh.fsdp > 1 else change
         changed += update_tensors(spec.optimizer, group, own)
-        for each in group:
-            state.trained[each.name].grad = None
+        for name in names:
+            state.trained[name].grad = None
     return norm, spec.mesh.sum(changed)
