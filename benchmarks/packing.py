@@ -1,6 +1,6 @@
 """Supervised tokens a second of short traces: packed, grouped by length, padded to the batch's longest, padded to 128.
 
-    python -m benchmarks.packing [--engine jax torch] [--only sums-32 …] [--rounds N] [--allow-load]
+    python -m benchmarks.packing [--engine jax torch] [--only short-32 …] [--rounds N] [--allow-load]
 
 Two kinds of traces on the quickstart's model, half with their steps and half with the answer alone: sums of two
 numbers, and problems of six kinds, those of at most 60 tokens; 32 and 128 rows an update. A child process for each
@@ -44,8 +44,8 @@ from workings.models.batch import Batch  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "packing.json"
 LENGTH = 128
-CASES = {f"{name}-{rows}": (data, rows) for name, data in (("sums", "short"), ("mixed", "mixed")) for rows in (32, 128)}
-"""Kind of traces, rows of an update."""
+CASES = {f"{data}-{rows}": (data, rows) for data in ("short", "mixed") for rows in (32, 128)}
+"""Kind of traces, by its name in `benchmarks.peers.case.DATA`; rows of an update."""
 EPOCH = 1920
 """Rows."""
 GOALS = {"padded_to_128": 3.0, "padded_to_longest": 1.3}

@@ -279,8 +279,7 @@ def one_update(inside: bool) -> tuple[float, int, np.ndarray]:
         return float(hooks.squares), int(hooks.changed), params["a.weight"].detach().numpy()
     value.backward()
     squares = sum(sum_of_squares(p.grad) for p in params.values())
-    changed = sum(update_tensors(rule, [Updated(name, p.data, p.grad, {s: of[name] for s, of in moments.items()
-                                                                       if name in of})], change)
+    changed = sum(update_tensors(rule, [Updated.of(name, p.data, p.grad, moments)], change)
                   for name, p in params.items())
     return float(squares), int(changed), params["a.weight"].detach().numpy()
 

@@ -80,5 +80,4 @@ class BackwardOptimizer:
         grad, param.grad = param.grad, None
         with torch.no_grad():
             self.squares += sum_of_squares(grad)
-            slots = {slot: of[name] for slot, of in self.moments.items() if name in of}
-            self.changed += update_tensors(self.rule, [Updated(name, param, grad, slots)], self._change)
+            self.changed += update_tensors(self.rule, [Updated.of(name, param, grad, self.moments)], self._change)

@@ -5,7 +5,7 @@ by the other. Gradients are read in their own format and used in float32. Sums o
 devices that share a tensor (`Change.reduce`): each then updates its own rows with the same numbers.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -64,6 +64,11 @@ class Updated(NamedTuple):
     param: Tensor
     grad: Tensor
     slots: Slots
+
+    @classmethod
+    def of(cls, name: str, param: Tensor, grad: Tensor, moments: Mapping[str, Mapping[str, Tensor]]) -> "Updated":
+        """With its own of all ``moments``: slot -> name -> tensor."""
+        return cls(name, param, grad, {slot: tensors[name] for slot, tensors in moments.items() if name in tensors})
 
 
 class Rule(Protocol):
@@ -134,7 +139,7 @@ class AdamW:
                matrix: bool | None = None) -> None:
         """One element depends on its own past only; ``matrix``: whether decay applies, where the shape does not say."""
         c = self.config
-        decay = c.weight_decay if (is_matrix(param) if matrix is None else matrix) else 0.0
+        decay = self.decay_of(param, matrix)
         mean_correction, square_correction = 1 - c.beta1 ** change.step, 1 - c.beta2 ** change.step
         for rows in row_blocks(param):
             g = grad[rows].float() * change.scale
@@ -147,9 +152,9 @@ class AdamW:
             del mean, square, root
             emit(rows, _moved(param, rows, direction, change, decay))
 
-    def decay_of(self, param: Tensor) -> float:
-        """Weight decay of a tensor."""
-        return self.config.weight_decay if is_matrix(param) else 0.0
+    def decay_of(self, param: Tensor, matrix: bool | None = None) -> float:
+        """Weight decay of a tensor; ``matrix``: whether it applies, where the shape does not say."""
+        return self.config.weight_decay if (is_matrix(param) if matrix is None else matrix) else 0.0
 
     def fused(self, tensors: Sequence[Updated], change: Change) -> Tensor:
         """The same update by PyTorch's one kernel, where everything is float32; returns how many weights changed.

@@ -203,8 +203,7 @@ def _update(spec: TorchSpec, state: State, change: Change) -> tuple[Tensor, Tens
     if spec.clip_norm:
         change = replace(change, scale=clip_factor(norm, spec.clip_norm))
     changed = torch.zeros((), dtype=torch.int64, device=norm.device)
-    tensors = (Updated(name, local(param), _gradient(param),
-                       {slot: of[name] for slot, of in state.moments.items() if name in of})
+    tensors = (Updated.of(name, local(param), _gradient(param), state.moments)
                for name, param in state.trained.items())
     for group in in_groups(spec.optimizer, tensors, change):
         names = [each.name for each in group]
