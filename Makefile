@@ -20,7 +20,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 CORE := $(VENV)/.installed-core
 ALL := $(VENV)/.installed-all
 
-.PHONY: help setup quickstart test check docs proof bench dist clean
+.PHONY: help setup quickstart quick test check docs proof bench dist clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,7 +43,14 @@ $(ALL): pyproject.toml constraints.txt | $(BIN)/python
 setup: $(ALL) ## makes .venv with everything that tests, checks and docs need
 
 quickstart: $(CORE) ## installs JAX for CPU and runs the main job (OUT=runs/quickstart)
-	$(BIN)/workings quickstart --out $(OUT)
+	GLIBC_TUNABLES="$${GLIBC_TUNABLES:-glibc.malloc.hugetlb=1}" $(BIN)/workings quickstart --out $(OUT)
+
+quick: $(ALL) ## between two edits: lint, types, and the tests that start no process and train nothing
+	$(BIN)/ruff check .
+	$(BIN)/mypy & types=$$!; tests=0; \
+	TESTS_QUICK=1 $(BIN)/python -m pytest -q -rfE -n $(JOBS) --dist worksteal \
+		-m "not full and not children and not compiles and not installs" || tests=$$?; \
+	wait $$types && exit $$tests
 
 test: $(ALL) ## all tests with branch coverage, child processes counted, gate 85 % (JOBS=2)
 	rm -f .coverage .coverage.*

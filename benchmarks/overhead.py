@@ -77,7 +77,7 @@ def watched(folder: Path) -> dict[str, Any]:
     from workings.training.tensorboard import Scalars
 
     jax.config.update("jax_enable_compilation_cache", False)  # nothing was compiled by an earlier run
-    clocks, compiled = Clocks(), JaxEngine._compiled_step
+    clocks, compiled = Clocks(), JaxEngine.compiled_step
     shapes: set[tuple[int, ...]] = set()
     engines: list[JaxEngine] = []
 
@@ -98,7 +98,7 @@ def watched(folder: Path) -> dict[str, Any]:
 
         return run if clocks.calls.get("first_state") else program
 
-    JaxEngine._compiled_step = compiled_step  # type: ignore[method-assign]
+    JaxEngine.compiled_step = compiled_step  # type: ignore[method-assign]
     for owner, method, name in (
             (Batches, "at", "beside_batches"), (Batches, "digest", "beside_batch_digest"),
             (BatchesAhead, "take", "wait_for_batch"), (RunWriter, "metric", "beside_record"),

@@ -1,4 +1,4 @@
-"""What holds for every test: a clean environment, no network to the Hub, and a way to start children.
+"""What holds for every test: a clean environment, no network to the Hub, programs kept, and ways to start children.
 
 Run from anywhere: nothing here depends on the working directory.
 """
@@ -6,13 +6,18 @@ Run from anywhere: nothing here depends on the working directory.
 import atexit
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.fork_server import ForkedChild, Server
+from tests.kept_programs import KeptPrograms
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -23,11 +28,17 @@ FOREIGN = ("WORKINGS_", "HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_",
 OURS = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "120"}
 """Set for every test and child: nothing is fetched, and texts look the same on every terminal."""
 
-COMPILED = Path(tempfile.mkdtemp(prefix="workings-tests-compiled-"))
-"""JAX keeps what it compiled here, so that the hundreds of children of a test run do not compile the same again."""
-OURS |= {"JAX_COMPILATION_CACHE_DIR": str(COMPILED), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0"}
-atexit.register(shutil.rmtree, COMPILED, ignore_errors=True)
+CORRECTNESS_FLAGS = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+"""XLA's options for nearly all tests: the same operations, compiled in two thirds of the time. With ``RUN_FLAGS=1`` in
+the environment XLA compiles as it does in a run; `test_run_flags.py` starts such tests."""
+XLA_FLAGS = "" if os.environ.get("RUN_FLAGS") == "1" else CORRECTNESS_FLAGS
+
+PROGRAMS = KeptPrograms(ROOT / "build" / "compiled")
+"""Programs that XLA compiled, for all workers of this session and for the next session."""
+OURS |= {"JAX_COMPILATION_CACHE_DIR": str(PROGRAMS.folder), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0", "XLA_FLAGS": XLA_FLAGS,
+         # XLA's own caches would put the folder's name into every key, and nothing would be found again.
+         "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none"}
 
 
 def _clean(environment: Mapping[str, str]) -> dict[str, str]:
@@ -45,6 +56,39 @@ def _set(environment: Mapping[str, str]) -> None:
 _set(_clean(os.environ))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """One folder for the server that forks children; workers get it from the process that started them."""
+    if not hasattr(config, "workerinput"):
+        folder = Path(tempfile.mkdtemp(prefix="workings-tests-fork-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        os.environ |= {"TESTS_FORK_FOLDER": str(folder), "TESTS_FORK_OWNER": str(os.getpid())}
+
+
+STARTS_CHILDREN = {"fork_server", "run_python", "start_forked"}
+"""Fixtures that start processes; others that do are built on them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever uses a fixture that starts processes is marked so."""
+    for item in items:
+        if STARTS_CHILDREN & set(getattr(item, "fixturenames", ())):
+            item.add_marker("children")
+
+
+@pytest.fixture(autouse=True)
+def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In `make quick`, a test that starts a process or trains a whole run is skipped where it begins to."""
+    if os.environ.get("TESTS_QUICK") == "1":
+        for name in ("subprocess.Popen", "workings.runs.train.train_in"):
+            monkeypatch.setattr(name, lambda *what, name=name, **more: pytest.skip(f"not quick: calls {name}"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Share what was compiled in this test, and take what other workers have compiled."""
+    PROGRAMS.exchange()
+
+
 @pytest.fixture(autouse=True)
 def clean_environment() -> Iterator[None]:
     """What a test (or a library that it imports) sets in the environment is gone when the test ends."""
@@ -52,6 +96,19 @@ def clean_environment() -> Iterator[None]:
     _set(clean)
     yield
     _set(clean)
+
+
+@pytest.fixture(autouse=True)
+def one_thread_of_torch() -> None:
+    """Products are small in tests, and on a busy machine threads only wait for each other."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
+@pytest.fixture
+def run_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children of this test compile with the options that a run has; what it compiles itself is not changed."""
+    monkeypatch.setenv("XLA_FLAGS", "")
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +138,7 @@ def child_environment() -> Callable[..., dict[str, str]]:
     def make(*, devices: int = 1, **changes: str) -> dict[str, str]:
         environment = _clean(os.environ)
         if devices > 1:
-            environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
+            environment["XLA_FLAGS"] = f"{XLA_FLAGS} --xla_force_host_platform_device_count={devices}".strip()
             environment["JAX_PLATFORMS"] = "cpu"
         return environment | changes
     return make
@@ -106,8 +163,53 @@ def run_python(child_environment: Callable[..., dict[str, str]]) -> Run:
 
 
 @pytest.fixture(scope="session")
-def workings(run_python: Run) -> Run:
-    """Runs ``python -m workings ARGUMENTS`` in a clean child; keywords as of `run_python`."""
+def fork_server() -> Server:
+    """Starts children that are copies of a process which has imported everything; see `tests.fork_server`."""
+    return Server(Path(os.environ["TESTS_FORK_FOLDER"]), int(os.environ["TESTS_FORK_OWNER"]))
+
+
+@pytest.fixture(scope="session")
+def start_forked(fork_server: Server, child_environment: Callable[..., dict[str, str]]) -> Callable[..., ForkedChild]:
+    """Starts ``python ARGUMENTS`` as a forked child and does not wait for it; keywords as of `run_python`."""
+    def start(*arguments: str | Path, devices: int = 1, cwd: Path | None = None,
+              environment: Mapping[str, str] | None = None, stdin: str = "") -> ForkedChild:
+        variables = child_environment(devices=devices, **(environment or {}))
+        return fork_server.start(list(map(str, arguments)), cwd=cwd, environment=variables, stdin=stdin)
+    return start
+
+
+@pytest.fixture(scope="session")
+def run_forked(start_forked: Callable[..., ForkedChild]) -> Run:
+    """What `run_python` does, in a forked child: for everything that does not depend on imports."""
+    def run(*arguments: str | Path, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
+        child = start_forked(*arguments, **options)
+        out, error = child.communicate()
+        if check:
+            assert child.returncode == 0, f"{' '.join(child.args)}\n{out}\n{error}"
+        return subprocess.CompletedProcess(child.args, child.wait(), out, error)
+    return run
+
+
+@pytest.fixture(scope="session")
+def run_ranks(start_forked: Callable[..., ForkedChild]) -> Callable[..., str]:
+    """Runs ``python -m MODULE ARGUMENTS`` twice, as torchrun starts two processes of one host; what rank 0 printed."""
+    def run(*arguments: str | Path) -> str:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
+        common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+                  "OMP_NUM_THREADS": "1"}
+        ranks = [start_forked("-m", *arguments, cwd=ROOT, environment={**common, "RANK": rank, "LOCAL_RANK": rank})
+                 for rank in "01"]
+        said = [child.communicate() for child in ranks]
+        assert [child.returncode for child in ranks] == [0, 0], said
+        return said[0][0]
+    return run
+
+
+@pytest.fixture(scope="session")
+def workings(run_forked: Run) -> Run:
+    """Runs ``python -m workings ARGUMENTS`` in a forked child; keywords as of `run_python`."""
     def run(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
-        return run_python("-m", "workings", *arguments, **options)
+        return run_forked("-m", "workings", *arguments, **options)
     return run

@@ -15,8 +15,8 @@ NOTHING_KEPT = {"JAX_ENABLE_COMPILATION_CACHE": "0"}
 """Environment of a child that compiles for itself, whatever earlier runs have kept."""
 
 
-def as_the_command() -> dict[str, str]:
-    """Environment of a child that measures an engine as `workings` runs it, which asks for huge pages."""
+def as_advised() -> dict[str, str]:
+    """Environment of a child that measures an engine with what `workings doctor` advises, huge pages."""
     return os.environ | with_huge_pages(os.environ)
 
 
@@ -30,5 +30,5 @@ def by_engine(module: str, folder: Path, engines: Sequence[str], load: Load,
         others = load.check()
         output = subprocess.run([sys.executable, "-m", module, *words, "--measure", str(folder), engine],
                                 check=True, stdout=subprocess.PIPE, text=True,
-                                env=as_the_command() | NOTHING_KEPT).stdout
+                                env=as_advised() | NOTHING_KEPT).stdout
         yield engine, json.loads(output.splitlines()[-1]), round(others, 2)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.case import DATA, make_case
-from tools.by_engine import NOTHING_KEPT, as_the_command
+from tools.by_engine import NOTHING_KEPT, as_advised
 from tools.other_load import Load
 from tools.result_file import ROOT, load_average, measured, write_result
 
@@ -48,7 +48,7 @@ def contenders(case: str, peers: str, facts: dict[str, Any]) -> dict[str, tuple[
     common = {"warm": warm, "steps": steps, "learning_rate": RATE, "rows": kind.rows, "max_length": kind.max_length}
     ours, tunix = ([sys.executable, "-m", f"benchmarks.peers.{name}"] for name in ("ours", "tunix_peft"))
     trl = [peers, str(HERE / "trl_sft.py")]
-    mine = common | {"compute": "fp32", "huge_pages": True}  # as the command runs them
+    mine = common | {"compute": "fp32", "huge_pages": True}  # as `workings doctor` advises
 
     def of_trl(**options: Any) -> tuple[list[str], dict[str, Any]]:
         order = "sorted" if "train_sampling_strategy" in options else "rows"
@@ -77,7 +77,7 @@ def contenders(case: str, peers: str, facts: dict[str, Any]) -> dict[str, tuple[
 
 def turn(command: list[str], folder: Path, settings: dict[str, Any], limit: float) -> dict[str, Any] | None:
     """One contender in a fresh process; None where it was not done after ``limit`` seconds."""
-    environment = as_the_command() if settings.get("huge_pages") else os.environ
+    environment = as_advised() if settings.get("huge_pages") else os.environ
     try:
         done = subprocess.run([*command, str(folder), json.dumps(settings)], capture_output=True, text=True,
                               check=False, cwd=ROOT, timeout=limit, env=environment | NOTHING_KEPT | (

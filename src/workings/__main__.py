@@ -1,15 +1,10 @@
 """The command `workings`; `python -m workings` is the same."""
 
-import sys
-
-from workings.hardware.huge_pages import restart_with_huge_pages
+from workings.cli.main import main
 
 
 def run() -> None:
-    """Entry point. What comes before the restart is kept small; the verbs are imported after it."""
-    restart_with_huge_pages(sys.argv[1:])
-    from workings.cli.main import main
-
+    """Entry point."""
     main()
 
 

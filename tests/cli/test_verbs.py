@@ -52,7 +52,6 @@ def test_recipes_are_listed_shown_copied_and_described(workings, tmp_path):
     assert "description" in schema["properties"]["seed"]
 
 
-@pytest.mark.slow
 def test_train_ask_verify_and_score_again(workings, tmp_path):
     run = tmp_path / "runs" / "tiny"
     done = workings("train", "smoke-tiny", "--out", run, "--json")

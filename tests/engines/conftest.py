@@ -1,6 +1,6 @@
-"""The engine tests run on the CPU, whatever the machine has: an installed libtpu would otherwise be started by the
-first array and ask a metadata server for minutes."""
+"""The engine tests run on the CPU, whatever the machine has."""
 
 import jax
 
+# An installed libtpu would otherwise be started by the first array and ask a metadata server for minutes.
 jax.config.update("jax_platforms", "cpu")

@@ -96,7 +96,7 @@ def places() -> dict:
     """Where things lie in the compiled module: shape of each device's batch, and every array type that occurs."""
     embedding.CHUNK = 4  # the usual 1024 positions would be the whole tiny batch
     e = engine("8", vocab=128)
-    compiled = e._compiled_step(Batch.blank((1, 16, 32)))
+    compiled = e.compiled_step(Batch.blank((1, 16, 32)))
     batch = compiled.input_shardings[0][1]["tokens"].shard_shape((1, 16, 32))
     moments = compiled.input_shardings[0][0]["moments"]["exp_avg"]["layers.mlp.up_proj.weight"].shard_shape((5, 48, 32))
     return {"tokens": batch, "moment": moments, "text": compiled.as_text()}

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.engines.tiny import random_batch, request, tiny_shape
+from tests.engines.tiny import packed_batch, random_batch, request, tiny_shape
 from workings.config.training import AdamWConfig, MeshConfig
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.step import gradients
@@ -94,17 +94,6 @@ def test_the_split_into_micro_batches_does_not_change_the_gradient() -> None:
     assert_same(found[0], found[2])
     counts = whole.weights.sum((0, 2))
     assert counts.max() > 2 * counts.min()
-
-
-def packed_batch(first: np.ndarray, second: np.ndarray) -> Batch:
-    """Two rows of tokens in one sequence, then four positions of padding; every next token of a row is supervised."""
-    tokens = np.concatenate([first, second, np.zeros(4, np.int32)])
-    segments = np.concatenate([np.full(len(first), 1), np.full(len(second), 2), np.zeros(4)]).astype(np.int32)
-    positions = np.concatenate([np.arange(len(first)), np.arange(len(second)), np.zeros(4)]).astype(np.int32)
-    targets = np.concatenate([first[1:], [0], second[1:], [0], np.zeros(4)]).astype(np.int32)
-    weights = np.concatenate([np.ones(len(first) - 1), [0], np.ones(len(second) - 1), [0], np.zeros(4)])
-    parts = {"tokens": tokens, "targets": targets, "positions": positions, "segment_ids": segments}
-    return Batch(weights=weights.astype(np.float32)[None, None], **{k: v[None, None] for k, v in parts.items()})
 
 
 @pytest.mark.parametrize("family", ["gemma", "gemma3"])

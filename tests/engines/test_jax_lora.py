@@ -20,6 +20,8 @@ from workings.engines.safetensors_file import TensorFile
 from workings.errors import RecordError, RequestError
 from workings.models.batch import Batch
 
+pytestmark = pytest.mark.compiles
+
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
@@ -169,7 +171,7 @@ def test_without_weights_the_base_comes_from_the_seed(tmp_path: Path) -> None:
 
 def made(engine: JaxEngine, shape: tuple[int, int, int], size: str) -> set[str]:
     """The operations of the compiled step whose result is a float32 array of this size."""
-    return set(re.findall(rf"= f32\[{size}\]\S* ([\w-]+)\(", engine._compiled_step(Batch.blank(shape)).as_text()))
+    return set(re.findall(rf"= f32\[{size}\]\S* ([\w-]+)\(", engine.compiled_step(Batch.blank(shape)).as_text()))
 
 
 def test_nothing_of_a_frozen_weight_s_size_is_made(base: Path, trained: dict[str, Any]) -> None:

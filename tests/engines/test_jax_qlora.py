@@ -19,6 +19,8 @@ from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 
+pytestmark = pytest.mark.compiles
+
 WHOLE = {"width": 64, "mlp_width": 128, "head_dim": 16}
 """Rows are whole blocks of 64; in the usual tiny shape they are not."""
 
@@ -116,7 +118,7 @@ def test_qlora_is_lora_on_the_dequantized_weights(tmp_path: Path) -> None:
             np.testing.assert_allclose(trained["params"]["layers"][name], x, atol=1e-4, err_msg=name)
     assert expected[-1] < expected[0]
     # Without remat, too, the compiled step keeps bytes of all layers, never a stack of matrices.
-    text = bits._compiled_step(Batch.blank((2, 4, 12))).as_text()
+    text = bits.compiled_step(Batch.blank((2, 4, 12))).as_text()
     assert re.search(r"u8\[2,1,32,128\]\S* parameter", text)
     stacks = re.findall(r"= f32\[2,(?:128,64|64,128|1,64,128|2,64,64)\]\S* ([\w-]+)\(", text)
     assert not stacks

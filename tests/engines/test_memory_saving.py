@@ -26,6 +26,8 @@ from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 
+pytestmark = pytest.mark.compiles
+
 
 def attention_inputs(length: int, shape: ModelShape) -> tuple[tuple[jax.Array, ...], jax.Array]:
     """Random q, k, v ``[2, length, heads, H]`` and three segments with padding at the end."""
@@ -107,7 +109,7 @@ def test_no_array_of_positions_by_vocabulary_exists_with_a_chunk() -> None:
     found = {}
     for chunk in (0, 5):
         engine = JaxEngine.open(request(tiny_shape(vocab=1100), memory=MemoryConfig(loss_chunk=chunk)))
-        text = engine._compiled_step(Batch.blank((1, 4, 12))).as_text()
+        text = engine.compiled_step(Batch.blank((1, 4, 12))).as_text()
         found[chunk] = [size for size in ("48,1100", "4,12,1100", "1100,48") if f"[{size}]" in text]
     assert found[0]
     assert not found[5]

@@ -12,6 +12,8 @@ from workings.engines.jax.optimizer import Adafactor, Muon
 from workings.engines.jax.rounding import round_key, stochastic_bfloat16
 from workings.errors import RequestError
 
+pytestmark = pytest.mark.compiles
+
 
 def test_adafactor_equals_transformers_over_ten_steps() -> None:
     """A stack of two matrices (two tensors there), and a vector; gradients of very different sizes."""

@@ -35,8 +35,8 @@ print(json.dumps({
 """
 
 
-def test_sixteen_devices_gather_no_more_than_eight(run_python, repository) -> None:
-    found = json.loads(run_python("-c", CODE, devices=16, cwd=repository).stdout.splitlines()[-1])
+def test_sixteen_devices_gather_no_more_than_eight(run_forked, repository) -> None:
+    found = json.loads(run_forked("-c", CODE, devices=16, cwd=repository).stdout.splitlines()[-1])
     assert found["loss"] < 1e-6
     assert max(found["gradients"]) < 1e-5
     assert max(found["rows"]) < 1e-5

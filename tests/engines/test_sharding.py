@@ -3,37 +3,36 @@
 import json
 import re
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
 QUICK = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
 """Eight devices, machine code not optimized: these tests compile more than they run."""
 
 
-def ask(run_python, case: str, folder: Path) -> dict:
-    done = run_python("-m", "tests.engines.eight_devices", case, folder, cwd=Path(__file__).resolve().parents[2],
+def ask(run_forked, case: str, folder: Path) -> dict:
+    done = run_forked("-m", "tests.engines.eight_devices", case, folder, cwd=ROOT,
                       environment={"XLA_FLAGS": QUICK, "JAX_PLATFORMS": "cpu"})
     return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("case", ["adamw", "adafactor"])
-def test_the_same_twenty_steps_on_every_mesh(case: str, run_python, tmp_path: Path) -> None:
+def test_the_same_twenty_steps_on_every_mesh(case: str, run_forked, tmp_path: Path) -> None:
     """fsdp=8 and fsdp=4 x tp=2 against one device. The vocabulary of 64 is split; the one of 61 cannot be."""
-    found = ask(run_python, case, tmp_path)
+    found = ask(run_forked, case, tmp_path)
     assert found["1"][-1] < 0.97 * found["1"][0]
     np.testing.assert_allclose(found["8"], found["1"], rtol=1e-5)
     np.testing.assert_allclose(found["4x2"], found["1"], rtol=1e-5)
 
 
 @pytest.mark.parametrize("case", ["lora", "qlora"])
-def test_adapters_train_the_same_on_every_mesh(case: str, run_python, tmp_path: Path) -> None:
+def test_adapters_train_the_same_on_every_mesh(case: str, run_forked, tmp_path: Path) -> None:
     """Twenty steps with fsdp=8 (QLoRA: fsdp=4 x tp=2) and one device; a checkpoint of the former goes on with one."""
-    found = ask(run_python, case, tmp_path)
+    found = ask(run_forked, case, tmp_path)
     assert found["1"][-1] < 0.97 * found["1"][0]
     np.testing.assert_allclose(found["4x2" if case == "qlora" else "8"], found["1"], rtol=1e-5)
     np.testing.assert_allclose(found["1 later"], found["later"], rtol=1e-5)
@@ -45,15 +44,13 @@ def test_adapters_train_the_same_on_every_mesh(case: str, run_python, tmp_path: 
         assert found["places"]["mlp.up_proj.weight.absmax"] == [5, 2, 32]
 
 
-def in_two_processes(child_environment, load: Path, save: Path, first: int) -> list[list[float]]:
+def in_two_processes(start_forked, load: Path, save: Path, first: int) -> list[list[float]]:
     """Losses that each of two processes on loopback, with a device each, sees in three steps from a checkpoint on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    children = [subprocess.Popen(
-        [sys.executable, "-m", "tests.engines.two_processes", address, str(index), load, save, str(first)],
-        cwd=Path(__file__).resolve().parents[2], env=child_environment(), stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True) for index in range(2)]
+    children = [start_forked("-m", "tests.engines.two_processes", address, str(index), load, save, str(first), cwd=ROOT)
+                for index in range(2)]
     found = []
     for child in children:
         out, err = child.communicate()
@@ -63,27 +60,27 @@ def in_two_processes(child_environment, load: Path, save: Path, first: int) -> l
 
 
 def test_a_checkpoint_of_eight_devices_goes_on_with_one_two_and_four_and_in_two_processes(
-        run_python, tmp_path: Path, child_environment) -> None:
+        run_forked, tmp_path: Path, start_forked) -> None:
     eight, after = tmp_path / "eight", tmp_path / "after"
     eight.mkdir()
     after.mkdir()
-    found = ask(run_python, "checkpoints", eight)
+    found = ask(run_forked, "checkpoints", eight)
     for mesh in ("1", "2", "4"):
         np.testing.assert_allclose(found[mesh], found["8"], rtol=1e-5)
-    for losses in in_two_processes(child_environment, eight, after, 3):
+    for losses in in_two_processes(start_forked, eight, after, 3):
         np.testing.assert_allclose(losses, found["8"][:3], rtol=1e-5)
 
 
-def test_greedy_and_drawn_text_is_the_same_on_every_mesh(run_python, tmp_path: Path) -> None:
-    found = ask(run_python, "generation", tmp_path)
+def test_greedy_and_drawn_text_is_the_same_on_every_mesh(run_forked, tmp_path: Path) -> None:
+    found = ask(run_forked, "generation", tmp_path)
     assert found["8"] == found["1"]
     assert found["4x2"] == found["1"]
 
 
-def test_the_compiled_module_holds_no_unsplit_batch_and_no_whole_embedding(run_python, tmp_path: Path) -> None:
+def test_the_compiled_module_holds_no_unsplit_batch_and_no_whole_embedding(run_forked, tmp_path: Path) -> None:
     """16 rows of 32 tokens on 8 devices: arrays of 2 x 32 positions, none of 16 x 32 x width or 512 x width, and no
     128 x 32 embedding."""
-    found = ask(run_python, "places", tmp_path)
+    found = ask(run_forked, "places", tmp_path)
     assert found["tokens"] == [1, 2, 32]
     assert found["moment"] == [5, 48, 4]
     sizes = {tuple(map(int, dims.split(","))) for dims in re.findall(r"f32\[([\d,]+)\]", found["text"])}
@@ -91,7 +88,7 @@ def test_the_compiled_module_holds_no_unsplit_batch_and_no_whole_embedding(run_p
     assert not sizes & {(16, 32, 32), (512, 32), (16, 32, 48), (512, 48), (128, 32)}
 
 
-def test_a_checkpoint_goes_on_in_two_processes_and_comes_back(tmp_path: Path, child_environment) -> None:
+def test_a_checkpoint_goes_on_in_two_processes_and_comes_back(tmp_path: Path, start_forked) -> None:
     """Written by one process on one device, continued by two on loopback, restored by one: same losses, same state."""
     from tests.engines.eight_devices import curve, engine
 
@@ -102,7 +99,7 @@ def test_a_checkpoint_goes_on_in_two_processes_and_comes_back(tmp_path: Path, ch
     state, _ = curve(one, one.init(0), 3)
     one.save(state, before)
     straight, expected = curve(one, state, 3, 3)
-    for losses in in_two_processes(child_environment, before, after, 3):
+    for losses in in_two_processes(start_forked, before, after, 3):
         np.testing.assert_allclose(losses, expected, rtol=1e-5)
     restored = one.restore(after)
     for x, y in zip(jax.tree.leaves(restored["params"]), jax.tree.leaves(straight["params"]), strict=True):

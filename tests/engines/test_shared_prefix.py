@@ -20,6 +20,8 @@ from workings.engines.torch.step import micro_batch_loss, to_rows
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 
+pytestmark = pytest.mark.compiles
+
 PREFIX, LENGTH, ROWS = 5, 12, 4
 LINE = PREFIX + ROWS * (LENGTH - PREFIX)
 
@@ -67,6 +69,10 @@ def test_a_jax_step_gives_the_same(family: str, settings: dict[str, Any], *, pic
         np.testing.assert_allclose(x, expected[2][name], atol=2e-5, err_msg=name)
 
 
+def flops(engine: JaxEngine, batch: Batch) -> float:
+    return float(engine.compiled_step(batch).cost_analysis()["flops"])
+
+
 def test_the_program_does_less_and_one_is_compiled_for_a_shape() -> None:
     shape = tiny_shape(layers=2)
     engine, batch = JaxEngine.open(request(shape)), alike(shape, micro=1, rows=16)
@@ -75,21 +81,23 @@ def test_the_program_does_less_and_one_is_compiled_for_a_shape() -> None:
     for each in (batch, alike(shape, micro=1, rows=16, seed=1)):
         state, _ = engine.step(state, each, 1e-3)
     assert engine.compilations == 1
-    flops = [engine._compiled_step(each).cost_analysis()["flops"] for each in (batch, replace(batch, shared_prefix=0))]
-    assert flops[0] < 0.8 * flops[1]
+    assert flops(engine, batch) < 0.8 * flops(engine, replace(batch, shared_prefix=0))
 
 
 def test_what_is_shared_with_nobody_or_pays_for_nobody_is_computed_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row shares nothing; chunked attention and a narrow model gain nothing: a prefix changes no program then."""
     shape = tiny_shape()
     batch = alike(shape, micro=1)
     one = replace(Batch.of({name: x[:, :1] for name, x in batch.arrays.items()}), shared_prefix=PREFIX)
-    engine = JaxEngine.open(request(shape))
-    assert engine._used(batch).shared_prefix == PREFIX
-    assert engine._used(one).shared_prefix == 0
-    assert JaxEngine.open(request(shape, memory=MemoryConfig(attention="chunked")))._used(batch).shared_prefix == 0
+    engine, chunked = (JaxEngine.open(request(shape, memory=memory))
+                       for memory in (MemoryConfig(), MemoryConfig(attention="chunked")))
+    assert flops(engine, batch) < flops(engine, replace(batch, shared_prefix=0))
+    assert flops(engine, one) == flops(engine, replace(one, shared_prefix=0))
+    assert flops(chunked, batch) == flops(chunked, replace(batch, shared_prefix=0))
     assert to_rows(TorchEngine.open(request(shape)).spec, one)[0][0].laid is None
     monkeypatch.setattr(shared_prefix, "LEAST_WIDTH", shape.width + 1)
-    assert engine._used(batch).shared_prefix == 0
+    narrow = JaxEngine.open(request(shape))
+    assert flops(narrow, batch) == flops(narrow, replace(batch, shared_prefix=0))
 
 
 @pytest.mark.parametrize("memory", [MemoryConfig(), MemoryConfig(remat="layer"), MemoryConfig(attention="chunked")],

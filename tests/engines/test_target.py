@@ -21,7 +21,8 @@ def test_the_largest_arrays_of_a_module_are_listed_with_their_bytes() -> None:
     assert largest_arrays(text, 2) == {"bf16[4,8]": 64, "f32[2,3]": 24}
 
 
-@pytest.mark.slow
+@pytest.mark.compiles
+@pytest.mark.usefixtures("run_flags")
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed")
 def test_a_small_step_compiles_for_a_v5e_8_with_its_batch_split() -> None:
     """Gemma 2's features with flash attention on 8 chips: 16 rows of 1024 tokens become 2 on each."""

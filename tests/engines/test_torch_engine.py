@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 
-from tests.engines.tiny import FAMILIES, random_batch, request, tiny_shape
+from tests.engines.tiny import FAMILIES, packed_batch, random_batch, request, tiny_shape
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, PrecisionConfig
 from workings.engines.base import ReportingEngine, SamplingEngine
 from workings.engines.torch import attention
@@ -18,7 +18,6 @@ from workings.engines.torch.step import State
 from workings.errors import RecordError, RequestError
 from workings.models.batch import Batch
 
-torch.set_num_threads(1)  # small products; on a busy machine threads only wait for each other
 ALL = (*FAMILIES, "gpt2")
 
 
@@ -160,8 +159,6 @@ def test_a_micro_batch_without_supervised_tokens_adds_nothing() -> None:
 @pytest.mark.parametrize("memory", [{}, {"attention": "chunked", "remat": "layer", "loss_chunk": 5}])
 @pytest.mark.parametrize("family", ["gemma", "gemma2", "gemma3", "gpt2"])
 def test_packed_rows_have_the_loss_and_gradient_of_separate_rows(family: str, memory: dict) -> None:
-    from tests.engines.test_jax_engine import packed_batch
-
     draw = np.random.default_rng(0)
     packed = packed_batch(*(draw.integers(1, 61, n).astype(np.int32) for n in (7, 9)))
     separate = Batch(**{name: np.stack([x[0, 0, :7].tolist() + [0] * 9, x[0, 0, 7:16].tolist() + [0] * 7])[None]

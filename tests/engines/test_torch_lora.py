@@ -20,7 +20,6 @@ from workings.engines.torch.four_bit import FourBitLinear
 from workings.engines.torch.lora import weights
 from workings.errors import RecordError, RequestError
 
-torch.set_num_threads(1)
 TARGETS = ("q_proj", "v_proj", "o_proj", "gate_proj", "down_proj")
 LORA = LoraConfig(name="lora", rank=3, alpha=7.5, target_modules=TARGETS)
 QLORA = QloraConfig(name="qlora", rank=4, alpha=8)

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +28,8 @@ from workings.engines.torch.trace.programs import PROGRAMS  # noqa: E402
 from workings.engines.torch.trace.tracker import LiveStorages  # noqa: E402
 from workings.errors import RequestError  # noqa: E402
 from workings.models.weights import parameter_count  # noqa: E402
+
+pytestmark = pytest.mark.compiles
 
 SHAPE = tiny_shape("gemma", vocab=3000)
 SIZE = (1, 2, 32)
@@ -186,14 +187,11 @@ def test_the_trace_refuses_what_the_engine_refuses() -> None:
         inspect_step(asked, (2, 1, 32), "cpu")
 
 
-@pytest.mark.slow
-def test_the_trace_of_one_of_two_processes_is_what_each_of_two_real_ones_holds(run_python) -> None:
-    """The same step under `torchrun` with gloo, followed storage by storage; beside it PyTorch's own count of what its
+def test_the_trace_of_one_of_two_processes_is_what_each_of_two_real_ones_holds(run_ranks) -> None:
+    """The same step in two processes with gloo, followed storage by storage; beside it PyTorch's own count of what its
     CPU allocator gave, which has gloo's copies of what it sends in it."""
-    done = run_python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m",
-                      "tests.engines.torch_two_processes_memory", cwd=Path(__file__).resolve().parents[2],
-                      environment={"OMP_NUM_THREADS": "1"})
-    measured = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    said = run_ranks("tests.engines.torch_two_processes_memory")
+    measured = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
     head = 4 * memory.SHAPE.vocab_size * memory.SHAPE.width
     for case, found in measured.items():
         traced = inspect_step(memory.ask(case), memory.SIZE, "cpu")

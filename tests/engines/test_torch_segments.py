@@ -16,7 +16,6 @@ from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.segments import find_segments
 from workings.models.batch import Batch
 
-torch.set_num_threads(1)  # small products; on a busy machine threads only wait for each other
 LENGTHS = ((7, 5, 8), (9, 6), (4, 3, 8, 2, 6), ())
 LONGEST = 24
 

@@ -1,4 +1,4 @@
-"""Two processes on loopback under `torchrun`: one's losses, a checkpoint that goes there and back, refusals."""
+"""Two processes on loopback: one's losses, a checkpoint that goes there and back, refusals."""
 
 import json
 from pathlib import Path
@@ -16,11 +16,9 @@ from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.sharding import Mesh, find_mesh
 from workings.errors import RequestError
 
-torch.set_num_threads(1)
-
 
 @pytest.fixture(scope="module")
-def both(run_python, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, dict, Path]:
+def both(run_ranks, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, dict, Path]:
     """By case: the state of one process after six steps with what it reports, what two processes report, and where
     they saved."""
     before, after = tmp_path_factory.mktemp("before"), tmp_path_factory.mktemp("after")
@@ -33,13 +31,10 @@ def both(run_python, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, di
         one.save(state, before / case)
         state, expected = curve(one, state, 3, 3)
         straight[case] = (one, state, {"curve": expected} | report(one, state))
-    done = run_python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m",
-                      "tests.engines.torch_two_processes", before, after,
-                      cwd=Path(__file__).resolve().parents[2], environment={"OMP_NUM_THREADS": "1"})
-    return straight, json.loads(done.stdout.splitlines()[-1]), after
+    said = run_ranks("tests.engines.torch_two_processes", before, after)
+    return straight, json.loads(said.splitlines()[-1]), after
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", list(CASES))
 def test_two_processes_go_on_like_one_and_come_back(case: str, both: tuple[dict, dict, Path], tmp_path: Path) -> None:
     """Saved by one, continued by two, restored by one. Splits that do not come out even, a micro batch without

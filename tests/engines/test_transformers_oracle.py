@@ -11,6 +11,8 @@ from tests.engines.tiny import FAMILIES, request, tiny_shape
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.model import final_logits, hidden_states, unembedding
 
+pytestmark = pytest.mark.compiles
+
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 

@@ -16,7 +16,8 @@ from workings.engines.jax.engine import JaxEngine
 from workings.errors import RequestError
 
 pytest.importorskip("tunix")
-pytestmark = pytest.mark.filterwarnings("ignore")  # Tunix uses names that Flax has deprecated
+# Tunix uses names that Flax has deprecated.
+pytestmark = [pytest.mark.compiles, pytest.mark.filterwarnings("ignore")]
 
 ASKED = request(tiny_shape("gemma", kv_heads=1), optimizer=AdamWConfig(name="adamw", weight_decay=0.1, clip_norm=0.5))
 

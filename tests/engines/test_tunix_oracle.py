@@ -12,6 +12,8 @@ from workings.engines.jax.engine import JaxEngine
 from workings.models.shape import ModelShape
 from workings.models.weights import EMBEDDING, FINAL_NORM
 
+pytestmark = pytest.mark.compiles
+
 nnx = pytest.importorskip("flax.nnx")
 
 

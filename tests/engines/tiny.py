@@ -55,3 +55,14 @@ def random_batch(shape: ModelShape, *, micro: int = 1, rows: int = 4, length: in
         targets=np.where(weights > 0, draw.integers(0, shape.vocab_size, size), 0).astype(np.int32),
         weights=weights, segment_ids=real.astype(np.int32),
         positions=np.where(real, np.arange(length), 0).astype(np.int32))
+
+
+def packed_batch(first: np.ndarray, second: np.ndarray) -> Batch:
+    """Two rows of tokens in one sequence, then four positions of padding; every next token of a row is supervised."""
+    tokens = np.concatenate([first, second, np.zeros(4, np.int32)])
+    segments = np.concatenate([np.full(len(first), 1), np.full(len(second), 2), np.zeros(4)]).astype(np.int32)
+    positions = np.concatenate([np.arange(len(first)), np.arange(len(second)), np.zeros(4)]).astype(np.int32)
+    targets = np.concatenate([first[1:], [0], second[1:], [0], np.zeros(4)]).astype(np.int32)
+    weights = np.concatenate([np.ones(len(first) - 1), [0], np.ones(len(second) - 1), [0], np.zeros(4)])
+    parts = {"tokens": tokens, "targets": targets, "positions": positions, "segment_ids": segments}
+    return Batch(weights=weights.astype(np.float32)[None, None], **{k: v[None, None] for k, v in parts.items()})

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.evaluation.fakes import AddingEngine, model
 from tests.evaluation.making import items, records, write_lines
 from workings.engines.base import Completion
 from workings.errors import RequestError
@@ -14,6 +13,7 @@ from workings.evaluation.aggregate import aggregate_score, is_aggregate, majorit
 from workings.evaluation.generate import sample_seed
 from workings.evaluation.run import evaluate, evaluate_predictions
 from workings.evaluation.settings import EvaluationSettings
+from workings.testing import AddingEngine, adding_model
 
 
 def samples(*answers: tuple[str, float]) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ class SamplingEngine(AddingEngine):
 
 
 def test_samples_have_their_own_seeds(tmp_path: Path) -> None:
-    fake, settings = model(), EvaluationSettings(temperature=0.7, samples=3, batch_size=7, seed=5)
+    fake, settings = adding_model(), EvaluationSettings(temperature=0.7, samples=3, batch_size=7, seed=5)
     engine = SamplingEngine()
     asked = items(3)
     evaluate(engine, fake.state, fake.tokenizer, fake.template, asked, tmp_path / "out", settings=settings,
@@ -79,7 +79,7 @@ def test_samples_have_their_own_seeds(tmp_path: Path) -> None:
 
 
 def test_an_engine_that_does_not_sample_says_so(tmp_path: Path) -> None:
-    fake = model()
+    fake = adding_model()
     with pytest.raises(RequestError, match="engine adding, which does not sample"):
         evaluate(fake.engine, fake.state, fake.tokenizer, fake.template, items(2), tmp_path / "out", made_from=None,
                  settings=EvaluationSettings(temperature=0.5))
@@ -89,7 +89,7 @@ def test_an_engine_that_does_not_sample_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", [0, 1])
 def test_a_killed_evaluation_with_samples_ends_the_same(tmp_path: Path, cut: int) -> None:
     settings = EvaluationSettings(temperature=0.7, samples=3, batch_size=7, seed=5, aggregate="majority")
-    fake, asked = model(), items(7)
+    fake, asked = adding_model(), items(7)
 
     def ask(engine: SamplingEngine, name: str) -> None:
         evaluate(engine, fake.state, fake.tokenizer, fake.template, asked, tmp_path / name, settings=settings,

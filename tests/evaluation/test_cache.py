@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tests.evaluation.fakes import model
 from tests.evaluation.making import items
 from workings.errors import RequestError
 from workings.evaluation.cache import CachedEvaluation, evaluate_base
@@ -13,6 +12,7 @@ from workings.evaluation.items import Item
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.layout import partial_path
 from workings.record.lock import DirectoryLock
+from workings.testing import adding_model
 
 BASE = {"shape": "tiny", "seed": 17}
 
@@ -23,7 +23,7 @@ def ask(folder: Path, fake: Any, asked: list[Item], base: dict[str, Any], **sett
 
 
 def test_the_second_run_finds_what_the_first_one_made(tmp_path: Path) -> None:
-    first, second = model(), model()
+    first, second = adding_model(), adding_model()
     made = ask(tmp_path, first, items(6), BASE)
     found = ask(tmp_path, second, items(6), BASE)
     assert (made.from_cache, found.from_cache) == (False, True)
@@ -37,33 +37,33 @@ def test_the_second_run_finds_what_the_first_one_made(tmp_path: Path) -> None:
 
 
 def test_anything_that_decides_the_answers_is_part_of_the_name(tmp_path: Path) -> None:
-    ask(tmp_path, model(), items(6), BASE)
+    ask(tmp_path, adding_model(), items(6), BASE)
     for asked, base, settings in [
             (items(7), BASE, {}), (items(6), {**BASE, "seed": 18}, {}), (items(6), BASE, {"max_new_tokens": 99}),
             (items(6), BASE, {"scorer": "exact"}), (items(6), BASE, {"rules": ("answer_tag",)})]:
-        fake = model()
+        fake = adding_model()
         assert not ask(tmp_path, fake, asked, base, **settings).from_cache
         assert fake.engine.calls
 
 
 def test_a_changed_unit_is_noticed_and_made_again(tmp_path: Path) -> None:
-    ask(tmp_path, model(), items(6), BASE)
+    ask(tmp_path, adding_model(), items(6), BASE)
     (predictions,) = tmp_path.glob("*/predictions.jsonl")
     predictions.write_text(predictions.read_text().replace('"score":0', '"score":1'))
-    fake = model()
+    fake = adding_model()
     found = ask(tmp_path, fake, items(6), BASE)
     assert not found.from_cache
     assert "was changed (predictions.jsonl); made again" in found.note
     assert fake.engine.calls
-    assert ask(tmp_path, model(), items(6), BASE).from_cache
+    assert ask(tmp_path, adding_model(), items(6), BASE).from_cache
 
 
 def test_two_processes_do_not_make_the_same_one(tmp_path: Path) -> None:
-    place = ask(tmp_path / "first", model(), items(6), BASE).record.path.name
+    place = ask(tmp_path / "first", adding_model(), items(6), BASE).record.path.name
     partial = partial_path(tmp_path / place)
     partial.mkdir()
     lock = DirectoryLock(partial)
     with pytest.raises(RequestError, match="another process is writing to"):
-        ask(tmp_path, model(), items(6), BASE)
+        ask(tmp_path, adding_model(), items(6), BASE)
     lock.release()
-    assert not ask(tmp_path, model(), items(6), BASE).from_cache
+    assert not ask(tmp_path, adding_model(), items(6), BASE).from_cache

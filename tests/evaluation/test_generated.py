@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.evaluation.fakes import model
 from tests.evaluation.making import items, records, summary
 from workings.errors import RequestError
 from workings.evaluation.items import Item
@@ -16,6 +15,7 @@ from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.seal import parse_seal
+from workings.testing import adding_model
 
 
 def ask(fake: SimpleNamespace, asked: list[Item], out: Path, **settings: Any) -> Scorecard:
@@ -24,7 +24,7 @@ def ask(fake: SimpleNamespace, asked: list[Item], out: Path, **settings: Any) ->
 
 
 def test_a_unit_holds_all_that_happened(tmp_path: Path) -> None:
-    fake = model()
+    fake = adding_model()
     scorecard = ask(fake, items(10), tmp_path / "eval" / "items")
     unit = tmp_path / "eval" / "items"
     # Wrong: 0, 4 and 8; all their steps are right.
@@ -54,7 +54,7 @@ def test_a_unit_holds_all_that_happened(tmp_path: Path) -> None:
 
 
 def test_truncation_is_counted(tmp_path: Path) -> None:
-    ask(model(), items(5), tmp_path / "out", max_new_tokens=20)
+    ask(adding_model(), items(5), tmp_path / "out", max_new_tokens=20)
     found = summary(tmp_path / "out")
     assert found["behaviour"]["truncated"]["mean"] == 1
     assert found["behaviour"]["format_ok"]["mean"] == 0
@@ -63,15 +63,15 @@ def test_truncation_is_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", [0, 1, 200])
 def test_a_killed_evaluation_ends_the_same(tmp_path: Path, cut: int) -> None:
-    ask(model(), items(10), tmp_path / "whole")
-    dying = model(die_at_call=2)
+    ask(adding_model(), items(10), tmp_path / "whole")
+    dying = adding_model(die_at_call=2)
     with pytest.raises(KeyboardInterrupt):
         ask(dying, items(10), tmp_path / "killed")
     partial = tmp_path / "killed.partial" / "predictions.jsonl"
     if cut:  # the machine stopped in the middle of a line
         partial.write_bytes(partial.read_bytes()[:-cut])
     assert not (tmp_path / "killed").exists()
-    again = model()
+    again = adding_model()
     ask(again, items(10), tmp_path / "killed")
     # A batch that was not complete is asked again as a whole.
     assert len(again.engine.calls) == (1 if cut == 0 else 2)
@@ -82,21 +82,21 @@ def test_a_killed_evaluation_ends_the_same(tmp_path: Path, cut: int) -> None:
 
 def test_another_request_does_not_continue_a_killed_one(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        ask(model(die_at_call=1), items(10), tmp_path / "out")
+        ask(adding_model(die_at_call=1), items(10), tmp_path / "out")
     with pytest.raises(RequestError, match="something else: decoding"):
-        ask(model(), items(10), tmp_path / "out", max_new_tokens=99)
-    assert ask(model(), items(10), tmp_path / "out").overall.n == 10
+        ask(adding_model(), items(10), tmp_path / "out", max_new_tokens=99)
+    assert ask(adding_model(), items(10), tmp_path / "out").overall.n == 10
 
 
 def test_an_evaluation_is_never_overwritten(tmp_path: Path) -> None:
-    ask(model(), items(3), tmp_path / "out")
+    ask(adding_model(), items(3), tmp_path / "out")
     before = (tmp_path / "out" / "SHA256SUMS").read_bytes()
     with pytest.raises(RequestError, match="exists"):
-        ask(model(), items(3), tmp_path / "out")
+        ask(adding_model(), items(3), tmp_path / "out")
     assert (tmp_path / "out" / "SHA256SUMS").read_bytes() == before
 
 
 def test_no_items_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="no items"):
-        ask(model(), [], tmp_path / "out")
+        ask(adding_model(), [], tmp_path / "out")
     assert not (tmp_path / "out.partial").exists()

@@ -21,6 +21,7 @@ from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.runs.describe import TOKENIZER
 
+pytestmark = pytest.mark.full  # a log that the harness wrote is read in `test_harness.py`
 Run = Callable[..., "CompletedProcess[str]"]
 RUNS = Path(__file__).parents[2] / "examples" / "runs" / "quickstart" / "runs.zip"
 COUNT = 24
@@ -68,7 +69,6 @@ def log(run: Path, tmp_path_factory: pytest.TempPathFactory, workings: Run, run_
     return found
 
 
-@pytest.mark.slow
 def test_our_scores_of_its_texts_are_its_own(run: Path, log: Path, tmp_path: Path, workings: Run) -> None:
     theirs = {json.loads(line)["doc"]["id"]: json.loads(line)["exact_match"] for line in log.read_text().splitlines()}
     assert len(theirs) == COUNT
@@ -89,7 +89,6 @@ def test_our_scores_of_its_texts_are_its_own(run: Path, log: Path, tmp_path: Pat
     assert [record["score"] for record in records(tmp_path / "engine")] == list(theirs.values())
 
 
-@pytest.mark.slow
 def test_its_log_is_imported_compared_and_gated(log: Path, tmp_path: Path) -> None:
     card = import_harness_log(log, tmp_path / "imported")
     assert card.overall.n == COUNT

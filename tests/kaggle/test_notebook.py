@@ -3,8 +3,8 @@
 import ast
 import json
 import subprocess
-import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -17,9 +17,10 @@ from workings.kaggle.machines import MACHINES, find_machine
 from workings.kaggle.metadata import kernel_metadata, slug
 from workings.kaggle.notebook import NotebookRequest, cells, notebook_text, script
 from workings.record.digest import file_digest
-from workings.runs.kaggle import recipe_text, write_kaggle
+from workings.runs.kaggle import write_kaggle
 
 ROOT = Path(__file__).resolve().parents[2]
+Play = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def request_for(name: str = "gemma-2b-v5e8", **changes: object) -> NotebookRequest:
@@ -112,7 +113,7 @@ def test_folders_with_wheel_and_data(wheel: Path, tmp_path: Path) -> None:
 
 def test_overrides_become_part_of_the_recipe() -> None:
     loaded = load_recipe("gemma-2b-v5e8", ["training.steps=70"])
-    text = recipe_text(loaded)
+    text = loaded.written()
     assert text.startswith("# shipped:gemma-2b-v5e8 with training.steps=70\n")
     assert "steps: 70" in text
 
@@ -137,92 +138,131 @@ def test_data_outside_of_the_recipes_folder_is_refused(wheel: Path, tmp_path: Pa
 
 # --- single cells -------------------------------------------------------------------------------------------------
 
-def play(tmp_path: Path, *, upto: str, request: NotebookRequest, after: str = "") -> subprocess.CompletedProcess[str]:
-    """Run the script's cells up to the one that holds a text, with every command of ours replaced by an echo."""
-    found = [source for markdown, source in cells(script(request)) if not markdown]
-    last = next(index for index, source in enumerate(found) if upto in source)
-    helpers = found[1].replace('WORKINGS = [sys.executable, "-m", "workings"]', 'WORKINGS = ["echo", "workings"]')
-    code = "\n".join([found[0], helpers, *found[2:last + 1], after])
-    return subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+@pytest.fixture
+def play(run_forked, tmp_path: Path) -> Play:
+    """Runs the script's cells up to the one that holds a text, with every command of ours replaced by an echo.
+
+    The child has default signal handlers, whatever the shell that started the tests ignores.
+    """
+    def run(*, upto: str, request: NotebookRequest, after: str = "",
+            cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
+        found = [source for markdown, source in cells(script(request)) if not markdown]
+        last = next(index for index, source in enumerate(found) if upto in source)
+        helpers = found[1].replace('WORKINGS = [sys.executable, "-m", "workings"]', 'WORKINGS = ["echo", "workings"]')
+        code = "\n".join([found[0], helpers, *found[2:last + 1], after])
+        return run_forked("-c", code, cwd=cwd, check=False)
+    return run
 
 
 @pytest.mark.parametrize(("listed", "named", "says"), [
     ("ab" * 32, "", "expected " + "ab" * 32), ("", "", "a digest, and none is given"),
     ("ab" * 32, "cd" * 32, "expected " + "cd" * 32)])
-def test_a_wheel_of_another_digest_is_not_installed(wheel: Path, tmp_path: Path, listed, named, says) -> None:
+def test_a_wheel_of_another_digest_is_not_installed(play: Play, wheel: Path, tmp_path: Path, listed: str, named: str,
+                                                    says: str) -> None:
     folder = tmp_path / "work" / "input" / "workings-wheel"
     folder.mkdir(parents=True)
     wheel.rename(folder / wheel.name)
     if listed:
         (folder / "SHA256SUMS").write_text(f"{listed}  {wheel.name}\n")
-    done = play(tmp_path / "work", upto="constraints.txt", request=request_for(wheel_sha256=named))
+    done = play(cwd=tmp_path / "work", upto="constraints.txt", request=request_for(wheel_sha256=named))
     assert done.returncode == 1
     assert says in done.stderr
     assert "pip" not in done.stdout
 
 
-def test_an_older_jax_is_not_replaced_unasked(tmp_path: Path) -> None:
+def test_an_older_jax_is_not_replaced_unasked(run_forked, tmp_path: Path) -> None:
     text = script(request_for())
     assert "UPGRADE_JAX = False" in text
     found = [source for markdown, source in cells(text) if not markdown]
     code = "\n".join([found[0].replace("JAX_NEEDED = ", "JAX_NEEDED = '99.0'  # "), found[1], found[2]])
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run_forked("-c", code, cwd=tmp_path, check=False)
     assert done.returncode == 1
     assert "this needs jax 99.0 or newer, the image has" in done.stderr
     assert "set UPGRADE_JAX = True" in done.stderr
     assert "jax[tpu]==" in done.stderr
 
 
-def test_an_attached_output_is_gone_on_with(tmp_path: Path) -> None:
+def test_an_attached_output_is_gone_on_with(play: Play, tmp_path: Path) -> None:
     earlier = tmp_path / "input" / "earlier-version" / "runs"
     (earlier / "gemma-2b-v5e8.partial").mkdir(parents=True)
     (earlier / "attempts.jsonl").write_text("{}\n{}\n")
     older = tmp_path / "input" / "older-version" / "runs"
     older.mkdir(parents=True)
     (older / "attempts.jsonl").write_text("{}\n")
-    done = play(tmp_path, upto="goes on from", request=request_for())
+    done = play(upto="goes on from", request=request_for())
     assert done.returncode == 0, done.stderr
     assert f"goes on from {earlier}" in done.stdout
     assert "so far: unfinished" in done.stdout
     assert (tmp_path / "runs" / "gemma-2b-v5e8.partial").is_dir()
 
 
-def test_training_is_asked_to_stop_before_the_session_ends(tmp_path: Path) -> None:
-    code = ('import time\nstarted = time.time()\n'
-            'wait = "import time\\ntry: time.sleep(60)\\nexcept KeyboardInterrupt: print(5)"\n'
-            'found = run(sys.executable, "-c", wait, deadline=time.time() + 1.5, accept=(0,))\n'
-            'assert found[1][-1] == "5", found\n'
-            'assert time.time() - started < 40')
-    done = play(tmp_path, upto="DEADLINE = ", request=request_for(), after=code)
+WAITS = """
+import threading
+WAIT = '''
+import time
+try:
+    open("started", "w").close()
+    time.sleep(10 ** 6)
+except KeyboardInterrupt:
+    print("saved")
+'''
+def once_it_waits(then, *arguments):
+    while not (WORKING / "started").exists():
+        time.sleep(0.01)
+    then(*arguments)
+"""
+"""A command that waits to be stopped, and a way to do something when it does, however long it takes to start."""
+
+
+def test_training_is_asked_to_stop_before_the_session_ends(play: Play, tmp_path: Path) -> None:
+    code = WAITS + """
+class AtTheDeadline(threading.Thread):
+    def __init__(self, seconds, then, arguments):
+        assert 50 < seconds <= 60
+        super().__init__(target=once_it_waits, args=(then, *arguments))
+    def cancel(self):
+        self.join()
+threading.Timer = AtTheDeadline
+code, lines = run(sys.executable, "-c", WAIT, deadline=time.time() + 60)
+assert (code, lines[-1]) == (0, "saved"), lines
+"""
+    done = play(upto="DEADLINE = ", request=request_for(), after=code)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "kaggle_output_log.txt").read_text().endswith("5\nexit code 0\n")
+    assert (tmp_path / "kaggle_output_log.txt").read_text().endswith("saved\nexit code 0\n")
 
 
-def test_the_stop_button_waits_for_the_command_to_end(tmp_path: Path) -> None:
-    code = ('import threading\n'
-            'wait = "import time\\ntry: time.sleep(60)\\nexcept KeyboardInterrupt: print(\'saved\')"\n'
-            'threading.Timer(1.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n'
-            'try:\n    run(sys.executable, "-c", wait)\nexcept KeyboardInterrupt as stop:\n    print("stopped")')
-    done = play(tmp_path, upto="DEADLINE = ", request=request_for(), after=code)
+def test_the_stop_button_waits_for_the_command_to_end(play: Play, tmp_path: Path) -> None:
+    code = WAITS + """
+threading.Thread(target=once_it_waits, args=(os.kill, os.getpid(), signal.SIGINT)).start()
+try:
+    run(sys.executable, "-c", WAIT)
+except KeyboardInterrupt:
+    print("stopped")
+"""
+    done = play(upto="DEADLINE = ", request=request_for(), after=code)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("saved\nstopped\n")
     assert (tmp_path / "kaggle_output_log.txt").read_text().endswith("saved\nexit code 0\n")
 
 
-def test_a_command_that_fails_stops_the_notebook(tmp_path: Path) -> None:
-    done = play(tmp_path, upto="DEADLINE = ", request=request_for(), after='run("false")')
+def test_a_command_that_fails_stops_the_notebook(play: Play, tmp_path: Path) -> None:
+    done = play(upto="DEADLINE = ", request=request_for(), after='run("false")')
     assert done.returncode == 1
     assert "exit code 1: $ false" in done.stderr
 
 
 # --- the whole ----------------------------------------------------------------------------------------------------
 
-@pytest.mark.slow
-def test_it_runs_from_the_first_cell_to_the_last(tmp_path: Path, child_environment) -> None:
+def test_it_runs_from_the_first_cell_to_the_last(tmp_path: Path, child_environment, fork_server) -> None:
     from nbclient import NotebookClient
 
-    made = nbformat.reads(notebook_text(request_for(smoke=True)), as_version=4)
     environment = child_environment()
+    python, client = fork_server.ready(environment)
+    made = nbformat.reads(notebook_text(request_for(smoke=True)), as_version=4)
+    own = f'WORKINGS = ["{python}", "{client}", "workings"]'  # its commands are forked children
+    [helpers] = [cell for cell in made.cells if "WORKINGS = [" in cell.source]
+    helpers.source = helpers.source.replace('WORKINGS = [sys.executable, "-m", "workings"]', own)
+    assert own in helpers.source
     NotebookClient(made, timeout=None, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute(
         env=environment)
     out = tmp_path / "submission.zip"

@@ -15,6 +15,7 @@ from workings.planning.parts import exact_parts
 from workings.planning.plan import make_plan
 
 MISSING = importlib.util.find_spec("jax_cuda12_plugin") is None
+pytestmark = pytest.mark.compiles
 without = pytest.mark.skipif(MISSING, reason="XLA for CUDA (jax-cuda12-plugin) is not installed")
 
 
@@ -25,7 +26,7 @@ def test_a_row_of_the_catalog_becomes_cards_of_a_kind():
 
 
 @without
-@pytest.mark.slow
+@pytest.mark.usefixtures("run_flags")
 def test_every_program_of_a_run_on_two_cards_that_are_not_here(tmp_path, monkeypatch):
     monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
     asked = recipe(memory={"attention": "chunked", "remat": "layer"}, batch={"micro_batch": 2},
@@ -47,7 +48,6 @@ def test_every_program_of_a_run_on_two_cards_that_are_not_here(tmp_path, monkeyp
     assert len(list((tmp_path / "plans").iterdir())) == 3
 
 
-@pytest.mark.slow
 def test_the_cpu_is_compiled_for_as_training_does(tmp_path, monkeypatch):
     """The child's program needs what the engine's own inspection says."""
     from workings.engines.jax.engine import JaxEngine

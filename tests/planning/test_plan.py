@@ -163,8 +163,8 @@ def test_a_program_with_an_unsplit_batch_is_no_verdict():
         check_split(found, (1, 8, 64))
 
 
-def test_this_machine_compiles_the_step_itself(run_python):
-    done = run_python("-m", "workings", "plan", "smoke-tiny", "--on", "cpu", "--json")
+def test_this_machine_compiles_the_step_itself(run_forked):
+    done = run_forked("-m", "workings", "plan", "smoke-tiny", "--on", "cpu", "--json")
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["fits"] is True
     assert found["source"] == "compiled"
@@ -173,11 +173,11 @@ def test_this_machine_compiles_the_step_itself(run_python):
     assert "step_seconds_estimate" not in found
 
 
-def test_the_verb_answers_and_exits(run_python, without_compilers):
-    done = run_python("-m", "workings", "plan", "gemma-7b-nowhere", "--on", "v5e-9", check=False)
+def test_the_verb_answers_and_exits(run_forked, without_compilers):
+    done = run_forked("-m", "workings", "plan", "gemma-7b-nowhere", "--on", "v5e-9", check=False)
     assert done.returncode == 2
     assert "v5e-8" in done.stderr
-    done = run_python("-m", "workings", "plan", "gemma-2b-t4", "--on", "t4", "memory.loss_chunk=0",
+    done = run_forked("-m", "workings", "plan", "gemma-2b-t4", "--on", "t4", "memory.loss_chunk=0",
                       "data.max_length=4096", "--no-nearest", "--json", check=False,
                       environment={"PYTHONPATH": str(without_compilers)})
     assert done.returncode == 1
@@ -188,21 +188,21 @@ def test_the_verb_answers_and_exits(run_python, without_compilers):
     assert {"fits", "peak_bytes", "limit_bytes", "devices", "source", "reasons"} <= set(found)
 
 
-def test_a_tpu_without_its_compiler_is_estimated_too(run_python, without_compilers, tmp_path):
-    done = run_python("-m", "workings", "plan", "gemma-3-1b-v5e8", "--on", "v5e-8", "--json", check=False,
+def test_a_tpu_without_its_compiler_is_estimated_too(run_forked, without_compilers, tmp_path):
+    done = run_forked("-m", "workings", "plan", "gemma-3-1b-v5e8", "--on", "v5e-8", "--json", check=False,
                       environment={"PYTHONPATH": str(without_compilers), "WORKINGS_CACHE": str(tmp_path)})
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["source"] == "estimated"
     assert any("the package libtpu" in reason and "pip install" in reason for reason in found["reasons"])
 
 
-def test_several_targets_at_once(run_python, without_compilers):
+def test_several_targets_at_once(run_forked, without_compilers):
     asked = ["-m", "workings", "plan", "gemma-3-1b-v5e8", "--on", "v5e-8,rtx5090", "--on", "t4", "--no-nearest"]
     there = {"PYTHONPATH": str(without_compilers)}
-    found = json.loads(run_python(*asked, "--json", check=False, environment=there).stdout.splitlines()[-1])
+    found = json.loads(run_forked(*asked, "--json", check=False, environment=there).stdout.splitlines()[-1])
     assert [each["target"] for each in found["plans"]] == ["v5e-8", "rtx5090", "t4"]
     assert found["fits"] == all(each["fits"] for each in found["plans"])
-    lines = run_python(*asked, check=False, environment=there).stdout.splitlines()
+    lines = run_forked(*asked, check=False, environment=there).stdout.splitlines()
     assert lines[0].split()[:3] == ["target", "fits", "peak"]
     assert [line.split()[0] for line in lines[1:]] == ["v5e-8", "rtx5090", "t4"]
 

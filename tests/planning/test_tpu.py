@@ -15,6 +15,8 @@ from workings.models.shapes import shape_from_config
 from workings.planning.parts import exact_parts
 from workings.planning.plan import make_plan
 
+pytestmark = pytest.mark.compiles
+
 
 def test_both_sentences_of_a_refusal():
     assert refused_bytes("Ran out of memory in memory space hbm. Used 28.00G of 15.75G hbm. Exceeded") == (
@@ -36,7 +38,7 @@ def test_a_crash_of_the_compiler_is_no_verdict(tmp_path, monkeypatch):
     assert "v5e:9x9x9" in log.read_text("utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("run_flags")
 def test_a_small_step_on_eight_chips(tmp_path, monkeypatch):
     if importlib.util.find_spec("libtpu") is None:
         pytest.skip("the TPU compiler (libtpu) is not installed")
@@ -65,7 +67,7 @@ def test_a_small_step_on_eight_chips(tmp_path, monkeypatch):
     assert found.verdict.peak_bytes in {json.loads(file.read_text("utf-8"))["peak_bytes"] for file in kept}
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("run_flags")
 def test_a_refusal_carries_the_compilers_number(tmp_path, monkeypatch):
     if importlib.util.find_spec("libtpu") is None:
         pytest.skip("the TPU compiler (libtpu) is not installed")

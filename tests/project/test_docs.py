@@ -1,6 +1,7 @@
 """The documentation cannot rot: fences run, quoted numbers equal their sources, generated pages are current."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -29,12 +30,15 @@ NOT_RUN = [(page, fence) for page, fence in FENCES if fence.not_run]
 PAGES = sorted({page for page, fence in FENCES if not fence.not_run})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=str)
-def test_fences_run(page, tmp_path, child_environment):
+def test_fences_run(page, tmp_path_factory, tmp_path, child_environment, fork_server):
     # Examples are read from the page's own directory, as a reader at the root of the repository would.
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    programs = tmp_path_factory.mktemp("programs")
+    client = programs / "workings"  # what is typed runs as a forked child; see tests/fork_server.py
+    client.write_text(f'#!/bin/sh\nexec {shlex.join(fork_server.ready(child_environment()))} workings "$@"\n')
+    client.chmod(0o755)
+    path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = child_environment(PATH=path)
     for fence in (fence for of, fence in FENCES if of == page and not fence.not_run):
         command = (["bash", "-euo", "pipefail", "-c", fence.code] if fence.language == "bash"

@@ -28,7 +28,6 @@ def first_pixel(png: bytes) -> tuple[int, int, int]:
     return row[1], row[2], row[3]
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not BROWSER, reason="needs chromium")
 @pytest.mark.parametrize(("scheme", "page_color", "size"), [
     ("light", (0xFB, 0xFA, 0xF8), "1100,1400"), ("dark", (0x14, 0x15, 0x17), "500,1400")])

@@ -5,11 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.runs import killed_child
+from tests.fork_server import ForkedChild
 from workings.evidence.verify import verify
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import Run
@@ -62,26 +61,14 @@ def in_new_process(cache: Path | None = None) -> Start:
     return start
 
 
-def in_fork(out: Path, kill_at: str, words: Sequence[str]) -> Child:
-    """A child that is a copy of this process: what is imported here need not be imported again.
+def in_fork(start_forked: Callable[..., ForkedChild]) -> Start:
+    """Children of the server of `tests.fork_server`, which has everything imported."""
+    def start(out: Path, kill_at: str, words: Sequence[str]) -> Child:
+        child = start_forked("-m", "tests.runs.killed_child", str(out), kill_at, *words, cwd=ROOT)
+        said, error = child.communicate()
+        return Child(child.args, child.wait(), said, error)
 
-    This process must not have used JAX yet: its threads would be missing in the copy.
-    """
-    with tempfile.TemporaryFile() as said:
-        process = os.fork()
-        if process == 0:
-            os.dup2(said.fileno(), 1)
-            os.dup2(said.fileno(), 2)
-            code = 70
-            try:
-                code = killed_child.run(out, kill_at, words)
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code or 0)
-        _, status = os.waitpid(process, 0)
-        said.seek(0)
-        return Child([], os.waitstatus_to_exitcode(status), "", said.read().decode(errors="replace"))
+    return start
 
 
 def compiled_in(cache: Path) -> dict[str, str]:

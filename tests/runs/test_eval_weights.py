@@ -80,14 +80,13 @@ def test_both_engines_answer_from_weights_what_the_run_answers(made: Path, tmp_p
         assert config["made_from"] == {"absent": "not made from a sealed run"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["jax", "torch"])
 def test_killed_while_it_generates_it_ends_the_same(
-        made: Path, tmp_path: Path, workings: Workings, run_python: Workings, engine: str) -> None:
+        made: Path, tmp_path: Path, workings: Workings, run_forked: Workings, engine: str) -> None:
     whole, out = tmp_path / "whole", tmp_path / "killed"
     ask(made, engine, whole, **SAMPLED)
     asked = words(made, engine, out)
-    killed = run_python("-c", DIES_WITHIN_THE_SECOND_BATCH, *asked, check=False)
+    killed = run_forked("-c", DIES_WITHIN_THE_SECOND_BATCH, *asked, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     partial = out.with_name("killed.partial")
     kept = (partial / "predictions.jsonl").read_bytes()

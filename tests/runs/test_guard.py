@@ -102,7 +102,7 @@ def test_a_program_that_the_compiler_refuses_is_a_verdict_that_no_force_can_chan
         raise jax.errors.JaxRuntimeError(
             "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 28.59G "
             "of 15.75G hbm. Exceeded hbm capacity by 12.84G.")
-    monkeypatch.setattr(JaxEngine, "_compiled_step", refuse)
+    monkeypatch.setattr(JaxEngine, "compiled_step", refuse)
     with pytest.raises(DoesNotFit, match=r"(?s)28\.59 GiB of 15\.75 GiB.*--force cannot run it") as caught:
         train("smoke-tiny", tmp_path / "run", force=True)
     assert caught.value.answer["limit_bytes"] == int(15.75 * 2**30)
@@ -120,12 +120,12 @@ def test_one_compile_serves_verdict_and_training(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def sealed(tmp_path_factory):
+def sealed(tmp_path_factory, run_forked):
     """A run of the other package's engine, in a child: the package is found there by its path."""
     folder = tmp_path_factory.mktemp("sealed")
     recipe = write_recipe(folder / "asked")
-    command = [sys.executable, "-m", "workings", "train", str(recipe), "--out", str(folder / "run")]
-    subprocess.run(command, env=os.environ | {"PYTHONPATH": str(OTHER_PACKAGE)}, check=True, capture_output=True)
+    run_forked("-m", "workings", "train", recipe, "--out", folder / "run",
+               environment={"PYTHONPATH": str(OTHER_PACKAGE)})
     return folder / "run"
 
 
@@ -169,7 +169,6 @@ def test_the_share_of_a_card_that_jax_takes_is_counted_once(monkeypatch):
     assert abs(target_here(device(), "jax").memory_bytes * 0.5 - 100 * 2**30) < 2
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="address spaces are limited in another way")
 def test_memory_that_does_not_suffice_is_refused_with_a_way_out_and_a_forced_run_ends_as_a_record(tmp_path):
     refused = limited(tmp_path / "run")

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from tests.engines.tiny import random_batch, tiny_shape
 from tests.runs.runs_helpers import write_recipe
@@ -88,7 +87,7 @@ class Counting:
         return []
 
     def step(self, state, batch, learning_rate):
-        self.meeting.wait(10)
+        self.meeting.wait()
         self.asked.append(("step", batch.tokens.tolist(), len(state)))
         return [*state, learning_rate], StepResult(loss=1.0, grad_norm=1.0, share_of_weights_changed=1.0)
 
@@ -187,10 +186,8 @@ def test_a_stop_that_only_another_process_was_asked_for_reaches_the_first(pair) 
         first.lead(made())
         assert not first.stop_requested(False)
         asked.set()
-        limit = time.monotonic() + 10
-        while not first.stop_requested(False) and time.monotonic() < limit:
+        while not first.stop_requested(False):
             time.sleep(0.05)
-        assert first.stop_requested(False)
         first.outcome = {}
     thread.join()
 
@@ -237,16 +234,16 @@ def losses(run: Path) -> list[float]:
             if key in ("loss", "evaluation_loss")]
 
 
-@pytest.mark.slow
-def test_two_processes_are_stopped_and_one_goes_on(tmp_path, child_environment, monkeypatch) -> None:
+def test_two_processes_are_stopped_and_one_goes_on(tmp_path, child_environment, fork_server, monkeypatch) -> None:
     """`torchrun` of the real command line, ended by SIGTERM to its agent; one process resumes to the end. Losses are
     those of one process throughout, and the records verify."""
     monkeypatch.chdir(tmp_path)
     write_recipe(tmp_path, RECIPE)
-    words = ["--standalone", "--nproc-per-node", "2", "-m", "workings", "train", "recipe.yaml", "--out", "two",
-             "--json"]
+    environment = child_environment(OMP_NUM_THREADS="1")
+    words = ["--standalone", "--nproc-per-node", "2", "--no-python", *fork_server.ready(child_environment()),
+             "workings", "train", "recipe.yaml", "--out", "two", "--json"]
     with subprocess.Popen([sys.executable, "-m", "torch.distributed.run", *words], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, env=child_environment(OMP_NUM_THREADS="1")) as child:
+                          stderr=subprocess.PIPE, text=True, env=environment) as child:
         metrics = tmp_path / "two.partial" / METRICS
         while child.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 3):
             time.sleep(0.02)
@@ -267,7 +264,6 @@ def test_two_processes_are_stopped_and_one_goes_on(tmp_path, child_environment, 
         train_and_evaluate("recipe.yaml", tmp_path / "two", (), resume=True)
     assert caught.value.try_next == "batch.micro_batch=2"
     alone = ["batch.micro_batch=2", "evaluation.base=false"]
-    torch.set_num_threads(1)
     straight = train_and_evaluate("recipe.yaml", tmp_path / "one", alone)
     np.testing.assert_allclose(begun, losses(tmp_path / "one")[:len(begun)], atol=1e-5)
     assert straight.training.status == "complete"
@@ -283,22 +279,19 @@ def test_two_processes_are_stopped_and_one_goes_on(tmp_path, child_environment, 
                       "mesh: {'fsdp': 2, 'tp': 1} before, {'fsdp': 1, 'tp': 1} now"]]
 
 
-@pytest.mark.slow
-def test_two_processes_of_jax_train_and_are_asked_like_one(tmp_path, child_environment) -> None:
+def test_two_processes_of_jax_train_and_are_asked_like_one(tmp_path, start_forked) -> None:
     """The same command on two hosts (here: twice on one), with the variables of the coordinator. Training, held-out
     loss, the items; only the first process answers."""
     write_recipe(tmp_path, RECIPE)
     asked = ["engine=jax", "training.steps=4", "evaluation.base=false", "model.shape.layers=1"]
-    words = [sys.executable, "-m", "workings", "train", "recipe.yaml", "--json", *asked]
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     children = []
     for index in range(2):
-        own = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(index),
-               "XLA_FLAGS": "--xla_backend_optimization_level=0"}  # it compiles more than it runs
-        children.append(subprocess.Popen([*words, "--out", "two"], cwd=tmp_path, env=child_environment(**own),
-                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        own = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(index)}
+        children.append(start_forked("-m", "workings", "train", "recipe.yaml", "--json", *asked, "--out", "two",
+                                     cwd=tmp_path, environment=own))
     said = [child.communicate() for child in children]
     assert [child.returncode for child in children] == [0, 0], said
     assert "{" not in said[1][0]

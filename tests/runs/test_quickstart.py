@@ -1,4 +1,4 @@
-"""The main job as a person runs it, with what it has to show."""
+"""The main job as a person runs it: what it leaves after a few steps, and, in `make proof`, what it finds."""
 
 import json
 
@@ -6,21 +6,22 @@ import pytest
 
 from workings.record.reader import Run
 
+FEW = ("training.steps=40", "training.warmup_steps=5", "evaluation.every_steps=20")
 
-@pytest.mark.slow
-def test_quickstart(workings, tmp_path):
+
+def test_quickstart_leaves_two_equal_runs_and_a_page(workings, tmp_path):
+    """With few steps, and with XLA's options as a run has them, not those of the other tests."""
     out = tmp_path / "quickstart"
-    done = workings("quickstart", "--out", out, "--json")
+    done = workings("quickstart", *FEW, "--out", out, "--json", environment={"XLA_FLAGS": ""})
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["traces_accuracy"] >= 0.95
-    assert found["answer_only_accuracy"] <= 0.40
-    assert found["p_value"] < 1e-6
     assert found["items"] >= 500
-    assert found["verdict"] == "better"
+    assert found["verdict"] in ("better", "worse", "inconclusive")
 
     runs = [Run.open(out / "runs" / name) for name in ("with-steps", "answer-only")]
     assert [str(run.path) for run in runs] == found["runs"]
     with_steps, answer_only = (run.manifest for run in runs)
+    assert with_steps.completed_steps == 40
+    assert with_steps.final_loss < runs[0].metrics()[0]["loss"] / 2
     for same in ("completed_steps", "seed", "global_batch", "parameters", "mesh"):
         assert getattr(with_steps, same) == getattr(answer_only, same), same
     for same in ("traces", "items", "tokenizer"):
@@ -33,9 +34,26 @@ def test_quickstart(workings, tmp_path):
     assert not operands[0] & operands[1]
     assert (out / "report.html").stat().st_size > 10_000
     assert (out / "data" / "manifest.json").is_file()
-
-    answer = json.loads(workings("ask", out / "runs" / "with-steps", "What is 47+25?", "--json").stdout)
-    assert answer["completion"] == "<reasoning>7+5=12, write 2 carry 1\n4+2+1=7</reasoning><answer>72</answer>"
     again = workings("quickstart", "--out", out, check=False)
     assert again.returncode == 2
     assert "which exists" in again.stderr
+
+
+def test_an_override_that_is_wrong_leaves_nothing(workings, tmp_path):
+    done = workings("quickstart", "training.stps=40", "--out", tmp_path / "quickstart", check=False)
+    assert done.returncode == 2
+    assert "did you mean `training.steps`?" in done.stderr
+    assert not (tmp_path / "quickstart").exists()
+
+
+@pytest.mark.full
+def test_quickstart_finds_that_steps_help(workings, tmp_path):
+    out = tmp_path / "quickstart"
+    done = workings("quickstart", "--out", out, "--json", environment={"XLA_FLAGS": ""})
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["traces_accuracy"] >= 0.95
+    assert found["answer_only_accuracy"] <= 0.40
+    assert found["p_value"] < 1e-6
+    assert found["verdict"] == "better"
+    answer = json.loads(workings("ask", out / "runs" / "with-steps", "What is 47+25?", "--json").stdout)
+    assert answer["completion"] == "<reasoning>7+5=12, write 2 carry 1\n4+2+1=7</reasoning><answer>72</answer>"

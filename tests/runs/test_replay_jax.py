@@ -20,7 +20,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.slow
 def test_over_two_devices_it_is_the_same_within_the_tolerance(
         run: Path, workings: Callable[..., "CompletedProcess[str]"]) -> None:
     done = workings("replay", run, "--json", "--name", "two-devices", "--fsdp", "2", devices=2)

@@ -35,9 +35,11 @@ def weights(run):
     return last.name, {file.name: file.read_bytes() for file in last.glob("*.safetensors")}
 
 
-def child(recipe, out, *words, **environment):
-    return subprocess.Popen([sys.executable, "-m", "workings", "train", str(recipe), "--out", str(out), *words],
-                            env=os.environ | environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+@pytest.fixture
+def child(start_forked):
+    """Starts ``workings train`` in a process of its own."""
+    return lambda recipe, out, *words, **environment: start_forked(
+        "-m", "workings", "train", recipe, "--out", out, *words, environment=environment)
 
 
 def wait_for_steps(out, count):
@@ -46,7 +48,7 @@ def wait_for_steps(out, count):
         time.sleep(0.005)
 
 
-def kill_after(recipe, out, steps, seconds="0.05"):
+def kill_after(child, recipe, out, steps, seconds="0.05"):
     """A run in a child, killed with SIGKILL once so many steps are written down."""
     process = child(recipe, out, UNIGRAM_SECONDS=seconds)
     wait_for_steps(out, steps)
@@ -144,10 +146,10 @@ def test_not_a_number_stops_at_the_last_good_checkpoint(recipe, tmp_path, monkey
 
 
 @pytest.mark.parametrize("steps", [1, 5, 11])
-def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(recipe, tmp_path, steps):
+def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(child, recipe, tmp_path, steps):
     straight = train(str(recipe), tmp_path / "straight").run
     out = tmp_path / "killed"
-    kill_after(recipe, out, steps, seconds="0.02")
+    kill_after(child, recipe, out, steps, seconds="0.02")
     assert not out.exists()
     resumed = train(str(recipe), out, resume=True)
     assert resumed.status == "complete"
@@ -158,7 +160,7 @@ def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(recipe, tmp_path, ste
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_polite_stop_saves_and_says_how_to_go_on(recipe, tmp_path, number):
+def test_a_polite_stop_saves_and_says_how_to_go_on(child, recipe, tmp_path, number):
     out = tmp_path / "run"
     process = child(recipe, out, UNIGRAM_SECONDS="0.05")
     wait_for_steps(out, 2)
@@ -173,9 +175,9 @@ def test_a_polite_stop_saves_and_says_how_to_go_on(recipe, tmp_path, number):
     assert lines(out) == lines(train(str(recipe), tmp_path / "straight").run)
 
 
-def test_resuming_something_else_is_refused(recipe, tmp_path):
+def test_resuming_something_else_is_refused(child, recipe, tmp_path):
     out = tmp_path / "run"
-    kill_after(recipe, out, 4)
+    kill_after(child, recipe, out, 4)
     with pytest.raises(RequestError, match=r"training\.learning_rate: 0\.5 before, 0\.1 now"):
         train(str(recipe), out, ["training.learning_rate=0.1"], resume=True)
     traces = recipe.with_name("traces.jsonl")
@@ -187,9 +189,9 @@ def test_resuming_something_else_is_refused(recipe, tmp_path):
     assert train(str(recipe), out, resume=True).status == "complete"
 
 
-def test_a_truncated_checkpoint_is_passed_over_and_named(recipe, tmp_path):
+def test_a_truncated_checkpoint_is_passed_over_and_named(child, recipe, tmp_path):
     out = tmp_path / "run"
-    kill_after(recipe, out, 8)
+    kill_after(child, recipe, out, 8)
     partial = tmp_path / "run.partial"
     newest = sorted((partial / "checkpoints").glob("step_*"))[-1]
     with (newest / "model.safetensors").open("r+b") as file:
@@ -210,11 +212,11 @@ def test_nothing_to_resume(recipe, tmp_path):
         train(str(recipe), tmp_path / "run", resume=True)
 
 
-def test_the_command_in_the_readme_makes_the_same_run_again(recipe, tmp_path):
+def test_the_command_in_the_readme_makes_the_same_run_again(run_forked, recipe, tmp_path):
     run = train(str(recipe), tmp_path / "runs" / "a", ["training.steps=5"]).run
     command = next(line.split() for line in (run / "README.md").read_text().splitlines() if "workings train" in line)
     assert command[:2] == ["workings", "train"]
-    subprocess.run([sys.executable, "-m", *command], cwd=run, check=True, capture_output=True)
+    run_forked("-m", *command, cwd=run)
     assert weights(tmp_path / "runs" / "a-again") == weights(run)
 
 
@@ -234,7 +236,7 @@ def test_the_preflight_log_says_what_runs_and_where(recipe, tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0,
                     reason="mounting a small file system needs root on Linux")
-def test_a_full_disk_loses_nothing(recipe, tmp_path):
+def test_a_full_disk_loses_nothing(child, recipe, tmp_path):
     small = tmp_path / "small"
     small.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(small)], check=False).returncode:

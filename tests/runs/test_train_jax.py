@@ -9,17 +9,16 @@ SETTING = killed.SETTINGS["bf16 with stochastic rounding, Adafactor, clipped, pa
 
 
 @pytest.fixture(scope="module")
-def begun(tmp_path_factory):
+def begun(tmp_path_factory, start_forked):
     """The recipe, how children start, and a run that was never killed with the calls that it made."""
     folder = tmp_path_factory.mktemp("straight")
     recipe, out = killed.write_recipe(folder), folder / "run"
-    start = killed.in_new_process(cache=folder / "compiled")
+    start = killed.in_fork(start_forked)
     done = killed.train(recipe, out, SETTING, start)
     assert done.returncode == 0, done.stderr
     return recipe, start, out
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("point", [
     "write train/metrics.jsonl",  # its first line is torn; there is no checkpoint yet
     "write checkpoints/.step_000002.tmp/optimizer.safetensors",  # the first save, half of a tensor

@@ -16,12 +16,11 @@ def one_thread(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
-@pytest.mark.slow
-def test_a_run_killed_within_a_checkpoint_ends_bit_for_bit_like_one_that_was_not(tmp_path):
+def test_a_run_killed_within_a_checkpoint_ends_bit_for_bit_like_one_that_was_not(tmp_path, start_forked):
     """bf16 with stochastic rounding, Adafactor, clipping, packing, accumulation: all that has a state of its own."""
     recipe = killed.write_recipe(tmp_path)
     settings = ("engine=torch", *killed.SETTINGS["bf16 with stochastic rounding, Adafactor, clipped, packed"])
-    start = killed.in_new_process()
+    start = killed.in_fork(start_forked)
     done = killed.train(recipe, tmp_path / "straight", settings, start)
     assert done.returncode == 0, done.stderr
     straight, out = killed.contents(tmp_path / "straight"), tmp_path / "killed"
@@ -30,7 +29,6 @@ def test_a_run_killed_within_a_checkpoint_ends_bit_for_bit_like_one_that_was_not
     assert killed.problems(out, straight) == []
 
 
-@pytest.mark.slow
 def test_the_gpu_smoke_recipe_runs_small_on_a_cpu(workings, tmp_path):
     done = workings("train", "gpt2-gpu-smoke", "--smoke", "device=cpu", "--out", tmp_path / "run", "--json",
                     environment={"OMP_NUM_THREADS": "1"})

@@ -21,7 +21,7 @@ def test_lines_come_in_order_in_the_other_thread_and_all_of_them(thread: Executo
     hold = threading.Event()
 
     def write(line: dict[str, Any]) -> None:
-        hold.wait(10)
+        hold.wait()
         written.append((line["step"], threading.current_thread().name))
 
     with LinesBeside(write, thread) as lines:

@@ -1,6 +1,5 @@
 """The page in a real browser: clicked through on the runs of a real quickstart while another one is trained."""
 
-import os
 import re
 import shutil
 import signal
@@ -21,24 +20,24 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "runs" / "quickstart" / "runs
 QUIET = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not BROWSER, reason="needs chromium")]
+pytestmark = pytest.mark.skipif(not BROWSER, reason="needs chromium")
 
 
 @pytest.fixture
-def link(tmp_path: Path) -> Iterator[str]:
+def link(tmp_path: Path, fork_server, child_environment) -> Iterator[str]:
     """The printed link of a page over the example's two runs."""
     folder = tmp_path / "folder"
     with zipfile.ZipFile(EXAMPLE) as example:
         example.extractall(folder)
-    page = subprocess.Popen([sys.executable, "-m", "workings", "ui", str(folder), "--port", "0", "--no-browser"],
-                            stdout=subprocess.PIPE, text=True, cwd=folder,
-                            env=os.environ | {"WORKINGS_CACHE": str(tmp_path / "cache")})
+    environment = child_environment(WORKINGS_CACHE=str(tmp_path / "cache"))
+    words = [*fork_server.ready(environment), "workings", "ui", str(folder), "--port", "0", "--no-browser"]
+    page = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment)
     assert page.stdout is not None
     try:
         yield page.stdout.readline().strip()
     finally:
         page.send_signal(signal.SIGINT)
-        page.wait(30)
+        page.wait()
         page.stdout.close()
 
 
@@ -46,7 +45,7 @@ def open_tab(page: Any, tab: str) -> None:
     """Click a tab's link; if nothing comes within a minute, say why and do what a person would: read it again, once."""
     link = page.get_by_role("link", name=tab, exact=True)
     try:
-        link.click()
+        link.click(timeout=60_000)
     except playwright.TimeoutError as slow:
         sys.stderr.write(f"{tab}: {page.url}: {str(slow)[-400:]}\n")
         page.reload()
@@ -59,7 +58,7 @@ def test_a_person_clicks_through(link: str) -> None:
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=BROWSER, args=QUIET)
         page = browser.new_context(color_scheme="dark", viewport={"width": 1200, "height": 900}).new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(600_000)  # only to end a test that hangs
         page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning")
                 and "404" not in message.text else None)
         page.on("pageerror", lambda error: said.append(str(error)))
@@ -118,8 +117,7 @@ def test_a_person_clicks_through(link: str) -> None:
         page.get_by_role("button", name="Show").click()
         assert page.locator(".tok.learned").count() > 10
 
-        end = time.monotonic() + 180  # JAX may need a while to start
-        while page.goto(link.split("?")[0] + "run/live.partial").status == 404 and time.monotonic() < end:
+        while page.goto(link.split("?")[0] + "run/live.partial").status == 404:  # JAX needs a while to start
             time.sleep(0.5)
         steps = page.locator("[data-left]").first
         before = steps.inner_text()

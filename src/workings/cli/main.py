@@ -1,8 +1,12 @@
 """`workings`: the command line. One file a verb; each verb imports what it needs when it is called."""
 
+import signal
 import sys
+from types import FrameType
+from typing import Any
 
 import typer
+import typer.core
 
 from workings.cli import (
     ask,
@@ -29,10 +33,23 @@ from workings.cli import (
 )
 from workings.cli.output import say
 from workings.engines.presence import launched
-from workings.errors import RequestError, WorkingsError
+from workings.errors import Interrupted, RequestError, WorkingsError
+
+
+class Verbs(typer.core.TyperGroup):
+    """The verbs; a signal that ends one becomes an error with a message instead of Typer's bare "Aborted!"."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            raise Interrupted(f"stopped by {str(stop) or 'Ctrl-C'}: nothing half-written took effect; the same command "
+                              "starts again") from None
+
 
 app = typer.Typer(
-    name="workings", no_args_is_help=True, add_completion=False, rich_markup_mode=None,
+    name="workings", cls=Verbs, no_args_is_help=True, add_completion=False, rich_markup_mode=None,
     pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
     help="Train models that show their workings, and show yours: plan, train, evaluate and prove fine-tuning runs.")
 
@@ -71,12 +88,21 @@ app.command("kaggle")(kaggle.kaggle_command)
 
 
 def main() -> None:
-    """Entry point: run a verb; errors raised on purpose become a message and an exit code."""
+    """Entry point: run a verb; errors raised on purpose become a message and an exit code.
+
+    Schedulers and ``kill`` send SIGTERM, at which a Python process just ends. Here SIGTERM does what Ctrl-C does: the
+    verb cleans up, says that it was stopped and exits with 130. While a run trains, `StopRequest` takes both signals.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         app()
     except WorkingsError as error:
         say(str(error))
         sys.exit(error.exit_code)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt(signal.Signals(number).name)
 
 
 if __name__ == "__main__":

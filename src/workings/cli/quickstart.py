@@ -9,7 +9,9 @@ from workings.cli.output import JsonFlag, answer, program
 
 
 def quickstart_command(
-    out: Annotated[Path, typer.Option("--out", help="Folder to make for everything; it must not exist.")],
+    overrides: Annotated[list[str] | None, typer.Argument(
+        metavar="KEY=VALUE", help="Overrides of the recipe, e.g. training.steps=40.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder to make for everything; it must not exist.")] = ...,  # type: ignore[assignment]
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides data, weights and order.")] = 17,
     full: Annotated[bool, typer.Option("--full", help="A third run: answers only, as many supervised tokens.")] = False,
     as_json: JsonFlag = False,
@@ -20,5 +22,5 @@ def quickstart_command(
     """
     from workings.runs.quickstart import quickstart
 
-    result = quickstart(out, seed=seed, full=full)
+    result = quickstart(out, overrides or (), seed=seed, full=full)
     answer(result.as_json(), as_json=as_json, text=result.text(program()))

@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
@@ -42,6 +43,14 @@ class LoadedRecipe:
         Paths keep their meaning (`path` expands `~`), and a record that is published does not name its maker's folders.
         """
         return _without_home(self.recipe.model_dump(mode="json"))
+
+    def written(self) -> str:
+        """The recipe as YAML: the file as it was written, or, with overrides, its keys as they then are."""
+        if not self.overrides:
+            return self.text
+        values = self.recipe.model_dump(mode="json", exclude_unset=True)
+        return (f"# {self.origin} with {' '.join(self.overrides)}\n"
+                + yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
 
     def path(self, name: str) -> Path:
         """A path that the recipe names, seen from the recipe's directory."""

@@ -2,11 +2,12 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from workings.doctor.finding import Finding
+from workings.hardware.huge_pages import PAGES, with_huge_pages
 from workings.hardware.memory import HostMemory
 
 SPARE = 1
@@ -59,6 +60,22 @@ def check_host(memory: HostMemory, needs: Needs | None) -> Iterator[Finding]:
         what += f"; the weights of {needs.recipe} are {gib(needs.weights_bytes)}"
     yield Finding(id="space.host", judgement="note" if short else "fine", what=what, why=why,
                   mend="free -h, then end what is not needed" if short else "")
+
+
+def check_pages(environment: Mapping[str, str], present: Mapping[str, str], pages: Path = PAGES) -> Iterator[Finding]:
+    """Huge pages that the kernel would give to a run on this CPU and that nobody asked for.
+
+    Args:
+        environment: variables of this process.
+        present: accelerators of this machine; with one, the CPU's memory decides nothing.
+        pages: where the kernel says what it offers.
+    """
+    asked = with_huge_pages(environment, pages)
+    if asked and not present:
+        yield Finding(
+            id="space.pages", judgement="note", what="this kernel gives huge pages to those who ask, and nobody asked",
+            why="every step on a CPU takes its memory anew, and in pages of 4 KiB that takes a part of its time",
+            mend=" ".join(f"export {name}={value}" for name, value in asked.items()))
 
 
 def gib(count: int) -> str:

@@ -1,5 +1,6 @@
 """`doctor`: what is wrong with this machine for this recipe, why it matters, and the command that mends it."""
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from workings.doctor.hub import check_hub
 from workings.doctor.kaggle import check_kaggle
 from workings.doctor.kernels import check_kernels
 from workings.doctor.nvidia import Driver, read_driver
-from workings.doctor.space import Needs, check_disk, check_host
+from workings.doctor.space import Needs, check_disk, check_host, check_pages
 from workings.doctor.tpu import check_tpu, tpu_devices
 from workings.doctor.versions import check_versions, installed_version
 from workings.engines.presence import accelerators
@@ -86,6 +87,7 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
                                  [recipe.precision.compute] if recipe else BOTH)
     needs = needs_of(loaded) if loaded else None
     yield from check_host(host_memory(), needs)
+    yield from check_pages(os.environ, present)
     yield from check_disk(out, needs)
     if loaded is not None and isinstance(loaded.recipe.model, FromPretrained):
         model = loaded.recipe.model

@@ -68,7 +68,7 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
         if not found.is_file() or found.suffix != ".whl":
             raise RequestError(f"--wheel {found}", "this package's wheel", "make dist, then --wheel dist/…")
         request = NotebookRequest(
-            name=loaded.recipe.name, recipe=recipe_text(loaded), engine=loaded.recipe.engine, machine=machine,
+            name=loaded.recipe.name, recipe=loaded.written(), engine=loaded.recipe.engine, machine=machine,
             data={name: file_digest(path) for name, path in data.items()}, wheel_sha256=file_digest(found), smoke=smoke)
         text = notebook_text(request)  # before anything is written: it may lack its library
         _write_dataset(out / "dataset", found, data, user)
@@ -96,17 +96,6 @@ def data_files(loaded: LoadedRecipe) -> dict[str, Path]:
                                "finds them under the same name", "move them and change the recipe")
         found[name] = path
     return found
-
-
-def recipe_text(loaded: LoadedRecipe) -> str:
-    """The recipe for the notebook: as written, or, with overrides, what it resolves to."""
-    if not loaded.overrides:
-        return loaded.text
-    import yaml
-
-    written = loaded.recipe.model_dump(mode="json", exclude_unset=True)
-    said = " ".join(loaded.overrides)
-    return f"# {loaded.origin} with {said}\n" + yaml.safe_dump(written, sort_keys=False, allow_unicode=True)
 
 
 def build_wheel(folder: Path) -> Path:

@@ -2,11 +2,12 @@
 
 import shlex
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workings.config.load import load_recipe, shipped_recipes
+from workings.config.load import LoadedRecipe, load_recipe
 from workings.data.generators import addition
 from workings.data.items import write_items
 from workings.data.manifest import write_manifest
@@ -69,11 +70,12 @@ class QuickstartResult:
         return "\n".join(lines)
 
 
-def quickstart(out: Path, *, seed: int = 17, full: bool = False) -> QuickstartResult:
+def quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, full: bool = False) -> QuickstartResult:
     """Make data, train with and without steps, evaluate, compare, verify, report.
 
     Args:
         out: folder to make for everything.
+        overrides: ``key=value`` words for the recipe of every run, e.g. ``training.steps=40``.
         seed: decides data, weights and the order of rows.
         full: train a third model on answers only, with as many supervised tokens as the one with steps.
 
@@ -84,12 +86,15 @@ def quickstart(out: Path, *, seed: int = 17, full: bool = False) -> QuickstartRe
     started = time.perf_counter()
     if out.exists():
         raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", "another --out")
+    recipes = {WITH_STEPS: _recipe(WITH_STEPS, seed, "tags", overrides),
+               ANSWER_ONLY: _recipe(ANSWER_ONLY, seed, "answer_only", overrides)}
     _make_data(out / "data", seed)
-    runs = {WITH_STEPS: _run(out, WITH_STEPS, seed, "tags"), ANSWER_ONLY: _run(out, ANSWER_ONLY, seed, "answer_only")}
+    runs = {name: _run(out, name, recipe) for name, recipe in recipes.items()}
     if full:
         share = _supervised(runs[WITH_STEPS]) / _supervised(runs[ANSWER_ONLY])
         steps = round(runs[ANSWER_ONLY].training.steps * share)
-        runs[SAME_TOKENS] = _run(out, SAME_TOKENS, seed, "answer_only", f"training.steps={steps}")
+        runs[SAME_TOKENS] = _run(out, SAME_TOKENS, _recipe(SAME_TOKENS, seed, "answer_only",
+                                                           [*overrides, f"training.steps={steps}"]))
 
     paths = {name: result.training.run for name, result in runs.items()}
     comparison = compare(paths[ANSWER_ONLY], paths[WITH_STEPS])
@@ -114,30 +119,22 @@ def _make_data(folder: Path, seed: int) -> None:
     write_manifest(folder, generator="addition", version=addition.VERSION, seed=seed)
 
 
-def _run(out: Path, name: str, seed: int, reasoning: str, *overrides: str) -> WholeResult:
-    recipe = out / "recipes" / f"{name}.yaml"
-    recipe.parent.mkdir(exist_ok=True)
-    atomic.write_text(recipe, _recipe_text(name, seed, reasoning))
-    result = train_and_evaluate(load_recipe(str(recipe), overrides), out / "runs" / name)
+def _recipe(name: str, seed: int, reasoning: str, overrides: Sequence[str]) -> LoadedRecipe:
+    """The shipped recipe on this quickstart's data; its paths are seen from the folder ``recipes``."""
+    return load_recipe("quickstart", [
+        f"name={name}", f"seed={seed}", f"data.reasoning={reasoning}", "tokenizer=../data/tokenizer",
+        "data.traces=../data/traces.jsonl", "evaluation.traces=../data/held_out.jsonl",
+        "evaluation.items=../data/items.jsonl", *overrides])
+
+
+def _run(out: Path, name: str, recipe: LoadedRecipe) -> WholeResult:
+    path = out / "recipes" / f"{name}.yaml"
+    path.parent.mkdir(exist_ok=True)
+    atomic.write_text(path, recipe.written())
+    result = train_and_evaluate(str(path), out / "runs" / name)
     if result.training.status != "complete":
         raise RecordError(f"{name}: {result.training.status}: {result.training.reason}")
     return result
-
-
-def _recipe_text(name: str, seed: int, reasoning: str) -> str:
-    """The shipped recipe with the files of this quickstart in it; its comments stay."""
-    text = shipped_recipes()["quickstart"]
-    for before, after in (
-        ("name: quickstart\n", f"name: {name}\n"), ("seed: 17\n", f"seed: {seed}\n"),
-        ("tokenizer: train ", "tokenizer: ../data/tokenizer "), ("  reasoning: tags ", f"  reasoning: {reasoning} "),
-        ("data:\n  traces: addition ", "data:\n  traces: ../data/traces.jsonl "),
-        ("evaluation:\n  traces: addition\n", "evaluation:\n  traces: ../data/held_out.jsonl\n"),
-        ("  items: addition\n", "  items: ../data/items.jsonl\n"),
-    ):
-        if text.count(before) != 1:
-            raise AssertionError(f"the shipped quickstart recipe no longer holds {before!r} once")
-        text = text.replace(before, after)
-    return text
 
 
 def _supervised(result: WholeResult) -> int:

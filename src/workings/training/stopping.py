@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM as a polite request: the loop finishes its step, saves, and says how to go on."""
 
 import signal
+import threading
 from types import FrameType
 from typing import Any
 
@@ -19,6 +20,8 @@ class StopRequest:
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> "StopRequest":
+        if threading.current_thread() is not threading.main_thread():
+            return self
         for number in self.SIGNALS:
             self._previous[number] = signal.signal(number, self._ask)
         return self

@@ -41,6 +41,10 @@ class Job(BaseModel):
     subject: str = Field(default="", description="The run or recipe it is about")
 
 
+PROGRAM = [sys.executable, "-m", "workings"]
+"""How a verb is started."""
+
+
 @dataclass(frozen=True)
 class Jobs:
     """Commands of one folder of runs; what they say lies in the person's cache."""
@@ -56,7 +60,7 @@ class Jobs:
         folder.mkdir(parents=True)
         words = [*verb.split(), *arguments, "--json"]
         atomic.write_json(folder / "job.json", {
-            "verb": verb, "argv": [sys.executable, "-m", "workings", *words], "cwd": str(self.cwd),
+            "verb": verb, "argv": [*PROGRAM, *words], "cwd": str(self.cwd),
             "command": shlex.join(["workings", *words[:-1]]), "started_at": now(), "subject": subject})
         with (folder / "child.txt").open("wb") as said:
             child = subprocess.Popen([sys.executable, "-m", "workings.ui.job_child", str(folder)], cwd=self.cwd,

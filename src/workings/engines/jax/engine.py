@@ -134,8 +134,12 @@ class JaxEngine:
                   and self.spec.shape.width >= shared_prefix.LEAST_WIDTH)
         return batch if shares else replace(batch, shared_prefix=0)
 
-    def _compiled_step(self, batch: Batch) -> Any:
-        """The step for batches like this one; compiled once, whoever asks first (`inspect` or `step`)."""
+    def compiled_step(self, batch: Batch) -> Any:
+        """The executable (`jax.stages.Compiled`) that `step` runs for batches of this shape.
+
+        It is compiled once, by whoever asks first: `inspect`, `step`, or a test that reads the program.
+        """
+        batch = self._used(batch)
         key = batch.tokens.shape, None if batch.picked is None else batch.picked.shape[2], batch.shared_prefix
         if key not in self._steps:
             shape, picks, prefix = key
@@ -149,7 +153,7 @@ class JaxEngine:
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
         """One update on one batch; ``state`` is consumed."""
         batch = self._used(batch)
-        run, arrays = self._compiled_step(batch), self._arrays(batch)
+        run, arrays = self.compiled_step(batch), self._arrays(batch)
         if batch.picked is not None:
             arrays[PICKED] = batch.picked
         if self.spec.layers_apart:
@@ -210,7 +214,7 @@ class JaxEngine:
                    "device_kind": device_name(self.devices.devices[0]), "mesh": dict(self.layout.mesh.shape),
                    "jax": version("jax")}
         try:
-            return inspection(self._compiled_step(self._used(batch)), details)
+            return inspection(self.compiled_step(batch), details)
         except jax.errors.JaxRuntimeError as error:
             if refused := refusal(error, details):
                 return refused

@@ -1,0 +1,97 @@
+"""An engine, a tokenizer and a template that need no model: they add, and can stop in the middle.
+
+They have what `workings.evaluation` asks of a model and nothing else, so a run cannot train them.
+"""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from workings.engines.base import Completion
+from workings.hardware.device import DeviceFacts
+
+
+class CharacterTokenizer:
+    """One token per character: its id is the character's code point."""
+
+    digest = "0" * 64
+    """What a record says in place of a SHA-256 of the vocabulary."""
+
+    def encode(self, text: str) -> list[int]:
+        """The code points of a text."""
+        return [ord(character) for character in text]
+
+    def decode(self, ids: Sequence[int], skip_special: bool = False) -> str:
+        """The text of code points; there are no control tokens that ``skip_special`` could leave out."""
+        return "".join(map(chr, ids))
+
+
+class PlainTemplate:
+    """The prompt and nothing else; code point 0 stops."""
+
+    name = "plain"
+    source = "{{ prompt }}"
+    stop_ids: Sequence[int] = (0,)
+
+    def prompt_ids(self, prompt: str) -> list[int]:
+        """The code points of a prompt."""
+        return [ord(character) for character in prompt]
+
+
+class AddingEngine:
+    """Answers "What is a+b?" with its step and the sum, in tags, greedily; remembers what it was asked.
+
+    The answer is one too much where ``a`` is a multiple of ``wrong_every``; the step before it is always right. A
+    completion longer than ``max_new_tokens`` is cut there, with finish reason ``length``.
+
+    Args:
+        wrong_every: 1: every answer is wrong; 4: those to 0+b, 4+b, 8+b and so on; 0: none.
+        die_at_call: this call of `generate`, counted from 0, raises `KeyboardInterrupt` as Ctrl-C does; None: no call.
+    """
+
+    name = "adding"
+
+    def __init__(self, *, wrong_every: int = 4, die_at_call: int | None = None) -> None:
+        self.calls: list[dict[str, Any]] = []
+        """One entry per answered call of `generate`: ``prompts`` as texts, and its keyword arguments by name."""
+        self._wrong_every, self._die_at_call = wrong_every, die_at_call
+
+    def describe(self) -> DeviceFacts:
+        """A CPU of one byte: the same facts on every machine, so that records can be compared."""
+        return DeviceFacts(platform="cpu", kind="test", count=1, memory_limit_bytes=1, memory_limit_source="test",
+                           mesh={"fsdp": 1, "tp": 1}, versions={"adding": "1"}, reason="test")
+
+    def generate(self, state: object, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
+                 stop_ids: Sequence[int], **sampling: Any) -> list[Completion]:
+        """One completion per prompt, in the order given; both in tokens of `CharacterTokenizer`.
+
+        ``sampling`` changes nothing and is remembered: a subclass with a ``sample`` of its own can pass on what it got.
+
+        Raises:
+            ValueError: a prompt does not read "What is a+b?" with two whole numbers.
+            KeyboardInterrupt: this is call ``die_at_call``.
+        """
+        if len(self.calls) == self._die_at_call:
+            raise KeyboardInterrupt
+        texts = ["".join(map(chr, prompt)) for prompt in prompts]
+        self.calls.append({"prompts": texts, "max_new_tokens": max_new_tokens, "stop_ids": list(stop_ids), **sampling})
+        return [self._answer(text, max_new_tokens) for text in texts]
+
+    def _answer(self, text: str, max_new_tokens: int) -> Completion:
+        a, b = (int(number) for number in text.removeprefix("What is ").removesuffix("?").split("+"))
+        off = 1 if self._wrong_every and a % self._wrong_every == 0 else 0
+        answer = f"<reasoning>{a}+{b}={a + b}</reasoning><answer>{a + b + off}</answer>"
+        tokens = [ord(character) for character in answer]
+        if len(tokens) > max_new_tokens:
+            return Completion(tokens=tokens[:max_new_tokens], finish_reason="length")
+        return Completion(tokens=tokens, finish_reason="stop")
+
+
+def adding_model(*, wrong_every: int = 4, die_at_call: int | None = None) -> SimpleNamespace:
+    """The four things that `evaluate` asks for: ``engine``, ``state``, ``tokenizer`` and ``template``.
+
+    The engine is an `AddingEngine` with these settings. To a type checker all four are `Any`: the fakes are no
+    subclasses of what they stand for.
+    """
+    return SimpleNamespace(engine=AddingEngine(wrong_every=wrong_every, die_at_call=die_at_call), state=object(),
+                           tokenizer=CharacterTokenizer(), template=PlainTemplate())

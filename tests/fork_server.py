@@ -1,0 +1,298 @@
+"""Children that start at once: a process that has imported every framework forks one for each request.
+
+A whole command in a process of its own takes ten seconds, most of it imports. The server imports them once for all
+tests, starts no thread and no backend, and forks a copy of itself for every child. What a child sees is what a new
+process would see: its own arguments, working directory, environment, standard streams and default signal handlers.
+
+Two things it cannot show: which modules a command imports, and what libraries read from the environment while they are
+imported. Tests of those start a real process (`run_python`).
+
+    python -m tests.fork_server FOLDER OWNER     serve at FOLDER/socket until the process OWNER has ended
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+ROOT = Path(__file__).resolve().parent.parent
+
+PRELOADED = (
+    "scipy.stats", "tokenizers", "jinja2", "pydantic", "rfc8785", "jax", "jax.numpy", "jax.experimental.shard_map",
+    "optax", "torch", "torch.distributed.fsdp", "transformers", "peft", "fastapi", "uvicorn",
+    "nbformat", "tensorboard.summary",
+    "transformers.models.gemma.modeling_gemma", "transformers.models.gemma2.modeling_gemma2",
+    "transformers.models.gemma3.modeling_gemma3", "transformers.models.gpt2.modeling_gpt2",
+    "workings.cli.main", "workings.data.generators.addition", "workings.engines.jax.engine",
+    "workings.engines.torch.engine", "workings.evidence.verify", "workings.models.tokenizer_training",
+    "workings.reports.html", "workings.runs.kaggle", "workings.runs.pack", "workings.runs.parity",
+    "workings.runs.quickstart", "workings.runs.replay", "workings.runs.train", "workings.runs.whole",
+)
+"""Imported before the first fork. None of them may start a thread or a backend."""
+
+READ_AT_IMPORT = ("HF_", "TRANSFORMERS_", "TORCH_", "MKL_", "PYTHONHASHSEED", "PYTHONOPTIMIZE", "LD_", "GLIBC_")
+"""Variables that a library reads once while it is imported: a child that wants them otherwise is a real process."""
+
+JAX_SETTINGS = {"JAX_PLATFORMS": "jax_platforms", "JAX_COMPILATION_CACHE_DIR": "jax_compilation_cache_dir"}
+"""Variables that JAX reads while it is imported and that can be set afterwards."""
+
+set_by_imports: dict[str, str] = {}
+"""Variables that libraries set while they are imported, as they would in the child."""
+_STREAMS = 3
+
+
+class ForkedChild:
+    """A child of the server, with the parts of `subprocess.Popen` that tests use."""
+
+    def __init__(self, connection: socket.socket, pid: int, arguments: Sequence[str],
+                 files: Sequence[BinaryIO]) -> None:
+        self._connection, self._files = connection, files
+        self.args = [sys.executable, *arguments]
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def communicate(self) -> tuple[str, str]:
+        """Wait for its end; what it wrote to standard output and standard error."""
+        self.wait()
+        texts = []
+        for file in self._files:
+            file.seek(0)
+            texts.append(file.read().decode(errors="replace"))
+            file.close()
+        return texts[0], texts[1]
+
+    def poll(self) -> int | None:
+        """The exit code, or None while it runs; -N where signal N ended it."""
+        if self.returncode is None and select.select([self._connection], [], [], 0)[0]:
+            self._read()
+        return self.returncode
+
+    def wait(self) -> int:
+        """Wait for its end; the exit code."""
+        if self.returncode is None:
+            self._read()
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, where it still runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def _read(self) -> None:
+        answer = self._connection.makefile().readline()
+        self._connection.close()
+        if not answer:
+            raise RuntimeError("the server that forks children has died")
+        self.returncode = json.loads(answer)["code"]
+
+
+class Server:
+    """How a test asks for children; the first one that asks starts the server."""
+
+    def __init__(self, folder: Path, owner: int) -> None:
+        self.folder, self.owner = folder, owner
+
+    def ready(self, environment: Mapping[str, str]) -> list[str]:
+        """Wait until the server serves; the words with which a shell or a notebook runs a module as a forked child."""
+        self._connect(environment).close()
+        return [sys.executable, str(ROOT / "tests" / "fork_client.py")]
+
+    def start(self, arguments: Sequence[str], *, cwd: Path | None, environment: Mapping[str, str],
+              stdin: str = "") -> ForkedChild:
+        """Start ``python ARGUMENTS`` (``-m MODULE …`` or ``-c CODE …``).
+
+        Raises:
+            ValueError: libraries read one of these variables while they are imported, which was before the fork.
+        """
+        for name in {*environment, *os.environ}:
+            if name.startswith(READ_AT_IMPORT) and environment.get(name) != os.environ.get(name):
+                raise ValueError(f"{name} is read at import: start a real process with `run_python`")
+        given, *written = (os.fdopen(os.memfd_create(name), "w+b") for name in ("in", "out", "error"))
+        with given:
+            given.write(stdin.encode())
+            given.seek(0)
+            request = json.dumps({"arguments": list(arguments), "cwd": str(cwd or Path.cwd()),
+                                  "environment": dict(environment)}).encode()
+            connection = self._connect(environment)
+            connection.sendall(len(request).to_bytes(8, "big") + request)
+            socket.send_fds(connection, [b"f"], [file.fileno() for file in (given, *written)])
+            pid = int.from_bytes(_exactly(connection, 8), "big")
+        return ForkedChild(connection, pid, arguments, written)
+
+    def _connect(self, environment: Mapping[str, str]) -> socket.socket:
+        with contextlib.suppress(FileExistsError):
+            (self.folder / "starting").mkdir()
+            self._serve(environment)
+        connection = socket.socket(socket.AF_UNIX)
+        while True:
+            try:
+                connection.connect(str(self.folder / "socket"))
+                return connection
+            except (FileNotFoundError, ConnectionRefusedError):
+                if (self.folder / "failed").exists():
+                    raise RuntimeError((self.folder / "log").read_text()) from None
+                time.sleep(0.05)
+
+    def _serve(self, environment: Mapping[str, str]) -> None:
+        own = {name: value for name, value in environment.items() if name != "XLA_FLAGS"}
+        with (self.folder / "log").open("wb") as log:
+            child = subprocess.Popen([sys.executable, "-m", "tests.fork_server", str(self.folder), str(self.owner)],
+                                     cwd=ROOT, env=own, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                     start_new_session=True)
+        child.returncode = 0  # it ends with its owner, and nobody here waits for it
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    parts = b""
+    while len(parts) < size:
+        part = connection.recv(size - len(parts))
+        if not part:
+            raise RuntimeError("the server that forks children has died")
+        parts += part
+    return parts
+
+
+def serve(folder: Path, owner: int) -> None:
+    """Import everything, then fork a child for every connection until ``owner`` has ended."""
+    import threading
+
+    before = dict(os.environ)
+    for name in PRELOADED:
+        importlib.import_module(name)
+    set_by_imports.update({name: value for name, value in os.environ.items() if before.get(name) != value})
+    assert threading.active_count() == 1, "a fork would copy one thread and leave the others' locks locked"
+    gc.freeze()  # what is imported is never collected, so that a collection in a child does not copy its pages
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(folder / "socket.new"))
+    listener.listen(64)
+    (folder / "socket.new").rename(folder / "socket")  # a client that sees the name can connect
+    listener.settimeout(1.0)
+    children: dict[int, socket.socket] = {}
+    while Path(f"/proc/{owner}").exists():
+        with contextlib.suppress(TimeoutError):
+            readable = select.select([listener], [], [], 0.02 if children else 1.0)[0]
+            if readable:
+                _accept(listener, children)
+        _reap(children)
+
+
+def _accept(listener: socket.socket, children: dict[int, socket.socket]) -> None:
+    connection, _ = listener.accept()
+    connection.settimeout(None)
+    if not connection.recv(1, socket.MSG_PEEK):  # somebody who only asked whether this serves
+        connection.close()
+        return
+    request = json.loads(_exactly(connection, int.from_bytes(_exactly(connection, 8), "big")))
+    _, streams, _, _ = socket.recv_fds(connection, 1, _STREAMS)
+    pid = os.fork()
+    if pid == 0:
+        listener.close()
+        connection.close()
+        for other in children.values():
+            other.close()
+        os._exit(_child(request, streams))
+    for stream in streams:
+        os.close(stream)
+    connection.sendall(pid.to_bytes(8, "big"))
+    children[pid] = connection
+
+
+def _reap(children: dict[int, socket.socket]) -> None:
+    while children:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        connection = children.pop(pid)
+        with contextlib.suppress(BrokenPipeError):  # whoever asked does not wait any more
+            connection.sendall((json.dumps({"code": os.waitstatus_to_exitcode(status)}) + "\n").encode())
+        connection.close()
+
+
+def _child(request: dict[str, Any], streams: Sequence[int]) -> int:
+    """Become the process that was asked for; its exit code."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(set_by_imports | request["environment"])
+    _set_again()
+    option, what, *words = request["arguments"]
+    extra = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:0] = [request["cwd"] if option == "-m" else "", *extra]
+    importlib.invalidate_caches()
+    sys.orig_argv = [sys.executable, *request["arguments"]]
+    code: object = 0
+    try:
+        if option == "-m":
+            sys.argv = [what, *words]
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = ["-c", *words]
+            exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
+    except SystemExit as end:
+        code = end.code
+        if isinstance(code, str):
+            print(code, file=sys.stderr)
+            code = 1
+    except KeyboardInterrupt:
+        sys.excepthook(*sys.exc_info())
+        _end_by(signal.SIGINT)
+    except BaseException:  # noqa: BLE001 - a child must never go on as a second server
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    return _finish(code)
+
+
+def _set_again() -> None:
+    """Settings that were read from the server's environment when it imported, from this child's."""
+    import jax
+    import torch
+
+    for name, setting in JAX_SETTINGS.items():
+        jax.config.update(setting, os.environ.get(name))
+    if "OMP_NUM_THREADS" in os.environ:
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+
+def _end_by(number: int) -> None:
+    """End like a process that a signal ended."""
+    _finish(0)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+def _finish(code: object) -> int:
+    """What the interpreter does at its end: waits for threads, runs what was registered, writes what is buffered."""
+    import atexit
+    import threading
+
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(ValueError, OSError):
+            stream.flush()
+    return code if isinstance(code, int) else 0 if code is None else 1
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    try:
+        serve(place, int(sys.argv[2]))
+    except BaseException:
+        (place / "failed").touch()
+        raise
