@@ -49,7 +49,7 @@ quick: $(ALL) ## between two edits: lint, types, and the tests that start no pro
 	$(BIN)/ruff check .
 	$(BIN)/mypy & types=$$!; tests=0; \
 	TESTS_QUICK=1 $(BIN)/python -m pytest -q -rfE -n $(JOBS) --dist worksteal \
-		-m "not full and not children and not compiles and not installs" || tests=$$?; \
+		-m "not full and not children and not slow and not installs" || tests=$$?; \
 	wait $$types && exit $$tests
 
 test: $(ALL) ## all tests with branch coverage, child processes counted, gate 85 % (JOBS=2)

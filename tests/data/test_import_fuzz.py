@@ -26,7 +26,8 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
     max_leaves=12)
 RECORDS = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6) | VALUES
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+pytestmark = pytest.mark.slow
+FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def check(content: bytes, kind: str) -> None:
@@ -48,14 +49,14 @@ def check(content: bytes, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@QUICK
+@FEW
 @given(records=st.lists(RECORDS, max_size=4))
 def test_any_json(kind: str, records: list[object]) -> None:
     check(b"\n".join(json.dumps(record).encode() for record in records), kind)
 
 
 @pytest.mark.parametrize("kind", ["gsm8k", "tagged"])
-@QUICK
+@FEW
 @given(content=st.binary(max_size=200) | st.lists(st.sampled_from([
     b'{"question": "1?", "answer": "#### 1"}', b"\n", b"\r\n", b"\xef\xbb\xbf", b"[", b"]", b",", b"{", b"}", b"\xff",
     b"1", b'"', b"\\u", b"\x00", b" "]), max_size=12).map(b"".join))
@@ -64,7 +65,7 @@ def test_any_bytes(kind: str, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@QUICK
+@FEW
 @given(prompt=TEXTS, completion=TEXTS)
 def test_any_texts_in_the_right_places(kind: str, prompt: str, completion: str) -> None:
     record = {

@@ -20,7 +20,7 @@ from workings.engines.safetensors_file import TensorFile
 from workings.errors import RecordError, RequestError
 from workings.models.batch import Batch
 
-pytestmark = pytest.mark.compiles
+pytestmark = pytest.mark.slow
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -19,7 +19,7 @@ from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 
-pytestmark = pytest.mark.compiles
+pytestmark = pytest.mark.slow
 
 WHOLE = {"width": 64, "mlp_width": 128, "head_dim": 16}
 """Rows are whole blocks of 64; in the usual tiny shape they are not."""

@@ -15,7 +15,7 @@ from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.layers_apart import LayersApart, cut, stack
 from workings.engines.jax.optimizer import flat, nested
 
-pytestmark = pytest.mark.compiles
+pytestmark = pytest.mark.slow
 
 SHAPE = tiny_shape(layers=3)
 

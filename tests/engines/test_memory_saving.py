@@ -26,7 +26,7 @@ from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 
-pytestmark = pytest.mark.compiles
+pytestmark = pytest.mark.slow
 
 
 def attention_inputs(length: int, shape: ModelShape) -> tuple[tuple[jax.Array, ...], jax.Array]:

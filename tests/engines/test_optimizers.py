@@ -12,7 +12,7 @@ from workings.engines.jax.optimizer import Adafactor, Muon
 from workings.engines.jax.rounding import round_key, stochastic_bfloat16
 from workings.errors import RequestError
 
-pytestmark = pytest.mark.compiles
+pytestmark = pytest.mark.slow
 
 
 def test_adafactor_equals_transformers_over_ten_steps() -> None:

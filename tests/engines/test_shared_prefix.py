@@ -20,7 +20,7 @@ from workings.engines.torch.step import micro_batch_loss, to_rows
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 
-pytestmark = pytest.mark.compiles
+pytestmark = pytest.mark.slow
 
 PREFIX, LENGTH, ROWS = 5, 12, 4
 LINE = PREFIX + ROWS * (LENGTH - PREFIX)

@@ -22,7 +22,7 @@ from workings.engines.torch.last_layer import last_feed_forward
 from workings.engines.torch.step import micro_batch_loss, to_rows
 from workings.models.batch import Batch
 
-pytestmark = pytest.mark.compiles
+pytestmark = pytest.mark.slow
 
 
 def bounded(batch: Batch, more: int = 0) -> Batch:

@@ -21,7 +21,7 @@ def test_the_largest_arrays_of_a_module_are_listed_with_their_bytes() -> None:
     assert largest_arrays(text, 2) == {"bf16[4,8]": 64, "f32[2,3]": 24}
 
 
-@pytest.mark.compiles
+@pytest.mark.slow
 @pytest.mark.usefixtures("run_flags")
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed")
 def test_a_small_step_compiles_for_a_v5e_8_with_its_batch_split() -> None:

@@ -29,7 +29,7 @@ from workings.engines.torch.trace.tracker import LiveStorages  # noqa: E402
 from workings.errors import RequestError  # noqa: E402
 from workings.models.weights import parameter_count  # noqa: E402
 
-pytestmark = pytest.mark.compiles
+pytestmark = pytest.mark.slow
 
 SHAPE = tiny_shape("gemma", vocab=3000)
 SIZE = (1, 2, 32)

@@ -11,7 +11,7 @@ from tests.engines.tiny import FAMILIES, request, tiny_shape
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.model import final_logits, hidden_states, unembedding
 
-pytestmark = pytest.mark.compiles
+pytestmark = pytest.mark.slow
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

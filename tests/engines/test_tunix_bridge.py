@@ -19,7 +19,7 @@ from workings.models.shape import ModelShape
 nnx = pytest.importorskip("flax.nnx")
 pytest.importorskip("tunix")
 # Tunix uses names that Flax has deprecated.
-pytestmark = [pytest.mark.compiles, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 GEMMA3 = {"query_scale": 0.0, "layers": 6, "sliding_pattern": 6, "rope_scaling": 8.0}
 PROMPTS = [[5, 9, 33, 2, 60, 7, 7, 1, 12, 40, 3], [8, 21, 0, 17]]

@@ -17,7 +17,7 @@ from workings.errors import RequestError
 
 pytest.importorskip("tunix")
 # Tunix uses names that Flax has deprecated.
-pytestmark = [pytest.mark.compiles, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 ASKED = request(tiny_shape("gemma", kv_heads=1), optimizer=AdamWConfig(name="adamw", weight_decay=0.1, clip_norm=0.5))
 

@@ -12,7 +12,7 @@ from workings.engines.jax.engine import JaxEngine
 from workings.models.shape import ModelShape
 from workings.models.weights import EMBEDDING, FINAL_NORM
 
-pytestmark = pytest.mark.compiles
+pytestmark = pytest.mark.slow
 
 nnx = pytest.importorskip("flax.nnx")
 

@@ -124,6 +124,7 @@ def whole(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     return whole_record(pristine, tmp_path_factory.mktemp("whole"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "listed", "sealing"), EXPECTED, ids=[change.__name__ for change, *_ in EXPECTED])
 def test_every_file(whole: tuple[Path, bytes], tmp_path: Path, change: Callable[[Path], None], listed: set[str],
                     sealing: set[str]) -> None:

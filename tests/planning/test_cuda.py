@@ -15,7 +15,7 @@ from workings.planning.parts import exact_parts
 from workings.planning.plan import make_plan
 
 MISSING = importlib.util.find_spec("jax_cuda12_plugin") is None
-pytestmark = pytest.mark.compiles
+pytestmark = pytest.mark.slow
 without = pytest.mark.skipif(MISSING, reason="XLA for CUDA (jax-cuda12-plugin) is not installed")
 
 

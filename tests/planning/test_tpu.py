@@ -15,7 +15,7 @@ from workings.models.shapes import shape_from_config
 from workings.planning.parts import exact_parts
 from workings.planning.plan import make_plan
 
-pytestmark = pytest.mark.compiles
+pytestmark = pytest.mark.slow
 
 
 def test_both_sentences_of_a_refusal():

@@ -73,6 +73,7 @@ def test_only_a_server_is_an_address(tmp_path: Path, uri: str) -> None:
         log_run(synthetic.sealed_run(tmp_path / "run"), uri, "x")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_said(tmp_path: Path) -> None:
     run = synthetic.sealed_run(tmp_path / "run")
     before = json.dumps(sorted(path.as_posix() for path in run.rglob("*")))

@@ -8,7 +8,7 @@ import pytest
 from workings.runs.parity import TOLERANCES, Parity, gradient_difference, parity
 
 
-@pytest.mark.compiles
+@pytest.mark.slow
 @pytest.mark.parametrize("overrides", [
     ("model.shape.family=gemma2", "optimizer.name=adafactor", "method={name: lora, rank: 4}"),
     ("model.shape.family=gemma3", "data.packing=first_fit", "batch.accumulation=2", "memory.loss_chunk=32"),
