@@ -52,9 +52,9 @@ quick: $(ALL) ## between two edits: lint, types, and the tests that start no pro
 		-m "not full and not children and not slow and not installs" || tests=$$?; \
 	wait $$types && exit $$tests
 
-test: $(ALL) ## all tests with branch coverage, child processes counted, gate 85 % (JOBS=2)
+test: $(ALL) ## everything a pull request must hold, with branch coverage of pytest's own processes, gate 85 % (JOBS=2)
 	rm -f .coverage .coverage.*
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations 15 \
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 15 \
 		--cov --cov-report=term --cov-report=html:build/coverage --cov-fail-under=85
 
 check: $(ALL) ## lint, types, import contract
