@@ -65,7 +65,7 @@ def ask(name: str) -> dict[str, Any]:
     target = find_target(card)
     request = EngineRequest(shape=published_shape(model), device="gpu", seed=0, optimizer=optimizer, method=method,
                             precision=PrecisionConfig(**precision), memory=MemoryConfig(**memory), mesh=MeshConfig())
-    found = trace_for(request, {"step": batch}, "gpu", packed=False, capability=target.compute_capability,
+    found = trace_for(request, {"step": batch}, "gpu", capability=target.compute_capability,
                       limit_bytes=target.memory_bytes)["step"]
     fits = found.peak_bytes <= target.memory_bytes
     reserved = found.details["reserved_bytes"] / GIB

@@ -3,13 +3,15 @@
 import json
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.evaluation.making import completions, items, write_lines
+from tests.fork_server import ForkedChild
 
 Workings = Callable[..., "subprocess.CompletedProcess[str]"]
 LOG = Path(__file__).parent.parent / "evaluation" / "harness" / "samples_addition_1.jsonl"
@@ -71,20 +73,20 @@ def test_seeds_and_tables(tmp_path: Path, workings: Workings) -> None:
     assert workings("compare", a, b, c, "--with-a", c, check=False).returncode == 2
 
 
-def test_an_interrupted_evaluation_says_how_to_go_on(tmp_path: Path,
-                                                    child_environment: Callable[..., dict[str, str]]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_evaluation_says_how_to_go_on(tmp_path: Path, start_forked: Callable[..., ForkedChild],
+                                                    number: signal.Signals) -> None:
     asked = items(3)
     write_lines(tmp_path / "items.jsonl", [item.to_json() for item in asked])
     write_lines(tmp_path / "p.jsonl", completions(asked, [True] * 3))
     (tmp_path / "slow.py").write_text("import time\ndef score(answer, item):\n"
                                       "    open('started', 'w').close()\n    time.sleep(600)\n")
-    command = [sys.executable, "-m", "workings", "eval", "--predictions", "p.jsonl", "--items", "items.jsonl", "--out",
-               "out", "--scorer", "slow.py:score"]
-    child = subprocess.Popen(command, cwd=tmp_path, env=child_environment(), stderr=subprocess.PIPE, text=True)
+    child = start_forked("-m", "workings", "eval", "--predictions", "p.jsonl", "--items", "items.jsonl", "--out", "out",
+                         "--scorer", "slow.py:score", cwd=tmp_path)
     while not (tmp_path / "started").exists():
         assert child.poll() is None
         time.sleep(0.05)
-    child.send_signal(signal.SIGINT)
+    child.send_signal(number)
     _, said = child.communicate()
     assert child.returncode == 130
     assert "the same command goes on" in said

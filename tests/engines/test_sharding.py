@@ -20,7 +20,7 @@ def ask(run_forked, case: str, folder: Path) -> dict:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("case", ["adamw", "adafactor"])
+@pytest.mark.parametrize("case", [pytest.param("adamw", marks=pytest.mark.full), "adafactor"])
 def test_the_same_twenty_steps_on_every_mesh(case: str, run_forked, tmp_path: Path) -> None:
     """fsdp=8 and fsdp=4 x tp=2 against one device. The vocabulary of 64 is split; the one of 61 cannot be."""
     found = ask(run_forked, case, tmp_path)
@@ -29,7 +29,7 @@ def test_the_same_twenty_steps_on_every_mesh(case: str, run_forked, tmp_path: Pa
     np.testing.assert_allclose(found["4x2"], found["1"], rtol=1e-5)
 
 
-@pytest.mark.parametrize("case", ["lora", "qlora"])
+@pytest.mark.parametrize("case", [pytest.param("lora", marks=pytest.mark.full), "qlora"])
 def test_adapters_train_the_same_on_every_mesh(case: str, run_forked, tmp_path: Path) -> None:
     """Twenty steps with fsdp=8 (QLoRA: fsdp=4 x tp=2) and one device; a checkpoint of the former goes on with one."""
     found = ask(run_forked, case, tmp_path)

@@ -173,10 +173,10 @@ def test_a_card_has_context_workspaces_and_its_own_attention() -> None:
 def test_evaluation_and_generation_are_traced_beside_the_state() -> None:
     asked = request(SHAPE, optimizer=AdamWConfig(name="adamw"))
     state = 12 * parameter_count(SHAPE)
-    found = {name: inspect_program(asked, name, size, "cpu", Card(), packed=False).peak_bytes - state
+    found = {name: inspect_program(asked, name, size, "cpu", Card()).peak_bytes - state
              for name, size in {"evaluation": (1, 2, 32), "generation": (4, 32, 16)}.items()}
     assert all(0 < size < 4 * state for size in found.values())
-    longer = inspect_program(asked, "generation", (4, 32, 4096), "cpu", Card(), packed=False).peak_bytes - state
+    longer = inspect_program(asked, "generation", (4, 32, 4096), "cpu", Card()).peak_bytes - state
     cache = 2 * SHAPE.layers * 4 * SHAPE.kv_heads * SHAPE.head_dim * 4 * (32 + 4096 - 1)
     assert cache < longer < 4 * cache + found["generation"]
 
@@ -187,23 +187,24 @@ def test_the_trace_refuses_what_the_engine_refuses() -> None:
         inspect_step(asked, (2, 1, 32), "cpu")
 
 
-def test_the_trace_of_one_of_two_processes_is_what_each_of_two_real_ones_holds(run_ranks) -> None:
+@pytest.mark.parametrize("case", [pytest.param(case, marks=() if case == "adamw" else pytest.mark.full)
+                                  for case in memory.CASES])
+def test_the_trace_of_one_of_two_processes_is_what_each_of_two_real_ones_holds(run_ranks, case: str) -> None:
     """The same step in two processes with gloo, followed storage by storage; beside it PyTorch's own count of what its
     CPU allocator gave, which has gloo's copies of what it sends in it."""
-    said = run_ranks("tests.engines.torch_two_processes_memory")
-    measured = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
+    said = run_ranks("tests.engines.torch_two_processes_memory", case)
+    found = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
     head = 4 * memory.SHAPE.vocab_size * memory.SHAPE.width
-    for case, found in measured.items():
-        traced = inspect_step(memory.ask(case), memory.SIZE, "cpu")
-        assert traced.details["processes"] == 2
-        assert "traced per device, world 2" in traced.details["notes"][0]
-        assert traced.peak_bytes == pytest.approx(found["pages"], rel=0.002)
-        assert 0 <= found["allocated"] - found["followed"] < 3 * head, "gloo copies a message at most three times"
-        alone = inspect_step(replace(memory.ask(case), mesh=MeshConfig(fsdp=1)), memory.SIZE, "cpu")
-        shares = [one.breakdown["parameters"] + one.breakdown["moments"] for one in (traced, alone)]
-        assert 0.49 < shares[0] / shares[1] < 0.6
-        assert traced.breakdown["gathered parameters"] > head / 2
-        assert "gathered parameters" not in alone.breakdown
+    traced = inspect_step(memory.ask(case), memory.SIZE, "cpu")
+    assert traced.details["processes"] == 2
+    assert "traced per device, world 2" in traced.details["notes"][0]
+    assert traced.peak_bytes == pytest.approx(found["pages"], rel=0.002)
+    assert 0 <= found["allocated"] - found["followed"] < 3 * head, "gloo copies a message at most three times"
+    alone = inspect_step(replace(memory.ask(case), mesh=MeshConfig(fsdp=1)), memory.SIZE, "cpu")
+    shares = [one.breakdown["parameters"] + one.breakdown["moments"] for one in (traced, alone)]
+    assert 0.49 < shares[0] / shares[1] < 0.6
+    assert traced.breakdown["gathered parameters"] > head / 2
+    assert "gathered parameters" not in alone.breakdown
 
 
 def test_what_several_processes_cannot_split_is_refused_by_the_trace_too() -> None:

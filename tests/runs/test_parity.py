@@ -10,7 +10,8 @@ from workings.runs.parity import TOLERANCES, Parity, gradient_difference, parity
 
 @pytest.mark.slow
 @pytest.mark.parametrize("overrides", [
-    ("model.shape.family=gemma2", "optimizer.name=adafactor", "method={name: lora, rank: 4}"),
+    pytest.param(("model.shape.family=gemma2", "optimizer.name=adafactor", "method={name: lora, rank: 4}"),
+                 marks=pytest.mark.full),
     ("model.shape.family=gemma3", "data.packing=first_fit", "batch.accumulation=2", "memory.loss_chunk=32"),
 ])
 def test_both_engines_compute_the_same(overrides):

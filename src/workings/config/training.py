@@ -1,5 +1,7 @@
 """Recipe sections about how a step is taken: batch, training, optimizer, precision, memory, mesh, checkpoint."""
 
+from collections.abc import Sequence
+from math import prod
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -60,12 +62,26 @@ class AdamWConfig(AdamWFields):
     name: Literal["adamw"]
     """AdamW."""
 
+    def state_bytes(self, size: Sequence[int], *, number: int, in_layer: bool) -> int:
+        """Bytes of optimizer state for one tensor.
+
+        Args:
+            size: of the tensor, as one device holds it.
+            number: bytes of a stored moment (`precision.moments`).
+            in_layer: whether the tensor belongs to a layer or an adapter, not to the embedding, head or last norm.
+        """
+        return 2 * prod(size) * number
+
 
 class AdamW8bitConfig(AdamWFields):
     """AdamW with moments in 8 bits, in blocks of 256 (Dettmers et al., 2022); engine `torch`, needs bitsandbytes."""
 
     name: Literal["adamw8bit"]
     """AdamW, moments in 8 bits."""
+
+    def state_bytes(self, size: Sequence[int], *, number: int, in_layer: bool) -> int:
+        """As `AdamWConfig.state_bytes`: a byte a moment, and the largest value of every block of 256 in fp32."""
+        return 2 * prod(size) + 2 * 4 * prod(size) // 256
 
 
 class MuonConfig(AdamWFields):
@@ -83,6 +99,10 @@ class MuonConfig(AdamWFields):
     """Factor on a matrix's update (PyTorch: `adjust_lr_fn`): `0.2 * max(out, in) ** 0.5`, with which AdamW's learning
     rates fit (Liu et al., 2025), or `original`, `max(1, out / in) ** 0.5`."""
 
+    def state_bytes(self, size: Sequence[int], *, number: int, in_layer: bool) -> int:
+        """As `AdamWConfig.state_bytes`: one moment for the layers' matrices, AdamW's two for all else."""
+        return (1 if in_layer and len(size) == 2 else 2) * prod(size) * number
+
 
 class AdafactorConfig(Section):
     """Adafactor (Shazeer and Stern, 2018) over Hugging Face's 2-D matrices, temporaries bounded."""
@@ -99,6 +119,10 @@ class AdafactorConfig(Section):
     """Decoupled decay, applied to matrices and not to norms."""
     clip_norm: float = Field(default=0.0, ge=0, strict=False)
     """Gradients are scaled down to this global norm; 0 switches clipping off."""
+
+    def state_bytes(self, size: Sequence[int], *, number: int, in_layer: bool) -> int:
+        """As `AdamWConfig.state_bytes`: a row and a column of a matrix, the whole of a vector."""
+        return sum(size) * number
 
 
 OptimizerConfig = Annotated[AdamWConfig | AdamW8bitConfig | AdafactorConfig | MuonConfig, Field(discriminator="name")]

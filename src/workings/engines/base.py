@@ -6,13 +6,16 @@ so another package can bring its own. ``State`` is opaque: only the engine that 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from workings.config.method import FULL, FullConfig, LoraConfig, QloraConfig
+from pydantic import TypeAdapter
+
+from workings.config.method import FULL, FullConfig, LoraConfig, MethodConfig, QloraConfig
+from workings.config.recipe import Recipe
 from workings.config.training import MemoryConfig, MeshConfig, OptimizerConfig, PrecisionConfig
-from workings.hardware.device import DeviceFacts
+from workings.hardware.device import DeviceFacts, without_alias
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 
@@ -36,6 +39,41 @@ class EngineRequest:
     """Directory of the frozen weights beside which `restore` puts adapters; None: random ones from ``seed``."""
     packed: bool = False
     """Whether a sequence may hold several rows (`data.packing`)."""
+
+    @classmethod
+    def of(cls, recipe: Recipe, shape: ModelShape, *, device: str = "", mesh: MeshConfig | None = None,
+           weights: Path | None = None) -> "EngineRequest":
+        """What a recipe asks an engine for.
+
+        Args:
+            recipe: what is asked for.
+            shape: of its model.
+            device: where it is to run, if not where the recipe says.
+            mesh: how devices are arranged, if not as the recipe says.
+            weights: directory of the frozen weights that adapters belong on.
+        """
+        return cls(shape=shape, device=without_alias(device or recipe.device), optimizer=recipe.optimizer,
+                   precision=recipe.precision, memory=recipe.memory, mesh=mesh or recipe.mesh, seed=recipe.seed,
+                   method=recipe.method, weights=weights, packed=recipe.data.packing != "none")
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values, for a child process that compiles or traces and for digests.
+
+        ``weights`` is left out: neither a compiler nor a trace reads them.
+        """
+        return {"shape": asdict(self.shape), "device": self.device, "optimizer": self.optimizer.model_dump(),
+                "precision": self.precision.model_dump(), "memory": self.memory.model_dump(),
+                "mesh": self.mesh.model_dump(), "seed": self.seed, "method": self.method.model_dump(),
+                "packed": self.packed}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "EngineRequest":
+        """The request that `to_json` wrote."""
+        optimizer: OptimizerConfig = TypeAdapter(OptimizerConfig).validate_python(values["optimizer"])
+        method: MethodConfig = TypeAdapter(MethodConfig).validate_python(values["method"])
+        return cls(shape=ModelShape(**values["shape"]), device=values["device"], optimizer=optimizer,
+                   precision=PrecisionConfig(**values["precision"]), memory=MemoryConfig(**values["memory"]),
+                   mesh=MeshConfig(**values["mesh"]), seed=values["seed"], method=method, packed=values["packed"])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,10 +86,7 @@ def cache_directory() -> Path:
 def _digest(request: EngineRequest, batch: tuple[int, int, int], target: Target, program: ProgramName) -> str:
     machine: Mapping[str, Any] = asdict(device_target(target))
     return json_digest({
-        "shape": asdict(request.shape), "seed": request.seed, "optimizer": request.optimizer.model_dump(),
-        "precision": request.precision.model_dump(), "memory": request.memory.model_dump(),
-        "mesh": request.mesh.model_dump(), "method": request.method.model_dump(),
-        "batch": list(batch), "program": program, "machine": dict(machine),
+        "request": request.to_json(), "batch": list(batch), "program": program, "machine": dict(machine),
         "versions": _versions(target.platform), "engine": _engine_digest(),
         "flags": {name: os.environ[name] for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS") if name in os.environ},
     })

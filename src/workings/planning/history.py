@@ -59,9 +59,7 @@ def finished_runs(directory: Path, target: Target) -> Iterator[Finished]:
         if run.status != "complete" or manifest.actual_device.kind != kind or manifest.completed_steps < FEWEST_STEPS:
             continue
         recipe = check_recipe(dict(manifest.config_snapshot), str(place))
-        request = EngineRequest(
-            shape=ModelShape(**json.loads(shape_text)), device=target.platform, optimizer=recipe.optimizer,
-            precision=recipe.precision, memory=recipe.memory, mesh=recipe.mesh, seed=recipe.seed, method=recipe.method)
+        request = EngineRequest.of(recipe, ModelShape(**json.loads(shape_text)), device=target.platform)
         operations = step_operations(request, longest_batch(recipe, manifest.mesh.get("fsdp", 1)))
         if manifest.training_seconds > 0:
             yield Finished(name=place.parent.name, operations_a_second=operations * manifest.completed_steps / (

@@ -85,15 +85,8 @@ def exact_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, 
     elements = sum(prod(size) * count for size, count in trained)
     stored = 4 if adapters else BYTES[request.precision.parameters]
     number = BYTES[request.precision.moments]
-    if request.optimizer.name == "adamw":
-        moments = 2 * elements * number
-    elif request.optimizer.name == "adamw8bit":  # a byte each, and the largest value of every block of 256 in fp32
-        moments = 2 * elements + 2 * 4 * elements // 256
-    elif request.optimizer.name == "muon":  # one for the layers' matrices, two for the rest
-        matrices = sum(prod(size) * count for size, count in trained if len(size) == 2 and (adapters or count > 1))
-        moments = (2 * elements - matrices) * number
-    else:  # a row and a column of every matrix, the whole of every vector
-        moments = sum(sum(size) * count for size, count in trained) * number
+    moments = sum(count * request.optimizer.state_bytes(size, number=number, in_layer=bool(adapters) or count > 1)
+                  for size, count in trained)
     parts = {
         "parameters": _frozen_bytes(request, shapes) + (4 * elements if adapters else 0),
         "moments": moments,
@@ -105,6 +98,13 @@ def exact_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, 
     if batch[0] > 1:
         parts["gradient accumulator"] = elements * stored
     return parts
+
+
+def checkpoint_bytes(request: EngineRequest) -> int:
+    """Bytes of one checkpoint over all devices: what is trained, its optimizer state, and fp32 master weights."""
+    parts = exact_parts(request, (1, 1, 1), 1, 1)
+    # Gradients are as many and as large as the parameters that they belong to; with adapters those alone are saved.
+    return parts["gradients"] + parts["moments"] + parts.get("master weights", 0)
 
 
 def estimated_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, tp: int,

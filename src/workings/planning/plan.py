@@ -147,7 +147,7 @@ def inspect_programs(recipe: Recipe, request: EngineRequest, programs: Programs,
         fsdp, tp = mesh
         if tp == 1:
             shared = replace(request, mesh=MeshConfig(fsdp=fsdp, tp=1))
-            return trace_gpu(shared, programs, target, packed=recipe.data.packing != "none")
+            return trace_gpu(shared, programs, target)
         why = "engine: torch splits rows and parameters, not matrices (mesh.tp)"
     if recipe.engine == "jax" and (target.platform != "gpu" or target.gpu_config):
         try:

@@ -64,5 +64,4 @@ def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineR
         raise RequestError(f"mesh.tp: {recipe.mesh.tp} with {shape.heads} heads", "a tp that divides the heads",
                            "mesh.tp=1")
     mesh_of(recipe, target)
-    return EngineRequest(shape=shape, device=target.platform, optimizer=recipe.optimizer, precision=recipe.precision,
-                         memory=recipe.memory, mesh=recipe.mesh, seed=recipe.seed, method=recipe.method)
+    return EngineRequest.of(recipe, shape, device=target.platform)

@@ -11,7 +11,7 @@ from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest
 from workings.hardware.catalog import Target
 from workings.models.weights import layer_shapes, parameter_count
-from workings.planning.parts import exact_parts
+from workings.planning.parts import checkpoint_bytes, exact_parts
 from workings.planning.request import Programs
 
 EFFICIENCY = 0.4
@@ -135,11 +135,7 @@ def run_time(recipe: Recipe, request: EngineRequest, programs: Programs, target:
     """
     per_operation = step / step_operations(request, programs["step"])
     steps, every = recipe.training.steps, recipe.checkpoint.every_steps
-    whole = {name: size for name, size in exact_parts(request, (1, 1, 1), 1, 1).items()
-             if name in ("parameters", "moments", "master weights")}
-    checkpoint = sum(whole.values())
-    if request.method.name != "full":  # only what is trained is saved
-        checkpoint = exact_parts(request, (1, 1, 1), 1, 1)["gradients"] + whole["moments"]
+    checkpoint = checkpoint_bytes(request)
     looking, missing = 0.0, []
     if "evaluation" in programs or "generation" in programs:
         looks = max(1, steps // recipe.evaluation.every_steps)

@@ -18,39 +18,34 @@ from workings.record.digest import json_digest
 LIBRARIES = ("torch", "transformers", "peft", "bitsandbytes", "accelerate")
 
 
-def trace_gpu(request: EngineRequest, programs: Programs, target: Target, *,
-              packed: bool) -> dict[ProgramName, Inspection]:
+def trace_gpu(request: EngineRequest, programs: Programs, target: Target) -> dict[ProgramName, Inspection]:
     """The PyTorch engine's own programs under fake tensors; from the cache where they were asked before.
 
     Args:
         request: what the engine is asked for.
         programs: of the run, with their sizes.
         target: a CUDA machine of the catalog.
-        packed: rows hold several segments, so that attention needs a mask.
 
     Raises:
         RequestError: the request is wrong, or PyTorch is not installed.
         WorkingsError: the trace failed.
     """
-    place = cache_directory() / f"{_digest(request, programs, target, packed)}.json"
+    place = cache_directory() / f"{_digest(request, programs, target)}.json"
     if place.is_file():
         kept = json.loads(place.read_text(encoding="utf-8"))
         return {name: Inspection(**(one | {"details": one["details"] | {"cached": True}}))
                 for name, one in kept.items()}
     sizes: dict[str, tuple[int, int, int]] = {str(name): size for name, size in programs.items()}
-    found = trace_for(request, sizes, target.platform, packed=packed, capability=target.compute_capability,
+    found = trace_for(request, sizes, target.platform, capability=target.compute_capability,
                       limit_bytes=target.memory_bytes)
     place.parent.mkdir(parents=True, exist_ok=True)
     write_json(place, {name: asdict(one) for name, one in found.items()})
     return {name: found[name] for name in programs}
 
 
-def _digest(request: EngineRequest, programs: Programs, target: Target, packed: bool) -> str:
+def _digest(request: EngineRequest, programs: Programs, target: Target) -> str:
     return json_digest({
-        "shape": asdict(request.shape), "seed": request.seed, "optimizer": request.optimizer.model_dump(),
-        "precision": request.precision.model_dump(), "memory": request.memory.model_dump(),
-        "mesh": request.mesh.model_dump(), "method": request.method.model_dump(), "programs": {**programs},
-        "packed": packed, "platform": target.platform, "devices": target.devices,
+        "request": request.to_json(), "programs": {**programs}, "platform": target.platform, "devices": target.devices,
         "capability": target.compute_capability, "limit_bytes": target.memory_bytes,
         "versions": {name: _version(name) for name in LIBRARIES},
         "engine": _source_digest(),

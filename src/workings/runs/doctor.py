@@ -1,14 +1,13 @@
 """`doctor`: what is wrong with this machine for this recipe, why it matters, and the command that mends it."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.model import FromPretrained
-from workings.config.recipe import Recipe
 from workings.doctor.cards import check_cards, torch_wheel
 from workings.doctor.finding import Finding
 from workings.doctor.hub import check_hub
@@ -18,15 +17,15 @@ from workings.doctor.nvidia import Driver, read_driver
 from workings.doctor.space import Needs, check_disk, check_host, check_pages
 from workings.doctor.tpu import check_tpu, tpu_devices
 from workings.doctor.versions import check_versions, installed_version
+from workings.engines.base import EngineRequest
 from workings.engines.presence import accelerators
 from workings.errors import RequestError
 from workings.hardware.memory import host_memory
-from workings.models.shape import ModelShape
-from workings.models.weights import layer_shapes, parameter_count
+from workings.models.weights import parameter_count
+from workings.planning.parts import BYTES, checkpoint_bytes
 from workings.runs.engine_choice import with_engine
 from workings.runs.inputs import planned_shape
 
-BYTES = {"fp32": 4, "bf16": 2}
 BOTH = ["fp32", "bf16"]
 RUNS = Path("runs")
 
@@ -109,23 +108,5 @@ def needs_of(loaded: LoadedRecipe) -> Needs | None:
         shape = planned_shape(loaded)
     except RequestError:
         return None
-    stored = BYTES[recipe.precision.parameters]
-    weights = parameter_count(shape) * stored
-    trained, held = parameter_count(shape), stored
-    if recipe.method.name != "full":
-        trained, held = _adapter_count(shape, recipe.method.rank, recipe.method.target_modules), 4
-    return Needs(checkpoint_bytes=trained * (held + _optimizer_bytes(recipe)), kept=recipe.checkpoint.keep_last,
-                 weights_bytes=weights, recipe=recipe.name)
-
-
-def _adapter_count(shape: ModelShape, rank: int, targets: Sequence[str]) -> int:
-    """Numbers in the two factors of every adapted matrix; all matrices of a layer where none are named."""
-    sizes = [size for name, size in layer_shapes(shape).items() if len(size) == 2
-             and (not targets or name.removesuffix(".weight").rpartition(".")[2] in targets)]
-    return shape.layers * rank * sum(sum(size) for size in sizes)
-
-
-def _optimizer_bytes(recipe: Recipe) -> int:
-    """Bytes of optimizer state for each trained number: factored moments are next to nothing."""
-    master = 4 if recipe.precision.rounding == "master_fp32" else 0
-    return master + {"adamw": 2 * BYTES[recipe.precision.moments], "adafactor": 0}.get(recipe.optimizer.name, 3)
+    return Needs(checkpoint_bytes=checkpoint_bytes(EngineRequest.of(recipe, shape)), kept=recipe.checkpoint.keep_last,
+                 weights_bytes=parameter_count(shape) * BYTES[recipe.precision.parameters], recipe=recipe.name)

@@ -9,7 +9,6 @@ from workings.config.training import MeshConfig
 from workings.engines.base import Engine, EngineRequest, State
 from workings.engines.registry import find_engine
 from workings.errors import RecordError, RequestError
-from workings.hardware.device import without_alias
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
 from workings.models.tokenizer import Tokenizer
@@ -61,10 +60,7 @@ def open_run(path: Path, device: str = AS_RECORDED) -> LoadedRun:
     tokenizer = Tokenizer.load(path / TOKENIZER)
     shape = ModelShape(**loads((path / MODEL_SHAPE).read_bytes()))
     wanted = recipe.device if device == AS_RECORDED else device
-    request = EngineRequest(
-        shape=shape, device=without_alias(wanted),
-        optimizer=recipe.optimizer, precision=recipe.precision, memory=recipe.memory, mesh=recipe.mesh,
-        seed=recipe.seed, method=recipe.method, weights=base_weights(run, recipe))
+    request = EngineRequest.of(recipe, shape, device=wanted, weights=base_weights(run, recipe))
     opened = find_engine(recipe.engine).engine.open
     try:
         engine = opened(request)

@@ -21,7 +21,6 @@ from workings.data.rows import build_rows
 from workings.engines.base import Engine, EngineRequest, State
 from workings.engines.registry import find_engine
 from workings.engines.safetensors_file import TensorFile
-from workings.hardware.device import without_alias
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
@@ -156,9 +155,7 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool) -> Case:
         batch, position = batches.at(position)
         found.append(batch)
     schedule = Schedule.of(recipe.training)
-    request = EngineRequest(
-        shape=shape, device=without_alias(recipe.device), optimizer=recipe.optimizer,
-        precision=recipe.precision, memory=recipe.memory, mesh=recipe.mesh, seed=recipe.seed, method=recipe.method)
+    request = EngineRequest.of(recipe, shape)
     if weights.directory is None:
         start = folder / "start"
         start.mkdir()

@@ -12,7 +12,7 @@ from workings.data.row_cache import FEWEST, cache_key, cached_rows
 from workings.data.rows import RowSet, build_rows
 from workings.engines.base import Engine, EngineRequest, Inspection
 from workings.engines.registry import RegisteredEngine, find_engine
-from workings.hardware.device import DeviceFacts, without_alias
+from workings.hardware.device import DeviceFacts
 from workings.hardware.places import cache_directory
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
@@ -76,10 +76,7 @@ def prepare(loaded: LoadedRecipe, sources: Sources | None = None) -> Prepared:
     rows = _rows(sources, tokenizer, template, recipe.data)
     shape = find_shape(loaded, weights, tokenizer)
 
-    request = EngineRequest(
-        shape=shape, device=without_alias(recipe.device), optimizer=recipe.optimizer,
-        precision=recipe.precision, memory=recipe.memory, mesh=recipe.mesh, seed=recipe.seed,
-        method=recipe.method, weights=weights.directory, packed=recipe.data.packing != "none")
+    request = EngineRequest.of(recipe, shape, weights=weights.directory)
     engine = registered.engine.open(request)
     device = engine.describe()
     device_check = engine.check_device()

@@ -12,7 +12,6 @@ from workings.data.rows import RowSet, build_rows
 from workings.engines.base import Engine, EngineRequest, State
 from workings.engines.registry import find_engine
 from workings.errors import RecordError, RequestError
-from workings.hardware.device import without_alias
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
 from workings.models.tokenizer import Tokenizer
@@ -149,10 +148,8 @@ def _engine(run: Run, recipe: Recipe, weights: Path | None, parts: Parts) -> Eng
     shape = ModelShape(**loads((run.path / MODEL_SHAPE).read_bytes()))
 
     def opened(mesh: MeshConfig) -> Engine:
-        return find_engine(recipe.engine).engine.open(EngineRequest(
-            shape=shape, device=without_alias(wanted),
-            optimizer=recipe.optimizer, precision=recipe.precision, memory=recipe.memory, mesh=mesh, seed=recipe.seed,
-            method=recipe.method, weights=weights, packed=recipe.data.packing != "none"))
+        return find_engine(recipe.engine).engine.open(
+            EngineRequest.of(recipe, shape, device=wanted, mesh=mesh, weights=weights))
 
     if parts.fsdp:
         return opened(MeshConfig(fsdp=parts.fsdp, tp=1))

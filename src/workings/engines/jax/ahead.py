@@ -16,10 +16,7 @@ from typing import Any
 
 import jax
 from jax.experimental import topologies
-from pydantic import TypeAdapter
 
-from workings.config.method import MethodConfig
-from workings.config.training import MemoryConfig, MeshConfig, OptimizerConfig, PrecisionConfig
 from workings.engines.base import EngineRequest
 from workings.engines.jax.heap import Sizes, assignment_text, heap_parts
 from workings.engines.jax.inspect import inspection
@@ -30,7 +27,6 @@ from workings.engines.jax.spec import abstract_state, batch_shapes, build_spec, 
 from workings.engines.jax.step import StepSpec
 from workings.engines.jax.target import PACKAGES, largest_arrays, refused_bytes
 from workings.errors import RequestError
-from workings.models.shape import ModelShape
 from workings.models.weights import layer_shapes
 
 HLO_NAMES = {"float32": "f32", "bfloat16": "bf16"}
@@ -50,7 +46,7 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
         return {"absent": f"the package {missing.name}, whose compiler needs no {platform.upper()}"}
     devices = _devices(ask["target"])
     devices = devices[:ask["devices"]] if ask["devices"] else devices
-    request = _request(ask)
+    request = EngineRequest.from_json(ask["request"])
     layout = make_layout(devices, request.mesh.fsdp, request.mesh.tp)
     spec = build_spec(request, layout, platform)
     state = abstract_state(spec, request)
@@ -178,15 +174,6 @@ def floor_bytes(spec: StepSpec, state: dict[str, Any], places: dict[str, Any]) -
     layer = sum(int(prod(x.shape[1:])) * x.dtype.itemsize for x in state["params"]["layers"].values())
     return {"state": _bytes(state, places), "gradients": _bytes(trained, where),
             "gathered_layer": layer if spec.layout.fsdp > 1 else 0}
-
-
-def _request(ask: Mapping[str, Any]) -> EngineRequest:
-    """The request as the parent had it."""
-    optimizer: Any = TypeAdapter(OptimizerConfig).validate_python(ask["optimizer"])
-    method: Any = TypeAdapter(MethodConfig).validate_python(ask["method"])
-    return EngineRequest(shape=ModelShape(**ask["shape"]), device=ask["target"]["platform"], seed=ask["seed"],
-                         optimizer=optimizer, precision=PrecisionConfig(**ask["precision"]),
-                         memory=MemoryConfig(**ask["memory"]), mesh=MeshConfig(**ask["mesh"]), method=method)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -115,12 +115,8 @@ def compile_for(request: EngineRequest, batch: tuple[int, int, int], target: Dev
         WorkingsError: the compiler failed for another reason than memory.
     """
     with tempfile.TemporaryDirectory(prefix="workings-compile-") as dump:
-        ask = {
-            "shape": asdict(request.shape), "seed": request.seed, "batch": list(batch), "target": asdict(target),
-            "devices": devices, "program": program, "dump": dump, "optimizer": request.optimizer.model_dump(),
-            "precision": request.precision.model_dump(), "memory": request.memory.model_dump(),
-            "mesh": request.mesh.model_dump(), "method": request.method.model_dump(),
-        }
+        ask = {"request": replace(request, device=target.platform).to_json(), "batch": list(batch),
+               "target": asdict(target), "devices": devices, "program": program, "dump": dump}
         flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={dump} --xla_dump_hlo_as_text".strip()
         environment = dict(os.environ) | target.environment() | {
             "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "1",

@@ -21,5 +21,5 @@ def inspection(request: EngineRequest, batch: tuple[int, ...], device: Device, f
     if fsdp == 1:
         return inspect_step(request, batch, device.platform, card)
     # In a child: processes that are not there cannot be told from the real ones that this one computes with.
-    return trace_for(request, {"step": (batch[0], batch[1], batch[2])}, device.platform, packed=request.packed,
-                     capability=card.capability, limit_bytes=card.limit_bytes)["step"]
+    return trace_for(request, {"step": (batch[0], batch[1], batch[2])}, device.platform, capability=card.capability,
+                     limit_bytes=card.limit_bytes)["step"]

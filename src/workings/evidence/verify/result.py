@@ -31,7 +31,7 @@ class Check:
     """One check's verdict over all units."""
 
     id: str
-    """Stable: `level.subject`, never used for something else."""
+    """Stable: `group.subject`, as in `consistency.engine`; never used for something else."""
     level: int
     verdict: Verdict
     text: str

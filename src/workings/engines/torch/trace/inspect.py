@@ -42,14 +42,14 @@ class Card:
     """Memory of the card; 0: not known."""
 
 
-def inspect_step(request: EngineRequest, batch: tuple[int, ...], platform: str, card: Card | None = None, *,
-                 packed: bool = False) -> Inspection:
+def inspect_step(request: EngineRequest, batch: tuple[int, ...], platform: str,
+                 card: Card | None = None) -> Inspection:
     """Trace the step of a request for a batch ``(A, B, S)``; see `inspect_program`."""
-    return inspect_program(request, "step", (batch[0], batch[1], batch[2]), platform, card or Card(), packed=packed)
+    return inspect_program(request, "step", (batch[0], batch[1], batch[2]), platform, card or Card())
 
 
-def inspect_program(request: EngineRequest, program: Program, size: Size, platform: str, card: Card, *,
-                    packed: bool) -> Inspection:
+def inspect_program(request: EngineRequest, program: Program, size: Size, platform: str,
+                    card: Card) -> Inspection:
     """Trace one program of a run.
 
     Args:
@@ -58,7 +58,6 @@ def inspect_program(request: EngineRequest, program: Program, size: Size, platfo
         size: of its batch.
         platform: ``cpu``: live bytes; ``gpu``: what the caching allocator reserves, and what CUDA takes beside it.
         card: of a GPU.
-        packed: rows hold several segments, so that attention needs a mask.
 
     Where ``request.mesh.fsdp`` is a number above 1, it is the trace of one process of so many, each with its share of
     the rows.
@@ -73,7 +72,7 @@ def inspect_program(request: EngineRequest, program: Program, size: Size, platfo
         refuse_unsplit(request, fsdp)
     with pretended(fsdp) as mesh:
         spec, notes = _spec(request, platform, card, mesh)
-        log = trace(spec, program, size, platform, packed=packed or request.packed)
+        log = trace(spec, program, size, platform, packed=request.packed)
     details: dict[str, Any] = {"program": program, "batch": list(size), "platform": platform,
                                "attention": spec.attention, "events": len(log.events), "processes": fsdp,
                                "kernel_workspaces": dict(log.hidden), "notes": notes}

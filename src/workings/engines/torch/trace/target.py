@@ -8,16 +8,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pydantic import TypeAdapter
-
-from workings.config.method import MethodConfig
-from workings.config.training import MemoryConfig, MeshConfig, OptimizerConfig, PrecisionConfig
 from workings.engines.base import EngineRequest, Inspection
 from workings.errors import RequestError, WorkingsError
-from workings.models.shape import ModelShape
 
 
-def trace_for(request: EngineRequest, programs: Mapping[str, tuple[int, int, int]], platform: str, *, packed: bool,
+def trace_for(request: EngineRequest, programs: Mapping[str, tuple[int, int, int]], platform: str, *,
               capability: str, limit_bytes: int) -> dict[str, Inspection]:
     """Trace programs of the PyTorch engine on a device; what is found about each, by its name.
 
@@ -25,7 +20,6 @@ def trace_for(request: EngineRequest, programs: Mapping[str, tuple[int, int, int
         request: as for `TorchEngine.open`; ``mesh.fsdp`` is how many processes share a step.
         programs: ``step``, ``evaluation``, ``generation``, and the size of each (`trace/programs.py`).
         platform: ``gpu`` or ``cpu``.
-        packed: rows hold several segments.
         capability: compute capability of the card.
         limit_bytes: memory of the card.
 
@@ -33,10 +27,7 @@ def trace_for(request: EngineRequest, programs: Mapping[str, tuple[int, int, int
         RequestError: the engine does not do what is asked for, or PyTorch is not installed.
         WorkingsError: the trace failed.
     """
-    ask = {"shape": asdict(request.shape), "device": request.device, "seed": request.seed, "programs": dict(programs),
-           "optimizer": request.optimizer.model_dump(), "precision": request.precision.model_dump(),
-           "memory": request.memory.model_dump(), "mesh": request.mesh.model_dump(),
-           "method": request.method.model_dump(), "platform": platform, "packed": packed, "capability": capability,
+    ask = {"request": request.to_json(), "programs": dict(programs), "platform": platform, "capability": capability,
            "limit_bytes": limit_bytes}
     done = subprocess.run([sys.executable, "-m", "workings.engines.torch.trace.target"], input=json.dumps(ask),
                           text=True, capture_output=True, check=False)
@@ -52,15 +43,6 @@ def trace_for(request: EngineRequest, programs: Mapping[str, tuple[int, int, int
     return {name: Inspection(**found) for name, found in answer["programs"].items()}
 
 
-def _request(ask: Mapping[str, Any]) -> EngineRequest:
-    """The request as the parent had it."""
-    optimizer: Any = TypeAdapter(OptimizerConfig).validate_python(ask["optimizer"])
-    method: Any = TypeAdapter(MethodConfig).validate_python(ask["method"])
-    return EngineRequest(shape=ModelShape(**ask["shape"]), device=ask["device"], seed=ask["seed"], optimizer=optimizer,
-                         precision=PrecisionConfig(**ask["precision"]), memory=MemoryConfig(**ask["memory"]),
-                         mesh=MeshConfig(**ask["mesh"]), method=method)
-
-
 def _trace(ask: Mapping[str, Any]) -> dict[str, Any]:
     """In the child."""
     try:
@@ -70,9 +52,10 @@ def _trace(ask: Mapping[str, Any]) -> dict[str, Any]:
                           "pip install 'workings[torch]'"]}
     card = Card(capability=ask["capability"], limit_bytes=ask["limit_bytes"])
     answers: dict[str, Any] = {}
+    request = EngineRequest.from_json(ask["request"])
     try:
         for name, size in ask["programs"].items():
-            found = inspect_program(_request(ask), name, tuple(size), ask["platform"], card, packed=ask["packed"])
+            found = inspect_program(request, name, tuple(size), ask["platform"], card)
             answers[name] = asdict(found) | {"breakdown": dict(found.breakdown), "versions": dict(found.versions)}
     except RequestError as wrong:
         return {"wrong": [wrong.given, wrong.expected, wrong.try_next]}

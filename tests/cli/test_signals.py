@@ -1,0 +1,66 @@
+"""What ends a verb: Ctrl-C and SIGTERM say so and exit with 130; in a thread the caller's own handlers stay."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from workings.training.stopping import StopRequest
+
+WAITING = """
+import sys, time
+from workings.cli import main
+@main.app.command("wait")
+def wait() -> None:
+    open("started", "w").close()
+    time.sleep(10 ** 6)
+sys.argv = ["workings", "wait"]
+main.main()
+"""
+
+
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+def test_a_verb_that_is_stopped_says_so(number: signal.Signals, name: str, start_forked, tmp_path: Path) -> None:
+    child = start_forked("-c", WAITING, cwd=tmp_path)
+    while not (tmp_path / "started").exists():
+        assert child.poll() is None
+        time.sleep(0.01)
+    child.send_signal(number)
+    _, said = child.communicate()
+    assert child.returncode == 130
+    assert said.startswith(f"stopped by {name}: nothing half-written took effect")
+    assert "Traceback" not in said
+
+
+def test_a_verb_started_by_nohup_in_the_background_is_stopped_by_sigterm(child_environment, tmp_path: Path) -> None:
+    """A shell gives what it starts in the background SIGINT ignored, and nohup SIGHUP; a scheduler sends SIGTERM."""
+    (tmp_path / "wait.py").write_text(WAITING)
+    script = f"nohup {sys.executable} wait.py >said 2>&1 & echo $!; wait $!; echo $?"
+    shell = subprocess.Popen(["bash", "-c", script], cwd=tmp_path, env=child_environment(), stdout=subprocess.PIPE,
+                             text=True)
+    assert shell.stdout is not None
+    child = int(shell.stdout.readline())
+    while not (tmp_path / "started").exists():
+        time.sleep(0.01)
+    subprocess.run(["kill", "-INT", str(child)], check=True)  # ignored, as the shell wants it
+    subprocess.run(["kill", "-TERM", str(child)], check=True)
+    assert shell.communicate()[0].strip() == "130"
+    assert "stopped by SIGTERM" in (tmp_path / "said").read_text()
+
+
+def test_in_a_thread_nothing_is_caught_and_nothing_breaks() -> None:
+    """As in the handler of a web server that calls `workings.train`."""
+    before, found = signal.getsignal(signal.SIGTERM), []
+
+    def work() -> None:
+        with StopRequest() as stop:
+            found.append((stop.requested, signal.getsignal(signal.SIGTERM)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [(False, before)]

@@ -1,0 +1,43 @@
+"""What an engine is asked for: from a recipe, and to a child process and back."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.planning.planning_helpers import recipe, shape
+from workings.config.training import MeshConfig
+from workings.engines.base import EngineRequest
+from workings.planning.parts import checkpoint_bytes, exact_parts
+
+
+@pytest.mark.parametrize("changes", [
+    {}, {"optimizer": {"name": "muon"}, "data": {"traces": "addition", "max_length": 64, "packing": "first_fit"}},
+    {"method": {"name": "qlora", "rank": 2}, "device": "cuda", "engine": "torch"}])
+def test_a_request_survives_being_written_down(changes: dict) -> None:
+    asked = EngineRequest.of(recipe(**changes), shape())
+    assert EngineRequest.from_json(asked.to_json()) == asked
+    assert asked.packed == ("data" in changes)
+    assert asked.device == ("gpu" if changes.get("device") == "cuda" else "auto")
+
+
+def test_device_and_mesh_can_be_others_than_the_recipes() -> None:
+    asked = EngineRequest.of(recipe(), shape(), device="tpu", mesh=MeshConfig(fsdp=8))
+    assert (asked.device, asked.mesh.fsdp, asked.seed) == ("tpu", 8, recipe().seed)
+
+
+@pytest.mark.parametrize(("optimizer", "moments"), [
+    ("adamw", 2 * 4 * (6 * 8 + 8)), ("muon", 4 * 6 * 8 + 2 * 4 * 8), ("adafactor", 4 * (6 + 8) + 4 * 8),
+    ("adamw8bit", 2 * (6 * 8 + 8) + 2 * 4 * 48 // 256 + 2 * 4 * 8 // 256)])
+def test_an_optimizer_knows_the_bytes_of_its_state(optimizer: str, moments: int) -> None:
+    """A matrix of 6 x 8 and a norm of 8 numbers in a layer, moments in float32."""
+    config = recipe(optimizer={"name": optimizer}).optimizer
+    assert sum(config.state_bytes(size, number=4, in_layer=True) for size in ((6, 8), (8,))) == moments
+
+
+def test_a_checkpoint_holds_what_is_trained_and_its_state() -> None:
+    asked = EngineRequest.of(recipe(), shape())
+    parts = exact_parts(asked, (1, 1, 1), 1, 1)
+    assert checkpoint_bytes(asked) == parts["parameters"] + parts["moments"] == 3 * parts["parameters"]
+    masters = replace(asked, precision=asked.precision.model_copy(update={"parameters": "bf16",
+                                                                          "rounding": "master_fp32"}))
+    assert checkpoint_bytes(masters) == (2 + 8 + 4) * parts["parameters"] // 4
