@@ -103,10 +103,6 @@ def time_lines(plan: "Plan") -> list[str]:
     ]
 
 
-def _met(reason: str) -> bool:
-    return reason.startswith("finishes in")
-
-
 def comparison(plans: list["Plan"]) -> str:
     """Several targets side by side."""
     from workings.planning.duration import duration
@@ -119,7 +115,7 @@ def comparison(plans: list["Plan"]) -> str:
         rows.append((plan.target, "marginal" if verdict.marginal else "yes" if verdict.fits else "no",
                      gib(verdict.peak_bytes), gib(verdict.limit_bytes), plan.program, verdict.source,
                      duration(plan.time.seconds) if plan.time else "-",
-                     " ".join(plan.finishing) or ("met" if any(map(_met, plan.reasons)) else "-"),
+                     " ".join(plan.finishing) or ("met" if plan.meets_deadline else "-"),
                      " ".join(plan.nearest.overrides) if plan.nearest else ""))
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -45,10 +45,14 @@ class Plan:
     target: str
     verdict: Verdict
     """About the program that needs the most."""
-    reasons: tuple[str, ...]
     parts: tuple[Part, ...]
     culprit: str
+    """The group of parts that takes the most, as a sentence."""
     step_seconds: float | None
+    step_time: str = ""
+    """How the seconds of a step are known, as a sentence; empty on a CPU."""
+    remarks: tuple[str, ...] = ()
+    """What else there is to say, a sentence each."""
     batch: tuple[int, int, int]
     mesh: tuple[int, int]
     details: dict[str, Any]
@@ -58,8 +62,16 @@ class Plan:
     """Peak bytes per device of every program that was asked about."""
     time: RunTime | None = None
     nearest: "Nearest | None" = None
+    meets_deadline: bool = False
+    """Whether a deadline was given and the whole run finishes by it."""
     finishing: tuple[str, ...] = ()
     """Words that make the run finish by a deadline that it would miss."""
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Every sentence that explains the plan, the verdict first."""
+        return tuple(filter(None, (self.verdict.reasons[0], self.verdict.warning, self.culprit, self.step_time,
+                                   *self.remarks)))
 
     def as_json(self) -> dict[str, Any]:
         """Keys of ``plan --json``; what does not exist is left out."""
@@ -220,18 +232,16 @@ def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int],
     parts = split_parts(request, batch, mesh, target.platform, found, program, difference)
     used = mesh[0] * mesh[1]
     culprit = blame(parts, used, target.devices, verdict, parameters=request.precision.parameters)
-    reasons = [verdict.reasons[0], culprit]
+    remarks = []
     peaks = peaks or {program: found.peak_bytes}
     if len(peaks) > 1:
-        reasons.append(f"decided by the {program}, which needs the most: " + ", ".join(
+        remarks.append(f"decided by the {program}, which needs the most: " + ", ".join(
             f"{name} {gib(peak)}" for name, peak in peaks.items()))
     elif "refused" in found.details:
-        reasons.append("evaluation and generation were not asked about: the step does not fit already")
+        remarks.append("evaluation and generation were not asked about: the step does not fit already")
     step = longest_batch(recipe, mesh[0])
     seconds, how = step_seconds(request, step, target, used)
-    if target.platform != "cpu":
-        reasons.append(how)
-    reasons += notes(recipe, target, found)
-    return Plan(recipe=recipe.name, target=target.name, verdict=verdict, reasons=tuple(reasons), parts=parts,
-                culprit=culprit, step_seconds=seconds, batch=step, mesh=mesh, details=dict(found.details),
-                program=program, peaks=peaks)
+    remarks += notes(recipe, target, found)
+    return Plan(recipe=recipe.name, target=target.name, verdict=verdict, parts=parts, culprit=culprit,
+                step_seconds=seconds, step_time=how if target.platform != "cpu" else "", remarks=tuple(remarks),
+                batch=step, mesh=mesh, details=dict(found.details), program=program, peaks=peaks)

@@ -148,10 +148,10 @@ def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, sear
         return asked
     found = nearest(recipe, shape, target, asked)
     if found is None:
-        return replace(asked, reasons=(*asked.reasons, "no plan of the search fits: a smaller model, shorter rows "
+        return replace(asked, remarks=(*asked.remarks, "no plan of the search fits: a smaller model, shorter rows "
                                        "or a larger machine are left"))
     way_out = f"nearest plan that fits ({found.source}): " + " ".join(found.overrides)
-    return replace(asked, nearest=found, reasons=(*asked.reasons, way_out, *_grown(asked, found)))
+    return replace(asked, nearest=found, remarks=(*asked.remarks, way_out, *_grown(asked, found)))
 
 
 def _grown(asked: Plan, found: Nearest) -> list[str]:

@@ -30,6 +30,8 @@ class Verdict:
     reasons: tuple[str, ...]
     breakdown: Mapping[str, int]
     versions: Mapping[str, str]
+    warning: str = ""
+    """Why a plan that fits may still run out of memory; empty where it is not marginal."""
     available_bytes: int = 0
     """On a CPU, what is free of the limit at this moment; 0 elsewhere."""
 
@@ -66,16 +68,16 @@ def judge(inspection: Inspection, device: DeviceFacts, memory: HostMemory | None
         first = f"fits, but marginally: {of_limit if peak > share * limit else of_free}"
     else:
         first = f"fits: {of_limit}"
-    reasons = [first]
-    if marginal:
-        reasons.append(f"marginal: less than {100 * (1 - share):.0f} % is left, as far as allocators differ from "
-                       "compilers; it may run out of memory")
+    warning = (f"marginal: less than {100 * (1 - share):.0f} % is left, as far as allocators differ from compilers; it "
+               "may run out of memory") if marginal else ""
+    reasons = [first, *filter(None, [warning])]
     if parts := {name: size for name, size in inspection.breakdown.items() if name not in TOTALS}:
         largest = max(parts, key=lambda name: parts[name])
         reasons.append(f"largest part: {largest}, {gib(parts[largest])}")
     return Verdict(fits=fits, marginal=marginal, peak_bytes=peak, limit_bytes=limit, devices=device.count,
                    source=inspection.source, reasons=tuple(reasons), breakdown=inspection.breakdown,
-                   versions=inspection.versions, available_bytes=memory.available_bytes if memory else 0)
+                   versions=inspection.versions, warning=warning,
+                   available_bytes=memory.available_bytes if memory else 0)
 
 
 def gib(count: int) -> str:

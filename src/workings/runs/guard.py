@@ -52,9 +52,7 @@ def plan_here(prepared: Prepared) -> Plan:
     target = target_here(prepared.device, prepared.loaded.recipe.engine)
     plan = explain(prepared.loaded.recipe, prepared.request, prepared.longest_batch, prepared.inspection,
                    prepared.device, target)
-    warnings = [reason for reason in prepared.verdict.reasons if reason.startswith("marginal")]
-    return replace(plan, verdict=prepared.verdict, batch=prepared.longest_batch,
-                   reasons=(prepared.verdict.reasons[0], *warnings, plan.culprit, *plan.reasons[2:]))
+    return replace(plan, verdict=prepared.verdict, batch=prepared.longest_batch)
 
 
 def refusal(prepared: Prepared) -> DoesNotFit:

@@ -38,5 +38,5 @@ def plan(recipe: str | LoadedRecipe, on: str, overrides: Sequence[str] = (), *, 
     shape = planned_shape(loaded)
     found = plan_with_nearest(loaded.recipe, shape, target, search=nearest)
     found = timed(found, loaded, shape, target, own_pace(runs, target) if runs.is_dir() else None)
-    found = replace(found, reasons=(*found.reasons, *loaded.chosen))
+    found = replace(found, remarks=(*found.remarks, *loaded.chosen))
     return with_deadline(found, loaded, shape, target, deadline) if deadline else found

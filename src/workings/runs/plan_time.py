@@ -22,10 +22,9 @@ def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, o
     seconds, how = step_seconds(request, plan.batch, target, devices, own)
     if seconds is None:
         return plan
-    reasons = tuple(reason for reason in plan.reasons if not reason.startswith("step time: "))
     spent = run_time(recipe, request, programs_of(recipe, plan.mesh[0]), target, devices, seconds,
                      items=count_items(loaded), held_out=0)
-    return replace(plan, step_seconds=seconds, time=spent, reasons=(*reasons, how))
+    return replace(plan, step_seconds=seconds, time=spent, step_time=how)
 
 
 def count_items(loaded: LoadedRecipe) -> int:
@@ -42,14 +41,15 @@ def count_items(loaded: LoadedRecipe) -> int:
 def with_deadline(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, deadline: float) -> Plan:
     """The plan with what a deadline (in seconds) means for it, and one that finishes where this one does not."""
     if plan.time is None:
-        return replace(plan, reasons=(*plan.reasons, "no rate is known for this target, so nothing about the deadline"))
+        return replace(plan, remarks=(*plan.remarks, "no rate is known for this target, so nothing about the deadline"))
     allowed = duration(deadline)
     if plan.time.seconds <= deadline:
-        return replace(plan, reasons=(*plan.reasons, f"finishes in {duration(plan.time.seconds)} of {allowed}"))
+        return replace(plan, meets_deadline=True,
+                       remarks=(*plan.remarks, f"finishes in {duration(plan.time.seconds)} of {allowed}"))
     said = (f"finishes {plan.time.share_by(deadline):.0%} of its steps by {allowed}: the whole run takes "
             f"{duration(plan.time.seconds)}")
     words = finishing(plan, loaded, shape, target, deadline)
-    return replace(plan, reasons=(*plan.reasons, said, "this plan finishes: " + " ".join(words)), finishing=words)
+    return replace(plan, remarks=(*plan.remarks, said, "this plan finishes: " + " ".join(words)), finishing=words)
 
 
 def finishing(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, deadline: float) -> tuple[str, ...]:
