@@ -71,7 +71,6 @@ docs: $(ALL) ## writes the generated pages and builds the site into site/
 	$(BIN)/python -m tools.decision_index
 	$(BIN)/python -m tools.what_fits
 	$(BIN)/python -m tools.benchmarks_page
-	$(BIN)/python -m tools.engine_speeds
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 proof: $(ALL) ## runs the further cases of tests and proof/*.py, the full counts that docs quote (hours)

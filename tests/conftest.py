@@ -28,9 +28,12 @@ FOREIGN = ("WORKINGS_", "HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_",
 OURS = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "120"}
 """Set for every test and child: nothing is fetched, and texts look the same on every terminal."""
 
-CORRECTNESS_FLAGS = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-"""XLA's options for nearly all tests: the same operations, compiled in two thirds of the time. With ``RUN_FLAGS=1`` in
-the environment XLA compiles as it does in a run; `test_run_flags.py` starts such tests."""
+CORRECTNESS_FLAGS = " ".join((
+    "--xla_backend_optimization_level=0", "--xla_llvm_disable_expensive_passes=true",
+    "--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1",
+    "--xla_cpu_enable_concurrency_optimized_scheduler=false"))
+"""XLA's options for nearly all tests: the same operations, compiled in a third of the time. With ``RUN_FLAGS=1`` in the
+environment XLA compiles as it does in a run; `test_run_flags.py` and the quickstart's test do so."""
 XLA_FLAGS = "" if os.environ.get("RUN_FLAGS") == "1" else CORRECTNESS_FLAGS
 
 PROGRAMS = KeptPrograms(ROOT / "build" / "compiled")

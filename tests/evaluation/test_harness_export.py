@@ -19,7 +19,7 @@ from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.units import find_unit
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
-from workings.runs.describe import TOKENIZER
+from workings.record.layout import TOKENIZER
 
 pytestmark = pytest.mark.full  # a log that the harness wrote is read in `test_harness.py`
 Run = Callable[..., "CompletedProcess[str]"]

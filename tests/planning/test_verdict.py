@@ -4,7 +4,7 @@ import pytest
 
 from workings.engines.base import Inspection
 from workings.hardware.device import DeviceFacts
-from workings.planning.verdict import gib, judge
+from workings.planning.verdict import judge
 
 
 def verdict(peak, limit):
@@ -30,12 +30,6 @@ def test_the_reason_names_both_numbers_and_the_largest_part():
     assert "28.09 GiB of 15.75 GiB a device (compiled; limit from compiler)" in found.reasons[0]
     assert "temporaries" in found.reasons[1]
     assert found.as_json()["devices"] == 8
-
-
-def test_sizes_for_people():
-    assert gib(2**30) == "1.00 GiB"
-    assert gib(2**30 - 1) == "1024.0 MiB"
-    assert gib(0) == "0.0 MiB"
 
 
 def on_cpu(peak, limit, free):

@@ -13,7 +13,6 @@ from tools import (
     benchmarks_page,
     command_reference,
     decision_index,
-    engine_speeds,
     recipe_reference,
     record_reference,
     what_fits,
@@ -105,9 +104,8 @@ def test_value_at_walks_objects_and_lists():
 
 
 @pytest.mark.parametrize("generator", [alias_reference, recipe_reference, command_reference, record_reference,
-                                       decision_index, what_fits, benchmarks_page, engine_speeds],
-                         ids=["aliases", "recipes", "commands", "record", "decisions", "what fits where", "benchmarks",
-                              "engine speeds"])
+                                       decision_index, what_fits, benchmarks_page],
+                         ids=["aliases", "recipes", "commands", "record", "decisions", "what fits where", "benchmarks"])
 def test_generated_page_is_current(generator, capsys):
     assert deliver(generator.PAGE, generator.render(), check=True) == 0, capsys.readouterr().err
 

@@ -3,7 +3,7 @@
 import pytest
 
 from workings.reports.line_chart import smoothed, thinned
-from workings.reports.run_table import byte_text, count, duration
+from workings.reports.run_table import count, duration
 from workings.reports.scales import Scale, linear_ticks, log_ticks, tick_label
 
 
@@ -27,7 +27,7 @@ def test_ticks_are_round() -> None:
 def test_labels() -> None:
     assert tick_label(1500) == "1\u202f500"
     assert tick_label(0.02) == "0.02"
-    assert (byte_text(1536), count(1234567)) == ("1.5 KiB", "1\u202f234\u202f567")
+    assert count(1234567) == "1\u202f234\u202f567"
     assert (duration(59.6), duration(276), duration(7260)) == ("60 s", "4 min 36 s", "2 h 1 min")
 
 

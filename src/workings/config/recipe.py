@@ -28,8 +28,8 @@ class Recipe(Section):
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Decides random weights, the order of rows and stochastic rounding."""
     engine: str = "jax"
-    """A registered engine: `jax`, `torch`, `tunix`, or one that another package provides. `auto`: `jax` or `torch`, the
-    one that does what is asked; on a CPU, where both do, the faster one on the measured model nearest in size."""
+    """A registered engine: `jax`, `torch`, `tunix`, or one that another package provides. `auto`: the one of
+    `jax` and `torch` that does what is asked and is installed, `jax` where both are."""
     device: Literal["auto", "cpu", "gpu", "cuda", "tpu"] = "auto"
     """Where to run. `auto` takes the accelerator that is there; a device that is asked for and absent is an error."""
     model: ModelConfig

@@ -128,6 +128,10 @@ class AdafactorConfig(Section):
 OptimizerConfig = Annotated[AdamWConfig | AdamW8bitConfig | AdafactorConfig | MuonConfig, Field(discriminator="name")]
 
 
+BYTES_OF_FORMAT = {"fp32": 4, "bf16": 2}
+"""Bytes of one number, by the names of `PrecisionConfig`."""
+
+
 class PrecisionConfig(Section):
     """Number formats of what is stored and what is computed."""
 

@@ -11,8 +11,8 @@ from typing import Any
 from workings.doctor.builds import compiled_for, runs_on
 from workings.doctor.finding import Finding
 from workings.doctor.nvidia import Card, Driver
-from workings.doctor.space import gib
 from workings.hardware.catalog import targets
+from workings.hardware.units import gib
 
 SECONDS = 120
 SETUP = "workings doctor --setup cuda"

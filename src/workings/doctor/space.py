@@ -9,6 +9,7 @@ from pathlib import Path
 from workings.doctor.finding import Finding
 from workings.hardware.huge_pages import PAGES, with_huge_pages
 from workings.hardware.memory import HostMemory
+from workings.hardware.units import gib
 
 SPARE = 1
 """A checkpoint is written beside the kept ones before the oldest goes."""
@@ -76,11 +77,6 @@ def check_pages(environment: Mapping[str, str], present: Mapping[str, str], page
             id="space.pages", judgement="note", what="this kernel gives huge pages to those who ask, and nobody asked",
             why="every step on a CPU takes its memory anew, and in pages of 4 KiB that takes a part of its time",
             mend=" ".join(f"export {name}={value}" for name, value in asked.items()))
-
-
-def gib(count: int) -> str:
-    """Bytes for people."""
-    return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
 
 
 def _short(path: Path) -> str:

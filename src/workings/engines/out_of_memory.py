@@ -15,9 +15,3 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in SIGNS)
-
-
-def first_line(error: BaseException) -> str:
-    """What it says, in a line that a record can hold."""
-    said = str(error).strip().splitlines()
-    return said[0][:300] if said else type(error).__name__

@@ -15,7 +15,6 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.record.canonical import dumps
 from workings.record.digest import bytes_digest
 
-PREDICTIONS = "predictions.jsonl"
 KEPT_CHARS = 4_000
 """Of a completion that is too long to be scored this many characters are kept, with its length and digest."""
 MEASURES = ("format_ok", "truncated", "completion_tokens", "reasoning_chars", "step_validity", "empty")

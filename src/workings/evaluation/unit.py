@@ -7,18 +7,13 @@ from types import TracebackType
 from typing import Any
 
 from workings.errors import RecordError, RequestError
-from workings.evaluation.predictions import PREDICTIONS
 from workings.record import atomic
 from workings.record.canonical import loads, record_line
 from workings.record.digest import json_digest
 from workings.record.jsonl import Appender, cut_torn_line
-from workings.record.layout import SEAL, partial_path
+from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SAMPLES, SEAL, partial_path
 from workings.record.lock import DirectoryLock
 from workings.record.seal import seal_unit
-
-CONFIG = "eval_config.json"
-SUMMARY = "eval_summary.json"
-SAMPLES = "samples.md"
 
 
 class EvaluationUnit:
@@ -78,7 +73,7 @@ class EvaluationUnit:
 
     def seal(self, summary: dict[str, Any], samples: str, made_from: str | None) -> str:
         """Write the summary and the samples, seal, and move the unit to its place. Returns the root digest."""
-        atomic.write_json(self.partial / SUMMARY, summary)
+        atomic.write_json(self.partial / EVALUATION_SUMMARY, summary)
         atomic.write_text(self.partial / SAMPLES, samples)
         if (self.partial / SEAL).exists():  # killed between sealing and renaming
             (self.partial / SEAL).unlink()
@@ -88,7 +83,7 @@ class EvaluationUnit:
         return root
 
     def _check_config(self) -> None:
-        path = self.partial / CONFIG
+        path = self.partial / EVALUATION_CONFIG
         if not path.exists():
             atomic.write_json(path, self._config)
             return

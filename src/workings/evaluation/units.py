@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RecordError, RequestError
-from workings.evaluation.predictions import PREDICTIONS, read_results
+from workings.evaluation.predictions import read_results
 from workings.evaluation.scorecard import ItemResult
-from workings.evaluation.unit import CONFIG, SUMMARY
 from workings.record.canonical import loads
 from workings.record.digest import file_digest
-from workings.record.layout import MANIFEST, SUMS
+from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, PARTIAL_SUFFIX, PREDICTIONS, SUMS
 from workings.record.seal import parse_sums, root_digest
 
 DEFAULT_NAME = "items"
@@ -28,12 +27,12 @@ class EvaluationRecord:
     @cached_property
     def config(self) -> dict[str, Any]:
         """``eval_config.json``."""
-        return _object(self.path / CONFIG)
+        return _object(self.path / EVALUATION_CONFIG)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
         """``eval_summary.json``."""
-        return _object(self.path / SUMMARY)
+        return _object(self.path / EVALUATION_SUMMARY)
 
     @cached_property
     def run(self) -> Path | None:
@@ -66,7 +65,7 @@ class EvaluationRecord:
             RecordError: the predictions are not the ones that were sealed, or hold an item twice.
         """
         sums = parse_sums((self.path / SUMS).read_bytes())
-        for name in (CONFIG, SUMMARY, PREDICTIONS):
+        for name in (EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS):
             if sums.get(name) != file_digest(self.path / name):
                 raise RecordError(f"{self.path / name} is not the file that was sealed")
         results = list(read_results(self.path / PREDICTIONS, str(self.config["aggregate"])))
@@ -81,10 +80,10 @@ def find_units(path: Path) -> list[EvaluationRecord]:
     Raises:
         RequestError: there is none.
     """
-    if (path / SUMMARY).is_file():
+    if (path / EVALUATION_SUMMARY).is_file():
         return [EvaluationRecord(path)]
-    found = [EvaluationRecord(place.parent) for place in sorted(path.glob(f"eval/*/{SUMMARY}"))
-             if not place.parent.name.endswith(".partial")]
+    found = [EvaluationRecord(place.parent) for place in sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
+             if not place.parent.name.endswith(PARTIAL_SUFFIX)]
     if not found:
         raise RequestError(str(path), "a run directory with an evaluation, or the directory that `eval --out` wrote",
                            f"workings eval {path} --items ITEMS.jsonl --out {path}/eval/{DEFAULT_NAME}")

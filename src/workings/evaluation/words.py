@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from workings.evaluation.paired import PairedDifference
 from workings.evaluation.scorecard import Cell, Scorecard
 from workings.evaluation.statistics.interval import Interval
-from workings.evaluation.unit import SUMMARY
+from workings.record.layout import EVALUATION_SUMMARY
 
 if TYPE_CHECKING:
     from workings.evaluation.compare import Comparison
@@ -65,7 +65,8 @@ def scorecard_text(scorecard: Scorecard, out: Path) -> str:
     """A scorecard for the terminal, and what to type next."""
     lines = [f"{cell_text(scorecard.overall)} on {scorecard.overall.n} items"]
     if scorecard.overall.errors:
-        lines.append(f"{scorecard.overall.errors} items could not be scored and count as 0: see {out / SUMMARY}")
+        lines.append(f"{scorecard.overall.errors} items could not be scored and count as 0: see "
+                     f"{out / EVALUATION_SUMMARY}")
     if len(scorecard.per_section) > 1:
         width = max(map(len, scorecard.per_section))
         lines += [f"  {name:<{width}}  {cell.n:>6} items  {cell_text(cell)}"

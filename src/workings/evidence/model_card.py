@@ -10,12 +10,11 @@ from typing import Any
 
 from workings.evidence.claims import ClaimedText, Source, pointer_to
 from workings.record.absent import Absent
-from workings.record.layout import MANIFEST
+from workings.record.layout import EVALUATION_SUMMARY, MANIFEST
 from workings.record.manifest import RunManifest
 
 FORM = "model_card/1"
 """How a card is written. Another text gets another number, so that cards of earlier packs are not called wrong."""
-SUMMARY, CONFIG = "eval_summary.json", "eval_config.json"
 SCRATCH = "random weights"
 
 
@@ -36,7 +35,7 @@ def model_card(document: str, place: str, manifest: RunManifest, root: str,
     text.say(f"\n# {_code(manifest.name)}\n\n")
     _training(text, f"{place}/{MANIFEST}", manifest)
     for name, found in cards.items():
-        _scorecard(text, f"{place}/eval/{name}/{SUMMARY}", name, found["summary"]["scorecard"])
+        _scorecard(text, f"{place}/eval/{name}/{EVALUATION_SUMMARY}", name, found["summary"]["scorecard"])
     if not cards:
         text.say("\n## Evaluation\n\nIt was not evaluated.\n")
     text.say(f"\n## Check it\n\nEvery number above has its source in `claims.json`. The record's root digest:\n\n"
@@ -99,7 +98,7 @@ def _scorecard(text: ClaimedText, file: str, name: str, card: Mapping[str, Any])
 
 
 def _source(place: str, name: str, key: str) -> Source:
-    return Source(file=f"{place}/eval/{name}/{SUMMARY}", pointer=pointer_to("scorecard", "overall", key))
+    return Source(file=f"{place}/eval/{name}/{EVALUATION_SUMMARY}", pointer=pointer_to("scorecard", "overall", key))
 
 
 def _overall(found: Mapping[str, Any]) -> Any:

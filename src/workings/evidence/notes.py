@@ -14,7 +14,7 @@ from workings.record import atomic
 from workings.record.absent import is_absent
 from workings.record.canonical import loads
 from workings.record.clock import now
-from workings.record.layout import PARTIAL_SUFFIX, SEAL
+from workings.record.layout import NOTE, PARTIAL_SUFFIX, SEAL, SUMS
 from workings.record.lock import DirectoryLock
 from workings.record.manifest import RunManifest
 from workings.record.reader import Run
@@ -23,7 +23,6 @@ from workings.record.seal import seal_unit
 from workings.record.storage import storage
 
 NOTES = "notes"
-NOTE = "note.json"
 SCHEMA = "note/1"
 KEY = re.compile(r"[a-z][a-z0-9_]{0,63}")
 MAX_VALUE_CHARS = 2000
@@ -109,7 +108,7 @@ def _seal(run: Run, note: dict[str, Any]) -> Path:
         staging.mkdir(exist_ok=True)
         lock = DirectoryLock(staging)
         try:
-            for name in (NOTE, SEAL, "SHA256SUMS"):  # left by a note that was killed
+            for name in (NOTE, SEAL, SUMS):  # left by a note that was killed
                 (staging / name).unlink(missing_ok=True)
             atomic.write_json(staging / NOTE, note)
             seal_unit(staging, "notes", "complete", run.root)

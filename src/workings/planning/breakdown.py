@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from workings.engines.base import EngineRequest, Inspection
+from workings.hardware.units import gib
 from workings.planning.parts import beside_the_step, estimated_parts, exact_parts
 from workings.planning.request import ProgramName
-from workings.planning.verdict import Verdict, gib
+from workings.planning.verdict import Verdict
 
 UNEXPLAINED = "what nothing explains"
 NEGLIGIBLE = 1024

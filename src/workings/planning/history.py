@@ -18,9 +18,9 @@ from workings.hardware.machine import cpu_model
 from workings.models.shape import ModelShape
 from workings.planning.request import longest_batch
 from workings.planning.seconds import Pace, step_operations
+from workings.record.layout import MANIFEST, MODEL_SHAPE
 from workings.record.reader import Run
 
-MODEL_SHAPE = "config/model_shape.json"
 FEWEST_STEPS = 5
 """Steps below which a run says nothing about speed: its first step compiles and warms up."""
 
@@ -43,13 +43,13 @@ def own_pace(directory: Path, target: Target) -> Pace | None:
     return Pace(operations_a_second=each, source=(
         f"{each / 1e12:.3g} Tflop/s a device, the median of {len(found)} finished run{'s' * (len(found) > 1)} of yours "
         f"on {target.kind} ({', '.join(run.name for run in found[:3])}{', …' * (len(found) > 3)}), read from "
-        f"{directory}/*/run_manifest.json"))
+        f"{directory}/*/{MANIFEST}"))
 
 
 def finished_runs(directory: Path, target: Target) -> Iterator[Finished]:
     """Complete runs directly below a directory that ran on this kind of device, by name."""
     kind = cpu_model() if target.platform == "cpu" else target.kind
-    for place in sorted(directory.glob("*/run_manifest.json")):
+    for place in sorted(directory.glob(f"*/{MANIFEST}")):
         try:
             run = Run.open(place.parent)
             shape_text = (place.parent / MODEL_SHAPE).read_text(encoding="utf-8")

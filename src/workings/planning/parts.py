@@ -7,11 +7,11 @@ F feed-forward width, N query heads, K key/value heads, H head size, V vocabular
 from collections.abc import Iterator
 from math import prod
 
+from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest
 from workings.models.weights import EMBEDDING, HEAD, layer_shapes, outer_shapes
 from workings.planning.request import ProgramName
 
-BYTES = {"fp32": 4, "bf16": 2}
 INPUT_SPLIT = ("self_attn.o_proj.weight", "mlp.down_proj.weight")
 """Matrices whose input axis is split over ``tp``; all others split their output axis."""
 BATCH_FIELDS = 5
@@ -70,7 +70,7 @@ def _piece(length: int, axes: tuple[int, ...]) -> int:
 
 def _frozen_bytes(request: EngineRequest, shapes: Shapes) -> int:
     """Bytes of weights as they are stored; with QLoRA the layers' matrices have four bits and a scale for every 64."""
-    stored = BYTES[request.precision.parameters]
+    stored = BYTES_OF_FORMAT[request.precision.parameters]
     if request.method.name != "qlora":
         return stored * sum(prod(size) * count for size, count in shapes)
     four_bit = [(size, count) for size, count in shapes if count > 1 and len(size) == 2]
@@ -83,8 +83,8 @@ def exact_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, 
     shapes, adapters = list(local_shapes(request, fsdp, tp)), adapter_shapes(request, fsdp, tp)
     trained = adapters or shapes
     elements = sum(prod(size) * count for size, count in trained)
-    stored = 4 if adapters else BYTES[request.precision.parameters]
-    number = BYTES[request.precision.moments]
+    stored = 4 if adapters else BYTES_OF_FORMAT[request.precision.parameters]
+    number = BYTES_OF_FORMAT[request.precision.moments]
     moments = sum(count * request.optimizer.state_bytes(size, number=number, in_layer=bool(adapters) or count > 1)
                   for size, count in trained)
     parts = {
@@ -111,7 +111,7 @@ def estimated_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: i
                     platform: str) -> dict[str, int]:
     """Bytes per device of what lives only inside a step, by formula. A compiler may do better or worse."""
     shape, memory = request.shape, request.memory
-    number = BYTES[request.precision.compute]
+    number = BYTES_OF_FORMAT[request.precision.compute]
     rows, length = batch[1] // fsdp, batch[2]
     tokens = rows * length
     heads = 4 * shape.width + (2 * shape.heads + 2 * shape.kv_heads) * shape.head_dim // tp
@@ -153,7 +153,7 @@ def estimated_peak(request: EngineRequest, batch: tuple[int, int, int], fsdp: in
 def beside_the_step(request: EngineRequest, program: ProgramName, batch: tuple[int, int, int], fsdp: int, tp: int,
                     platform: str) -> dict[str, int]:
     """Bytes per device while the run evaluates or answers, by formula; the optimizer's state lies beside."""
-    shape, number = request.shape, BYTES[request.precision.compute]
+    shape, number = request.shape, BYTES_OF_FORMAT[request.precision.compute]
     state = {name: size for name, size in exact_parts(request, (1, fsdp, 1), fsdp, tp).items()
              if name in ("parameters", "moments", "master weights")}
     rows, length = (-(-batch[0] // fsdp), batch[1]) if program == "generation" else (batch[1] // fsdp, batch[2])

@@ -19,6 +19,7 @@ from workings.engines.registry import find_engine
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.hardware.device import DeviceFacts
+from workings.hardware.units import gib
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 from workings.planning.breakdown import Part, blame, split_parts, unexplained_share
@@ -29,7 +30,7 @@ from workings.planning.parts import beside_the_step, estimated_parts, estimated_
 from workings.planning.request import ProgramName, Programs, engine_request, longest_batch, mesh_of, programs_of
 from workings.planning.seconds import RunTime, step_seconds
 from workings.planning.tracing import trace_gpu
-from workings.planning.verdict import Verdict, gib, judge
+from workings.planning.verdict import Verdict, judge
 
 __all__ = ["Nearest", "Part", "Plan", "explain", "make_plan"]
 

@@ -7,6 +7,7 @@ from typing import Any
 from workings.engines.base import Inspection
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import HostMemory, host_memory
+from workings.hardware.units import gib
 
 MARGINAL_SHARE = 0.9
 """Above this share of the limit a fitting plan is called marginal: compilers and allocators differ by some percent."""
@@ -78,8 +79,3 @@ def judge(inspection: Inspection, device: DeviceFacts, memory: HostMemory | None
                    source=inspection.source, reasons=tuple(reasons), breakdown=inspection.breakdown,
                    versions=inspection.versions, warning=warning,
                    available_bytes=memory.available_bytes if memory else 0)
-
-
-def gib(count: int) -> str:
-    """Bytes for people: GiB from one GiB on, MiB below."""
-    return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"

@@ -17,11 +17,9 @@ from workings.errors import RecordError
 from workings.record import atomic
 from workings.record.canonical import loads
 from workings.record.digest import file_digest
-from workings.record.layout import check_relative
+from workings.record.layout import COMMIT, STATE, check_relative
 from workings.record.storage import storage
 
-COMMIT = "COMMIT.json"
-STATE = "state.json"
 SCHEMA = "checkpoint/1"
 _NAME = re.compile(r"step_(\d{6,12})")
 

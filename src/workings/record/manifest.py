@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from workings.errors import RecordError
 from workings.record.absent import Absent, absent
 from workings.record.canonical import find_nulls, loads
+from workings.record.layout import MANIFEST
 
 __all__ = ["Absent", "DeviceRecord", "Distribution", "Origin", "RunManifest", "absent", "parse_manifest"]
 
@@ -163,7 +164,7 @@ class RunManifest(_Part):
         """As JSON values. Raises `RecordError` if one of the free parts holds a null."""
         value: dict[str, Any] = self.model_dump(mode="json")
         if nulls := find_nulls(value):
-            raise RecordError(f"run_manifest.json: null at {', '.join(nulls[:5])}")
+            raise RecordError(f"{MANIFEST}: null at {', '.join(nulls[:5])}")
         return value
 
 
@@ -174,4 +175,4 @@ def parse_manifest(data: bytes) -> RunManifest:
         return RunManifest.model_validate(value)
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:5])
-        raise RecordError(f"run_manifest.json: {wrong}") from None
+        raise RecordError(f"{MANIFEST}: {wrong}") from None

@@ -8,7 +8,7 @@ from workings.errors import RecordError, RequestError
 from workings.record import jsonl
 from workings.record.canonical import loads
 from workings.record.checkpoints import CheckpointStore
-from workings.record.layout import CHECKPOINTS, EVENTS, MANIFEST, METRICS, SEAL
+from workings.record.layout import CHECKPOINTS, EVALUATION_SUMMARY, EVENTS, MANIFEST, METRICS, SEAL
 from workings.record.manifest import RunManifest, parse_manifest
 from workings.record.seal import parse_seal, root_digest
 
@@ -64,7 +64,7 @@ class Run:
         folder = self.path / "eval"
         units = [path for path in sorted(folder.iterdir()) if (path / SEAL).is_file()] if folder.is_dir() else []
         return [EvaluationUnit(name=unit.name, path=unit, root=root_digest(unit),
-                               summary=loads((unit / "eval_summary.json").read_bytes())) for unit in units]
+                               summary=loads((unit / EVALUATION_SUMMARY).read_bytes())) for unit in units]
 
     @property
     def checkpoints(self) -> CheckpointStore:

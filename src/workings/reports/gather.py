@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workings.evaluation.predictions import PREDICTIONS, read_predictions
+from workings.evaluation.predictions import read_predictions
 from workings.evaluation.units import EvaluationRecord, find_units
 from workings.record.canonical import loads
-from workings.record.layout import MANIFEST, OVERRIDES, RECIPE
+from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, OVERRIDES, PREDICTIONS, RECIPE
 from workings.record.manifest import RunManifest
 from workings.record.reader import Run
 
@@ -50,7 +50,7 @@ def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> Ru
         return RunView(name=record.name, path=path, color=color, manifest=None, root=record.root, evaluation=record)
     run = Run.open(path)
     metrics = run.metrics()
-    has_evaluation = any(path.glob("eval/*/eval_summary.json"))
+    has_evaluation = any(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
     return RunView(
         name=path.resolve().name, path=path, color=color, manifest=run.manifest, root=run.root,
         train_loss=[(line["step"], line["loss"]) for line in metrics if isinstance(line.get("loss"), int | float)],

@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workings.hardware.units import byte_text
 from workings.record.absent import Absent
 from workings.record.manifest import RunManifest
 from workings.reports.gather import RunView
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,16 +52,6 @@ def count(value: int) -> str:
     return f"{value:,}".replace(",", "\u202f")
 
 
-def byte_text(value: int | Absent) -> str:
-    """Bytes in binary units."""
-    if isinstance(value, Absent):
-        return value.absent
-    size, unit = float(value), 0
-    while size >= 1024 and unit < len(_UNITS) - 1:
-        size, unit = size / 1024, unit + 1
-    return f"{size:.1f} {_UNITS[unit]}"
-
-
 def duration(seconds: float) -> str:
     """Seconds as a person says them."""
     if seconds < 120:
@@ -74,6 +63,10 @@ def duration(seconds: float) -> str:
 
 def _number(value: float | Absent) -> str:
     return value.absent if isinstance(value, Absent) else f"{value:.4f}"
+
+
+def _bytes(value: int | Absent) -> str:
+    return value.absent if isinstance(value, Absent) else byte_text(value)
 
 
 MEASURES = (
@@ -96,7 +89,7 @@ _FACTS: tuple[tuple[str, Callable[[RunManifest], str]], ...] = (
     ("Tokens", lambda m: count(m.tokens)),
     ("Final training loss", lambda m: _number(m.final_loss)),
     ("Seconds in steps", lambda m: duration(m.training_seconds)),
-    ("Peak memory per device", lambda m: byte_text(m.measured_peak_bytes)),
+    ("Peak memory per device", lambda m: _bytes(m.measured_peak_bytes)),
     ("Seed", lambda m: str(m.seed)),
     ("Code", lambda m: m.commit_sha.absent if isinstance(m.commit_sha, Absent) else m.commit_sha),
 )

@@ -8,6 +8,7 @@ from workings.errors import RecordError, RequestError
 from workings.models.hub import weights_directory
 from workings.record.absent import Absent
 from workings.record.digest import file_digest
+from workings.record.layout import MANIFEST
 from workings.record.manifest import RunManifest
 from workings.record.reader import Run
 
@@ -40,7 +41,7 @@ def base_weights(run: Run, recipe: Recipe) -> Path | None:
         differing = sorted(name for name in {*found, *({} if isinstance(expected, Absent) else expected)}
                            if isinstance(expected, Absent) or found.get(name) != expected.get(name))
         raise RecordError(f"{run.path}: its adapters belong on other weights than those in {directory}: "
-                          f"{', '.join(differing)} differ from the digests in run_manifest.json")
+                          f"{', '.join(differing)} differ from the digests in {MANIFEST}")
     return directory
 
 

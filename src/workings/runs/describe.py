@@ -12,7 +12,20 @@ from workings.record.absent import Absent, absent
 from workings.record.clock import now
 from workings.record.digest import json_digest
 from workings.record.environment import collect
-from workings.record.layout import CONFIG, DEVICE_CHECKS, ENVIRONMENT, OVERRIDES, RECIPE, ROWS
+from workings.record.layout import (
+    CONFIG,
+    DATA_DIGESTS,
+    DEVICE_CHECKS,
+    ENVIRONMENT,
+    ENVIRONMENT_TEXT,
+    MODEL_SHAPE,
+    OVERRIDES,
+    PLAN,
+    RECIPE,
+    ROWS,
+    SUMS,
+    TOKENIZER,
+)
 from workings.record.manifest import DeviceRecord, Distribution, Origin, RunManifest
 from workings.record.redact import redact
 from workings.record.views import text_view
@@ -23,13 +36,6 @@ from workings.runs.guard import plan_here
 from workings.runs.prepare import Prepared
 from workings.training.loop import Outcome
 
-DATA_DIGESTS = "data/digests.json"
-TOKENIZER = "config/tokenizer"
-MODEL_SHAPE = "config/model_shape.json"
-ENVIRONMENT_TEXT = "env/env_info.txt"
-PLAN = "plan/plan.json"
-MEASURED = "plan/measured.json"
-DOCTOR = "env/doctor.json"
 NEAR = 3
 """Folders that a recipe may lie above its run and still be named by its relative path."""
 
@@ -144,14 +150,14 @@ Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_st
 - Made by workings {manifest.workings_version}.
 
 Reproduce it, typed in this folder (the recipe as written and the overrides are in `config/`, the digests of the data
-in `data/digests.json`; paths in a recipe are relative to where it stood):
+in `{DATA_DIGESTS}`; paths in a recipe are relative to where it stood):
 
     {command}
 
-Verify it, offline, without any ML library; every file is listed in `SHA256SUMS`:
+Verify it, offline, without any ML library; every file is listed in `{SUMS}`:
 
     workings verify .
-    sha256sum -c SHA256SUMS
+    sha256sum -c {SUMS}
 """
 
 
@@ -167,5 +173,5 @@ def reproduce_command(prepared: Prepared, out: Path) -> str:
     else:
         name = os.path.relpath(Path(loaded.origin).absolute(), out.absolute())
         if name.count("..") > NEAR:
-            name = "config/recipe.yaml"
+            name = RECIPE
     return shlex.join(["workings", "train", name, "--out", f"../{out.name}-again", *loaded.overrides])

@@ -8,6 +8,7 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.model import FromPretrained
+from workings.config.training import BYTES_OF_FORMAT
 from workings.doctor.cards import check_cards, torch_wheel
 from workings.doctor.finding import Finding
 from workings.doctor.hub import check_hub
@@ -22,9 +23,9 @@ from workings.engines.presence import accelerators
 from workings.errors import RequestError
 from workings.hardware.memory import host_memory
 from workings.models.weights import parameter_count
-from workings.planning.parts import BYTES, checkpoint_bytes
-from workings.runs.engine_choice import with_engine
+from workings.planning.parts import checkpoint_bytes
 from workings.runs.inputs import planned_shape
+from workings.runs.select_engine import with_engine
 
 BOTH = ["fp32", "bf16"]
 RUNS = Path("runs")
@@ -109,4 +110,5 @@ def needs_of(loaded: LoadedRecipe) -> Needs | None:
     except RequestError:
         return None
     return Needs(checkpoint_bytes=checkpoint_bytes(EngineRequest.of(recipe, shape)), kept=recipe.checkpoint.keep_last,
-                 weights_bytes=parameter_count(shape) * BYTES[recipe.precision.parameters], recipe=recipe.name)
+                 weights_bytes=parameter_count(shape) * BYTES_OF_FORMAT[recipe.precision.parameters],
+                 recipe=recipe.name)

@@ -19,8 +19,9 @@ from workings.kaggle.metadata import check_user, dataset_metadata, kernel_metada
 from workings.kaggle.notebook import NotebookRequest, notebook_text, script
 from workings.record import atomic
 from workings.record.digest import file_digest
+from workings.record.layout import SUMS
 from workings.record.seal import sums_text
-from workings.runs.engine_choice import with_engine
+from workings.runs.select_engine import with_engine
 
 BUILD_EPOCH = "1767225600"
 """Time that a wheel built here carries, so that equal sources give equal bytes (2026-01-01)."""
@@ -123,5 +124,5 @@ def _write_dataset(folder: Path, wheel: Path, data: dict[str, Path], user: str) 
         shutil.copyfile(path, folder / name)
     digests = {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(folder.rglob("*"))
                if path.is_file()}
-    atomic.write_bytes(folder / "SHA256SUMS", sums_text(digests))
+    atomic.write_bytes(folder / SUMS, sums_text(digests))
     atomic.write_text(folder / "dataset-metadata.json", json.dumps(dataset_metadata(user), indent=2) + "\n")

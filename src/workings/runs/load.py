@@ -14,9 +14,9 @@ from workings.models.shape import ModelShape
 from workings.models.tokenizer import Tokenizer
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
+from workings.record.layout import MODEL_SHAPE, TOKENIZER
 from workings.record.reader import Run
 from workings.runs.base_weights import base_weights
-from workings.runs.describe import MODEL_SHAPE, TOKENIZER
 
 AS_RECORDED = "as recorded"
 """The device that the run's recipe asked for."""

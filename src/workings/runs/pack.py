@@ -11,8 +11,6 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evaluation.compare import Comparison, compare
-from workings.evaluation.unit import CONFIG as EVALUATION_CONFIG
-from workings.evaluation.unit import SUMMARY as EVALUATION_SUMMARY
 from workings.evaluation.units import find_pair, find_units
 from workings.evidence.claims import CLAIMS, Claim, claims_json, unsourced
 from workings.evidence.model_card import model_card
@@ -26,7 +24,7 @@ from workings.evidence.placeholders import find_placeholders
 from workings.evidence.verify import verify
 from workings.evidence.writeup import WRITEUP, published, words_in
 from workings.record.canonical import line, loads
-from workings.record.layout import MANIFEST, README, RECIPE
+from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, README, RECIPE, SEAL
 from workings.record.redact import cleaned, find_secrets
 from workings.reports.html import MAX_RUNS, write_report
 from workings.runs.report_claims import Column, report_claims
@@ -86,7 +84,7 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, writeup: Pa
     documents = seal_documents(documents)
     texts = {name: data.decode("utf-8") for name, data in documents.items() if name.endswith((".md", ".html"))}
     planned = Packed(
-        out=out, root=loads(documents["SEAL.json"])["root"], words=words or 0, bytes=0,
+        out=out, root=loads(documents[SEAL])["root"], words=words or 0, bytes=0,
         entries=tuple(sorted([(name, len(data)) for name, data in documents.items()]
                              + [(name, file.size) for name, file in contents.files.items()])),
         by_digest=tuple((f"{row.place}/{row.file}", row.bytes) for row in contents.by_digest),
@@ -156,7 +154,7 @@ def _pages(contents: Contents, found: dict[str, bytes]) -> tuple[list[str], list
     """Add the report and, of two sides with evaluations, the comparison. Both name places of the pack only."""
     found_at = {**{place: run.path for place, run in contents.runs.items()}, **contents.evaluations}
     places = {place: found_at[place] for place in contents.order}
-    sides = [place for place, path in places.items() if any(path.glob("**/eval_summary.json"))]
+    sides = [place for place, path in places.items() if any(path.glob(f"**/{EVALUATION_SUMMARY}"))]
     with tempfile.TemporaryDirectory(prefix="workings-pack-") as folder:
         Path(folder, "runs").mkdir()
         for place, path in places.items():
@@ -181,7 +179,7 @@ def _column(contents: Contents, place: str, comparison: dict[str, Any]) -> Colum
     run = contents.runs.get(place)
     path = run.path if run else contents.evaluations[place]
     sides = [str(comparison[side]["path"]) for side in ("a", "b") if side in comparison]
-    units = [unit.path for unit in find_units(path)] if any(path.glob("**/eval_summary.json")) else []
+    units = [unit.path for unit in find_units(path)] if any(path.glob(f"**/{EVALUATION_SUMMARY}")) else []
     names = {f"{place}/{unit.relative_to(path).as_posix()}".removesuffix("/."): unit for unit in units}
     shown = next((name for name in sides if name in names), next(iter(names), ""))
     return Column(

@@ -9,9 +9,9 @@ from workings.hardware.catalog import find_target
 from workings.planning.history import own_pace
 from workings.planning.plan import Plan
 from workings.planning.search import plan_with_nearest
-from workings.runs.engine_choice import with_engine
 from workings.runs.inputs import planned_shape
 from workings.runs.plan_time import timed, with_deadline
+from workings.runs.select_engine import with_engine
 
 OWN_RUNS = Path("runs")
 """Where a person's runs are looked for unless told otherwise."""

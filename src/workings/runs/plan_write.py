@@ -10,8 +10,8 @@ import yaml
 
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.errors import RequestError
+from workings.hardware.units import gib
 from workings.planning.plan import Plan
-from workings.planning.verdict import gib
 
 
 def write_nearest(plan: Plan, loaded: LoadedRecipe, out: Path) -> None:

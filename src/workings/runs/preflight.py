@@ -4,8 +4,9 @@ from pathlib import Path
 
 from workings.config.recipe import Recipe
 from workings.hardware.device import DeviceFacts
+from workings.hardware.units import gib
 from workings.models.shape import ModelShape
-from workings.planning.verdict import Verdict, gib
+from workings.planning.verdict import Verdict
 
 
 def preflight_lines(*, recipe: Recipe, device: DeviceFacts, shape: ModelShape, parameters: int, model_id: str,

@@ -20,10 +20,9 @@ from workings.record.absent import Absent
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
 from workings.record.digest import file_digest
-from workings.record.layout import OVERRIDES, ROWS
+from workings.record.layout import MODEL_SHAPE, OVERRIDES, ROWS, TOKENIZER
 from workings.record.reader import Run
 from workings.runs.datasets import find_sources
-from workings.runs.describe import MODEL_SHAPE, TOKENIZER
 from workings.runs.inputs import find_weights
 from workings.runs.load import AS_RECORDED
 

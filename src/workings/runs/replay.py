@@ -29,13 +29,13 @@ from workings.evidence.replay.weights import compare_weights
 from workings.record import environment, jsonl
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
-from workings.record.layout import ENVIRONMENT
+from workings.record.layout import ENVIRONMENT, EVALUATION_CONFIG, PREDICTIONS
 from workings.record.reader import Run
 from workings.runs.code_version import code_version
 from workings.runs.reopen import Parts, Reopened, reopen
 from workings.training.schedule import Schedule
 
-STEPS, PREDICTIONS = 10, 8
+STEPS, ITEMS = 10, 8
 """Steps and items of a replay that nobody gave a number for."""
 Say = Callable[[str], None]
 """Takes progress in words."""
@@ -49,7 +49,7 @@ class ReplayRequest:
     """Step of the checkpoint to start from, 0 for the first weights; None: the earliest one with steps after it."""
     steps: int = STEPS
     """Steps to take; fewer where the run ends."""
-    predictions: int = PREDICTIONS
+    predictions: int = ITEMS
     """Items of each of the run's own evaluations to ask again; 0: none."""
     parts: Parts = field(default_factory=Parts)
     """Where data and weights lie, and the device."""
@@ -212,9 +212,9 @@ def _replay(opened: Reopened, course: Course) -> tuple[list[Facts], Facts]:
 def _asked(run: Run) -> Iterator[Asked]:
     """The run's own evaluations of its last state."""
     for unit in run.evaluations():
-        config = loads((unit.path / "eval_config.json").read_bytes())
+        config = loads((unit.path / EVALUATION_CONFIG).read_bytes())
         if config.get("source") == {"kind": "generated"} and config.get("made_from") == run.root:
-            yield Asked(unit=f"eval/{unit.name}", config=config, rows=jsonl.read(unit.path / "predictions.jsonl")[0])
+            yield Asked(unit=f"eval/{unit.name}", config=config, rows=jsonl.read(unit.path / PREDICTIONS)[0])
 
 
 def _predictions(opened: Reopened, count: int, whole_batches: bool, say: Say) -> list[dict[str, Any]]:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workings.errors import RecordError
-from workings.evaluation.unit import CONFIG as EVALUATION_CONFIG
 from workings.evidence.claims import Claim, Source, agrees, numbers_in, pointer_to, resolve
 from workings.evidence.pack.form import COMPARISON, REPORT
-from workings.record.layout import MANIFEST, METRICS
+from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, METRICS
 from workings.reports.run_table import MEASURES
 
 CONSTANT = "95"
@@ -118,8 +117,8 @@ def _accuracy(heads: list[str], row: Row, comparison: dict[str, Any],
     if column is None:
         return
     cell = ("scorecard", "overall") if section == "overall" else ("scorecard", "per_section", section)
-    source, keys = f"{column.evaluation}/eval_summary.json", (("n",), ("correct",), ("mean",), ("ci_low", "ci_high"),
-                                                             ("errors",))
+    source = f"{column.evaluation}/{EVALUATION_SUMMARY}"
+    keys = (("n",), ("correct",), ("mean",), ("ci_low", "ci_high"), ("errors",))
     for (at, text), names in zip(row[2:], keys, strict=False):
         yield from _row((at, text), [pointer_to(*cell, name) for name in names], source, column.summary)
 
@@ -155,7 +154,7 @@ def _behaviour(heads: list[str], row: Row, comparison: dict[str, Any],
                columns: Sequence[Column]) -> Iterator[Claim | None]:
     measure = next((name for name, words, _ in MEASURES if words == html.unescape(row[0][1])), "")
     for cell, column in zip(row[1:], [column for column in columns if column.evaluation], strict=False):
-        source = f"{column.evaluation}/eval_summary.json"
+        source = f"{column.evaluation}/{EVALUATION_SUMMARY}"
         if measure:
             yield from _row(cell, [pointer_to("behaviour", measure, key) for key in ("mean", "ci_low", "ci_high", "n")],
                             source, column.summary)

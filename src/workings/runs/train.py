@@ -16,15 +16,12 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.models.weights import parameter_count
 from workings.record import attempts, jsonl
 from workings.record.digest import json_digest
-from workings.record.layout import CONFIG, METRICS, README
+from workings.record.layout import CONFIG, DATA_DIGESTS, DOCTOR, MEASURED, METRICS, README
 from workings.record.progress import HashProgress
 from workings.record.storage import storage
 from workings.runs.code_version import code_version
 from workings.runs.datasets import find_sources
 from workings.runs.describe import (
-    DATA_DIGESTS,
-    DOCTOR,
-    MEASURED,
     build_manifest,
     data_digests,
     readme,
@@ -32,12 +29,12 @@ from workings.runs.describe import (
     write_request,
 )
 from workings.runs.doctor import Examination, doctor
-from workings.runs.engine_choice import with_engine
 from workings.runs.guard import MemoryWatch, refusal, sentence
 from workings.runs.inputs import fetch_tensors
 from workings.runs.preflight import preflight_lines
 from workings.runs.prepare import Prepared, prepare
 from workings.runs.processes import Crew
+from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.start import Start, begin_again, begin_new, progress_facts
 from workings.runs.together import facts_of

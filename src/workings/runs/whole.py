@@ -15,9 +15,9 @@ from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.absent import Absent
 from workings.record.reader import Run
-from workings.runs.engine_choice import with_engine
 from workings.runs.prepare import Prepared
 from workings.runs.processes import Crew
+from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train import TrainResult, train_in
 

@@ -11,7 +11,8 @@ from typing import Any, Literal, Protocol
 from workings.data.ahead import BatchesAhead, Drawn
 from workings.data.batches import Batches, Position
 from workings.engines.base import Engine, State, StepResult
-from workings.engines.out_of_memory import first_line, is_out_of_memory
+from workings.engines.errors_text import first_line
+from workings.engines.out_of_memory import is_out_of_memory
 from workings.training.lines_beside import LinesBeside
 from workings.training.schedule import Schedule
 

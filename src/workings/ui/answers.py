@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
-from workings.evaluation.predictions import PREDICTIONS
-from workings.ui.folder import EVALUATION, Folder
+from workings.record.layout import EVALUATION_SUMMARY, PARTIAL_SUFFIX, PREDICTIONS
+from workings.ui.folder import Folder
 
 PAGE = 50
 Result = Literal["", "right", "wrong", "error"]
@@ -74,10 +74,10 @@ class Pair(BaseModel):
 
 def units_of(run: Path) -> dict[str, Path]:
     """Evaluations of a run by name; an evaluation that stands alone is its own only one."""
-    if (run / EVALUATION).is_file():
+    if (run / EVALUATION_SUMMARY).is_file():
         return {run.name: run}
-    return {place.parent.name: place.parent for place in sorted(run.glob(f"eval/*/{EVALUATION}"))
-            if not place.parent.name.endswith(".partial")}
+    return {place.parent.name: place.parent for place in sorted(run.glob(f"eval/*/{EVALUATION_SUMMARY}"))
+            if not place.parent.name.endswith(PARTIAL_SUFFIX)}
 
 
 def unit_path(run: Path, name: str) -> tuple[str, Path]:

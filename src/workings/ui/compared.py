@@ -7,10 +7,8 @@ from threading import Lock
 from typing import TypeVar
 
 from workings.evaluation.compare import Comparison, compare_records
-from workings.evaluation.predictions import PREDICTIONS
-from workings.evaluation.unit import CONFIG, SUMMARY
 from workings.evaluation.units import EvaluationRecord, find_pair
-from workings.record.layout import SUMS
+from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SUMS
 from workings.ui.answers import Answer, Change, pair_changes
 
 KEPT = 16
@@ -56,7 +54,8 @@ class ComparedPairs:
 
 def _stamp(pair: tuple[EvaluationRecord, EvaluationRecord]) -> Stamp:
     """Changes when any file changes that a comparison stands on."""
-    files = [record.path / name for record in pair for name in (CONFIG, SUMMARY, PREDICTIONS, SUMS)]
+    names = (EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SUMS)
+    files = [record.path / name for record in pair for name in names]
     states = [(path.stat() if path.is_file() else None) for path in files]
     return tuple((str(path), *((state.st_mtime_ns, state.st_size, state.st_ino) if state else ()))
                  for path, state in zip(files, states, strict=True))

@@ -12,20 +12,22 @@ from workings.record.layout import (
     CONFIG,
     DEVICE_CHECKS,
     ENVIRONMENT,
+    EVALUATION_SUMMARY,
     EVENTS,
     LOG,
     MANIFEST,
     OVERRIDES,
     PARTIAL_SUFFIX,
+    PLAN,
     RECIPE,
+    SAMPLES,
     SUMS,
 )
 from workings.record.seal import root_digest
 from workings.ui.answers import units_of
-from workings.ui.folder import EVALUATION, Folder
+from workings.ui.folder import Folder
 from workings.ui.replays import Replay, read_replays
 
-PLAN = "plan/plan.json"
 LOG_CHARS = 20_000
 FILES = 2_000
 
@@ -101,7 +103,7 @@ def read_detail(folder: Folder, run: Path) -> Detail:
     units = []
     for name, place in units_of(run).items():
         try:
-            units.append(Unit(name=name, summary=folder.object(place / EVALUATION)))
+            units.append(Unit(name=name, summary=folder.object(place / EVALUATION_SUMMARY)))
         except RecordError as error:
             notes.append(f"evaluation {name}: {error}")
     overrides = part(OVERRIDES).get("overrides", []) if is_run else []
@@ -140,7 +142,7 @@ def _parts(plan: dict[str, Any]) -> list[MemoryPart]:
 
 def _samples(run: Path) -> str:
     for place in units_of(run).values():
-        if text := _text(place / "samples.md"):
+        if text := _text(place / SAMPLES):
             return text
     return ""
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
+from workings.hardware.units import byte_text
 from workings.ui.detail import Memory
-from workings.ui.words import size_text
 
 WIDTH, NARROW, HEIGHT, LEFT = 880, 360, 34, 4
 GROUPS = 6
@@ -42,20 +42,20 @@ def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: 
         y, x = index * (HEIGHT + 24) + 18, float(LEFT)
         total = sum(size for _, size in parts)
         rows.append(Markup('<text class="row" x="{x}" y="{y}">{text}</text>').format(
-            x=LEFT, y=y - 5, text=f"{name}: {size_text(total)}"))
+            x=LEFT, y=y - 5, text=f"{name}: {byte_text(total)}"))
         for part, size in parts:
             rows.append(Markup('<rect class="part p{n}" x="{x:.1f}" y="{y}" width="{w:.1f}" height="{h}"><title>'
                                "{text}</title></rect>").format(n=names.index(part) % GROUPS, x=x, y=y, w=size * scale,
-                                                               h=HEIGHT - 8, text=f"{part}: {size_text(size)}"))
+                                                               h=HEIGHT - 8, text=f"{part}: {byte_text(size)}"))
             x += size * scale
-        said.append(f"{name} {size_text(total)}")
+        said.append(f"{name} {byte_text(total)}")
     height = len(bars) * (HEIGHT + 24) + 18
     at = LEFT + limit * scale
     rows.append(Markup('<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="14" y2="{y}"/><text class="tick" x="{x:.1f}" '
                        'y="{t}" text-anchor="end">limit {text}</text>').format(
-        x=at, y=height - 16, t=height - 3, text=size_text(limit)))
+        x=at, y=height - 16, t=height - 3, text=byte_text(limit)))
     return Markup('<svg viewBox="0 0 {w} {h}" role="img" aria-label="{label}" class="chart">{content}</svg>').format(
-        w=width, h=height, label="Memory a device: " + "; ".join(said) + f"; limit {size_text(limit)}",
+        w=width, h=height, label="Memory a device: " + "; ".join(said) + f"; limit {byte_text(limit)}",
         content=Markup("").join(rows))
 
 

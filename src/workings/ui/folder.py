@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any
 
 from workings.errors import RecordError, RequestError
-from workings.record.layout import CONFIG, MANIFEST, METRICS, PARTIAL_SUFFIX, SEAL
+from workings.record.layout import CONFIG, EVALUATION_SUMMARY, MANIFEST, METRICS, PARTIAL_SUFFIX, SEAL
 from workings.record.lock import is_held
 from workings.ui.series import Columns
 from workings.ui.tail import Tail
@@ -19,7 +19,6 @@ DEPTH = 5
 """Folders below the page's own in which runs are looked for."""
 QUIET_SECONDS = 120
 """Where a file system has no locks, a run counts as running while its log is younger than this."""
-EVALUATION = "eval_summary.json"
 
 
 @dataclass
@@ -140,7 +139,7 @@ def _find(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _is_unit(place: Path) -> bool:
-    names = (MANIFEST, EVALUATION) if not place.name.endswith(PARTIAL_SUFFIX) else (CONFIG,)
+    names = (MANIFEST, EVALUATION_SUMMARY) if not place.name.endswith(PARTIAL_SUFFIX) else (CONFIG,)
     return any((place / name).is_file() for name in names)
 
 

@@ -6,8 +6,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError
-from workings.record.layout import CONFIG, MANIFEST, PARTIAL_SUFFIX, SEAL
-from workings.ui.folder import EVALUATION, Folder
+from workings.record.layout import CONFIG, EVALUATION_SUMMARY, MANIFEST, PARTIAL_SUFFIX, SEAL
+from workings.ui.folder import Folder
 from workings.ui.verified import Verified
 
 State = Literal["running", "complete", "interrupted", "failed", "stopped", "unreadable"]
@@ -69,7 +69,7 @@ def run_row(folder: Folder, path: Path, verified: dict[str, Verified]) -> RunRow
 def _sealed(folder: Folder, path: Path, name: str, verified: dict[str, Verified]) -> RunRow:
     manifest = folder.object(path / MANIFEST)
     device, dtypes = manifest["actual_device"], manifest["actual_dtypes"]
-    units = sorted(path.glob(f"eval/*/{EVALUATION}"))
+    units = sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
     named = [unit.parent for unit in units if unit.parent.name == "items"] or [unit.parent for unit in units]
     loss = manifest["final_loss"]
     return RunRow(
@@ -105,7 +105,7 @@ def _family(model: dict[str, Any]) -> str:
 
 
 def _accuracy(folder: Folder, unit: Path) -> Accuracy:
-    cell = folder.object(unit / EVALUATION)["scorecard"]["overall"]
+    cell = folder.object(unit / EVALUATION_SUMMARY)["scorecard"]["overall"]
     low, high = cell["ci_low"], cell["ci_high"]
     known = isinstance(low, int | float) and isinstance(high, int | float)
     return Accuracy(unit=unit.name, mean=float(cell["mean"]), n=int(cell["n"]),

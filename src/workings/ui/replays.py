@@ -10,7 +10,8 @@ from pydantic import BaseModel, Field
 
 from workings.errors import RecordError
 from workings.evidence.replay.judge import line_differences
-from workings.evidence.replay.unit import FOLDER, REPLAY
+from workings.evidence.replay.unit import FOLDER
+from workings.record.layout import REPLAY
 from workings.reports.figures import NARROW, WIDE, Drawn, Table, key_entry
 from workings.reports.line_chart import Curve, LineChart, draw_line_chart
 from workings.ui.folder import Folder

@@ -7,6 +7,7 @@ from pathlib import Path
 from workings.config.load import shipped_recipes
 from workings.errors import RequestError
 from workings.hardware.catalog import targets
+from workings.record.layout import MANIFEST, PARTIAL_SUFFIX
 from workings.ui.folder import Folder
 
 RECIPES = 500
@@ -18,7 +19,7 @@ def recipe_files(folder: Folder) -> list[str]:
     """Recipes written in the folder: YAML files that name a model and data, outside of runs; at most `RECIPES`."""
     found = []
     for path in sorted([*folder.root.glob("*.y*ml"), *folder.root.glob("*/*.y*ml"), *folder.root.glob("*/*/*.y*ml")]):
-        inside_run = any((parent / "run_manifest.json").is_file() for parent in path.parents)
+        inside_run = any((parent / MANIFEST).is_file() for parent in path.parents)
         if not path.is_symlink() and path.is_file() and not inside_run and _looks_like_recipe(path):
             found.append(path.relative_to(folder.root).as_posix())
     return found[:RECIPES]
@@ -48,7 +49,7 @@ def new_place(folder: Folder, name: str) -> str:
     if not _NAME.fullmatch(name) or ".." in name.split("/"):
         raise RequestError(f"name {name}", "letters, digits and ._-/ for a new run inside this folder", "first-run")
     path = folder.inside(name)
-    if path.exists() or path.with_name(path.name + ".partial").exists():
+    if path.exists() or path.with_name(path.name + PARTIAL_SUFFIX).exists():
         raise RequestError(f"{name}, which exists", "the name of a new run", f"{name}-2")
     return str(path)
 

@@ -3,17 +3,8 @@
 from datetime import datetime
 
 from workings.evaluation.words import percent
+from workings.hardware.units import byte_text
 from workings.reports.run_table import count, duration
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-def size_text(size: float) -> str:
-    """Bytes in binary units."""
-    unit = 0
-    while size >= 1024 and unit < len(_UNITS) - 1:
-        size, unit = size / 1024, unit + 1
-    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
 
 
 def time_text(text: str) -> str:
@@ -37,5 +28,5 @@ def value_text(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-FILTERS = {"size": size_text, "time": time_text, "value": value_text, "count": count, "duration": duration,
+FILTERS = {"size": byte_text, "time": time_text, "value": value_text, "count": count, "duration": duration,
            "percent": percent}

@@ -9,6 +9,7 @@ import jax
 import jax.extend
 import numpy as np
 
+from workings.engines.errors_text import first_line
 from workings.engines.presence import accelerators, cpu_memory, cpu_name
 from workings.errors import DeviceError
 from workings.hardware.device import without_alias
@@ -47,7 +48,7 @@ def find_devices(asked: str, present: Mapping[str, str] | None = None) -> Device
                                reason=f"auto: {present[platform]} is there")
             except RuntimeError as error:
                 raise DeviceError(
-                    f"device: auto on a machine with {present[platform]}, which JAX cannot use ({_first_line(error)})",
+                    f"device: auto on a machine with {present[platform]}, which JAX cannot use ({first_line(error)})",
                     f"a JAX that drives this {platform.upper()}",
                     f"{PLUGINS[platform]}, or ask for the CPU in so many words: device=cpu") from error
     return Devices(platform="cpu", devices=_open("cpu"), reason="auto: this machine shows no accelerator")
@@ -64,14 +65,10 @@ def _open(platform: str) -> tuple[jax.Device, ...]:
     return tuple(jax.devices(platform))
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-
-
 def _absent(asked: str, present: Mapping[str, str], error: Exception) -> DeviceError:
     seen = f"{present[asked]} is there, but JAX cannot use it" if asked in present else "this machine shows none"
     others = [name for name in present if name != asked]
-    return DeviceError(f"device: {asked}; {seen} ({_first_line(error)})",
+    return DeviceError(f"device: {asked}; {seen} ({first_line(error)})",
                        f"a machine with a {asked.upper()} that JAX can use",
                        PLUGINS[asked] if asked in present else f"device={others[0] if others else 'cpu'}")
 
@@ -113,7 +110,7 @@ def check_kernels(devices: tuple[jax.Device, ...], dtype: str = "fp32") -> dict[
         try:
             got = np.asarray(multiply(jax.device_put(left, device), jax.device_put(right, device)))
         except RuntimeError as error:
-            raise DeviceError(f"a 128 x 64 x 32 matrix product in {dtype} on {device} failed: {_first_line(error)}",
+            raise DeviceError(f"a 128 x 64 x 32 matrix product in {dtype} on {device} failed: {first_line(error)}",
                               "a device that runs kernels", "workings doctor") from error
         worst = max(worst, float(np.max(np.abs(got.astype(np.float64) - expected))))
         if not worst < allowed:

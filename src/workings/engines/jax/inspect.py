@@ -4,6 +4,7 @@ from importlib.metadata import version
 from typing import Any
 
 from workings.engines.base import Inspection
+from workings.engines.errors_text import first_line
 from workings.engines.jax.target import refused_bytes
 
 
@@ -37,4 +38,4 @@ def refusal(error: Exception, details: dict[str, Any]) -> Inspection | None:
     return Inspection(
         peak_bytes=needed, source="compiled", breakdown={"needed": needed},
         versions={name: version(name) for name in ("jax", "jaxlib")},
-        details=details | {"refused": str(error).strip().splitlines()[0][:300], "limit_bytes": limit})
+        details=details | {"refused": first_line(error), "limit_bytes": limit})

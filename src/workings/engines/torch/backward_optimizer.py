@@ -13,12 +13,11 @@ from math import prod
 import torch
 from torch import Tensor
 
+from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest
 from workings.engines.torch.optimizer import Change, Rule, Updated, sum_of_squares, update_tensors
 from workings.errors import RequestError
 from workings.models.weights import tensor_shapes
-
-BYTES = {"fp32": 4, "bf16": 2}
 
 
 def refuse_conflicts(request: EngineRequest, accumulation: int) -> None:
@@ -41,7 +40,7 @@ def refuse_conflicts(request: EngineRequest, accumulation: int) -> None:
 def gradient_bytes(request: EngineRequest) -> int:
     """Bytes of all gradients of a full fine-tune, in the format of the parameters."""
     elements = sum(prod(size) for size in tensor_shapes(request.shape).values())
-    return elements * BYTES[request.precision.parameters]
+    return elements * BYTES_OF_FORMAT[request.precision.parameters]
 
 
 class BackwardOptimizer:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import transformers
 
+from workings.engines.errors_text import first_line
 from workings.engines.presence import accelerators, cpu_memory, cpu_name
 from workings.errors import DeviceError
 from workings.hardware.catalog import targets
@@ -79,11 +80,6 @@ def cuda_finding() -> str:
     except RuntimeError as error:
         return first_line(error)
     return ""
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, in one line."""
-    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
 
 
 def memory_limit(device: torch.device) -> tuple[int, str]:

@@ -7,13 +7,10 @@ from typing import Any
 
 from workings.errors import RequestError
 from workings.record import atomic
-from workings.record.layout import check_relative
+from workings.record.layout import PARTIAL_SUFFIX, PREDICTIONS, REPLAY, REPLAY_ENVIRONMENT, check_relative
 from workings.record.lock import DirectoryLock
 from workings.record.seal import seal_unit
 
-REPLAY = "replay.json"
-PREDICTIONS = "predictions.jsonl"
-ENVIRONMENT = "env_info.json"
 FOLDER = "replay"
 
 
@@ -47,13 +44,13 @@ def write_unit(path: Path, made_from: str, facts: Mapping[str, Any], environment
         Root digest of the unit.
     """
     # Beside the run while it is written: in it, whatever stands below `replay/` has to be sealed.
-    partial = path.parent.parent.with_name(f"{path.parent.parent.name}.{FOLDER}-{path.name}.partial")
+    partial = path.parent.parent.with_name(f"{path.parent.parent.name}.{FOLDER}-{path.name}{PARTIAL_SUFFIX}")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     lock = DirectoryLock(partial)
     try:
         atomic.write_json(partial / REPLAY, dict(facts))
-        atomic.write_json(partial / ENVIRONMENT, dict(environment))
+        atomic.write_json(partial / REPLAY_ENVIRONMENT, dict(environment))
         if predictions:
             atomic.write_jsonl(partial / PREDICTIONS, [dict(row) for row in predictions])
         root = seal_unit(partial, FOLDER, "complete", made_from)

@@ -12,7 +12,7 @@ from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.record.absent import Absent, is_absent
 from workings.record.digest import json_digest
-from workings.record.layout import CONFIG, DEVICE_CHECKS
+from workings.record.layout import CONFIG, DEVICE_CHECKS, EVALUATION_CONFIG, MANIFEST, SUMS
 
 PLATFORMS = {"cpu": ("cpu",), "gpu": ("gpu",), "cuda": ("gpu",), "tpu": ("tpu",), "auto": ("cpu", "gpu", "tpu")}
 """What a requested device may turn out to be."""
@@ -27,7 +27,7 @@ def config(record: Record) -> Iterator[Finding]:
     """Digest in the manifest, snapshot in the manifest, resolved recipe in its file."""
     def find(unit: Unit) -> Iterator[Finding]:
         said = unit.manifest.config_digest
-        found = {f"run_manifest.json (config_snapshot) has {json_digest(unit.manifest.config_snapshot)[:16]}…":
+        found = {f"{MANIFEST} (config_snapshot) has {json_digest(unit.manifest.config_snapshot)[:16]}…":
                  json_digest(unit.manifest.config_snapshot),
                  f"{CONFIG} has {json_digest(unit.json(CONFIG))[:16]}…": json_digest(unit.json(CONFIG))}
         problems = [f"{place}, config_digest is {said[:16]}…" for place, digest in found.items() if digest != said]
@@ -127,7 +127,7 @@ def time_and_memory(record: Record) -> Iterator[Finding]:
 @check("consistency.made_from", level=1, title="units of a run name the root of that run")
 def made_from(record: Record) -> Iterator[Finding]:
     """The seal's origin is the root digest of the run around it; settings that repeat it agree."""
-    roots = {unit.root for unit in record.units if unit.has("SHA256SUMS")}
+    roots = {unit.root for unit in record.units if unit.has(SUMS)}
 
     def find(unit: Unit) -> Iterator[Finding]:
         origin = unit.seal["made_from"]
@@ -135,9 +135,9 @@ def made_from(record: Record) -> Iterator[Finding]:
         if unit.parent is not None and unit.kind in UNITS_OF_A_RUN and origin != unit.parent.root:
             problems.append(f"made from {_short(origin)}, it stands in a run with root {unit.parent.root[:16]}…")
         if unit.kind == "eval":
-            config = unit.json("eval_config.json")
+            config = unit.json(EVALUATION_CONFIG)
             if not isinstance(config, dict) or _short(config.get("made_from", origin)) != _short(origin):
-                problems.append("eval_config.json names another origin than the seal")
+                problems.append(f"{EVALUATION_CONFIG} names another origin than the seal")
         if unit.parent is None and not is_absent(origin) and origin not in roots:
             yield not_checked(f"made from {_short(origin)}, which is not here", unit, blocking=False)
         yield judged(problems, f"made from {_short(origin)}", unit)
@@ -148,11 +148,11 @@ def made_from(record: Record) -> Iterator[Finding]:
 def evaluated_model(record: Record) -> Iterator[Finding]:
     """What the evaluation's settings say of the model against the manifest of the run."""
     def find(unit: Unit) -> Iterator[Finding]:
-        run, settings = unit.parent, unit.json("eval_config.json")
+        run, settings = unit.parent, unit.json(EVALUATION_CONFIG)
         if run is None:
             return
         if not isinstance(settings, dict):
-            raise RecordError("eval_config.json: not a JSON object")
+            raise RecordError(f"{EVALUATION_CONFIG}: not a JSON object")
         pairs = (("tokenizer", "digest", run.manifest.data_digests.get("tokenizer")),
                  ("engine", "name", run.manifest.engine))
         problems = [f"{part} {key} is {str(settings[part].get(key))[:40]!r}, the run's is {str(mine)[:40]!r}"

@@ -3,12 +3,12 @@
 from typing import Any
 
 from workings.errors import RecordError
-from workings.evidence.notes import NOTE, parse_note
+from workings.evidence.notes import parse_note
 from workings.evidence.replay.judge import sentence
-from workings.evidence.replay.unit import REPLAY
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.tree import shown
 from workings.record.absent import Absent
+from workings.record.layout import EVALUATION_SUMMARY, NOTE, REPLAY
 
 MAX_SENTENCE = 1000
 """Characters of a replay's sentence that are repeated."""
@@ -46,7 +46,7 @@ def _run(unit: Unit) -> str:
 
 
 def _evaluation(unit: Unit) -> str:
-    overall: dict[str, Any] = unit.json("eval_summary.json")["scorecard"]["overall"]
+    overall: dict[str, Any] = unit.json(EVALUATION_SUMMARY)["scorecard"]["overall"]
     interval = (f", 95 % interval {overall['ci_low']:.1%} to {overall['ci_high']:.1%}"
                 if isinstance(overall["ci_low"], int | float) else "")
     return f"{unit.title}: {overall['correct']} of {overall['n']} items right ({overall['mean']:.1%}{interval})."

@@ -15,13 +15,13 @@ from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.evidence.verify.tree import shown
 from workings.record.canonical import loads
-from workings.record.layout import ATTEST
+from workings.record.layout import ATTEST, SUMS
 from workings.record.redact import find_secrets
 
 TEXT_SUFFIXES = frozenset({"json", "jsonl", "txt", "md", "yaml", "yml", "csv", "jinja"})
 EXTRA_SUFFIXES = {"report": frozenset({"html", "svg"}), PACK_KIND: frozenset({"html", "ipynb"})}
 """Only in units of these kinds. A notebook is JSON here; nothing of it is run."""
-PLAIN_NAMES = frozenset({"LICENSE", "NOTICE", "SHA256SUMS"})
+PLAIN_NAMES = frozenset({"LICENSE", "NOTICE", SUMS})
 """Files without a suffix."""
 MAX_TENSOR_HEADER_BYTES = 16 << 20
 

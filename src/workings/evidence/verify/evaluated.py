@@ -16,13 +16,13 @@ from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.record.absent import is_absent
 from workings.record.canonical import line, loads
+from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SAMPLES
 
 if TYPE_CHECKING:
     from workings.evaluation.items import Item
     from workings.evaluation.judge import Judgement
     from workings.evaluation.settings import EvaluationSettings
 
-CONFIG, SUMMARY, PREDICTIONS, SAMPLES = "eval_config.json", "eval_summary.json", "predictions.jsonl", "samples.md"
 CHUNK = 16
 """Completions that are scored between two looks at the result."""
 ITEM_SECONDS = 5.0
@@ -41,15 +41,16 @@ _COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "
 def scorecard(record: Record) -> Iterator[Finding]:
     """Items, correct ones and means, overall and by section, category and difficulty, from the recorded scores."""
     def find(unit: Unit) -> Iterator[Finding]:
-        config, summary, rows = _object(unit, CONFIG), _object(unit, SUMMARY), unit.lines(PREDICTIONS)
+        config, summary = _object(unit, EVALUATION_CONFIG), _object(unit, EVALUATION_SUMMARY)
+        rows = unit.lines(PREDICTIONS)
         card = summary.get("scorecard")
         if not isinstance(card, dict) or not isinstance(card.get("overall"), dict):
-            raise RecordError(f"{unit.full(SUMMARY)}: no scorecard.overall")
+            raise RecordError(f"{unit.full(EVALUATION_SUMMARY)}: no scorecard.overall")
         names = {str(row.get("id")) for row in rows}
         items = config.get("items", {})
         problems = []
         if not isinstance(items, dict) or items.get("count") != len(names):
-            problems.append(f"{len(names)} items answered, {CONFIG} names {str(items)[:60]}")
+            problems.append(f"{len(names)} items answered, {EVALUATION_CONFIG} names {str(items)[:60]}")
         if len(rows) == len(names):  # one sample an item; with more, level 2 aggregates them
             problems += _cell_problems("overall", card["overall"], rows)
             for part in ("section", "category", "difficulty"):
@@ -64,10 +65,11 @@ def items(record: Record) -> Iterator[Finding]:
     """The digest over the items, made again from what each prediction says about its item."""
     def find(unit: Unit) -> Iterator[Finding]:
         from workings.evaluation.items import items_digest
-        asked, named = _items(unit), _object(unit, CONFIG).get("items")
+        asked, named = _items(unit), _object(unit, EVALUATION_CONFIG).get("items")
         said = named.get("digest") if isinstance(named, dict) else None
         found = items_digest(asked)
-        problems = [] if found == said else [f"items have digest {found[:16]}…, {CONFIG} names {str(said)[:16]}…"]
+        problems = [] if found == said else [
+            f"items have digest {found[:16]}…, {EVALUATION_CONFIG} names {str(said)[:16]}…"]
         yield judged(problems, f"{len(asked)} items", unit)
     return each(record.evaluations, find)
 
@@ -94,7 +96,7 @@ def summary(record: Record) -> Iterator[Finding]:
     """Every cell, interval, rate and count; the samples for people, too."""
     def find(unit: Unit) -> Iterator[Finding]:
         from workings.evaluation.summary import Summary
-        recorded, aggregate = _object(unit, SUMMARY), str(_object(unit, CONFIG).get("aggregate"))
+        recorded, aggregate = _object(unit, EVALUATION_SUMMARY), str(_object(unit, EVALUATION_CONFIG).get("aggregate"))
         if not all(is_score(row.get("score")) for row in unit.lines(PREDICTIONS)):
             raise RecordError(f"{unit.full(PREDICTIONS)}: not every line has a score")
         with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder:
@@ -109,7 +111,7 @@ def summary(record: Record) -> Iterator[Finding]:
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Warning,
                     RequestError) as error:
                 raise RecordError(f"{PREDICTIONS} cannot be summarized ({str(error)[:80]})") from None
-        problems = [f"{SUMMARY}: {place}" for place in differences(recorded, value)]
+        problems = [f"{EVALUATION_SUMMARY}: {place}" for place in differences(recorded, value)]
         if unit.has(SAMPLES) and unit.read(SAMPLES) != samples.encode("utf-8"):
             problems.append(f"{SAMPLES} does not show these predictions")
         yield judged(problems, "every cell equal", unit)
@@ -188,10 +190,10 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
     """The recorded settings of extraction and scoring, or why nothing can be scored again with them."""
     from workings.evaluation.scorers import SCORERS
     from workings.evaluation.settings import EvaluationSettings
-    config = _object(unit, CONFIG)
+    config = _object(unit, EVALUATION_CONFIG)
     scorer, extraction, limits = config.get("scorer"), config.get("extraction"), config.get("limits")
     if not isinstance(scorer, dict) or not isinstance(extraction, dict) or not isinstance(limits, dict):
-        raise RecordError(f"{unit.full(CONFIG)}: no scorer, extraction or limits")
+        raise RecordError(f"{unit.full(EVALUATION_CONFIG)}: no scorer, extraction or limits")
     name = str(scorer.get("name"))
     if name not in OUR_SCORERS or name not in SCORERS:
         return f"scorer {name[:80]!r} is not one of this project's; its code is not run"
@@ -203,7 +205,7 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
             scorer=name, rules=tuple(rules) if isinstance(rules, list) else (), form=str(config.get("form")),
             max_completion_chars=int(limits["max_completion_chars"]), item_seconds=ITEM_SECONDS)
     except (RequestError, KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"{unit.full(CONFIG)}: {str(error)[:120]}") from None
+        raise RecordError(f"{unit.full(EVALUATION_CONFIG)}: {str(error)[:120]}") from None
     there, here = extraction.get("version"), settings.extraction()["version"]
     if there != here:
         return f"answers were extracted by version {str(there)[:20]!r}, this is {here!r}"

@@ -10,8 +10,7 @@ from workings.evidence.verify.record import PACK_KIND, Record, Unit
 from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.record.canonical import find_nulls, line
-from workings.record.checkpoints import COMMIT
-from workings.record.layout import MANIFEST, README, SEAL
+from workings.record.layout import COMMIT, EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, PREDICTIONS, README, SEAL
 
 FOREIGN_FORMATS = frozenset({
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json",
@@ -22,7 +21,7 @@ CANONICAL = (MANIFEST, SEAL, COMMIT)
 MAX_README_BYTES = 1 << 20
 MAX_SCORE = 1e9
 """Largest score that is believed."""
-EVAL_FILES = {"eval_config.json": "eval_config/1", "eval_summary.json": "eval_summary/1"}
+EVAL_FILES = {EVALUATION_CONFIG: "eval_config/1", EVALUATION_SUMMARY: "eval_summary/1"}
 
 
 def json_files(unit: Unit, *, foreign: bool) -> list[str]:
@@ -71,7 +70,7 @@ def schema(record: Record) -> Iterator[Finding]:
         elif unit.kind == "eval":
             problems = [f"{name}: schema {str(_key(unit.json(name), 'schema'))[:40]!r}, expected {expected!r}"
                         for name, expected in EVAL_FILES.items() if _key(unit.json(name), "schema") != expected]
-            rows = unit.lines("predictions.jsonl")
+            rows = unit.lines(PREDICTIONS)
             problems += [f"prediction {number} has no id or no score" for number, row in enumerate(rows, start=1)
                          if not isinstance(row.get("id"), str) or not is_score(row.get("score"))]
             yield judged(problems, f"{len(rows)} predictions", unit)
@@ -93,7 +92,7 @@ def placeholders(record: Record) -> Iterator[Finding]:
     def find(unit: Unit) -> Iterator[Finding]:
         found = []
         for name, value in _values(unit):
-            if name in (MANIFEST, "eval_config.json", "eval_summary.json") or unit.kind == "notes":
+            if name in (MANIFEST, *EVAL_FILES) or unit.kind == "notes":
                 found += [f"{name}: {place} is {text[:40]!r}" for place, text in _texts(value, "$")
                           if is_placeholder(text)]
         texts = [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".md")]

@@ -12,7 +12,7 @@ from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.record.digest import bytes_digest
-from workings.record.layout import ROWS
+from workings.record.layout import DATA_DIGESTS, PREDICTIONS, ROWS, SUMS
 
 if TYPE_CHECKING:
     from workings.data.batches import Batches
@@ -23,7 +23,6 @@ MAX_GLOBAL_BATCH = 1_000_000
 """Largest global batch that is believed, in rows."""
 MAX_LENGTH = 10_000_000
 """Longest sequence that is believed, in tokens."""
-DIGESTS = "data/digests.json"
 
 
 @check("consistency.rows", level=1, title="the row index is the one that the manifest names")
@@ -34,8 +33,8 @@ def rows(record: Record) -> Iterator[Finding]:
         digest = bytes_digest("".join(sorted(f"{row['id']} {row['digest']}\n" for row in kept)).encode("utf-8"))
         said = unit.manifest.data_digests.get("rows")
         problems = [] if digest == said else [f"{ROWS} has digest {digest[:16]}…, the manifest {str(said)[:16]}…"]
-        if unit.has(DIGESTS) and unit.json(DIGESTS) != unit.manifest.data_digests:
-            problems.append(f"{DIGESTS} differs from the manifest")
+        if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != unit.manifest.data_digests:
+            problems.append(f"{DATA_DIGESTS} differs from the manifest")
         if unlearned := [row["id"] for row in kept if row["supervised_tokens"] < 1]:
             problems.append(f"rows without a supervised token: {several(unlearned)}")
         yield judged(problems, f"{len(kept):,} rows", unit)
@@ -77,7 +76,7 @@ def disjoint(record: Record) -> Iterator[Finding]:
         if not all(isinstance(digest, str) for digest in trained):
             yield not_checked(f"{ROWS} of {run.title} has no digests of questions", unit)
             return
-        asked = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines("predictions.jsonl")}
+        asked = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines(PREDICTIONS)}
         both = sorted(name for name, prompt in asked.items() if prompt_digest(prompt) in trained)
         problems = [f"{len(both)} of {len(asked)} questions were trained on: {several(both)}"] if both else []
         yield judged(problems, f"{len(asked)} questions, none of them among {len(trained):,} trained ones", unit)
@@ -132,4 +131,4 @@ def _batches(unit: Unit) -> "Batches":
 
 def _origin(record: Record, unit: Unit) -> Unit | None:
     origin = unit.seal["made_from"]
-    return next((run for run in record.runs if run.has("SHA256SUMS") and run.root == origin), None)
+    return next((run for run in record.runs if run.has(SUMS) and run.root == origin), None)

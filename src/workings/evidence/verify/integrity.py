@@ -10,8 +10,8 @@ from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.evidence.verify.tree import shown
-from workings.record.checkpoints import COMMIT, parse_commit
-from workings.record.layout import CHECKPOINTS, MANIFEST, PARTIAL_SUFFIX, SEAL, SUMS, check_relative
+from workings.record.checkpoints import parse_commit
+from workings.record.layout import ATTEMPTS, CHECKPOINTS, COMMIT, MANIFEST, PARTIAL_SUFFIX, SEAL, SUMS, check_relative
 from workings.record.seal import refuse_same_but_for_case
 
 
@@ -165,4 +165,4 @@ def _checkpoint_problems(unit: Unit, folder: str) -> list[str]:
 
 
 def _may_be_loose(name: str) -> bool:
-    return name == "attempts.jsonl" or PARTIAL_SUFFIX in name
+    return name == ATTEMPTS or PARTIAL_SUFFIX in name

@@ -9,13 +9,13 @@ from workings.errors import RecordError, RequestError
 from workings.evidence.claims import CLAIMS, Claim, agrees, parse_claims, resolve, unsourced
 from workings.evidence.model_card import FORM, model_card
 from workings.evidence.pack.form import COMPARISON, PACK, REPORT, may_be_elsewhere, parse_pack
-from workings.evidence.verify.evaluated import CONFIG, PREDICTIONS, SUMMARY, differences
+from workings.evidence.verify.evaluated import differences
 from workings.evidence.verify.findings import each, failed, judged, not_checked, several
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.evidence.verify.tree import shown
-from workings.record.layout import MANIFEST, SEAL, SUMS
+from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, PREDICTIONS, SEAL, SUMS
 
 MAX_DOCUMENT_BYTES = 16 << 20
 CARDS = "model_cards"
@@ -97,7 +97,8 @@ def cards(record: Record) -> Iterator[Finding]:
         for run in packed:
             place = _below(pack, run)
             name = f"{CARDS}/{run.place.rpartition('/')[2]}.md"
-            evaluations = {unit.place.rpartition("/")[2]: {"summary": unit.json(SUMMARY), "config": unit.json(CONFIG)}
+            evaluations = {unit.place.rpartition("/")[2]: {"summary": unit.json(EVALUATION_SUMMARY),
+                                                           "config": unit.json(EVALUATION_CONFIG)}
                            for unit in record.evaluations if unit.parent is run}
             again = model_card(name, place, run.manifest, run.root, evaluations).text
             if pack.read(name, MAX_DOCUMENT_BYTES) != again.encode("utf-8"):
@@ -140,7 +141,7 @@ def compared_again(pack: Unit, a: Unit, b: Unit) -> Any:
                 place = place / _checked_name(run) / "eval" / _checked_name(unit)
                 place.mkdir(parents=True)
                 place.parent.parent.joinpath(MANIFEST).write_bytes(run.read(MANIFEST))
-            for name in (CONFIG, SUMMARY, PREDICTIONS, SUMS):
+            for name in (EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SUMS):
                 (place / name).write_bytes(unit.read(name))
             records.append(EvaluationRecord(place))
         try:

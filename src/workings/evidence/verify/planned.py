@@ -9,9 +9,7 @@ from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.record.absent import Absent
-
-PLAN = "plan/plan.json"
-MEASURED = "plan/measured.json"
+from workings.record.layout import MEASURED, PLAN
 
 
 @check("consistency.plan", level=1, title="prediction, measurement and manifest agree; a forced run says so")

@@ -7,8 +7,6 @@ from workings.errors import RecordError, RequestError
 from workings.evidence.replay.conditions import PACKAGE, conditions, differing, of_run, on_cpu
 from workings.evidence.replay.judge import SCHEMA, judge, sentence
 from workings.evidence.replay.tolerance import BITWISE, tolerance_for
-from workings.evidence.replay.unit import ENVIRONMENT as REPLAY_ENVIRONMENT
-from workings.evidence.replay.unit import PREDICTIONS, REPLAY
 from workings.evidence.verify.findings import each, each_run, failed, judged, not_checked, passed, several
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import check
@@ -16,7 +14,7 @@ from workings.evidence.verify.result import Finding
 from workings.evidence.verify.tree import FolderTree
 from workings.record.absent import is_absent
 from workings.record.digest import bytes_digest
-from workings.record.layout import ENVIRONMENT
+from workings.record.layout import ENVIRONMENT, PREDICTIONS, REPLAY, REPLAY_ENVIRONMENT
 
 CONTROLS = frozenset({"seed", "learning_rate", "rows", "checkpoint"})
 OWN_MACHINE = ("cpu_model", "architecture", "usable_cores", "threads", "variables")
@@ -200,7 +198,7 @@ def _prediction_problems(facts: Mapping[str, Any], unit: Unit, record: Record) -
         evaluation = places.get(run.full(name))
         if evaluation is None:
             return [f"evaluation {name[:60]!r} is not in the run"]
-        answers |= {(name, row["id"], row["sample"]): row for row in evaluation.lines("predictions.jsonl")}
+        answers |= {(name, row["id"], row["sample"]): row for row in evaluation.lines(PREDICTIONS)}
     for row in rows:
         before = answers.get((row["unit"], row["id"], row["sample"]))
         if before is None:

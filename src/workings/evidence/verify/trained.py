@@ -10,7 +10,7 @@ from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.record.absent import Absent
-from workings.record.layout import CHECKPOINTS, METRICS
+from workings.record.layout import CHECKPOINTS, METRICS, STATE
 
 
 @check("consistency.steps", level=1, title="steps are 1, 2, 3, … without a gap, and resumes are explained")
@@ -123,5 +123,5 @@ def _number(folder: str) -> int:
 
 
 def _state_step(unit: Unit, folder: str) -> Any:
-    state = unit.json(f"{CHECKPOINTS}/{folder}/state.json")
+    state = unit.json(f"{CHECKPOINTS}/{folder}/{STATE}")
     return state.get("step") if isinstance(state, dict) else None

@@ -12,10 +12,10 @@ from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.evidence.verify.tree import FolderTree
 from workings.record import jsonl
-from workings.record.layout import ATTEMPTS, ENVIRONMENT, README
+from workings.record.layout import ATTEMPTS, ENVIRONMENT, ENVIRONMENT_TEXT, README
 from workings.record.views import text_view
 
-TEXT_VIEWS = {"env/env_info.txt": ENVIRONMENT}
+TEXT_VIEWS = {ENVIRONMENT_TEXT: ENVIRONMENT}
 """Texts that `text_view` makes of a JSON file."""
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from workings.errors import RequestError
 from workings.evaluation.compare import Comparison
 from workings.evaluation.ranking import rank
+from workings.record.layout import SEAL
 from workings.reports.figures import accuracy_figure, delta_figure
 from workings.reports.gather import configuration_rows, view_run
 from workings.reports.html import MAX_RUNS, write_report
@@ -127,4 +128,4 @@ def router(site: Site) -> APIRouter:
 
 
 def _sealed(path: Path) -> bool:
-    return (path / "SEAL.json").is_file()
+    return (path / SEAL).is_file()

@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, RedirectResponse
 
+from workings.record.layout import PARTIAL_SUFFIX
 from workings.ui.jobs import Job
 from workings.ui.site import Site
 
@@ -33,7 +34,7 @@ def router(site: Site) -> APIRouter:
     @routes.get("/jobs/{identity}", include_in_schema=False)
     def job_page(identity: str) -> HTMLResponse:
         job = site.jobs.get(identity)
-        runs = [row for row in site.rows() if job.subject and (row.name.removesuffix(".partial") == job.subject
+        runs = [row for row in site.rows() if job.subject and (row.name.removesuffix(PARTIAL_SUFFIX) == job.subject
                                                                or row.name.startswith(f"{job.subject}/"))]
         return site.html("job.html.jinja", page="start", job=job, runs=runs)
 

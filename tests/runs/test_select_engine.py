@@ -5,9 +5,9 @@ import json
 import pytest
 
 from workings.config.load import load_recipe
-from workings.engines.choice import choose
+from workings.errors import RequestError
 from workings.record.reader import Run
-from workings.runs.engine_choice import with_engine
+from workings.runs.select_engine import select_engine, with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train import train
 
@@ -32,16 +32,34 @@ def test_what_one_engine_alone_does_decides(words, engine):
     assert with_engine(load_recipe(RECIPE, ["engine=auto", *words]), "cpu").recipe.engine == engine
 
 
+BOTH = ("jax", "torch")
+
+
+@pytest.mark.parametrize(("platform", "only", "installed", "engine"), [
+    ("tpu", {}, BOTH, "jax"), ("cpu", {"torch": "family gpt2"}, BOTH, "torch"), ("gpu", {"jax": "muon"}, BOTH, "jax"),
+    ("cpu", {}, BOTH, "jax"), ("gpu", {}, BOTH, "jax"), ("gpu", {}, ("torch",), "torch")])
+def test_the_engine_that_can_and_is_there_else_jax(platform, only, installed, engine):
+    assert select_engine(platform=platform, only=only, installed=installed)[0] == engine
+
+
+@pytest.mark.parametrize(("platform", "only", "installed", "says"), [
+    ("tpu", {"torch": "family gpt2"}, BOTH, "family gpt2 and a TPU"),
+    ("cpu", {"torch": "family gpt2"}, ("jax",), "not installed"), ("cpu", {}, (), "neither is")])
+def test_what_no_engine_can_do_is_refused(platform, only, installed, says):
+    with pytest.raises(RequestError) as error:
+        select_engine(platform=platform, only=only, installed=installed)
+    assert says in str(error.value)
+
+
 def test_a_run_says_writes_down_and_uses_what_was_chosen(tmp_path, capfd):
     words = ["engine=auto", "device=cpu"]
     loaded = with_engine(load_recipe(RECIPE, words))
-    expected = choose(platform="cpu", parameters=40_000, only={}, installed=("jax", "torch"))
-    assert loaded.recipe.engine == expected.engine
+    assert loaded.recipe.engine == "jax"
     result = train(RECIPE, tmp_path / "runs" / "a", words, smoke=Smoke(steps=2))
     run = Run.open(result.run)
-    assert run.manifest.engine == expected.engine
-    assert run.manifest.config_snapshot["engine"] == expected.engine
+    assert run.manifest.engine == "jax"
+    assert run.manifest.config_snapshot["engine"] == "jax"
     asked = json.loads((result.run / "config" / "overrides.json").read_text())
-    assert asked["overrides"] == ["device=cpu", f"engine={expected.engine}"]
+    assert asked["overrides"] == ["device=cpu", "engine=jax"]
     assert asked["chosen"] == list(loaded.chosen)
-    assert f"chosen     engine: auto is {expected.engine}: measured" in capfd.readouterr().err
+    assert "chosen     engine: auto is jax: the first of the two that do what is asked" in capfd.readouterr().err
