@@ -29,9 +29,9 @@ from tools.other_load import Load
 from tools.result_file import ROOT, load_average, measured, write_result
 from workings.config.data import DataConfig
 from workings.data.batches import Batches, Position
+from workings.data.named_sets import make_kinds
 from workings.data.render import completion_text
 from workings.data.rows import Row, RowSet, build_rows
-from workings.data.sets import make_kinds
 from workings.data.traces import traces_bytes
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer_training import train_tokenizer

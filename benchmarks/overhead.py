@@ -64,15 +64,15 @@ def watched(folder: Path) -> dict[str, Any]:
     import jax
 
     from workings.config.load import load_recipe
-    from workings.data.ahead import BatchesAhead
     from workings.data.batches import Batches
+    from workings.data.prefetch import Prefetcher
     from workings.engines.jax.engine import JaxEngine
     from workings.models.batch import Batch
     from workings.record.checkpoints import CheckpointStore
     from workings.record.writer import RunWriter
     from workings.runs import train as runs_train
+    from workings.training.async_metrics import AsyncMetricsWriter
     from workings.training.display import Display
-    from workings.training.lines_beside import LinesBeside
     from workings.training.observer import HeldOutObserver
     from workings.training.tensorboard import Scalars
 
@@ -101,8 +101,8 @@ def watched(folder: Path) -> dict[str, Any]:
     JaxEngine.compiled_step = compiled_step  # type: ignore[method-assign]
     for owner, method, name in (
             (Batches, "at", "beside_batches"), (Batches, "digest", "beside_batch_digest"),
-            (BatchesAhead, "take", "wait_for_batch"), (RunWriter, "metric", "beside_record"),
-            (LinesBeside, "add", "wait_for_line"),
+            (Prefetcher, "take", "wait_for_batch"), (RunWriter, "metric", "beside_record"),
+            (AsyncMetricsWriter, "add", "wait_for_line"),
             (Display, "show", "display"), (Scalars, "line", "beside_tensorboard"), (HeldOutObserver, "look", "looks"),
             (CheckpointStore, "save", "checkpoints"), (JaxEngine, "step", "step"), (JaxEngine, "init", "first_state")):
         clocks.around(owner, method, name)

@@ -45,7 +45,7 @@ def independent(recipe: str, on: str) -> dict[str, Any]:
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     from workings.engines.base import EngineRequest
-    from workings.engines.jax.ahead import target_config
+    from workings.engines.jax.aot_compile import target_config
     from workings.engines.jax.sharding import Layout
     from workings.engines.jax.spec import abstract_state, build_spec
     from workings.engines.jax.step import make_step

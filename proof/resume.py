@@ -1,20 +1,21 @@
 """A training run that is killed at any moment ends, once resumed, bit for bit as one that was not.
 
-A child process (a fork of this one, before JAX opens anything) trains a tiny Gemma 3 with the JAX engine on the CPU
-(six updates of two micro batches, three checkpoints) and kills itself with SIGKILL right before a call that changes the
-run's files; at a write, half of the bytes go out first. Then the run is resumed (in every fourth trial the resuming
-process is killed, too). At the end the metrics, every tensor of every checkpoint, the data position and the recorded
-rows must be those of a run that was never killed, bit for bit, and the run must verify. The kill points are spread
-evenly over all calls, most of them within a save. Two settings take turns; one of them rounds stochastically.
+A child process (a fork of one that has imported everything, `tests/fork_server.py`) trains a tiny Gemma 3 with the
+JAX engine on the CPU (six updates of two micro batches, three checkpoints) and kills itself with SIGKILL right before
+a call that changes the run's files; at a write, half of the bytes go out first. Then the run is resumed (in every
+fourth trial the resuming process is killed, too). At the end the metrics, every tensor of every checkpoint, the data
+position and the recorded rows must be those of a run that was never killed, bit for bit, and the run must verify. The
+kill points are spread evenly over all calls, most of them within a save. Two settings take turns; one of them rounds
+stochastically.
 """
 
 import argparse
-import importlib
 import os
 import sys
 import tempfile
 from pathlib import Path
 
+from tests.fork_server import Server
 from tests.runs import killed
 from tools.result_file import write_result
 
@@ -31,11 +32,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         recipe = killed.write_recipe(folder)
-        _import_all(folder / "compiled")
+        environment = os.environ | killed.compiled_in(folder / "compiled") | {"JAX_PLATFORMS": "cpu"}
+        server = Server(folder, os.getpid())
+        start = killed.in_fork(lambda *words, cwd: server.start(words, cwd=cwd, environment=environment))
         straight: dict[str, dict[str, object]] = {}
         for number, (setting, words) in enumerate(killed.SETTINGS.items()):
             out = folder / f"straight-{number}"
-            done = killed.train(recipe, out, words, killed.in_fork)
+            done = killed.train(recipe, out, words, start)
             if done.returncode != 0:
                 raise RuntimeError(done.stderr)
             straight[setting] = killed.contents(out)
@@ -46,12 +49,12 @@ def main() -> int:
             point = 1 + round(index * (total - 1) / (count - 1))
             saving += "/.step_" in calls[setting][point - 1]
             out = folder / f"trial-{index}"
-            first = killed.train(recipe, out, words, killed.in_fork, str(point))
+            first = killed.train(recipe, out, words, start, str(point))
             found = [] if killed.was_killed(first) else [f"not killed: {first.stderr[-300:]}"]
             if index % 4 == 3:  # 37 has no common factor with anything here
                 other = str(1 + index * 37 % total)
-                second += killed.was_killed(killed.train(recipe, out, words, killed.in_fork, other))
-            found += killed.resume(recipe, out, words, killed.in_fork) + killed.problems(out, straight[setting])
+                second += killed.was_killed(killed.train(recipe, out, words, start, other))
+            found += killed.resume(recipe, out, words, start) + killed.problems(out, straight[setting])
             problems += [f"{setting}, killed before call {point} ({calls[setting][point - 1]}): {what}"
                          for what in found]
             print(f"{index + 1}/{count}, {len(problems)} problems", file=sys.stderr)
@@ -63,13 +66,6 @@ def main() -> int:
                          "problems": len(problems), "first_problems": problems[:10]})
     print(f"{count} kill points, {saving} while saving, {second} killed again, {len(problems)} problems")
     return 1 if problems else 0
-
-
-def _import_all(cache: Path) -> None:
-    """Import once what every child needs; no JAX backend is opened here, so that forking is safe."""
-    os.environ |= killed.compiled_in(cache) | {"JAX_PLATFORMS": "cpu"}
-    for module in ("workings.cli.main", "workings.engines.jax.engine", "workings.runs.whole", "tensorboardX"):
-        importlib.import_module(module)
 
 
 if __name__ == "__main__":

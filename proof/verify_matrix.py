@@ -35,7 +35,7 @@ from workings.runs import describe, replay
 from workings.runs.code_version import CodeVersion
 from workings.runs.pack import pack
 from workings.runs.replay import ReplayRequest, replay_and_seal, replay_run
-from workings.runs.whole import train_and_evaluate
+from workings.runs.train_and_evaluate import train_and_evaluate
 
 RESULT = Path(__file__).parent / "verify_matrix.json"
 FOREIGN = ("tokenizer.json", "tokenizer_config.json")

@@ -15,7 +15,7 @@ import time
 from hashlib import sha256
 from pathlib import Path
 
-from workings.engines.presence import cpu_features
+from workings.engines.hardware_probe import cpu_features
 
 DAY = 24 * 3600
 MAX_BYTES = 1 << 30

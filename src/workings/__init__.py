@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from workings.evidence.verify import verify as verify
     from workings.runs.evaluate import evaluate_run as evaluate
     from workings.runs.plan import plan as plan
-    from workings.runs.whole import train_and_evaluate as train
+    from workings.runs.train_and_evaluate import train_and_evaluate as train
 
 _PLACES = {
     "compare": ("workings.evaluation.compare", "compare"),
     "evaluate": ("workings.runs.evaluate", "evaluate_run"),
     "plan": ("workings.runs.plan", "plan"),
-    "train": ("workings.runs.whole", "train_and_evaluate"),
+    "train": ("workings.runs.train_and_evaluate", "train_and_evaluate"),
     "verify": ("workings.evidence.verify", "verify"),
 }
 __all__ = ["compare", "evaluate", "plan", "train", "verify"]

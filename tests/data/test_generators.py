@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from workings.data import sets
+from workings.data import named_sets
 from workings.data.checking.arithmetic import equations
 from workings.data.generators import mixed
 from workings.data.generators.problem import Kind, Problem
@@ -103,23 +103,23 @@ def test_a_wrong_template_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("name", "count"), [("dev-reasoning", 550), ("eval", 100)])
 def test_shipped_names_mean_their_digest(name: str, count: int) -> None:
-    made = sets.make_set(name)
+    made = named_sets.make_set(name)
     records = made.traces or made.items
     assert len(records) == count
     content = traces_bytes(made.traces) if name == "dev-reasoning" else items_bytes(made.items)
-    assert bytes_digest(content) == sets.shipped_sets()[name].sha256
+    assert bytes_digest(content) == named_sets.shipped_sets()[name].sha256
 
 
 def test_a_changed_generator_cannot_change_a_name_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mixed, "VERSION", 99)
     with pytest.raises(RecordError, match="makes other data"):
-        sets.make_set("eval")
+        named_sets.make_set("eval")
 
 
 def test_unknown_names_and_mixtures_are_refused() -> None:
     with pytest.raises(RequestError, match="one of dev-reasoning, eval"):
-        sets.make_set("evil")
+        named_sets.make_set("evil")
     with pytest.raises(RequestError, match="addition alone"):
-        sets.make_kinds(["addition", "geometry"], 5, 5, 0)
-    assert len(sets.make_kinds(["addition"], 5, 3, 0)[1]) == 3
-    assert sets.kind_version(["addition"]) == sets.kind_version(["geometry"]) == 1
+        named_sets.make_kinds(["addition", "geometry"], 5, 5, 0)
+    assert len(named_sets.make_kinds(["addition"], 5, 3, 0)[1]) == 3
+    assert named_sets.kind_version(["addition"]) == named_sets.kind_version(["geometry"]) == 1

@@ -10,10 +10,10 @@ import pytest
 from workings.config.data import DataConfig
 from workings.data import row_cache, trace_file
 from workings.data.batches import Batches, Position
+from workings.data.named_sets import make_kinds
 from workings.data.render import completion_text
 from workings.data.row_cache import MOST_SETS, cache_key, cached_rows
 from workings.data.rows import build_rows
-from workings.data.sets import make_kinds
 from workings.data.trace_file import TraceFile
 from workings.data.traces import write_traces
 from workings.models.chat import ChatTemplate

@@ -5,8 +5,8 @@ from pathlib import Path
 import jax
 import pytest
 
+from workings.engines.hardware_probe import accelerators, cpu_memory
 from workings.engines.jax.device import find_devices
-from workings.engines.presence import accelerators, cpu_memory
 from workings.errors import DeviceError
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import jax
 import pytest
 
+from workings.engines.hardware_probe import cpu_features
 from workings.engines.jax import kept_programs
 from workings.engines.jax.kept_programs import keep_programs
-from workings.engines.presence import cpu_features
 from workings.errors import RequestError
 
 STEPS = """

@@ -15,8 +15,8 @@ from workings.evaluation.compare import compare
 from workings.evaluation.gate import gate
 from workings.evaluation.harness import HarnessLog, import_harness_log
 from workings.evaluation.items import item_from_json
+from workings.evaluation.reader import find_unit
 from workings.evaluation.run import evaluate_predictions
-from workings.evaluation.units import find_unit
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.record.layout import TOKENIZER

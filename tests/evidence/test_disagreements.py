@@ -161,7 +161,7 @@ def test_an_index_without_digests_of_questions(run: Path) -> None:
 
 
 def test_many_sequences_are_not_planned_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workings.evidence.verify.fromdata.MAX_SEQUENCES", 10)
+    monkeypatch.setattr("workings.evidence.verify.data_order.MAX_SEQUENCES", 10)
     order = next(one for one in verify(run).checks if one.id == "consistency.order")
     assert (str(order.verdict), order.text) == ("not_checked", "more than 10 sequences")
 

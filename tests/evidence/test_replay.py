@@ -26,7 +26,7 @@ from workings.runs import describe, replay
 from workings.runs.code_version import CodeVersion
 from workings.runs.reopen import Parts
 from workings.runs.replay import ReplayRequest, replay_and_seal, replay_run
-from workings.runs.whole import train_and_evaluate
+from workings.runs.train_and_evaluate import train_and_evaluate
 
 
 @pytest.fixture(scope="module", autouse=True)

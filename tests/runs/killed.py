@@ -1,10 +1,8 @@
 """Runs of the JAX engine that are killed and resumed, and what must be equal at the end. For the tests and `proof/`."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -48,17 +46,6 @@ def write_recipe(folder: Path) -> Path:
 Child = subprocess.CompletedProcess[str]
 Start = Callable[[Path, str, Sequence[str]], Child]
 """Runs `killed_child.run` with these arguments in a process of its own."""
-
-
-def in_new_process(cache: Path | None = None) -> Start:
-    """Children that start from nothing; with ``cache`` they share what XLA has compiled."""
-    shared = compiled_in(cache) if cache else {}
-
-    def start(out: Path, kill_at: str, words: Sequence[str]) -> Child:
-        return subprocess.run([sys.executable, "-m", "tests.runs.killed_child", str(out), kill_at, *words], cwd=ROOT,
-                              env=os.environ | shared, capture_output=True, text=True, check=False)
-
-    return start
 
 
 def in_fork(start_forked: Callable[..., ForkedChild]) -> Start:

@@ -9,7 +9,7 @@ from workings.runs import describe, replay
 from workings.runs.code_version import CodeVersion
 from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.smoke import Smoke
-from workings.runs.whole import train_and_evaluate
+from workings.runs.train_and_evaluate import train_and_evaluate
 
 OVERRIDES = ("checkpoint.keep_last=5", "evaluation.base=false", "evaluation.every_steps=8", "evaluation.samples=0",
              "evaluation.max_new_tokens=8")

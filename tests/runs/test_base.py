@@ -11,7 +11,7 @@ from workings.record.layout import partial_path
 from workings.record.lock import DirectoryLock
 from workings.record.reader import Run
 from workings.runs.pack import pack
-from workings.runs.whole import train_and_evaluate
+from workings.runs.train_and_evaluate import train_and_evaluate
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from workings.record.reader import Run
 from workings.runs import processes
 from workings.runs.processes import Crew
 from workings.runs.together import OtherFailed, read_call, write_call
-from workings.runs.whole import train_and_evaluate
+from workings.runs.train_and_evaluate import train_and_evaluate
 
 RECIPE = """# as small as a transformer with sliding layers can be
 name: together

@@ -17,7 +17,7 @@ from workings.evidence.verify import verify
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import Run
 from workings.runs.train import train
-from workings.runs.whole import train_and_evaluate
+from workings.runs.train_and_evaluate import train_and_evaluate
 
 
 @pytest.fixture

@@ -66,8 +66,8 @@ def make_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Generate problems whose steps are right by construction, and items that share nothing with them."""
-    from workings.data.making import make_files, make_named
-    from workings.data.sets import shipped_sets
+    from workings.data.generate import make_files, make_named
+    from workings.data.named_sets import shipped_sets
 
     if len(kinds) == 1 and kinds[0] in shipped_sets():
         made = make_named(kinds[0], out, force=force)
@@ -86,7 +86,7 @@ def list_command(as_json: JsonFlag = False) -> None:
     """Shipped data sets, kinds of problems that can be made, formats that can be imported."""
     from workings.data.generators.mixed import KINDS
     from workings.data.importing.formats import FORMATS
-    from workings.data.sets import shipped_sets
+    from workings.data.named_sets import shipped_sets
 
     sets = {name: {"summary": recipe.summary, "holds": recipe.holds, "sha256": recipe.sha256}
             for name, recipe in shipped_sets().items()}
@@ -108,8 +108,8 @@ def show_command(
     from dataclasses import asdict
 
     from workings.data.manifest import label_counts
+    from workings.data.named_sets import make_set, shipped_sets
     from workings.data.opening import open_traces
-    from workings.data.sets import make_set, shipped_sets
 
     facts: dict[str, Any] = {"name": name}
     known = shipped_sets()

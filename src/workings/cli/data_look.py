@@ -23,9 +23,9 @@ def check_command(
     from workings.data.checking.findings import KINDS
     from workings.data.checking.leaks import read_questions
     from workings.data.checking.run import check, read_tolerantly, write_clean
-    from workings.data.making import make_named
+    from workings.data.generate import make_named
+    from workings.data.named_sets import shipped_sets
     from workings.data.opening import open_items_file
-    from workings.data.sets import shipped_sets
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(file)

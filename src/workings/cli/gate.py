@@ -22,7 +22,7 @@ def baseline_set_command(
 ) -> None:
     """Keep a run's results as a baseline for its items."""
     from workings.evaluation.baseline import set_baseline
-    from workings.evaluation.units import find_unit
+    from workings.evaluation.reader import find_unit
 
     record = find_unit(run)
     path = set_baseline(folder, name, record)

@@ -32,7 +32,7 @@ from workings.cli import (
     verify,
 )
 from workings.cli.output import say
-from workings.engines.presence import launched
+from workings.engines.hardware_probe import launched
 from workings.errors import Interrupted, RequestError, WorkingsError
 
 

@@ -25,7 +25,7 @@ def train_command(
 ) -> None:
     """Run a recipe: check, plan, train, evaluate, seal."""
     from workings.runs.smoke import Smoke
-    from workings.runs.whole import train_and_evaluate
+    from workings.runs.train_and_evaluate import train_and_evaluate
 
     small = Smoke(steps=smoke_steps or 2) if smoke or smoke_steps is not None else None
     try:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from workings.data.on_demand import OnDemand
+from workings.data.lazy_sequence import OnDemand
 from workings.data.rows import Row, RowSet
 
 

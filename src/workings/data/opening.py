@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workings.data.items import ItemRecord, items_bytes
-from workings.data.sets import make_set, shipped_sets
+from workings.data.named_sets import make_set, shipped_sets
 from workings.data.trace_file import TraceFile
 from workings.data.traces import Trace, traces_bytes
 from workings.errors import RequestError

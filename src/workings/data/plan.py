@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workings.data.on_demand import OnDemand
+from workings.data.lazy_sequence import OnDemand
 from workings.data.packing import PACKINGS
 
 

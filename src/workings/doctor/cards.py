@@ -23,7 +23,7 @@ def wheel_program() -> Path:
     found = find_spec("workings.engines")
     assert found is not None
     assert found.origin is not None  # it is a package of ours
-    return Path(found.origin).parent / "torch" / "wheel.py"
+    return Path(found.origin).parent / "torch" / "build_probe.py"
 
 
 def torch_wheel(python: str = sys.executable, *arguments: str) -> dict[str, Any]:

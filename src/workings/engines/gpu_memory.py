@@ -8,7 +8,7 @@ import importlib.metadata
 import os
 from collections.abc import Mapping, MutableMapping
 
-from workings.engines.presence import accelerators
+from workings.engines.hardware_probe import accelerators
 
 FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 OWN = (FRACTION, "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_ALLOCATOR")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RecordError, RequestError
+from workings.evaluation.reader import EvaluationRecord
 from workings.evaluation.scorecard import ItemResult
-from workings.evaluation.units import EvaluationRecord
 from workings.record import atomic
 from workings.record.canonical import loads
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from workings.errors import RecordError
 from workings.evaluation.items import Item, items_digest
 from workings.evaluation.own_scorer import scorer_version
+from workings.evaluation.reader import EvaluationRecord
 from workings.evaluation.run import Progress, evaluate
 from workings.evaluation.settings import EvaluationSettings
-from workings.evaluation.units import EvaluationRecord
 from workings.record.digest import bytes_digest, file_digest, json_digest
 from workings.record.layout import SUMS
 from workings.record.seal import parse_sums

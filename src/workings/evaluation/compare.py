@@ -8,10 +8,10 @@ from typing import Any
 from workings.errors import RequestError
 from workings.evaluation.comparable import compare_configs
 from workings.evaluation.paired import PairedDifference, paired_difference
+from workings.evaluation.reader import EvaluationRecord, find_pair
 from workings.evaluation.scorecard import Cell, ItemResult, cell
 from workings.evaluation.statistics.interval import Interval
 from workings.evaluation.statistics.multiplicity import holm
-from workings.evaluation.units import EvaluationRecord, find_pair
 from workings.evaluation.words import comparison_sentence, not_comparable_sentence
 
 SHOWN_IDS = 50

@@ -9,9 +9,9 @@ from workings.evaluation.baseline import read_baseline
 from workings.evaluation.comparable import compare_configs
 from workings.evaluation.metrics import HIGHER_IS_BETTER, check_metric, paired_metric
 from workings.evaluation.paired import PairedDifference, paired_values
+from workings.evaluation.reader import find_units
 from workings.evaluation.statistics.interval import Interval
 from workings.evaluation.statistics.power import items_needed
-from workings.evaluation.units import find_units
 
 EXIT_CODES = {"pass": 0, "fail": 1, "inconclusive": 3}
 

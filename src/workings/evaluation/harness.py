@@ -16,7 +16,7 @@ from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.steps import check_steps
 from workings.evaluation.summary import Summary
-from workings.evaluation.unit import EvaluationUnit
+from workings.evaluation.writer import EvaluationUnit
 from workings.record.digest import file_digest
 
 _USUAL_METRICS = ("exact_match", "acc")

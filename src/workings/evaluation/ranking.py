@@ -7,9 +7,9 @@ from typing import Any
 
 from workings.errors import RequestError
 from workings.evaluation.compare import Comparison, compare_records
+from workings.evaluation.reader import find_unit
 from workings.evaluation.statistics import CONFIDENCE
 from workings.evaluation.statistics.multiplicity import holm
-from workings.evaluation.units import find_unit
 from workings.evaluation.words import cell_text
 
 

@@ -18,7 +18,7 @@ from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.scoring import ScoringProcess
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.summary import Summary
-from workings.evaluation.unit import EvaluationUnit
+from workings.evaluation.writer import EvaluationUnit
 from workings.record.digest import bytes_digest, file_digest
 
 if TYPE_CHECKING:

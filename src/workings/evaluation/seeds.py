@@ -9,10 +9,10 @@ from typing import Any
 from workings.errors import RequestError
 from workings.evaluation.comparable import compare_configs
 from workings.evaluation.paired import PairedDifference, paired_values
+from workings.evaluation.reader import EvaluationRecord, find_unit
 from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.statistics.interval import Interval
 from workings.evaluation.statistics.welch import welch
-from workings.evaluation.units import EvaluationRecord, find_unit
 from workings.evaluation.words import p_text, percent, points
 
 MIN_SEEDS = 3

@@ -13,8 +13,8 @@ from workings.config.recipe import Recipe
 from workings.config.training import MeshConfig
 from workings.engines.base import EngineRequest, Inspection
 from workings.engines.gpu_memory import gpu_share
+from workings.engines.hardware_probe import cpu_memory
 from workings.engines.jax.target import CompilerAbsent, Unimplemented
-from workings.engines.presence import cpu_memory
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
 from workings.hardware.catalog import Target

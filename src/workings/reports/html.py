@@ -12,7 +12,7 @@ import jinja2
 
 from workings.errors import RequestError
 from workings.evaluation.compare import Comparison
-from workings.evaluation.units import EvaluationRecord
+from workings.evaluation.reader import EvaluationRecord
 from workings.evaluation.words import p_text, percent, points
 from workings.record import atomic
 from workings.reports.figures import accuracy_figure, delta_figure, loss_figures

@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from workings.evaluation.reader import find_unit
 from workings.evaluation.seeds import MIN_SEEDS, SeedsComparison
 from workings.evaluation.statistics.interval import Interval
-from workings.evaluation.units import find_unit
 from workings.evaluation.words import p_text, percent, points
 from workings.record import atomic
 from workings.reports.figures import NARROW, WIDE, Drawn, Table

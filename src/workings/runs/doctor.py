@@ -19,7 +19,7 @@ from workings.doctor.space import Needs, check_disk, check_host, check_pages
 from workings.doctor.tpu import check_tpu, tpu_devices
 from workings.doctor.versions import check_versions, installed_version
 from workings.engines.base import EngineRequest
-from workings.engines.presence import accelerators
+from workings.engines.hardware_probe import accelerators
 from workings.errors import RequestError
 from workings.hardware.memory import host_memory
 from workings.models.weights import parameter_count

@@ -11,7 +11,7 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evaluation.compare import Comparison, compare
-from workings.evaluation.units import find_pair, find_units
+from workings.evaluation.reader import find_pair, find_units
 from workings.evidence.claims import CLAIMS, Claim, claims_json, unsourced
 from workings.evidence.model_card import model_card
 from workings.evidence.pack.form import BY_DIGEST, COMPARISON, INSIDE, LICENCES, PACK, REPORT, pack_json

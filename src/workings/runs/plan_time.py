@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from workings.config.load import LoadedRecipe
-from workings.data.sets import shipped_sets
+from workings.data.named_sets import shipped_sets
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
 from workings.planning.duration import duration

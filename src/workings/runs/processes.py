@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, cast
 
 from workings.engines.base import DistributedEngine, Engine, Processes
-from workings.engines.presence import launched
+from workings.engines.hardware_probe import launched
 from workings.engines.registry import find_engine
 from workings.errors import RequestError, WorkingsError
 from workings.runs.together import (

@@ -21,7 +21,7 @@ from workings.record import atomic
 from workings.reports.html import write_report
 from workings.runs.datasets import ADDITION_ITEMS, ADDITION_TRACES
 from workings.runs.inputs import TRAINED_VOCABULARY
-from workings.runs.whole import WholeResult, train_and_evaluate
+from workings.runs.train_and_evaluate import TrainAndEvaluateResult, train_and_evaluate
 
 WITH_STEPS = "with-steps"
 ANSWER_ONLY = "answer-only"
@@ -33,7 +33,7 @@ class QuickstartResult:
     """What the quickstart found."""
 
     out: Path
-    runs: dict[str, WholeResult]
+    runs: dict[str, TrainAndEvaluateResult]
     comparison: Comparison
     seconds: float
     more: dict[str, Comparison] = field(default_factory=dict)
@@ -127,7 +127,7 @@ def _recipe(name: str, seed: int, reasoning: str, overrides: Sequence[str]) -> L
         "evaluation.items=../data/items.jsonl", *overrides])
 
 
-def _run(out: Path, name: str, recipe: LoadedRecipe) -> WholeResult:
+def _run(out: Path, name: str, recipe: LoadedRecipe) -> TrainAndEvaluateResult:
     path = out / "recipes" / f"{name}.yaml"
     path.parent.mkdir(exist_ok=True)
     atomic.write_text(path, recipe.written())
@@ -137,7 +137,7 @@ def _run(out: Path, name: str, recipe: LoadedRecipe) -> WholeResult:
     return result
 
 
-def _supervised(result: WholeResult) -> int:
+def _supervised(result: TrainAndEvaluateResult) -> int:
     return int(result.training.supervised_tokens)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from workings.config.load import LoadedRecipe
 from workings.config.recipe import Recipe
-from workings.engines.presence import accelerators
+from workings.engines.hardware_probe import accelerators
 from workings.engines.registry import install_hint
 from workings.errors import RequestError
 from workings.hardware.device import without_alias

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
-from workings.data.ahead import BatchesAhead, Drawn
 from workings.data.batches import Batches, Position
+from workings.data.prefetch import Drawn, Prefetcher
 from workings.engines.base import Engine, State, StepResult
 from workings.engines.errors_text import first_line
 from workings.engines.out_of_memory import is_out_of_memory
-from workings.training.lines_beside import LinesBeside
+from workings.training.async_metrics import AsyncMetricsWriter
 from workings.training.schedule import Schedule
 
 
@@ -106,8 +106,8 @@ def train(course: Course, first: Callable[[], State], progress: Progress) -> Out
     """
     saved_at = -1
     try:
-        with _beside_the_step() as thread, LinesBeside(course.write_metric, thread) as lines:
-            ahead = BatchesAhead(course.batches, thread)
+        with _beside_the_step() as thread, AsyncMetricsWriter(course.write_metric, thread) as lines:
+            ahead = Prefetcher(course.batches, thread)
             if progress.step < course.schedule.steps:
                 ahead.begin(progress.position)
             state = first()

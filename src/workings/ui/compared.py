@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TypeVar
 
 from workings.evaluation.compare import Comparison, compare_records
-from workings.evaluation.units import EvaluationRecord, find_pair
+from workings.evaluation.reader import EvaluationRecord, find_pair
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SUMS
 from workings.ui.answers import Answer, Change, pair_changes
 

@@ -1,6 +1,6 @@
 """Additions and subtractions of 3-digit numbers column by column, and multiplications by partial products."""
 
-from workings.data.draw import Draw
+from workings.data.deterministic_rng import Draw
 from workings.data.generators.problem import Kind, Problem
 
 _LEVELS = ("easy", "medium", "hard")

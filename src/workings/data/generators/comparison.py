@@ -1,6 +1,6 @@
 """Which is more: with zeros, negative numbers, decimals of different length, and equal sides."""
 
-from workings.data.draw import Draw
+from workings.data.deterministic_rng import Draw
 from workings.data.generators.problem import Kind, Problem
 
 

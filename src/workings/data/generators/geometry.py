@@ -1,6 +1,6 @@
 """Areas, perimeters and volumes of simple figures with whole numbers."""
 
-from workings.data.draw import Draw
+from workings.data.deterministic_rng import Draw
 from workings.data.generators.problem import Kind, Problem
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from workings.data.checking.arithmetic import wrong_equations
-from workings.data.draw import Draw, rank
+from workings.data.deterministic_rng import Draw, rank
 from workings.data.generators import (
     arithmetic,
     comparison,

@@ -2,7 +2,7 @@
 
 import itertools
 
-from workings.data.draw import Draw
+from workings.data.deterministic_rng import Draw
 from workings.data.generators.problem import Kind, Problem
 
 

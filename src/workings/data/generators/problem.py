@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from workings.data.draw import Draw
+from workings.data.deterministic_rng import Draw
 
 
 @dataclass(frozen=True, kw_only=True)

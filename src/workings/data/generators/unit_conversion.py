@@ -1,6 +1,6 @@
 """Lengths, weights and times from one unit into another."""
 
-from workings.data.draw import Draw
+from workings.data.deterministic_rng import Draw
 from workings.data.generators.problem import Kind, Problem
 
 _UNITS = (("km", "m", 1000), ("m", "cm", 100), ("kg", "g", 1000), ("liters", "milliliters", 1000),

@@ -1,6 +1,6 @@
 """Stories that need two to four calculations, one after the other."""
 
-from workings.data.draw import Draw
+from workings.data.deterministic_rng import Draw
 from workings.data.generators.problem import Kind, Problem
 
 _NAMES = ("Ada", "Ben", "Chika", "Dana", "Emil", "Fatima", "Goran", "Hana", "Ivo", "Jun", "Kofi", "Lena", "Mira",

@@ -29,7 +29,7 @@ from workings.engines.jax.generate import Generator
 from workings.engines.jax.inspect import inspection, refusal
 from workings.engines.jax.kept_programs import keep_programs
 from workings.engines.jax.layers_apart import LayersApart
-from workings.engines.jax.picked import PICKED
+from workings.engines.jax.loss_positions import PICKED
 from workings.engines.jax.processes import join, refuse_strangers
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import abstract_state, build_spec, initial_params, lower_step, state_shardings

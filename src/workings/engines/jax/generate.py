@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from workings.engines.base import Completion
-from workings.engines.jax import cache, choose
+from workings.engines.jax import cache, sampling
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.flash_attention import LANES
 from workings.engines.jax.model import Params, block, embed, layer_constants, query_scale
@@ -92,8 +92,8 @@ def make_generate(spec: StepSpec, room: int, drawn: bool) -> Callable[..., jax.A
     def generate(params: Params, tokens: jax.Array, lengths: jax.Array, limit: jax.Array, stop_ids: jax.Array,
                  real: jax.Array, temperature: jax.Array, seeds: jax.Array) -> jax.Array:
         def pick(x: jax.Array, count: jax.Array) -> jax.Array:
-            logits = choose.next_logits(spec, params, x)
-            return choose.draw(spec, logits, temperature, seeds, count) if drawn else choose.greedy(logits)
+            logits = sampling.next_logits(spec, params, x)
+            return sampling.draw(spec, logits, temperature, seeds, count) if drawn else sampling.greedy(logits)
 
         def going(carry: Any) -> jax.Array:
             return (carry[0] < limit) & ~jnp.all(carry[2])

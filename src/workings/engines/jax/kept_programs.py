@@ -15,7 +15,7 @@ from pathlib import Path
 
 import jax
 
-from workings.engines.presence import cpu_features
+from workings.engines.hardware_probe import cpu_features
 from workings.errors import RequestError
 from workings.hardware.places import cache_directory
 

@@ -18,8 +18,8 @@ import numpy as np
 from workings.engines.jax import feed_forward
 from workings.engines.jax.attention import Attention, allowed_pairs, plain_attention, trained_attention
 from workings.engines.jax.embedding import split_lookup
+from workings.engines.jax.loss_positions import Picked
 from workings.engines.jax.matmul import lookup
-from workings.engines.jax.picked import Picked
 from workings.engines.jax.projection import cast, project, projection
 from workings.engines.jax.remat import Remat
 from workings.engines.jax.sharding import Layout

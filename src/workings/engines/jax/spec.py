@@ -14,10 +14,10 @@ from workings.engines.jax.flash_attention import flash_refusal, make_flash_atten
 from workings.engines.jax.init import init_params
 from workings.engines.jax.layers_apart import cut_state
 from workings.engines.jax.lora import init_adapters, make_lora
+from workings.engines.jax.loss_positions import PICKED
 from workings.engines.jax.model import Params, unroll
 from workings.engines.jax.nf4 import ABSMAX, CODES, quantize
 from workings.engines.jax.optimizer import Muon, flat, make_rule, nested
-from workings.engines.jax.picked import PICKED
 from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.rounding import MASTER
 from workings.engines.jax.sharding import Layout

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 from workings.engines.jax.attention import Attention
 from workings.engines.jax.lora import Lora
 from workings.engines.jax.loss import loss_sum
+from workings.engines.jax.loss_positions import PICKED, Picked
 from workings.engines.jax.model import Params, hidden_states, unembedding
 from workings.engines.jax.optimizer import Rule, clip_factor, flat, global_norm, nested
-from workings.engines.jax.picked import PICKED, Picked
 from workings.engines.jax.projection import is_adapter
 from workings.engines.jax.remat import Remat
 from workings.engines.jax.rounding import MASTER, stored

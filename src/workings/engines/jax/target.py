@@ -121,8 +121,8 @@ def compile_for(request: EngineRequest, batch: tuple[int, int, int], target: Dev
         environment = dict(os.environ) | target.environment() | {
             "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "1",
             "JAX_ENABLE_COMPILATION_CACHE": "false"}  # a program out of JAX's own cache leaves no dump
-        done = subprocess.run([sys.executable, "-m", "workings.engines.jax.ahead"], input=json.dumps(ask), text=True,
-                              capture_output=True, env=environment, check=False)
+        done = subprocess.run([sys.executable, "-m", "workings.engines.jax.aot_compile"], input=json.dumps(ask),
+                              text=True, capture_output=True, env=environment, check=False)
     return _read(done, str(getattr(target, "topology", target.platform)))
 
 

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from workings.engines.errors_text import first_line
-from workings.engines.presence import accelerators, cpu_memory, cpu_name
+from workings.engines.hardware_probe import accelerators, cpu_memory, cpu_name
 from workings.errors import DeviceError
 from workings.hardware.catalog import targets
 from workings.hardware.device import without_alias

@@ -7,18 +7,18 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.verify import (
-    asked,
     attested,
     content,
+    data_order,
     evaluated,
-    forms,
-    fromdata,
     integrity,
-    noted,
+    notes,
     packed,
     planned,
     replayed,
-    trained,
+    run_consistency,
+    schemas,
+    step_log,
     views,
 )
 from workings.evidence.verify.claims import claims
@@ -28,8 +28,8 @@ from workings.evidence.verify.result import Check, Finding, Verdict, Verificatio
 from workings.evidence.verify.tree import open_tree
 
 MODULES = (
-    integrity, packed, forms, noted, content, attested, asked, planned,
-    trained, fromdata, views, evaluated, replayed)
+    integrity, packed, schemas, notes, content, attested, run_consistency, planned,
+    step_log, data_order, views, evaluated, replayed)
 """Modules whose import registers checks."""
 GROUPS = ("integrity", "form", "content", "attestation", "consistency", "recompute", "replay")
 """First parts of ids, in the order in which a level's checks run."""

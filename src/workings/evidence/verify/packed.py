@@ -128,7 +128,7 @@ def comparison(record: Record) -> Iterator[Finding]:
 def compared_again(pack: Unit, a: Unit, b: Unit) -> Any:
     """The comparison of two evaluations of a pack, computed from their files alone. Raises `RecordError`."""
     from workings.evaluation.compare import compare_records
-    from workings.evaluation.units import EvaluationRecord
+    from workings.evaluation.reader import EvaluationRecord
 
     with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder:
         records = []

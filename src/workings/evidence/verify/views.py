@@ -6,10 +6,10 @@ from pathlib import Path
 from workings.errors import RecordError
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.findings import each_run, failed, judged, not_checked, passed
-from workings.evidence.verify.forms import MAX_README_BYTES
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
+from workings.evidence.verify.schemas import MAX_README_BYTES
 from workings.evidence.verify.tree import FolderTree
 from workings.record import jsonl
 from workings.record.layout import ATTEMPTS, ENVIRONMENT, ENVIRONMENT_TEXT, README

@@ -7,7 +7,7 @@ from typing import Any
 
 from workings.data.items import write_items
 from workings.data.manifest import file_facts, prompts_in_both, write_data_set
-from workings.data.sets import kind_version, make_kinds, make_set
+from workings.data.named_sets import kind_version, make_kinds, make_set
 from workings.data.traces import write_traces
 from workings.errors import RequestError
 from workings.record import atomic

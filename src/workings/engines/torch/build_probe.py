@@ -1,6 +1,6 @@
 """What the installed PyTorch was built for, and one kernel of it on every card. Imports nothing but PyTorch.
 
-    python wheel.py [--kernel DTYPE]
+    python build_probe.py [--kernel DTYPE]
 
 prints one JSON object. It is run in a child process, and by the Python of an environment that holds nothing else.
 """

@@ -44,7 +44,7 @@ class BaseResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WholeResult:
+class TrainAndEvaluateResult:
     """A sealed run and, where the recipe has items and training completed, its scorecard beside the untrained one's."""
 
     training: TrainResult
@@ -83,7 +83,7 @@ class WholeResult:
 
 
 def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
-                       smoke: Smoke | None = None, force: bool = False) -> WholeResult:
+                       smoke: Smoke | None = None, force: bool = False) -> TrainAndEvaluateResult:
     """`train`, then evaluate the state it ended with and, unless the recipe says no, the one it began with.
 
     Arguments and errors are those of `train`. The state of the result is None where the base was evaluated: two
@@ -95,27 +95,27 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
         return _evaluated(train_in(crew, loaded, out, resume=resume, smoke=smoke, force=force))
 
 
-def _evaluated(training: TrainResult) -> WholeResult:
+def _evaluated(training: TrainResult) -> TrainAndEvaluateResult:
     """The scorecards of a run; nothing for one that was cut short, and in a process that only took part."""
     if training.process:
-        return WholeResult(training=training, scorecard=None)
+        return TrainAndEvaluateResult(training=training, scorecard=None)
     prepared = training.prepared
     settings = training.policy.evaluation
     if training.status != "complete" or settings is None:
-        return WholeResult(training=training, scorecard=None)
+        return TrainAndEvaluateResult(training=training, scorecard=None)
     sealed = Run.open(training.run)
     scorecard = evaluate(
         prepared.engine, training.state, prepared.tokenizer, prepared.template, prepared.sources.items,
         training.run / EVALUATION, settings=settings, made_from=sealed.root,
         facts={"run": sealed.manifest.name, "step": training.steps})
     if not training.policy.base:
-        return WholeResult(training=training, scorecard=scorecard)
+        return TrainAndEvaluateResult(training=training, scorecard=scorecard)
     training = replace(training, state=None)
     try:
         base = _base(prepared, settings, sealed)
     except RequestError as error:  # another run beside this one is asking the same model just now
-        return WholeResult(training=training, scorecard=scorecard, base_missing=error.given)
-    return WholeResult(training=training, scorecard=scorecard, base=base)
+        return TrainAndEvaluateResult(training=training, scorecard=scorecard, base_missing=error.given)
+    return TrainAndEvaluateResult(training=training, scorecard=scorecard, base=base)
 
 
 def _base(prepared: Prepared, settings: EvaluationSettings, run: Run) -> BaseResult:

@@ -8,7 +8,7 @@ from typing import Any
 Line = dict[str, Any]
 
 
-class LinesBeside:
+class AsyncMetricsWriter:
     """Writes one line at a time, in order, and none after one that failed.
 
     What goes wrong with a line is raised by the next `add` or `wait`, or at the end.
@@ -30,7 +30,7 @@ class LinesBeside:
         if last is not None:
             last.result()
 
-    def __enter__(self) -> "LinesBeside":
+    def __enter__(self) -> "AsyncMetricsWriter":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,

@@ -1,6 +1,6 @@
 """The compiler's assignment of addresses, read and named."""
 
-from workings.engines.jax.heap import GRADIENTS, KEPT, LOGITS, OTHER, Sizes, heap_parts, name_of, read_heap
+from workings.engines.jax.buffer_assignment import GRADIENTS, KEPT, LOGITS, OTHER, Sizes, heap_parts, name_of, read_heap
 from workings.models.shapes import published_shape
 
 ASSIGNMENT = """BufferAssignment:
@@ -41,7 +41,7 @@ def test_every_address_goes_to_the_largest_array_that_lies_there():
 
 def test_arrays_are_named_by_their_sizes():
     def named(dtype, *dims):
-        from workings.engines.jax.heap import Value
+        from workings.engines.jax.buffer_assignment import Value
         return name_of(Value(0, 1 << 20, dtype, dims), sizes())
 
     assert named("f32", 1024, 32000) == LOGITS

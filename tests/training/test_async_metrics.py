@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from workings.training.lines_beside import LinesBeside
+from workings.training.async_metrics import AsyncMetricsWriter
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_lines_come_in_order_in_the_other_thread_and_all_of_them(thread: Executo
         hold.wait()
         written.append((line["step"], threading.current_thread().name))
 
-    with LinesBeside(write, thread) as lines:
+    with AsyncMetricsWriter(write, thread) as lines:
         lines.add({"step": 1})
         assert written == []  # not waited for
         hold.set()
@@ -48,7 +48,7 @@ def test_an_error_is_raised_next_and_nothing_is_written_after_it(how: str, threa
         written.append(line["step"])
 
     def use() -> None:
-        with LinesBeside(write, thread) as lines:
+        with AsyncMetricsWriter(write, thread) as lines:
             lines.add({"step": 1})
             lines.add({"step": 2})
             if how == "add":

@@ -22,7 +22,7 @@ class Drawn:
     """Positions that count in the loss."""
 
 
-class BatchesAhead:
+class Prefetcher:
     """Batches by position, of which the next can be begun early.
 
     A batch is a pure function of its position, so neither the time at which it is made nor the thread changes it; at

@@ -6,8 +6,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 import pytest
 
 from tests.data.test_rows_and_batches import batches
-from workings.data.ahead import BatchesAhead
 from workings.data.batches import Position
+from workings.data.prefetch import Prefetcher
 from workings.errors import RecordError
 
 
@@ -20,7 +20,7 @@ def thread() -> Iterator[Executor]:
 def test_begun_or_not_the_batches_are_the_same(thread: Executor) -> None:
     source = batches([3, 4, 5, 6, 7, 8, 9], b=2)
     place = Position()
-    ahead = BatchesAhead(source, thread)
+    ahead = Prefetcher(source, thread)
     for number in range(9):  # into the third epoch
         batch, after = source.at(place)
         drawn = ahead.take(place)
@@ -35,13 +35,13 @@ def test_begun_or_not_the_batches_are_the_same(thread: Executor) -> None:
 
 def test_what_was_begun_for_another_position_is_not_taken(thread: Executor) -> None:
     source = batches([5] * 6, b=2)
-    ahead = BatchesAhead(source, thread)
+    ahead = Prefetcher(source, thread)
     ahead.begin(Position(0, 1))
     assert ahead.take(Position(0, 2)).digest == source.digest(source.at(Position(0, 2))[0])
 
 
 def test_an_error_comes_when_the_batch_is_taken(thread: Executor) -> None:
-    ahead = BatchesAhead(batches([5] * 6, b=2), thread)
+    ahead = Prefetcher(batches([5] * 6, b=2), thread)
     ahead.begin(Position(0, 99))
     with pytest.raises(RecordError, match="other data"):
         ahead.take(Position(0, 99))

@@ -1,7 +1,7 @@
 """In a child process: compile one program of a run for devices that are not here, and say what it needs.
 
-``python -m workings.engines.jax.ahead`` takes a JSON request on standard input and answers with JSON as the last line
-of standard output; `target.py` starts it with the environment that the compilers want before JAX is imported. The
+``python -m workings.engines.jax.aot_compile`` takes a JSON request on standard input and answers with JSON as the last
+line of standard output; `target.py` starts it with the environment that the compilers want before JAX is imported. The
 program is built by the same functions as `JaxEngine` builds it.
 """
 
@@ -18,7 +18,7 @@ import jax
 from jax.experimental import topologies
 
 from workings.engines.base import EngineRequest
-from workings.engines.jax.heap import Sizes, assignment_text, heap_parts
+from workings.engines.jax.buffer_assignment import Sizes, assignment_text, heap_parts
 from workings.engines.jax.inspect import inspection
 from workings.engines.jax.programs import generation_sizes, lower_evaluation, lower_generation
 from workings.engines.jax.rounding import MASTER
