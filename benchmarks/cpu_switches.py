@@ -142,7 +142,7 @@ def child(contender: str, engine_name: str, folder: Path, steps: int) -> dict[st
 
 
 def turn(contender: str, case: str, engine: str, folder: Path, steps: int) -> dict[str, Any]:
-    """One contender in a fresh process, with huge pages as the command has them unless they are what is turned off."""
+    """One contender in a fresh process, with huge pages as the doctor advises unless they are what is turned off."""
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
     pages = {} if contender in (PAGES, NOTHING) else with_huge_pages(environment)
     done = subprocess.run(

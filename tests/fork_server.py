@@ -21,12 +21,15 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 ROOT = Path(__file__).resolve().parent.parent
+FORKS = sys.platform == "linux"
+"""Elsewhere a fork of a process with frameworks in it is not safe, or there is none: children are new processes."""
 
 PRELOADED = (
     "scipy.stats", "tokenizers", "jinja2", "pydantic", "rfc8785", "jax", "jax.numpy", "jax.experimental.shard_map",
@@ -106,12 +109,14 @@ class Server:
 
     def ready(self, environment: Mapping[str, str]) -> list[str]:
         """Wait until the server serves; the words with which a shell or a notebook runs a module as a forked child."""
+        if not FORKS:
+            return [sys.executable, "-m"]
         self._connect(environment).close()
         return [sys.executable, str(ROOT / "tests" / "fork_client.py")]
 
     def start(self, arguments: Sequence[str], *, cwd: Path | None, environment: Mapping[str, str],
-              stdin: str = "") -> ForkedChild:
-        """Start ``python ARGUMENTS`` (``-m MODULE …`` or ``-c CODE …``).
+              stdin: str = "") -> "ForkedChild | subprocess.Popen[str]":
+        """Start ``python ARGUMENTS`` (``-m MODULE …`` or ``-c CODE …``); a new process where this system cannot fork.
 
         Raises:
             ValueError: libraries read one of these variables while they are imported, which was before the fork.
@@ -119,6 +124,8 @@ class Server:
         for name in {*environment, *os.environ}:
             if name.startswith(READ_AT_IMPORT) and environment.get(name) != os.environ.get(name):
                 raise ValueError(f"{name} is read at import: start a real process with `run_python`")
+        if not FORKS:
+            return _new_process(arguments, cwd, environment, stdin)
         given, *written = (os.fdopen(os.memfd_create(name), "w+b") for name in ("in", "out", "error"))
         with given:
             given.write(stdin.encode())
@@ -152,6 +159,15 @@ class Server:
                                      cwd=ROOT, env=own, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                      start_new_session=True)
         child.returncode = 0  # it ends with its owner, and nobody here waits for it
+
+
+def _new_process(arguments: Sequence[str], cwd: Path | None, environment: Mapping[str, str],
+                 stdin: str) -> "subprocess.Popen[str]":
+    with tempfile.TemporaryFile("w+") as given:
+        given.write(stdin)
+        given.seek(0)
+        return subprocess.Popen([sys.executable, *arguments], cwd=cwd, env=dict(environment), stdin=given,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:

@@ -48,8 +48,8 @@ def peers(found: dict[str, Any]) -> list[str]:
              "same rows, same rows an update, AdamW with clipping, two threads, fresh processes that take turns. "
              "`grouped`: rows of like length together, float32, no checkpointing; `bf16`: products in bfloat16; "
              "`packed`: TRL's own packing; `defaults`: as the trainer comes (TRL: bfloat16 and "
-             "gradient checkpointing; Tunix: rows padded to the longest row allowed). Our engines run as the command "
-             "runs them, which asks for huge pages; `huge pages`: the peers so as well, which is no setting of theirs "
+             "gradient checkpointing; Tunix: rows padded to the longest row allowed). Our engines run with huge pages, "
+             "as `workings doctor` advises; `huge pages`: the peers so as well, which is no setting of theirs "
              "and is not among what the ratios compare.", ""]
     for name, case in found["values"]["cases"].items():
         data = name.split("-")[1]
