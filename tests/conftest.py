@@ -33,7 +33,7 @@ CORRECTNESS_FLAGS = " ".join((
     "--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1",
     "--xla_cpu_enable_concurrency_optimized_scheduler=false"))
 """XLA's options for nearly all tests: the same operations, compiled in a third of the time. With ``RUN_FLAGS=1`` in the
-environment XLA compiles as it does in a run; `test_run_flags.py` and the quickstart's test do so."""
+environment XLA compiles as it does in a run; the quickstart's test and `test_run_flags.py` do so."""
 XLA_FLAGS = "" if os.environ.get("RUN_FLAGS") == "1" else CORRECTNESS_FLAGS
 
 PROGRAMS = KeptPrograms(ROOT / "build" / "compiled")
@@ -67,6 +67,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ |= {"TESTS_FORK_FOLDER": str(folder), "TESTS_FORK_OWNER": str(os.getpid())}
 
 
+if os.environ.get("TESTS_QUICK") == "1":
+    collect_ignore_glob = ["*test_tunix_*", "*test_browser*"]  # every test of these is slow, and their imports are too
 STARTS_CHILDREN = {"fork_server", "run_python", "start_forked"}
 """Fixtures that start processes; others that do are built on them."""
 

@@ -103,6 +103,7 @@ def test_the_least_change_comes_first():
     assert difference(asked, next(found)) == ("memory.attention=auto",)
 
 
+@pytest.mark.slow
 def test_no_candidate_changes_the_global_batch():
     asked = recipe(batch={"micro_batch": 4, "accumulation": 2})
     rows = {c.batch.micro_batch * c.batch.accumulation for c in candidates(asked, targets()["t4"])}
@@ -120,6 +121,7 @@ def test_another_optimizer_is_written_as_one_word():
     assert found == ("optimizer={name: adafactor}",)
 
 
+@pytest.mark.slow
 def test_adapters_are_the_last_resort():
     asked = recipe(precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"})
     found = [difference(asked, each) for each in candidates(asked, targets()["t4"])]

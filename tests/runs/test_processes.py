@@ -167,6 +167,7 @@ def test_the_others_forget_a_state_as_soon_as_the_first_has(pair) -> None:
     assert alive == [[False, True]]
 
 
+@pytest.mark.slow
 def test_other_data_in_another_process_are_refused_by_name(pair) -> None:
     first, second, _, made = pair
     thread, found = in_thread(second, made(), facts={"data": 2})
@@ -178,6 +179,7 @@ def test_other_data_in_another_process_are_refused_by_name(pair) -> None:
     assert "process 1 with data" in str(found["error"])
 
 
+@pytest.mark.slow
 def test_a_stop_that_only_another_process_was_asked_for_reaches_the_first(pair) -> None:
     first, second, _, made = pair
     asked = threading.Event()
