@@ -63,7 +63,9 @@ def test_a_step_gives_what_one_of_stacks_gives(more: dict[str, Any], accumulatio
     for one, other in zip(found[0][2], found[1][2], strict=True):
         assert one.shape == other.shape
         assert one.dtype == other.dtype
-        np.testing.assert_allclose(one.astype(np.float32), other.astype(np.float32), atol=2e-3, rtol=1e-2)
+        # Three steps at 1e-3 move a weight by up to 3e-3: an update of half the size is fifteen times this bound.
+        np.testing.assert_allclose(one.astype(np.float32), other.astype(np.float32), atol=1e-4,
+                                   rtol=1e-5 if one.dtype == np.float32 else 1e-2)
 
 
 def test_a_state_is_saved_as_stacks_and_goes_on_bit_for_bit(tmp_path: Path) -> None:
