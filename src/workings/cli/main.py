@@ -44,8 +44,8 @@ class Verbs(typer.core.TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            raise Interrupted(f"stopped by {str(stop) or 'Ctrl-C'}: nothing half-written took effect; type the same command "
-                              "to start again") from None
+            raise Interrupted(f"stopped by {str(stop) or 'Ctrl-C'}: nothing half-written took effect; "
+                              "type the same command to start again") from None
 
 
 app = typer.Typer(
