@@ -42,8 +42,8 @@ def write_input(folder: Path, share: float, name: str) -> None:
 def measured(folder: Path) -> dict[str, float]:
     """Score both sets and compare them, in this process."""
     from workings.evaluation.compare import compare
-    from workings.evaluation.items import read_items
     from workings.evaluation.run import evaluate_predictions
+    from workings.scoring.items import read_items
 
     started, used = time.perf_counter(), time.process_time()
     items = read_items(folder / "items.jsonl")

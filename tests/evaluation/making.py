@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workings.evaluation.items import Item
 from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.settings import EvaluationSettings
+from workings.scoring.items import Item
 
 
 def items(count: int, **more: Any) -> list[Item]:

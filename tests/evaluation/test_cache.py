@@ -8,10 +8,10 @@ import pytest
 from tests.evaluation.making import items
 from workings.errors import RequestError
 from workings.evaluation.cache import CachedEvaluation, evaluate_base
-from workings.evaluation.items import Item
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.layout import partial_path
 from workings.record.lock import DirectoryLock
+from workings.scoring.items import Item
 from workings.testing import adding_model
 
 BASE = {"shape": "tiny", "seed": 17}

@@ -10,11 +10,11 @@ import pytest
 
 from tests.evaluation.making import items, records, summary
 from workings.errors import RequestError
-from workings.evaluation.items import Item
 from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.seal import parse_seal
+from workings.scoring.items import Item
 from workings.testing import adding_model
 
 

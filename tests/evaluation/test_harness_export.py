@@ -14,12 +14,12 @@ from workings.evaluation.baseline import set_baseline
 from workings.evaluation.compare import compare
 from workings.evaluation.gate import gate
 from workings.evaluation.harness import HarnessLog, import_harness_log
-from workings.evaluation.items import item_from_json
 from workings.evaluation.reader import find_unit
 from workings.evaluation.run import evaluate_predictions
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.record.layout import TOKENIZER
+from workings.scoring.items import item_from_json
 
 pytestmark = pytest.mark.full  # a log that the harness wrote is read in `test_harness.py`
 Run = Callable[..., "CompletedProcess[str]"]

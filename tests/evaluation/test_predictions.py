@@ -9,9 +9,9 @@ import pytest
 
 from tests.evaluation.making import completions, items, records, score, summary, write_lines
 from workings.errors import RequestError
-from workings.evaluation.items import Item
 from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.settings import EvaluationSettings
+from workings.scoring.items import Item
 
 
 def judge(folder: Path, lines: list[Any], asked: list[Item], **settings: Any) -> dict[str, dict[str, Any]]:

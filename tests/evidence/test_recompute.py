@@ -7,11 +7,11 @@ import pytest
 
 from tests.evidence import reseal
 from workings.evaluation.harness import import_harness_log
-from workings.evaluation.items import read_items
 from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.verify import verify
 from workings.evidence.verify.evaluated import differences
+from workings.scoring.items import read_items
 
 ITEMS = [
     {"id": "a", "prompt": "How long?", "expected_answer": "1.50", "tolerance": 0.1, "section": "core"},

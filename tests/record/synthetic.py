@@ -18,7 +18,6 @@ from workings.data.generators import addition
 from workings.data.rows import RowSet, build_rows
 from workings.data.vocabulary import tokenizer_for
 from workings.engines.base import Completion
-from workings.evaluation.items import item_from_json
 from workings.evaluation.run import evaluate
 from workings.evaluation.settings import EvaluationSettings
 from workings.hardware.device import DeviceFacts
@@ -31,6 +30,7 @@ from workings.record.manifest import DeviceRecord, Distribution, RunManifest
 from workings.record.seal import root_digest
 from workings.record.views import text_view
 from workings.record.writer import RunWriter
+from workings.scoring.items import item_from_json
 
 STEPS = 6
 ROWS = 10

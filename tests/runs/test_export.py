@@ -7,11 +7,11 @@ import pytest
 
 from tests.runs.killed import write_recipe
 from workings.errors import RequestError
-from workings.evaluation.items import read_items
 from workings.runs.ask import ask
 from workings.runs.evaluate import evaluate_run
 from workings.runs.export import export_run
 from workings.runs.train import train
+from workings.scoring.items import read_items
 
 transformers = pytest.importorskip("transformers")
 QUESTION = "What is 34+58?"

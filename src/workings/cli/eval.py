@@ -54,10 +54,10 @@ def eval_command(
     needed.
     """
     from workings.errors import Interrupted
-    from workings.evaluation.items import read_items
     from workings.evaluation.run import evaluate_predictions
     from workings.evaluation.settings import EvaluationSettings
     from workings.evaluation.words import scorecard_text
+    from workings.scoring.items import read_items
 
     _check_source(model, predictions, harness_log, items)
     weights = {"template": template, "engine": engine, "precision": precision, "tokenizer": tokenizer,

@@ -3,8 +3,8 @@
 from math import comb
 from typing import Any
 
-from workings.evaluation.numbers import parse_number
-from workings.evaluation.scorers import normalise_text
+from workings.scoring.numbers import parse_number
+from workings.scoring.scorers import normalise_text
 
 
 def aggregate_score(samples: list[dict[str, Any]], how: str) -> float:

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workings.errors import RecordError
-from workings.evaluation.items import Item, items_digest
-from workings.evaluation.own_scorer import scorer_version
 from workings.evaluation.reader import EvaluationRecord
 from workings.evaluation.run import Progress, evaluate
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.digest import bytes_digest, file_digest, json_digest
 from workings.record.layout import SUMS
 from workings.record.seal import parse_sums
+from workings.scoring.items import Item, items_digest
+from workings.scoring.scorers import scorer_version
 
 if TYPE_CHECKING:
     from workings.engines.base import Engine, State

@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import Any, TypeGuard
 
 from workings.errors import RequestError
-from workings.evaluation.items import Item
-from workings.evaluation.lines import MAX_LINE_BYTES, parse_object, read_lines_at
 from workings.evaluation.predictions import Answered
+from workings.scoring.items import Item
+from workings.scoring.lines import MAX_LINE_BYTES, parse_object, read_lines_at
 
 SHOWN = 20
 """Ids and lines of each kind of problem that are named; all are counted."""

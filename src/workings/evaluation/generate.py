@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from workings.errors import RequestError
-from workings.evaluation.items import Item
 from workings.evaluation.predictions import Answered
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.digest import bytes_digest
+from workings.scoring.items import Item
 
 if TYPE_CHECKING:
     from workings.engines.base import Engine, State

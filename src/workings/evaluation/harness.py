@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RequestError
-from workings.evaluation.form import keeps_form, reasoning_text
-from workings.evaluation.items import Item, items_digest
-from workings.evaluation.judge import Judgement, is_score
-from workings.evaluation.lines import read_lines
 from workings.evaluation.predictions import Answered, prediction_line
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
-from workings.evaluation.steps import check_steps
 from workings.evaluation.summary import Summary
 from workings.evaluation.writer import EvaluationUnit
 from workings.record.digest import file_digest
+from workings.scoring.form import keeps_form, reasoning_text
+from workings.scoring.items import Item, items_digest
+from workings.scoring.judge import Judgement, is_score
+from workings.scoring.lines import read_lines
+from workings.scoring.steps import check_steps
 
 _USUAL_METRICS = ("exact_match", "acc")
 _CHUNK = 1024

@@ -7,13 +7,13 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.evaluation.aggregate import aggregate_score
-from workings.evaluation.items import Item
-from workings.evaluation.judge import Judgement
-from workings.evaluation.lines import read_lines
 from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.canonical import dumps
 from workings.record.digest import bytes_digest
+from workings.scoring.items import Item
+from workings.scoring.judge import Judgement
+from workings.scoring.lines import read_lines
 
 KEPT_CHARS = 4_000
 """Of a completion that is too long to be scored this many characters are kept, with its length and digest."""

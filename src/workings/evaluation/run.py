@@ -10,16 +10,16 @@ from workings.errors import RequestError
 from workings.evaluation.aggregate import is_aggregate
 from workings.evaluation.foreign import ForeignPredictions
 from workings.evaluation.generate import check_can_sample, generate_batch
-from workings.evaluation.items import Item, items_digest
-from workings.evaluation.judge import Judgement
-from workings.evaluation.own_scorer import scorer_version
 from workings.evaluation.predictions import Answered, prediction_line, sanitised
 from workings.evaluation.scorecard import Scorecard
-from workings.evaluation.scoring import ScoringProcess
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.summary import Summary
 from workings.evaluation.writer import EvaluationUnit
 from workings.record.digest import bytes_digest, file_digest
+from workings.scoring.items import Item, items_digest
+from workings.scoring.judge import Judgement
+from workings.scoring.process import ScoringProcess
+from workings.scoring.scorers import scorer_version
 
 if TYPE_CHECKING:
     from workings.engines.base import Engine, State

@@ -8,8 +8,8 @@ from workings.data.generators import addition
 from workings.data.items import ItemRecord, items_bytes
 from workings.data.opening import open_traces, shipped_items
 from workings.data.traces import Trace, traces_bytes
-from workings.evaluation.items import Item, item_from_json, read_items
 from workings.record.digest import bytes_digest, file_digest
+from workings.scoring.items import Item, item_from_json, read_items
 
 ADDITION = "addition"
 """Name, in a recipe, of the set made by `workings.data.generators.addition` from the recipe's seed."""

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from workings.evaluation.items import read_items
 from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.runs.load import AS_RECORDED, open_run
 from workings.runs.weights import WeightsRequest, open_weights
+from workings.scoring.items import read_items
 
 
 def evaluate_run(run: Path, items: Path, out: Path, *, settings: EvaluationSettings | None = None,

@@ -9,7 +9,7 @@ An evaluation without a model::
 
     from pathlib import Path
 
-    from workings.evaluation.items import Item
+    from workings.scoring.items import Item
     from workings.evaluation.run import evaluate
     from workings.evaluation.settings import EvaluationSettings
     from workings.testing import adding_model

@@ -7,11 +7,11 @@ from typing import Any
 from workings.engines.base import Engine, State
 from workings.errors import RecordError
 from workings.evaluation.generate import generate_batch
-from workings.evaluation.items import Item
 from workings.evaluation.settings import EvaluationSettings
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.record.digest import bytes_digest
+from workings.scoring.items import Item
 
 
 @dataclass(frozen=True, kw_only=True)

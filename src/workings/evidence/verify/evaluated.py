@@ -19,9 +19,9 @@ from workings.record.canonical import line, loads
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SAMPLES
 
 if TYPE_CHECKING:
-    from workings.evaluation.items import Item
-    from workings.evaluation.judge import Judgement
     from workings.evaluation.settings import EvaluationSettings
+    from workings.scoring.items import Item
+    from workings.scoring.judge import Judgement
 
 CHUNK = 16
 """Completions that are scored between two looks at the result."""
@@ -64,7 +64,7 @@ def scorecard(record: Record) -> Iterator[Finding]:
 def items(record: Record) -> Iterator[Finding]:
     """The digest over the items, made again from what each prediction says about its item."""
     def find(unit: Unit) -> Iterator[Finding]:
-        from workings.evaluation.items import items_digest
+        from workings.scoring.items import items_digest
         asked, named = _items(unit), _object(unit, EVALUATION_CONFIG).get("items")
         said = named.get("digest") if isinstance(named, dict) else None
         found = items_digest(asked)
@@ -165,7 +165,7 @@ def _cell_problems(place: str, cell: Any, rows: list[dict[str, Any]]) -> list[st
 
 def _items(unit: Unit) -> "list[Item]":
     """The items in their order, from what the predictions say about them."""
-    from workings.evaluation.items import Item, item_from_json
+    from workings.scoring.items import Item, item_from_json
     asked: dict[str, Item] = {}
     for number, row in enumerate(unit.lines(PREDICTIONS), start=1):
         try:
@@ -188,8 +188,8 @@ def _item_facts(row: dict[str, Any]) -> dict[str, Any]:
 
 def _settings(unit: Unit) -> "EvaluationSettings | str":
     """The recorded settings of extraction and scoring, or why nothing can be scored again with them."""
-    from workings.evaluation.scorers import SCORERS
     from workings.evaluation.settings import EvaluationSettings
+    from workings.scoring.scorers import SCORERS
     config = _object(unit, EVALUATION_CONFIG)
     scorer, extraction, limits = config.get("scorer"), config.get("extraction"), config.get("limits")
     if not isinstance(scorer, dict) or not isinstance(extraction, dict) or not isinstance(limits, dict):
@@ -213,7 +213,7 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
 
 
 def _scored_again(unit: Unit, settings: "EvaluationSettings") -> tuple[list[str], int]:
-    from workings.evaluation.scoring import ScoringProcess
+    from workings.scoring.process import ScoringProcess
     by_id = {item.id: item for item in _items(unit)}
     rows, problems = [], []
     for row in unit.lines(PREDICTIONS):

@@ -10,8 +10,8 @@ from typing import Any
 
 from workings.data.opening import shipped_items
 from workings.errors import RequestError
-from workings.evaluation.lines import read_lines
 from workings.record.canonical import record_line
+from workings.scoring.lines import read_lines
 
 UNSPECIFIED = "unspecified"
 """Section, category or difficulty of an item that names none."""

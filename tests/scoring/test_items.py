@@ -7,8 +7,8 @@ import pytest
 
 from tests.evaluation.making import write_lines
 from workings.errors import RequestError
-from workings.evaluation.items import Item, items_digest, read_items
 from workings.record.digest import json_digest
+from workings.scoring.items import Item, items_digest, read_items
 
 
 def test_our_own_form(tmp_path: Path) -> None:

@@ -4,12 +4,12 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from workings.evaluation.extract import extract
-from workings.evaluation.form import keeps_form, reasoning_text
-from workings.evaluation.items import Item
-from workings.evaluation.scorers import ScoreFunction, answer_kind
-from workings.evaluation.settings import EvaluationSettings
-from workings.evaluation.steps import check_steps
+from workings.scoring.extract import extract
+from workings.scoring.form import keeps_form, reasoning_text
+from workings.scoring.items import Item
+from workings.scoring.scorers import ScoreFunction, answer_kind
+from workings.scoring.settings import ScoringSettings
+from workings.scoring.steps import check_steps
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +34,7 @@ class Judgement:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def judge(item: Item, text: str, score: ScoreFunction, settings: EvaluationSettings, *,
+def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings, *,
           second: bool = False) -> Judgement:
     """Extract, score and describe one completion; ``second`` asks math-verify as well.
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from workings.errors import RequestError
-from workings.evaluation.extract import RULES, Extraction, check_rules, extract
+from workings.scoring.extract import RULES, Extraction, check_rules, extract
 
 
 @pytest.mark.parametrize(("text", "found", "rule"), [

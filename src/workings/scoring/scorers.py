@@ -1,14 +1,21 @@
-"""Small scoring functions under a name and a version; scorecards of different versions are not comparable."""
+"""Scoring functions by name and version, and a person's own from a file (``FILE.py:FUNCTION``).
+
+Scorecards of different versions are not comparable. A person's file is executed only where that person names it, and
+only in the scoring process; nothing that reads a scorecard later executes it. Its version is the digest of its bytes.
+"""
 
 import re
+import runpy
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from workings.errors import RequestError
-from workings.evaluation.extract import Kind, only_number
-from workings.evaluation.items import Item
-from workings.evaluation.numbers import equal_numbers, parse_number
+from workings.record.digest import file_digest
+from workings.scoring.extract import Kind, only_number
+from workings.scoring.items import Item
+from workings.scoring.numbers import equal_numbers, parse_number
 
 ScoreFunction = Callable[[str, Item], float]
 """Extracted answer and item to a score from 0.0 (wrong) to 1.0 (right)."""
@@ -41,6 +48,33 @@ def get_scorer(name: str) -> Scorer:
     if name not in SCORERS:
         raise RequestError(f"scorer: {name}", f"one of {', '.join(sorted(SCORERS))}, or FILE.py:FUNCTION")
     return SCORERS[name]
+
+
+def scorer_version(name: str) -> tuple[str, str]:
+    """Recorded name and version of a scorer, without executing anything of the person's."""
+    if ".py:" not in name:
+        return name, get_scorer(name).version
+    path, function = _parts(name)
+    return f"{path.name}:{function}", f"sha256:{file_digest(path)}"
+
+
+def load_scorer(name: str) -> Scorer:
+    """The registered scorer, or the function of a file. Executes that file."""
+    if ".py:" not in name:
+        return get_scorer(name)
+    path, function = _parts(name)
+    recorded, version = scorer_version(name)
+    namespace = runpy.run_path(str(path))
+    if not callable(namespace.get(function)):
+        raise RequestError(f"scorer: {name}", f"a function {function}(answer, item) in {path.name}")
+    return Scorer(recorded, version, namespace[function])
+
+
+def _parts(name: str) -> tuple[Path, str]:
+    path, _, function = name.rpartition(":")
+    if not Path(path).is_file() or not function.isidentifier():
+        raise RequestError(f"scorer: {name}", "FILE.py:FUNCTION, with a file that exists")
+    return Path(path), function
 
 
 def answer_kind(item: Item) -> Kind:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from workings.errors import RequestError
-from workings.evaluation.form import check_form, keeps_form, reasoning_text
-from workings.evaluation.steps import check_steps
+from workings.scoring.form import check_form, keeps_form, reasoning_text
+from workings.scoring.steps import check_steps
 
 
 @pytest.mark.parametrize(("text", "checked", "valid"), [

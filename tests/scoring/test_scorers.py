@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from workings.errors import RequestError
-from workings.evaluation.extract import extract
-from workings.evaluation.items import Item, read_items
-from workings.evaluation.scorers import answer, answer_kind, exact, get_scorer, normalise_text, register
+from workings.scoring.extract import extract
+from workings.scoring.items import Item, read_items
+from workings.scoring.scorers import answer, answer_kind, exact, get_scorer, normalise_text, register
 
 
 def item(gold: str, **more: object) -> Item:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.evaluation.making import records, summary, write_lines
-from workings.evaluation.items import Item
 from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.settings import EvaluationSettings
+from workings.scoring.items import Item
 
 pytest.importorskip("math_verify", reason="the extra `score` is not installed")
 

@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import IO, Any
 
 from workings.errors import RequestError
-from workings.evaluation.items import Item
-from workings.evaluation.judge import Judgement
-from workings.evaluation.settings import EvaluationSettings
+from workings.scoring.items import Item
+from workings.scoring.judge import Judgement
+from workings.scoring.settings import ScoringSettings
 
 START_SECONDS = 120.0
 """Longest time until the process is ready: importing a scorer's libraries on a busy machine."""
@@ -27,7 +27,7 @@ PIECE_BYTES = 1 << 16
 class ScoringProcess:
     """A child process that scores. Use as a context manager; a child that hangs or dies is replaced."""
 
-    def __init__(self, settings: EvaluationSettings) -> None:
+    def __init__(self, settings: ScoringSettings) -> None:
         self._settings = settings
         self._child: subprocess.Popen[bytes] | None = None
         self._answers: queue.Queue[bytes] = queue.Queue()
@@ -84,11 +84,11 @@ class ScoringProcess:
         if self._child is not None:
             return self._child
         self._answers, self._rest = queue.Queue(), b""
-        child = subprocess.Popen([sys.executable, "-m", "workings.evaluation.child"], env=_environment(),
+        child = subprocess.Popen([sys.executable, "-m", "workings.scoring.child"], env=_environment(),
                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         threading.Thread(target=_forward, args=(child.stdout, self._answers), daemon=True).start()
         self._child = child
-        child.stdin.write(json.dumps(self._settings.to_json()).encode() + b"\n")  # type: ignore[union-attr]
+        child.stdin.write(json.dumps(self._settings.for_scoring()).encode() + b"\n")  # type: ignore[union-attr]
         child.stdin.flush()  # type: ignore[union-attr]
         try:
             self._next(START_SECONDS)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from workings.errors import RequestError
-from workings.evaluation.numbers import MAX_CHARACTERS, parse_number
+from workings.scoring.numbers import MAX_CHARACTERS, parse_number
 
 EXTRACTION_VERSION = 1
 """Raised whenever a rule changes what it finds; scorecards of different versions are not comparable."""

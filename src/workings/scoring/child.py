@@ -11,10 +11,10 @@ import sys
 import time
 from typing import Any
 
-from workings.evaluation.items import item_from_json
-from workings.evaluation.judge import Judgement, judge
-from workings.evaluation.own_scorer import load_scorer
-from workings.evaluation.settings import EvaluationSettings
+from workings.scoring.items import item_from_json
+from workings.scoring.judge import Judgement, judge
+from workings.scoring.scorers import load_scorer
+from workings.scoring.settings import ScoringSettings
 
 FLUSH_SECONDS = 0.02
 """Longest time that an answer waits for others; writing each at once would double the cost of scoring."""
@@ -27,7 +27,7 @@ def main() -> None:
     os.dup2(2, 1)
     first = json.loads(sys.stdin.readline())
     first["rules"] = tuple(first["rules"])
-    settings = EvaluationSettings(**first)
+    settings = ScoringSettings(**first)
     _limit_memory(settings.child_bytes)
     scorer = load_scorer(settings.scorer)
     answers.write(json.dumps({"ready": scorer.version}) + "\n")
@@ -42,7 +42,7 @@ def main() -> None:
         answers.flush()
 
 
-def _answer(request: dict[str, Any], score: Any, settings: EvaluationSettings) -> dict[str, Any]:
+def _answer(request: dict[str, Any], score: Any, settings: ScoringSettings) -> dict[str, Any]:
     try:
         item = item_from_json(request["item"])
         return judge(item, request["text"], score, settings, second=request["second"]).to_json()

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from workings.errors import RecordError
-from workings.evaluation import lines
-from workings.evaluation.lines import read_lines, read_lines_at
 from workings.record.canonical import line, record_line
+from workings.scoring import lines
+from workings.scoring.lines import read_lines, read_lines_at
 
 VALUES = st.recursive(
     st.booleans() | st.text() | st.integers(-2**53 + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False),

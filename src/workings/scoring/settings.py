@@ -1,0 +1,55 @@
+"""How answers are extracted and scored, and the limits beyond which a text counts as an error."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from workings.errors import RequestError
+from workings.scoring.extract import EXTRACTION_VERSION, check_rules
+from workings.scoring.form import check_form
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringSettings:
+    """What decides the score of a given text."""
+
+    scorer: str = "answer"
+    """A registered scorer, or FILE.py:FUNCTION for one's own."""
+    rules: tuple[str, ...] = ()
+    """Names of extraction rules in order; empty: the default order for numbers and for texts."""
+    form: str = "any"
+    """Form that completions should have (`tags`, `think`, `hashes`, `answer_only`); `any` checks none."""
+    second_opinion: str = "none"
+    """`math_verify`: answers are judged a second time by math-verify, and disagreements listed."""
+    item_seconds: float = 10.0
+    """Time limit for scoring one completion, in seconds; beyond it the completion counts as an error."""
+    child_bytes: int = 4 * 1024**3
+    """Memory limit of the process that scores, in bytes."""
+    max_completion_chars: int = 1_000_000
+    """A longer completion is not scored; it is named and counts as an error."""
+
+    def __post_init__(self) -> None:
+        check_rules(self.rules)
+        check_form(self.form)
+        require(self.second_opinion in ("none", "math_verify"), "second_opinion", self.second_opinion,
+                "none or math_verify")
+        require(0 < self.item_seconds <= 3600, "item_seconds", self.item_seconds, "above 0, at most 3600")
+        require(self.max_completion_chars >= 1, "max_completion_chars", self.max_completion_chars, "at least 1")
+
+    def extraction(self) -> dict[str, Any]:
+        """What decides which answer is found."""
+        return {"version": EXTRACTION_VERSION, "rules": list(self.rules) or "default"}
+
+    def limits(self) -> dict[str, Any]:
+        """Limits beyond which a completion counts as an error."""
+        return {"item_seconds": self.item_seconds, "child_bytes": self.child_bytes,
+                "max_completion_chars": self.max_completion_chars}
+
+    def for_scoring(self) -> dict[str, Any]:
+        """The fields of this class alone, as they are sent to the process that scores."""
+        return {field.name: getattr(self, field.name) for field in fields(ScoringSettings)}
+
+
+def require(holds: bool, name: str, given: object, expected: str) -> None:
+    """Raise `RequestError` about a setting that does not hold."""
+    if not holds:
+        raise RequestError(f"evaluation setting {name}: {given}", expected)
