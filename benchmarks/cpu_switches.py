@@ -54,13 +54,12 @@ PACKED: Settings = {"rows": 11, "max_length": 144, "packing": "best_fit"}
 RATE = 1e-4
 EVERYTHING, NOTHING, PAGES = "everything", "nothing", "huge_pages"
 SWITCHES = {
-    "jax": ("layers_apart", "shared_prefix", "loss_positions", "freed_memory", PAGES, "attention_derivative"),
-    "torch": ("segments", "last_layer_positions", "shared_prefix", "small_tensors_together", "fused_update",
-              "short_rows_by_products", PAGES)}
+    "jax": ("layers_apart", "loss_positions", PAGES, "attention_derivative"),
+    "torch": ("segments", "last_layer_positions", "small_tensors_together", "fused_update", "short_rows_by_products",
+              PAGES)}
 """``loss_positions``: last layer and loss at positions picked; ``fused_update``: PyTorch's kernel for AdamW, which also
 updates tensors together; ``short_rows_by_products``: attention of short rows without a fused kernel."""
 UNUSED = {
-    ("quickstart", "jax"): {"shared_prefix": "the engine leaves so narrow a model alone"},
     ("quickstart", "torch"): {"segments": "no row is packed"},
     ("base-gsm8k", "torch"): {"segments": "no row is packed", "short_rows_by_products": "no row is so short"},
     ("quickstart-packed", "torch"): dict.fromkeys(SWITCHES["torch"][1:], "measured on rows that are not packed")}
@@ -90,15 +89,14 @@ def turn_off(engine_name: str, off: set[str]) -> None:
     """Replace what can be replaced before the engine is opened. A name that is no longer there is an error."""
     if engine_name == "jax":
         from workings.engines.jax import attention as plain
-        from workings.engines.jax import engine, model, shared_prefix
+        from workings.engines.jax import model
 
         def by_automatic_derivative(q: Any, k: Any, v: Any, allowed: Any, scale: float, softcap: float) -> Any:
             return plain.masked_attention(q, k, v, allowed, scale=scale, softcap=softcap)
 
         places: list[tuple[str, Any, str, Any]] = [
-            ("freed_memory", engine, "keep_freed_memory", lambda temporaries: False),
             *(("attention_derivative", module, "trained_attention", by_automatic_derivative)
-              for module in (plain, model, shared_prefix))]
+              for module in (plain, model))]
     else:
         from workings.engines.torch import attention, optimizer, step
 
@@ -122,8 +120,7 @@ def child(contender: str, engine_name: str, folder: Path, steps: int) -> dict[st
     if "layers_apart" in off:
         engine.spec = replace(engine.spec, layers_apart=False)
     state, losses = engine.init(0), []
-    less: dict[str, Any] = {"shared_prefix": 0} if "shared_prefix" in off else {}
-    less |= {"picked": None} if "loss_positions" in off else {}
+    less: dict[str, Any] = {"loss_positions": None} if "loss_positions" in off else {}
     batches = [replace(batch, **less) for batch in batches_of(folder, settings)][:steps]
     for batch in {batch.tokens.shape: batch for batch in batches}.values():
         for _ in range(2):
@@ -137,7 +134,7 @@ def child(contender: str, engine_name: str, folder: Path, steps: int) -> dict[st
             state, _ = engine.step(state, batch, RATE)
             seconds[-1].append(time.perf_counter() - started)
     return {"seconds": seconds, "supervised_tokens": [batch.supervised_tokens for batch in batches],
-            "shared_prefix": batches[0].shared_prefix, "peak_bytes": engine.memory().peak_bytes,
+            "peak_bytes": engine.memory().peak_bytes,
             "lengths": sorted({batch.tokens.shape[2] for batch in batches}), "first_loss": losses[0]}
 
 
@@ -182,7 +179,7 @@ def run_engine(case: str, engine: str, folder: Path, steps: int, rounds: int, lo
         row["ratio"] = round(row["least_seconds"] / whole["least_seconds"], 3)
     nothing = {NOTHING: rows.pop(NOTHING)} if NOTHING in rows else {}
     return {"steps": int(np.size(first["seconds"])), "rounds": rounds, "lengths": first["lengths"],
-            "shared_prefix": first["shared_prefix"], EVERYTHING: whole, **nothing,
+            EVERYTHING: whole, **nothing,
             "without": {name: rows.get(name) or {"absent": unused[name]} for name in SWITCHES[engine]}}
 
 

@@ -41,7 +41,7 @@ def write_input(folder: Path, share: float, name: str) -> None:
 
 def measured(folder: Path) -> dict[str, float]:
     """Score both sets and compare them, in this process."""
-    from workings.evaluation.compare import compare
+    from workings.evaluation.comparison.compare import compare
     from workings.evaluation.run import evaluate_predictions
     from workings.scoring.items import read_items
 

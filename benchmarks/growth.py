@@ -30,9 +30,8 @@ from tools.result_file import ROOT, load_average, measured, write_result
 from workings.config.data import DataConfig
 from workings.data.batches import Batches, Position
 from workings.data.named_sets import make_kinds
-from workings.data.render import completion_text
 from workings.data.rows import Row, RowSet, build_rows
-from workings.data.traces import traces_bytes
+from workings.data.traces import completion_text, traces_bytes
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer_training import train_tokenizer
 from workings.record.digest import file_digest

@@ -65,7 +65,6 @@ def watched(folder: Path) -> dict[str, Any]:
 
     from workings.config.load import load_recipe
     from workings.data.batches import Batches
-    from workings.data.prefetch import Prefetcher
     from workings.engines.jax.engine import JaxEngine
     from workings.models.batch import Batch
     from workings.record.checkpoints import CheckpointStore
@@ -73,6 +72,7 @@ def watched(folder: Path) -> dict[str, Any]:
     from workings.runs import train as runs_train
     from workings.training.async_metrics import AsyncMetricsWriter
     from workings.training.display import Display
+    from workings.training.experience import TraceExperience
     from workings.training.observer import HeldOutObserver
     from workings.training.tensorboard import Scalars
 
@@ -101,7 +101,7 @@ def watched(folder: Path) -> dict[str, Any]:
     JaxEngine.compiled_step = compiled_step  # type: ignore[method-assign]
     for owner, method, name in (
             (Batches, "at", "beside_batches"), (Batches, "digest", "beside_batch_digest"),
-            (Prefetcher, "take", "wait_for_batch"), (RunWriter, "metric", "beside_record"),
+            (TraceExperience, "take", "wait_for_batch"), (RunWriter, "metric", "beside_record"),
             (AsyncMetricsWriter, "add", "wait_for_line"),
             (Display, "show", "display"), (Scalars, "line", "beside_tensorboard"), (HeldOutObserver, "look", "looks"),
             (CheckpointStore, "save", "checkpoints"), (JaxEngine, "step", "step"), (JaxEngine, "init", "first_state")):

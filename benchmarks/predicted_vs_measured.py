@@ -85,7 +85,7 @@ def measure(name: str) -> dict[str, Any]:
     draw = np.random.default_rng(0)
     tokens = draw.integers(1, shape.vocab_size, size=rows, dtype=np.int32)
     positions = np.broadcast_to(np.arange(rows[2], dtype=np.int32), rows).copy()
-    batch = Batch(tokens=tokens, targets=np.roll(tokens, -1, axis=2), weights=np.ones(rows, np.float32),
+    batch = Batch(tokens=tokens, targets=np.roll(tokens, -1, axis=2), loss_mask=np.ones(rows, np.float32),
                   positions=positions, segment_ids=np.ones(rows, np.int32))
     predicted = engine.inspect(batch)
     ctypes.CDLL(None).malloc_trim(0)  # what compiling has freed goes back, so that it is not filled silently

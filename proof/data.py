@@ -70,7 +70,7 @@ def million(count: int, folder: Path) -> dict[str, Any]:
 
 def gsm8k(folder: Path) -> dict[str, Any]:
     """Both splits imported and checked, train against test."""
-    from workings.data.checking.leaks import read_questions
+    from workings.data.checking.overlap import read_questions
     from workings.data.checking.run import check, read_tolerantly
 
     found: dict[str, Any] = {}

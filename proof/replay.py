@@ -23,7 +23,7 @@ from typing import Any
 
 from tools.result_file import load_average, write_result
 from workings.data.generators import addition
-from workings.data.items import write_items
+from workings.data.generators.base import write_items
 from workings.data.traces import write_traces
 from workings.evidence.replay.judge import MEASURES, is_outside, line_differences
 from workings.evidence.replay.tolerance import TOLERANCES, Tolerance, number_format

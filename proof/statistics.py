@@ -16,10 +16,8 @@ import numpy as np
 from scipy import stats
 
 from tools.result_file import write_result
-from workings.evaluation.statistics.interval import z_value
-from workings.evaluation.statistics.mean import degrees_of_freedom
-from workings.evaluation.statistics.paired import mcnemar_exact, score_p, tango
-from workings.evaluation.statistics.proportion import wilson
+from workings.evaluation.statistics.differences import mcnemar_exact, score_p, tango
+from workings.evaluation.statistics.intervals import degrees_of_freedom, wilson, z_value
 
 RESULT = Path(__file__).parent / "statistics.json"
 SIZES = (100, 300, 500, 1319)

@@ -29,11 +29,11 @@ from tests.record import synthetic
 from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
 from tools.result_file import write_result
 from workings.evidence.verify import core, verify
-from workings.evidence.verify.registry import CHECKS
+from workings.evidence.verify.checks import CHECKS
+from workings.publish.pack import pack
 from workings.record.seal import seal_unit
 from workings.runs import describe, replay
 from workings.runs.code_version import CodeVersion
-from workings.runs.pack import pack
 from workings.runs.replay import ReplayRequest, replay_and_seal, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate
 

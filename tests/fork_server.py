@@ -39,7 +39,7 @@ PRELOADED = (
     "transformers.models.gemma3.modeling_gemma3", "transformers.models.gpt2.modeling_gpt2",
     "workings.cli.main", "workings.data.generators.addition", "workings.engines.jax.engine",
     "workings.engines.torch.engine", "workings.evidence.verify", "workings.models.tokenizer_training",
-    "workings.reports.html", "workings.runs.kaggle", "workings.runs.pack", "workings.runs.parity",
+    "workings.publish.kaggle", "workings.publish.pack", "workings.reports.html", "workings.runs.parity",
     "workings.runs.quickstart", "workings.runs.replay", "workings.runs.train", "workings.runs.train_and_evaluate",
 )
 """Imported before the first fork. None of them may start a thread or a backend."""

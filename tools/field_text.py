@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from workings.record.absent import Absent
+from workings.record.values import Absent
 
 
 def meaning(field: FieldInfo) -> str:

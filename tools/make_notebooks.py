@@ -9,8 +9,8 @@ beside the wheel. `workings kaggle` writes notebooks that do name it.
 from pathlib import Path
 
 from workings.config.load import load_recipe
-from workings.kaggle.machines import find_machine
 from workings.kaggle.notebook import NotebookRequest, notebook_text
+from workings.kaggle.settings import find_machine
 
 TARGET = Path(__file__).resolve().parent.parent / "notebooks"
 RECIPES = ("gemma-2b-v5e8", "gemma-2b-t4x2")

@@ -15,15 +15,18 @@ from pydantic.fields import FieldInfo
 
 from tools.field_text import meaning, type_text
 from tools.generated import deliver
+from workings.config.families import FAMILIES, FamilyName
 from workings.config.load import section_at
 from workings.config.recipe import Recipe
+from workings.models.registry import families
 
 PAGE = Path("docs/reference/recipes.md")
 
 HEAD = """# Recipe reference
 
-A recipe is one YAML file that asks for a run. Unknown keys are refused with the nearest known one, and a key that
-the run did not read is an error. Any key can be set on the command line: `training.steps=100`.
+A recipe is one YAML file that asks for a run. Unknown keys are refused with the nearest known one, and so is a key
+that decides nothing beside the others, as `training.final_share` with a constant schedule. Any key can be set on the
+command line: `training.steps=100`.
 
 The shipped recipes are read with `workings recipes list` and `workings recipes show NAME`, copied with
 `workings recipes copy NAME`. `workings recipes schema` prints a JSON schema for editors; with the YAML language server,
@@ -33,7 +36,7 @@ write it to a file and name that file in the recipe's first line: `# yaml-langua
 
 def render() -> str:
     """The whole page."""
-    return "\n".join([HEAD, _table("Recipe", Recipe, ""), *_sections(())])
+    return "\n".join([HEAD, _table("Recipe", Recipe, ""), *_sections(()), _families()])
 
 
 def _sections(place: tuple[str, ...]) -> list[str]:
@@ -55,7 +58,25 @@ def _table(heading: str, model: type[BaseModel], prefix: str) -> str:
     about = (model.__doc__ or "").strip().split("\n\n")[0].replace("\n    ", " ")
     lines = [f"## {heading}", "", about, "", "| key | type | default | meaning |", "|---|---|---|---|"]
     for name, field in model.model_fields.items():
-        lines.append(f"| `{prefix}{name}` | {type_text(field.annotation)} | {_default(field)} | {meaning(field)} |")
+        lines.append(f"| `{prefix}{name}` | {_type(field)} | {_default(field)} | {meaning(field)} |")
+    return "\n".join([*lines, ""])
+
+
+def _type(field: FieldInfo) -> str:
+    if any(isinstance(each, FamilyName) for each in field.metadata):
+        return f"{', '.join(f'`{name}`' for name in FAMILIES)}, or one that another package brings"
+    return type_text(field.annotation)
+
+
+def _families() -> str:
+    """A table of the model families of this package."""
+    lines = ["## Model families", "",
+             "How to bring another one: [write your own](../write-your-own.md#a-model-family). `engine: tunix` runs "
+             "the Gemmas as they were published.", "",
+             "| family | class in transformers | `data.template` of its chat models | engines |", "|---|---|---|---|"]
+    for family in families():
+        engines = ", ".join(f"`{engine}`" for engine in ("jax", "torch") if engine not in family.refusals)
+        lines.append(f"| `{family.name}` | `{family.architecture}` | `{family.template}` | {engines} |")
     return "\n".join([*lines, ""])
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from tools.field_text import meaning, type_text
 from tools.generated import deliver
-from workings.evidence.verify.registry import CHECKS
+from workings.evidence.verify.checks import CHECKS
 from workings.record.manifest import RunManifest
 from workings.record.metrics import StepMetrics
 

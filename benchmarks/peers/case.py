@@ -16,9 +16,8 @@ from workings.data.generators import mixed
 from workings.data.importing.run import ImportRequest, import_traces
 from workings.data.importing.sources import open_file
 from workings.data.named_sets import make_kinds
-from workings.data.render import completion_text
 from workings.data.rows import Row, RowSet, build_rows
-from workings.data.traces import Trace, read_traces
+from workings.data.traces import Trace, completion_text, read_traces
 from workings.engines.base import EngineRequest
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate

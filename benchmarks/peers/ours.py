@@ -20,7 +20,8 @@ from importlib.metadata import version  # noqa: E402
 from benchmarks.peers.case import batches_by_position, read_shape, request_for  # noqa: E402
 from workings.data.batches import Position  # noqa: E402
 from workings.engines.registry import find_engine  # noqa: E402
-from workings.training.loop import Course, NoObserver, Progress, train  # noqa: E402
+from workings.training.experience import TraceExperience  # noqa: E402
+from workings.training.loop import LoopParts, NoObserver, Progress, train  # noqa: E402
 from workings.training.schedule import Schedule  # noqa: E402
 
 PACKAGES = {"jax": ("jax", "jaxlib"), "torch": ("torch", "transformers")}
@@ -48,14 +49,14 @@ def main(folder: Path, settings: dict[str, Any]) -> None:
             meter.count(line["supervised_tokens"], line["tokens"], line["positions"])
             meter.losses.append(line["loss"])
 
-        course = Course(
-            engine=engine, batches=batches, schedule=Schedule(
+        parts = LoopParts(
+            engine=engine, experience=TraceExperience(batches), schedule=Schedule(
                 kind="constant", steps=batches.batches_in_epoch(0), peak=settings["learning_rate"], warmup_steps=0,
                 final_share=1.0),
             observer=NoObserver(), write_metric=write_metric, save=lambda state, at: None,
             checkpoint_due=lambda step: False, stop_requested=lambda: False, show=lambda line, at: None)
         meter.start()
-        outcome = train(course, lambda: first, Progress(step=0, position=Position()))
+        outcome = train(parts, lambda: first, Progress(step=0, position=Position()))
         meter.stop()
     assert outcome.status == "complete", outcome.reason
     meter.report({name: version(name) for name in PACKAGES[settings["engine"]]})

@@ -8,14 +8,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from workings.evaluation.compare import compare as compare
+    from workings.evaluation.comparison.compare import compare as compare
     from workings.evidence.verify import verify as verify
     from workings.runs.evaluate import evaluate_run as evaluate
     from workings.runs.plan import plan as plan
     from workings.runs.train_and_evaluate import train_and_evaluate as train
 
 _PLACES = {
-    "compare": ("workings.evaluation.compare", "compare"),
+    "compare": ("workings.evaluation.comparison.compare", "compare"),
     "evaluate": ("workings.runs.evaluate", "evaluate_run"),
     "plan": ("workings.runs.plan", "plan"),
     "train": ("workings.runs.train_and_evaluate", "train_and_evaluate"),

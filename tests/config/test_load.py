@@ -6,7 +6,6 @@ import pytest
 
 from workings.config.load import check_recipe, known_keys, load_recipe, recipe_schema, shipped_recipes
 from workings.config.recipe import Recipe
-from workings.config.section import unread_keys
 from workings.config.yaml_reader import parse_yaml
 from workings.errors import RequestError
 
@@ -126,27 +125,6 @@ def test_unreadable_files(tmp_path):
     path.write_text("- a\n- b\n")
     with pytest.raises(RequestError, match="a mapping of recipe keys"):
         load_recipe(str(path))
-
-
-def test_what_was_written_and_never_read_is_listed():
-    recipe = check_recipe(values(evaluation={"samples": 3}, seed=1), "test")
-    assert "evaluation.samples" in unread_keys(recipe)
-    assert recipe.seed == 1
-    assert recipe.evaluation.samples == 3
-    left = unread_keys(recipe)
-    assert "seed" not in left
-    assert "evaluation.samples" not in left
-    assert "training.steps" in left
-    # defaults promise nothing, and a key that chose the variant has decided something
-    assert not {"device", "optimizer.name", "model.source"} & set(left)
-
-
-def test_dumping_a_recipe_is_not_reading_it():
-    recipe = check_recipe(values(), "test")
-    before = unread_keys(recipe)
-    recipe.model_dump(mode="json")
-    recipe.model_dump_json()
-    assert unread_keys(recipe) == before != []
 
 
 def test_the_resolved_recipe_is_a_recipe():

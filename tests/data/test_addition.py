@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from workings.data.generators import addition
-from workings.data.items import items_bytes
+from workings.data.generators.base import items_bytes
 from workings.data.manifest import prompts_in_both, write_data_set
 from workings.data.traces import traces_bytes
 from workings.errors import RequestError

@@ -6,16 +6,14 @@ from typing import Any
 
 import pytest
 
+from tests.data.vocabulary import tokenizer_for
 from workings.config.data import DataConfig
 from workings.data.checking.findings import KINDS, CheckReport
-from workings.data.checking.leaks import Question, read_questions
-from workings.data.checking.near import near_duplicates
+from workings.data.checking.overlap import Question, near_duplicates, numbers, read_questions, words
 from workings.data.checking.run import check, read_tolerantly, write_clean
-from workings.data.checking.text import numbers, words
 from workings.data.generators import addition, mixed
 from workings.data.rows import row_problems
 from workings.data.traces import read_traces, write_traces
-from workings.data.vocabulary import tokenizer_for
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 

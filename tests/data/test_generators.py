@@ -8,8 +8,7 @@ import pytest
 from workings.data import named_sets
 from workings.data.checking.arithmetic import equations
 from workings.data.generators import mixed
-from workings.data.generators.problem import Kind, Problem
-from workings.data.items import items_bytes
+from workings.data.generators.base import Kind, Problem, items_bytes
 from workings.data.traces import trace_from_json, traces_bytes
 from workings.errors import RecordError, RequestError
 from workings.record.digest import bytes_digest

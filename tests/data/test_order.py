@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from workings.data import order
-from workings.data.order import epoch_order, order_keys
-from workings.data.packing import PACKINGS, best_fit, first_fit
+from workings.data.order import PACKINGS, best_fit, epoch_order, first_fit, order_keys
 
 Fit = Callable[[list[int], int], list[list[int]]]
 PAGE = Path(__file__).parents[2] / "docs" / "data-order.md"

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from workings.data.packing import PACKINGS
+from workings.data.order import PACKINGS
 from workings.data.plan import EpochPlan, plan_bucketed, plan_packed
 
 Plain = list[tuple[int, list[tuple[int, ...]]]]

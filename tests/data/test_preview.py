@@ -2,12 +2,12 @@
 
 import pytest
 
+from tests.data.vocabulary import tokenizer_for
 from workings.config.data import DataConfig
 from workings.data.batches import Batches
 from workings.data.preview import marked, pieces, summarize
 from workings.data.rows import RowSet, build_rows
 from workings.data.traces import Trace
-from workings.data.vocabulary import tokenizer_for
 from workings.models.chat import ChatTemplate
 
 TRACE = Trace(id="one", prompt="What is 1+1?", steps=("1+1=2",), answer="2")

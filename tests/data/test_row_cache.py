@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from workings.config.data import DataConfig
-from workings.data import row_cache, trace_file
+from workings.data import lazy_sequence, row_cache
 from workings.data.batches import Batches, Position
+from workings.data.lazy_sequence import TraceFile
 from workings.data.named_sets import make_kinds
-from workings.data.render import completion_text
 from workings.data.row_cache import MOST_SETS, cache_key, cached_rows
 from workings.data.rows import build_rows
-from workings.data.trace_file import TraceFile
-from workings.data.traces import write_traces
+from workings.data.traces import completion_text, write_traces
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer_training import train_tokenizer
 from workings.record.canonical import line
@@ -78,7 +77,7 @@ def test_traces_are_not_read_where_their_rows_are_kept(made, tmp_path, monkeypat
         return cached_rows(tmp_path / "rows", key, partial(build_rows, file, tokenizer, template, CONFIG))
 
     assert rows().digest == made[2].digest
-    monkeypatch.setattr(trace_file, "read_traces", never)
+    monkeypatch.setattr(lazy_sequence, "read_traces", never)
     assert rows().digest == made[2].digest
     with (tmp_path / "traces.jsonl").open("a") as file:
         file.write("no trace")

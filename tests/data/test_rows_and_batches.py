@@ -7,13 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.data.vocabulary import tokenizer_for
 from workings.config.data import DataConfig
 from workings.data.batches import Batches, Position, fixed_batches, make_batch
 from workings.data.generators import addition
-from workings.data.render import completion_text
 from workings.data.rows import Row, RowSet, build_rows, prompt_digest
-from workings.data.traces import Trace
-from workings.data.vocabulary import tokenizer_for
+from workings.data.traces import Trace, completion_text
 from workings.errors import RecordError, RequestError
 from workings.models.chat import ChatTemplate
 
@@ -131,13 +130,13 @@ def test_arrays_by_hand() -> None:
     batch = make_batch([[row("a", [5, 6, 7, 8], 2), row("b", [9, 10], 1)], []], (1, 2), 8, 99)
     assert batch.tokens.tolist() == [[[5, 6, 7, 8, 9, 10, 99, 99], [99] * 8]]
     assert batch.targets.tolist() == [[[0, 7, 8, 0, 10, 0, 0, 0], [0] * 8]]
-    assert batch.weights.tolist() == [[[0, 1, 1, 0, 1, 0, 0, 0], [0] * 8]]
+    assert batch.loss_mask.tolist() == [[[0, 1, 1, 0, 1, 0, 0, 0], [0] * 8]]
     assert batch.positions.tolist() == [[[0, 1, 2, 3, 0, 1, 0, 0], [0] * 8]]
     assert batch.segment_ids.tolist() == [[[1, 1, 1, 1, 2, 2, 0, 0], [0] * 8]]
     assert (batch.supervised_tokens, batch.real_tokens) == (3, 6)
     whole = (batch.tokens, batch.targets, batch.positions, batch.segment_ids)
     assert {array.dtype.name for array in whole} == {"int32"}
-    assert batch.weights.dtype == np.float32
+    assert batch.loss_mask.dtype == np.float32
 
 
 def test_the_digest_of_a_batch_by_hand() -> None:
@@ -196,15 +195,15 @@ def test_no_batch_has_a_row_with_more_supervised_positions_than_its_shape_says(k
     while position.epoch < 3:
         batch, position = source.at(position)
         length = batch.tokens.shape[2]
-        most = int(np.count_nonzero(batch.weights, axis=-1).max())
+        most = int(np.count_nonzero(batch.loss_mask, axis=-1).max())
         assert most <= source.most_supervised(length) <= length
         if source.most_supervised(length) == length:
-            assert batch.picked is None
+            assert batch.loss_positions is None
         else:
-            assert batch.picked is not None
-            assert batch.picked.shape == (2, 3, source.most_supervised(length))
-            kept = np.take_along_axis(batch.weights, batch.picked, axis=-1)
-            assert (kept.sum(-1) == batch.weights.sum(-1)).all()
+            assert batch.loss_positions is not None
+            assert batch.loss_positions.shape == (2, 3, source.most_supervised(length))
+            kept = np.take_along_axis(batch.loss_mask, batch.loss_positions, axis=-1)
+            assert (kept.sum(-1) == batch.loss_mask.sum(-1)).all()
         found[length] = max(most, found.get(length, 0))
     if "packing" not in keys:
         assert found == {length: source.most_supervised(length) for length in found}
@@ -222,18 +221,6 @@ def test_no_batch_has_a_row_with_more_supervised_positions_than_its_shape_says(k
 def test_the_prefix_that_rows_share_ends_before_what_is_learned(rows: list[tuple[list[int], int]], shared: int) -> None:
     made = RowSet(tuple(row(f"r{number}", *each) for number, each in enumerate(rows)), (), 0, 16)
     assert made.shared_prefix == shared
-
-
-def test_every_batch_says_which_prefix_its_rows_share_unless_they_are_packed() -> None:
-    rows = build_rows(TRACES[:45], TOKENIZER, TEMPLATE, config())
-    assert rows.shared_prefix >= len(["<bos>", "<start_of_turn>", "user", "\n"])
-    for packing, shared in (("none", rows.shared_prefix), ("best_fit", 0)):
-        source = Batches(rows, seed=0, rows_per_micro_batch=4, accumulation=2, data_config=config(packing=packing))
-        position = Position()
-        while position.epoch == 0:  # the last batch has empty sequences
-            batch, position = source.at(position)
-            assert batch.shared_prefix == shared
-        assert source.blank(source.shapes()[0]).shared_prefix == shared
 
 
 def test_without_buckets_batches_follow_the_order() -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from workings.doctor.hub import check_hub
-from workings.doctor.kaggle import check_kaggle
 from workings.doctor.kernels import check_kernels
-from workings.doctor.space import Needs, check_disk, check_host
+from workings.doctor.space import Needs, check_disk, check_host, check_kaggle
 from workings.doctor.tpu import check_tpu, tpu_devices
 from workings.doctor.versions import check_versions, known_conflicts
 from workings.hardware.memory import HostMemory

@@ -10,12 +10,13 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from tests.engines.tiny import random_batch, request, tiny_shape
+from tests.engines.tiny import random_batch, request, tiny_shape, with_signals
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig
 from workings.engines.jax import embedding, feed_forward
 from workings.engines.jax.engine import JaxEngine
 from workings.models.batch import Batch
+from workings.objectives.policy_gradient import PolicyGradient
 
 feed_forward.CHUNK = 4  # several chunks of the few positions that a device has here
 MESHES = {"1": MeshConfig(fsdp=1), "8": MeshConfig(fsdp=8), "4x2": MeshConfig(fsdp=4, tp=2), "2": MeshConfig(fsdp=2),
@@ -48,6 +49,24 @@ def curves(optimizer: str, vocab: int) -> dict:
     for mesh, chunk in (("1", 0), ("8", 8), ("4x2", 5)):
         e = engine(mesh, vocab=vocab, optimizer=optimizer, chunk=chunk)
         found[mesh] = curve(e, e.init(0), 20)[1]
+    return found
+
+
+def objective() -> dict:
+    """Log probabilities and three steps of a policy gradient on every mesh."""
+    found = {}
+    rewarded = PolicyGradient(kl_beta=0.3, ratio="sequence", normalize="sequences")
+    for mesh, chunk in (("1", 0), ("8", 8), ("4x2", 5)):
+        asked = request(tiny_shape("gemma2", vocab=64), objective=rewarded, mesh=MESHES[mesh],
+                        memory=MemoryConfig(loss_chunk=chunk))
+        e = JaxEngine.open(asked)
+        state, plain = e.init(0), random_batch(asked.shape, micro=2, rows=8)
+        log_probs = e.log_probs(state, plain)
+        results = []
+        for _ in range(3):
+            state, result = e.step(state, with_signals(plain, log_probs), 1e-3)
+            results.append([result.loss, result.grad_norm, *result.metrics.values()])
+        found[mesh] = {"log_probs": log_probs.tolist(), "results": results}
     return found
 
 
@@ -107,5 +126,6 @@ if __name__ == "__main__":
     case, folder = sys.argv[1], Path(sys.argv[2])
     answers = {"adamw": lambda: curves("adamw", 64), "adafactor": lambda: curves("adafactor", 61),
                "lora": lambda: adapters("lora", folder), "qlora": lambda: adapters("qlora", folder),
-               "checkpoints": lambda: checkpoints(folder), "generation": generation, "places": places}
+               "checkpoints": lambda: checkpoints(folder), "generation": generation, "places": places,
+               "objective": objective}
     json.dump(answers[case](), sys.stdout)

@@ -8,10 +8,10 @@ import pytest
 from scipy.stats import chisquare
 
 from tests.engines.tiny import request, tiny_shape
-from workings.engines.base import SamplingEngine
+from workings.engines.base import Completion, SamplingEngine
 from workings.engines.jax import cache
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.generate import bucket, cut, padded_length, prompt_batches
+from workings.engines.jax.generate import bucket, padded_length, prompt_batches
 from workings.engines.jax.model import final_logits, hidden_states, unembedding
 from workings.errors import RequestError
 
@@ -34,8 +34,10 @@ def test_prompts_are_padded_to_few_shapes() -> None:
     assert [part.tokens.shape for part in parts] == [(128, 16), (32, 16), (128, 32), (16, 32)]
     assert {part.tokens.shape[0] for part in prompt_batches([[1]] * 9, 6)} == {18}
     assert parts[0].tokens[0].tolist() == [0] * 15 + [1]
-    assert cut([5, 6, 7], 2, [7]).finish_reason == "length"
-    assert cut([5, 6, 7], 3, [7]).tokens == [5, 6]
+    assert Completion.of([5, 6], [7]) == Completion(tokens=[5, 6], finish_reason="length")
+    cut = Completion.of([5, 6, 7, 8], [7], [-1.0, -2.0, -3.0, -4.0])
+    assert cut == Completion(tokens=[5, 6], finish_reason="stop", stop_token=7)
+    assert cut.log_probs == [-1.0, -2.0, -3.0]
 
 
 def test_on_a_cpu_lengths_between_powers_of_two_are_used_and_answers_keep_their_order(

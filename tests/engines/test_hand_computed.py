@@ -196,7 +196,7 @@ def test_a_step_reports_the_loss_before_the_update_and_moves_by_the_learning_rat
     state = opened.init(0)
     before = engine.weights(state)
     one = np.ones((1, 1, 2), np.int32)
-    batch = Batch(tokens=one, targets=one * 3, weights=np.array([[[1.0, 0.0]]], np.float32),
+    batch = Batch(tokens=one, targets=one * 3, loss_mask=np.array([[[1.0, 0.0]]], np.float32),
                   positions=np.array([[[0, 1]]], np.int32), segment_ids=one)
     expected = opened.evaluate(state, batch)
     state, result = opened.step(state, batch, 1e-3)

@@ -95,7 +95,7 @@ def test_the_loss_whole_and_in_chunks_equals_the_reference(family: str, chunk: i
     hidden = jnp.asarray(draw.normal(size=(4, 12, shape.width)), jnp.float32)
     head = jnp.asarray(draw.normal(size=(61, shape.width)), jnp.float32)
     batch = random_batch(shape)
-    targets, weights = batch.targets[0], batch.weights[0]
+    targets, weights = batch.targets[0], batch.loss_mask[0]
     layout = make_layout(tuple(jax.devices("cpu")[:1]), 1, 1)
     split = jax.value_and_grad(lambda h, e: loss_sum(h, e, targets, weights, shape, layout, chunk), (0, 1))
     plain = jax.value_and_grad(lambda h, e: reference_loss_sum(h, e, targets, weights, shape.final_softcap), (0, 1))
@@ -150,11 +150,12 @@ def test_every_remat_policy_has_the_same_gradient() -> None:
     """Nine layers, so that the scan is a loop: to 1e-6 of the largest element; temporaries shrink in order."""
     engine = JaxEngine.open(request(tiny_shape("gemma2", layers=9)))
     params, found, kept = engine.init(0)["params"], {}, {}
-    batch = {name: jnp.asarray(x) for name, x in random_batch(engine.spec.shape, rows=16, length=32).arrays.items()}
+    rows = random_batch(engine.spec.shape, rows=16, length=32)
+    batch, total = {name: jnp.asarray(x) for name, x in rows.arrays.items()}, rows.divisor
     for name, policy in POLICIES.items():
         spec = replace(engine.spec, remat=policy)
         compiled = jax.jit(partial(gradients, spec)).lower(params, batch).compile()
-        leaves = jax.tree.leaves(compiled(params, batch))
+        leaves = jax.tree.leaves(compiled(params, batch, jnp.float32(total)))
         found[name] = np.concatenate([np.ravel(x) for x in leaves])
         kept[name] = compiled.memory_analysis().temp_size_in_bytes
     for name, x in found.items():

@@ -10,7 +10,6 @@ from workings.config.training import AdafactorConfig, AdamWConfig, MuonConfig, P
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.optimizer import Adafactor, Muon
 from workings.engines.jax.rounding import round_key, stochastic_bfloat16
-from workings.errors import RequestError
 
 pytestmark = pytest.mark.slow
 
@@ -101,11 +100,6 @@ def test_stochastic_runs_repeat_and_resume_bit_for_bit(tmp_path) -> None:
     assert first == second
     assert all(np.asarray(x).tobytes() == np.asarray(y).tobytes()
                for x, y in zip(jax.tree.leaves(straight), jax.tree.leaves(resumed), strict=True))
-
-
-def test_rounding_without_bf16_weights_is_refused() -> None:
-    with pytest.raises(RequestError, match="stochastic with fp32"):
-        JaxEngine.open(request(tiny_shape(), precision=PrecisionConfig(rounding="stochastic")))
 
 
 def test_weight_decay_spares_norms() -> None:

@@ -29,6 +29,14 @@ def test_the_same_twenty_steps_on_every_mesh(case: str, run_forked, tmp_path: Pa
     np.testing.assert_allclose(found["4x2"], found["1"], rtol=1e-5)
 
 
+def test_a_policy_gradient_is_the_same_on_every_mesh(run_forked, tmp_path: Path) -> None:
+    """A ratio of whole rows, whose log probabilities come from devices that share rows and vocabulary."""
+    found = ask(run_forked, "objective", tmp_path)
+    for mesh in ("8", "4x2"):
+        np.testing.assert_allclose(found[mesh]["log_probs"], found["1"]["log_probs"], atol=1e-5)
+        np.testing.assert_allclose(found[mesh]["results"], found["1"]["results"], rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("case", [pytest.param("lora", marks=pytest.mark.full), "qlora"])
 def test_adapters_train_the_same_on_every_mesh(case: str, run_forked, tmp_path: Path) -> None:
     """Twenty steps with fsdp=8 (QLoRA: fsdp=4 x tp=2) and one device; a checkpoint of the former goes on with one."""

@@ -19,33 +19,33 @@ from workings.engines.jax.engine import JaxEngine
 from workings.engines.torch import step
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.last_layer import last_feed_forward
-from workings.engines.torch.step import micro_batch_loss, to_rows
+from workings.engines.torch.step import micro_batch_objective, to_rows
 from workings.models.batch import Batch
 
 pytestmark = pytest.mark.slow
 
 
 def bounded(batch: Batch, more: int = 0) -> Batch:
-    return batch.picking(int(np.count_nonzero(batch.weights, -1).max()) + more)
+    return batch.with_loss_positions(int(np.count_nonzero(batch.loss_mask, -1).max()) + more)
 
 
 def packed_batch(shape: Any) -> Batch:
     """Two segments in each row."""
     batch = random_batch(shape, rows=4, length=12)
     segments = np.where(np.arange(12) < 5, 1, 2) * np.ones((1, 4, 1), np.int32)
-    return replace(batch, segment_ids=segments.astype(np.int32), weights=batch.weights * (np.arange(12) != 4))
+    return replace(batch, segment_ids=segments.astype(np.int32), loss_mask=batch.loss_mask * (np.arange(12) != 4))
 
 
 def test_positions_picked_are_the_supervised_ones_and_then_others() -> None:
     weights = np.array([[[0, 1, 0, 1, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0]]], np.float32)
     empty = np.zeros((1, 3, 5), np.int32)
-    batch = Batch(tokens=empty, targets=empty, weights=weights, positions=empty, segment_ids=empty)
-    picked = batch.picking(2).picked
+    batch = Batch(tokens=empty, targets=empty, loss_mask=weights, positions=empty, segment_ids=empty)
+    picked = batch.with_loss_positions(2).loss_positions
     assert picked is not None
     assert picked.tolist() == [[[1, 3], [3, 0], [0, 1]]]
-    assert batch.picking(5).picked is None
+    assert batch.with_loss_positions(5).loss_positions is None
     with pytest.raises(ValueError, match="2 supervised positions in a batch of at most 1"):
-        batch.picking(1)
+        batch.with_loss_positions(1)
 
 
 MEMORY = {"plain": MemoryConfig(), "layer": MemoryConfig(remat="layer"), "chunk": MemoryConfig(loss_chunk=5),
@@ -86,11 +86,11 @@ def test_adapters_train_the_same_at_supervised_positions() -> None:
 def test_the_program_does_less_and_one_is_compiled_for_a_shape() -> None:
     shape = tiny_shape(layers=2)
     few = random_batch(shape, rows=4, length=24)
-    few = replace(few, weights=few.weights * (np.arange(24) >= 20)).picking(4)
+    few = replace(few, loss_mask=few.loss_mask * (np.arange(24) >= 20)).with_loss_positions(4)
     engine = JaxEngine.open(request(shape))
-    engine.inspect(Batch.blank((1, 4, 24)).picking(4))
+    engine.inspect(Batch.blank((1, 4, 24)).with_loss_positions(4))
     state, _ = engine.step(engine.init(0), few, 1e-3)
-    engine.step(state, replace(few, weights=few.weights * (np.arange(24) >= 22)).picking(4), 1e-3)
+    engine.step(state, replace(few, loss_mask=few.loss_mask * (np.arange(24) >= 22)).with_loss_positions(4), 1e-3)
     assert engine.compilations == 1
     whole = JaxEngine.open(request(shape))
     flops = [each.compiled_step(batch).cost_analysis()["flops"]
@@ -123,13 +123,13 @@ def test_torchs_last_feed_forward_sees_supervised_positions_only(family: str, mo
     for memory, only in ((MemoryConfig(), True), (MemoryConfig(), False), (MemoryConfig(remat="layer"), True)):
         engine = TorchEngine.open(request(shape, memory=memory))
         state = engine.init(0)
-        rows, total = to_rows(engine.spec, batch)
+        [rows] = to_rows(engine.spec, batch)
         inner = next(x for x in last_feed_forward(state.model).modules() if getattr(x, "weight", None) is not None)
         inner.register_forward_hook(lambda module, given, out: seen.append(given[0].numel() // shape.width))
         with monkeypatch.context() as patch:
             if not only:
                 patch.setattr(step, "only_at", lambda *x: nullcontext())
-            loss = micro_batch_loss(engine.spec, state.model, rows[0], total)
+            loss, *_ = micro_batch_objective(engine.spec, state.model, rows, batch.divisor)
         loss.backward()
         found.append({name: param.grad.clone() for name, param in state.trained.items()} | {"loss": loss.detach()})
     assert seen[:2] == [batch.supervised_tokens, 48]

@@ -72,7 +72,7 @@ def test_ten_steps_equal_peft(case: str, bases: dict[str, Path], tmp_path: Path)
     for number in range(10):
         rows = random_batch(engine.spec.shape, seed=number % 3)
         tokens, targets, counted, real = (torch.from_numpy(x[0].copy()) for x in (
-            rows.tokens, rows.targets, rows.weights, rows.segment_ids))
+            rows.tokens, rows.targets, rows.loss_mask, rows.segment_ids))
         logits = model(tokens.long(), attention_mask=real.long()).logits
         each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), reduction="none")
         loss = (each * counted.flatten()).sum() / counted.sum()
@@ -170,7 +170,6 @@ def test_bf16_storage_and_arithmetic_keep_float32_adapters(method: Any, tmp_path
 @pytest.mark.parametrize(("family", "method", "precision", "message"), [
     ("gemma", METHODS["gpt2"], {}, "target_modules: c_attn, c_proj"),
     ("gpt2", QloraConfig(name="qlora", target_modules=("c_attn",)), {}, "qlora with a gpt2 model"),
-    ("gemma", LORA, {"parameters": "bf16", "rounding": "stochastic"}, "rounding: stochastic with method.name: lora"),
 ])
 def test_what_does_not_go_together_is_refused(family: str, method: Any, precision: dict, message: str) -> None:
     with pytest.raises(RequestError, match=message):

@@ -38,9 +38,10 @@ def test_loss_and_gradients_are_those_of_the_mask(family: str, attention: str, m
         if not alone:
             monkeypatch.setattr(step, "find_segments", lambda ids: None)
         state = roughened(engine)
-        [rows], total = step.to_rows(engine.spec, packed_batch())
+        batch = packed_batch()
+        [rows] = step.to_rows(engine.spec, batch)
         assert (rows.laid is not None) == alone
-        loss = step.micro_batch_loss(engine.spec, state.model, rows, total)
+        loss, *_ = step.micro_batch_objective(engine.spec, state.model, rows, batch.divisor)
         loss.backward()
         found.append({"loss": loss.detach()} | {name: x.grad for name, x in state.trained.items()})
     one, other = found

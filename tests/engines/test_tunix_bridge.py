@@ -112,7 +112,7 @@ def plain_batch(shape: ModelShape, seed: int, rows: int = 4, length: int = 12) -
     weights[..., -1], weights[..., 1] = 0, 1
     tokens = np.where(real, tokens, 0)
     return Batch(tokens=tokens, targets=np.where(weights > 0, np.roll(tokens, -1, -1), 0).astype(np.int32),
-                 weights=weights, segment_ids=real.astype(np.int32),
+                 loss_mask=weights, segment_ids=real.astype(np.int32),
                  positions=np.where(real, np.arange(length), 0).astype(np.int32))
 
 
@@ -135,7 +135,7 @@ def test_tunix_trains_our_model_with_our_losses() -> None:
         float(trainer._buffered_train_metrics.losses[-1]))
     trainer = trainer.with_gen_model_input_fn(lambda x: model_input(x.input_tokens, x.input_mask, x.images))
     # `images` carries which positions are real: Tunix's input has no other place for it.
-    trainer.train([TrainingInput(input_tokens=b.tokens[0], input_mask=np.roll(b.weights[0], 1, -1),
+    trainer.train([TrainingInput(input_tokens=b.tokens[0], input_mask=np.roll(b.loss_mask[0], 1, -1),
                                  images=b.segment_ids[0]) for b in batches])
     ours = []
     for batch in batches:

@@ -1,5 +1,6 @@
 """`engine: tunix` beside the JAX engine: same losses, same text, checkpoints that either reads; what it refuses."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ def test_twenty_steps_a_checkpoint_and_an_answer_are_those_of_the_jax_engine(tmp
                                rtol=1e-4)
     stop = ours.generate(state, PROMPTS, max_new_tokens=8, stop_ids=[])[1].tokens[3]
     asked: dict[str, Any] = {"max_new_tokens": 8, "stop_ids": [stop]}
-    assert theirs.generate(their_state, PROMPTS, **asked) == ours.generate(state, PROMPTS, **asked)
+    answers = theirs.generate(their_state, PROMPTS, **asked)  # Tunix does not say which token ended an answer
+    assert answers == [replace(each, stop_token=None) for each in ours.generate(state, PROMPTS, **asked)]
     assert not isinstance(theirs, SamplingEngine)
 
     theirs.save(their_state, tmp_path)

@@ -1,5 +1,6 @@
 """Small models and batches for the engine tests."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,16 +9,18 @@ from workings.config.model import ShapeConfig
 from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.engines.base import EngineRequest
 from workings.models.batch import Batch
+from workings.models.registry import families, find_family
 from workings.models.shape import ModelShape
 from workings.models.shapes import shape_from_config
+from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE
 
-FAMILIES = ("gemma", "gemma2", "gemma3", "llama", "qwen2", "qwen3")
+FAMILIES = tuple(family.name for family in families() if "jax" not in family.refusals)
 
 
 def tiny_shape(family: str = "gemma", *, vocab: int = 61, layers: int = 2, **changes: Any) -> ModelShape:
     """A model of a few thousand parameters with every feature of its family switched on and in reach."""
     config = ShapeConfig(family=family, layers=layers, width=32, mlp_width=48, heads=4,
-                         kv_heads=4 if family == "gpt2" else 2, head_dim=8, context=128)
+                         kv_heads=2 if find_family(family).grouped_heads else 4, head_dim=8, context=128)
     shape = shape_from_config(config, vocab)
     if shape.sliding_pattern:
         changes = {"sliding_window": 4, "sliding_pattern": 2, "query_scale": 12 ** -0.5} | changes
@@ -53,7 +56,7 @@ def random_batch(shape: ModelShape, *, micro: int = 1, rows: int = 4, length: in
     return Batch(
         tokens=np.where(real, draw.integers(0, shape.vocab_size, size), 0).astype(np.int32),
         targets=np.where(weights > 0, draw.integers(0, shape.vocab_size, size), 0).astype(np.int32),
-        weights=weights, segment_ids=real.astype(np.int32),
+        loss_mask=weights, segment_ids=real.astype(np.int32),
         positions=np.where(real, np.arange(length), 0).astype(np.int32))
 
 
@@ -65,4 +68,13 @@ def packed_batch(first: np.ndarray, second: np.ndarray) -> Batch:
     targets = np.concatenate([first[1:], [0], second[1:], [0], np.zeros(4)]).astype(np.int32)
     weights = np.concatenate([np.ones(len(first) - 1), [0], np.ones(len(second) - 1), [0], np.zeros(4)])
     parts = {"tokens": tokens, "targets": targets, "positions": positions, "segment_ids": segments}
-    return Batch(weights=weights.astype(np.float32)[None, None], **{k: v[None, None] for k, v in parts.items()})
+    return Batch(loss_mask=weights.astype(np.float32)[None, None], **{k: v[None, None] for k, v in parts.items()})
+
+
+def with_signals(batch: Batch, log_probs: np.ndarray, seed: int = 0, divided_by: float = 0.0) -> Batch:
+    """A batch whose tokens were drawn by a policy near the one that has these log probabilities."""
+    draw = np.random.default_rng(seed)
+    apart = draw.normal(size=(2, *log_probs.shape)) * 0.3
+    advantage = np.broadcast_to(draw.normal(size=(*log_probs.shape[:2], 1)), log_probs.shape)
+    signals = {ADVANTAGE: advantage, BEHAVIOR: log_probs + apart[0], REFERENCE: log_probs + apart[1]}
+    return replace(batch, signals={name: x.astype(np.float32) for name, x in signals.items()}, divided_by=divided_by)

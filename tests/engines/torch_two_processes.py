@@ -42,7 +42,7 @@ def curve(opened: TorchEngine, state: State, steps: int, first: int = 0) -> tupl
     found = []
     for i in range(first, first + steps):
         batch = random_batch(opened.spec.shape, micro=2, seed=i)
-        batch.weights[0, 2:] = 0.0  # in one micro batch the second process has nothing to learn
+        batch.loss_mask[0, 2:] = 0.0  # in one micro batch the second process has nothing to learn
         state, result = opened.step(state, batch, 1e-2)
         found.append([result.loss, result.grad_norm, result.share_of_weights_changed])
     return state, found

@@ -9,10 +9,9 @@ import pytest
 from tests.evaluation.making import items, records, write_lines
 from workings.engines.base import Completion
 from workings.errors import RequestError
-from workings.evaluation.aggregate import aggregate_score, is_aggregate, majority_index, pass_at_k
 from workings.evaluation.generate import sample_seed
 from workings.evaluation.run import evaluate, evaluate_predictions
-from workings.evaluation.settings import EvaluationSettings
+from workings.evaluation.settings import EvaluationSettings, aggregate_score, is_aggregate, majority_index, pass_at_k
 from workings.testing import AddingEngine, adding_model
 
 

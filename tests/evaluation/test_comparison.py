@@ -7,12 +7,12 @@ import pytest
 
 from tests.evaluation.making import completions, items, score, summary, write_lines
 from workings.errors import RecordError, RequestError
-from workings.evaluation.compare import compare
-from workings.evaluation.paired import paired_difference
-from workings.evaluation.reader import find_pair, read_scorecard
+from workings.evaluation.comparison.compare import compare
+from workings.evaluation.comparison.paired import paired_difference
 from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.settings import EvaluationSettings
+from workings.evaluation.unit import find_pair, read_scorecard
 
 
 def pattern(both: int, only_a: int, only_b: int, neither: int) -> tuple[list[bool], list[bool]]:

@@ -8,10 +8,10 @@ import pytest
 
 from tests.evaluation.making import items, score, write_lines
 from workings.errors import RecordError, RequestError
-from workings.evaluation.baseline import list_baselines, read_baseline, set_baseline
-from workings.evaluation.gate import gate
-from workings.evaluation.reader import find_unit
+from workings.evaluation.comparison.baseline import list_baselines, read_baseline, set_baseline
+from workings.evaluation.comparison.gate import gate
 from workings.evaluation.run import evaluate_predictions
+from workings.evaluation.unit import find_unit
 
 
 def unit(folder: Path, name: str, share: float, count: int = 200, seed: int = 0) -> Path:

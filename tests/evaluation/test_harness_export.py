@@ -10,12 +10,12 @@ import pytest
 
 from tests.evaluation.making import records, write_lines
 from workings.data.generators import addition
-from workings.evaluation.baseline import set_baseline
-from workings.evaluation.compare import compare
-from workings.evaluation.gate import gate
+from workings.evaluation.comparison.baseline import set_baseline
+from workings.evaluation.comparison.compare import compare
+from workings.evaluation.comparison.gate import gate
 from workings.evaluation.harness import HarnessLog, import_harness_log
-from workings.evaluation.reader import find_unit
 from workings.evaluation.run import evaluate_predictions
+from workings.evaluation.unit import find_unit
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.record.layout import TOKENIZER

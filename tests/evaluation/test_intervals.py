@@ -12,11 +12,15 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
 from workings.errors import RequestError
-from workings.evaluation.statistics.mean import clustered_t_mean, t_mean
-from workings.evaluation.statistics.multiplicity import holm
-from workings.evaluation.statistics.paired import mcnemar_exact, score_p, tango
-from workings.evaluation.statistics.power import minimum_detectable_effect, paired_error
-from workings.evaluation.statistics.proportion import wilson
+from workings.evaluation.statistics.differences import (
+    holm,
+    mcnemar_exact,
+    minimum_detectable_effect,
+    paired_error,
+    score_p,
+    tango,
+)
+from workings.evaluation.statistics.intervals import clustered_t_mean, t_mean, wilson
 
 
 @pytest.mark.parametrize("n", [1, 2, 10, 100, 1319, 100_000])

@@ -9,9 +9,9 @@ from scipy import stats
 
 from tests.evaluation.making import items, score
 from workings.errors import RequestError
-from workings.evaluation.ranking import rank
-from workings.evaluation.seeds import compare_seeds
-from workings.evaluation.statistics.welch import welch
+from workings.evaluation.comparison.ranking import rank
+from workings.evaluation.comparison.seeds import compare_seeds
+from workings.evaluation.statistics.differences import welch
 
 
 def runs(folder: Path, name: str, shares: list[float], count: int = 120) -> list[Path]:

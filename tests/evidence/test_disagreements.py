@@ -176,7 +176,7 @@ def test_dropped_rows_are_no_rows(run: Path) -> None:
 def test_the_net_below_the_checks(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(record: object) -> object:
         raise KeyError("something new")
-    from workings.evidence.verify.registry import CHECKS, RegisteredCheck
+    from workings.evidence.verify.checks import CHECKS, RegisteredCheck
     known = CHECKS["form.nulls"]
     monkeypatch.setitem(CHECKS, "form.nulls", RegisteredCheck(id=known.id, level=0, title=known.title, find=broken))
     nulls = next(one for one in verify(run, level=0).checks if one.id == "form.nulls")

@@ -18,9 +18,9 @@ from workings.evidence.attest import keys
 from workings.evidence.attest.sign import sign_run
 from workings.evidence.notes import write_note
 from workings.evidence.verify import verify
+from workings.publish.pack import Packed, pack
 from workings.record import atomic, canonical
 from workings.record.seal import parse_seal, seal_unit
-from workings.runs.pack import Packed, pack
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "runs" / "quickstart" / "runs.zip"
 

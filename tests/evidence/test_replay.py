@@ -327,11 +327,11 @@ def test_differences_by_hand() -> None:
 def test_a_row_left_out_is_neither_seen_nor_learned() -> None:
     ones = np.ones((1, 2, 4), np.int32)
     segments = np.array([[[1, 1, 2, 2], [1, 1, 1, 0]]], np.int32)
-    batch = Batch(tokens=ones, targets=ones, weights=ones.astype(np.float32), positions=ones, segment_ids=segments)
+    batch = Batch(tokens=ones, targets=ones, loss_mask=ones.astype(np.float32), positions=ones, segment_ids=segments)
     left = without_a_row(batch)
     assert left.segment_ids.tolist() == [[[0, 0, 2, 2], [1, 1, 1, 0]]]
-    assert left.weights.tolist() == [[[0, 0, 1, 1], [1, 1, 1, 1]]]
-    assert batch.weights.sum() == 8, "the batch itself stays"
+    assert left.loss_mask.tolist() == [[[0, 0, 1, 1], [1, 1, 1, 1]]]
+    assert batch.loss_mask.sum() == 8, "the batch itself stays"
 
 
 def test_a_sealed_run_keeps_verifying_where_nothing_of_this_was_recorded(run: Path) -> None:

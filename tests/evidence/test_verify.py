@@ -12,8 +12,8 @@ from tests.evidence.reseal import edit_json, edit_manifest, reseal
 from tests.record import synthetic
 from workings.errors import RequestError
 from workings.evidence.verify import Verdict, Verification, verify
+from workings.evidence.verify.checks import CHECKS, check
 from workings.evidence.verify.record import Record
-from workings.evidence.verify.registry import CHECKS, check
 from workings.record.digest import bytes_digest
 from workings.record.layout import partial_path
 from workings.record.seal import root_digest

@@ -1,6 +1,6 @@
 """Bytes as people read them."""
 
-from workings.hardware.units import byte_text, gib
+from workings.hardware.memory import byte_text, gib
 
 
 def test_memory_in_gib_or_mib() -> None:

@@ -13,11 +13,10 @@ import pytest
 from tools import make_notebooks
 from workings.config.load import load_recipe
 from workings.errors import RequestError
-from workings.kaggle.machines import MACHINES, find_machine
-from workings.kaggle.metadata import kernel_metadata, slug
 from workings.kaggle.notebook import NotebookRequest, cells, notebook_text, script
+from workings.kaggle.settings import MACHINES, find_machine, kernel_metadata, slug
+from workings.publish.kaggle import write_kaggle
 from workings.record.digest import file_digest
-from workings.runs.kaggle import write_kaggle
 
 ROOT = Path(__file__).resolve().parents[2]
 Play = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -12,11 +12,18 @@ from workings.errors import RequestError
 from workings.hardware.catalog import targets
 from workings.models.shape import ModelShape
 from workings.planning import history
-from workings.planning.depth import depths, line
-from workings.planning.duration import duration, parse_duration
+from workings.planning.compiling import depths, line
 from workings.planning.history import Finished, finished_runs, own_pace
 from workings.planning.request import programs_of
-from workings.planning.seconds import DISK_BYTES_A_SECOND, Pace, run_time, step_operations, step_seconds
+from workings.planning.seconds import (
+    DISK_BYTES_A_SECOND,
+    Pace,
+    duration,
+    parse_duration,
+    run_time,
+    step_operations,
+    step_seconds,
+)
 from workings.runs import plan_time
 from workings.runs.inputs import planned_shape
 from workings.runs.plan_time import count_items, timed, with_deadline
@@ -137,7 +144,7 @@ def _absent(*_):
 
 def test_items_are_counted_where_they_are_known(tmp_path):
     assert count_items(load_recipe("gemma-2b-t4")) == 100
-    assert count_items(load_recipe("gemma-2b-t4", ["evaluation.items=none"])) == 0
+    assert count_items(load_recipe("gemma-2b-t4", ["evaluation={}"])) == 0
     assert count_items(load_recipe("gemma-2b-t4", ["evaluation.items=nowhere.jsonl"])) == 0
     (tmp_path / "mine.jsonl").write_text("{}\n{}\n\n")
     assert count_items(load_recipe("gemma-2b-t4", [f"evaluation.items={tmp_path / 'mine.jsonl'}"])) == 2

@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.data.vocabulary import tokenizer_for
 from workings.config.data import DataConfig
 from workings.data.batches import Batches, Position
 from workings.data.generators import addition
 from workings.data.rows import RowSet, build_rows
-from workings.data.vocabulary import tokenizer_for
 from workings.engines.base import Completion
 from workings.evaluation.run import evaluate
 from workings.evaluation.settings import EvaluationSettings
@@ -24,11 +24,10 @@ from workings.hardware.device import DeviceFacts
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.record import attempts
-from workings.record.absent import absent
 from workings.record.digest import json_digest
 from workings.record.manifest import DeviceRecord, Distribution, RunManifest
 from workings.record.seal import root_digest
-from workings.record.views import text_view
+from workings.record.values import absent, text_view
 from workings.record.writer import RunWriter
 from workings.scoring.items import item_from_json
 

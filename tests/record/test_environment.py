@@ -9,7 +9,7 @@ import pytest
 from workings.record import environment
 from workings.record.canonical import dumps, find_nulls
 from workings.record.redact import RedactingFilter, cleaned, find_secrets, redact
-from workings.record.views import text_view
+from workings.record.values import text_view
 
 
 def test_only_what_is_allowed_is_collected(monkeypatch) -> None:

@@ -12,9 +12,9 @@ import tests.record.without_posix
 from pathlib import Path
 from tests.record import synthetic
 from workings.errors import RequestError
-from workings.record import lock, portable
+from workings.record import lock, storage
 from workings.record.lock import DirectoryLock, is_held
-assert not portable.FOLDERS and not hasattr(lock, "fcntl")
+assert not storage.FOLDERS and not hasattr(lock, "fcntl")
 folder = Path("here/run")
 folder.mkdir(parents=True)
 assert not is_held(folder)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.record import synthetic
-from workings.record.progress import SMALL_BYTES, HashProgress
+from workings.record.digest import SMALL_BYTES, HashProgress
 from workings.record.writer import RunWriter
 
 

@@ -14,11 +14,11 @@ import pytest
 from tests.record import synthetic
 from workings.errors import RecordError, RequestError, StorageError
 from workings.record import attempts, jsonl
-from workings.record.absent import Absent, absent, is_absent, number_or_absent
 from workings.record.layout import EVENTS, METRICS, partial_path
 from workings.record.lock import DirectoryLock
 from workings.record.manifest import Origin, parse_manifest
 from workings.record.reader import Run
+from workings.record.values import Absent, absent, is_absent, number_or_absent
 from workings.record.writer import RunWriter
 
 

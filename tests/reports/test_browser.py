@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.reports.test_page import two_runs
-from workings.evaluation.compare import compare
+from workings.evaluation.comparison.compare import compare
 from workings.reports.html import write_report
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or ""

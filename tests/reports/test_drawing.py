@@ -2,9 +2,8 @@
 
 import pytest
 
-from workings.reports.line_chart import smoothed, thinned
+from workings.reports.line_chart import Scale, linear_ticks, log_ticks, smoothed, thinned, tick_label
 from workings.reports.run_table import count, duration
-from workings.reports.scales import Scale, linear_ticks, log_ticks, tick_label
 
 
 def test_scales_map_ends_and_middles() -> None:

@@ -10,9 +10,9 @@ import pytest
 from tests.evaluation.making import completions, items, score, write_lines
 from tests.record import synthetic
 from workings.errors import RequestError
-from workings.evaluation.compare import compare
+from workings.evaluation.comparison.compare import compare
+from workings.evaluation.comparison.seeds import compare_seeds
 from workings.evaluation.run import evaluate_predictions
-from workings.evaluation.seeds import compare_seeds
 from workings.reports.html import write_report
 from workings.reports.seeds_page import write_seeds_page
 

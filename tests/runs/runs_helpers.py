@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from workings.data.generators import addition
-from workings.data.items import write_items
+from workings.data.generators.base import write_items
 from workings.data.traces import write_traces
 
 OTHER_PACKAGE = Path(__file__).resolve().parent.parent / "other_package"

@@ -7,10 +7,10 @@ import pytest
 
 from tests.runs.runs_helpers import write_recipe
 from workings.evidence.verify import verify
+from workings.publish.pack import pack
 from workings.record.layout import partial_path
 from workings.record.lock import DirectoryLock
 from workings.record.reader import Run
-from workings.runs.pack import pack
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 

@@ -13,9 +13,9 @@ from tests.evaluation.making import items, records, write_lines
 from tests.runs.killed import write_recipe
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
+from workings.publish.export import export_run
 from workings.record.digest import file_digest
 from workings.runs.evaluate import evaluate_run, evaluate_weights
-from workings.runs.export import export_run
 from workings.runs.train import train
 from workings.runs.weights import WeightsRequest
 

@@ -16,7 +16,7 @@ from workings.engines.registry import find_engine
 from workings.errors import DoesNotFit, RecordError
 from workings.evidence.verify import verify
 from workings.hardware.device import DeviceFacts
-from workings.hardware.units import gib
+from workings.hardware.memory import gib
 from workings.record.reader import Run
 from workings.runs.guard import MemoryWatch, sentence, target_here
 from workings.runs.train import train

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.evaluation.making import items, score
-from workings.evaluation.compare import compare
+from workings.evaluation.comparison.compare import compare
 from workings.runs.quickstart import ANSWER_ONLY, SAME_TOKENS, WITH_STEPS, QuickstartResult
 
 

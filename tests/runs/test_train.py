@@ -100,13 +100,6 @@ def test_a_place_that_cannot_be_written_is_said_at_once(recipe, tmp_path):
     assert (tmp_path / "file").read_text() == "in the way"
 
 
-def test_a_key_that_nothing_reads_is_refused_before_anything_is_written(recipe, tmp_path):
-    # a constant schedule has no end value, so nothing would read this one
-    with pytest.raises(RequestError, match=r"`training.final_share`.*"):
-        train(str(recipe), tmp_path / "run", ["training.schedule=constant", "training.final_share=0.1"])
-    assert not list(tmp_path.glob("run*"))
-
-
 @pytest.mark.parametrize(("override", "said"), [
     ("data.traces=absent.jsonl", "absent.jsonl"),
     ("tokenizer=model", "tokenizer: model"),

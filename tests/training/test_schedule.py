@@ -53,7 +53,6 @@ def test_steps_outside_the_run(step):
         schedule("cosine").at(step)
 
 
-def test_a_constant_schedule_reads_no_end_value():
+def test_a_constant_schedule_has_no_end_value():
     config = TrainingConfig(steps=3, learning_rate=0.1, schedule="constant", final_share=0.5)
     assert Schedule.of(config).at(3) == 0.1
-    assert "final_share" not in config._read

@@ -15,7 +15,7 @@ def ask_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Ask a trained run one question."""
-    from workings.runs.ask import ask
+    from workings.runs.evaluate import ask
 
     reply = ask(run, question, max_new_tokens=max_new_tokens)
     answer(reply.as_json(), as_json=as_json, text=reply.text)

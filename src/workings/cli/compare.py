@@ -40,8 +40,7 @@ def compare_command(
 
 
 def _pair(a: Path, b: Path, html: Path | None, as_json: bool) -> None:
-    from workings.evaluation.compare import compare
-    from workings.evaluation.words import comparison_text
+    from workings.evaluation.comparison.compare import compare, comparison_text
 
     comparison = compare(a, b)
     if html is not None:
@@ -54,7 +53,7 @@ def _pair(a: Path, b: Path, html: Path | None, as_json: bool) -> None:
 
 
 def _seeds(a: Sequence[Path], b: Sequence[Path], html: Path | None, as_json: bool) -> None:
-    from workings.evaluation.seeds import compare_seeds
+    from workings.evaluation.comparison.seeds import compare_seeds
 
     found = compare_seeds(a, b)
     if html is not None:
@@ -67,7 +66,7 @@ def _seeds(a: Sequence[Path], b: Sequence[Path], html: Path | None, as_json: boo
 
 
 def _table(runs: Sequence[Path], html: Path | None, as_json: bool) -> None:
-    from workings.evaluation.ranking import rank
+    from workings.evaluation.comparison.ranking import rank
 
     ranking = rank(runs)
     if html is not None:

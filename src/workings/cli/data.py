@@ -139,8 +139,8 @@ def diff_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Compare two sets of traces by id. Exit code 1 when they differ."""
-    from workings.data.diff import diff_traces
     from workings.data.opening import open_traces
+    from workings.data.traces import diff_traces
 
     found = diff_traces(open_traces(a).traces, open_traces(b).traces)
     lines = [*(f"+ {name}" for name in found.added), *(f"- {name}" for name in found.removed),

@@ -21,7 +21,7 @@ def check_command(
     import tempfile
 
     from workings.data.checking.findings import KINDS
-    from workings.data.checking.leaks import read_questions
+    from workings.data.checking.overlap import read_questions
     from workings.data.checking.run import check, read_tolerantly, write_clean
     from workings.data.generate import make_named
     from workings.data.named_sets import shipped_sets

@@ -55,8 +55,8 @@ def eval_command(
     """
     from workings.errors import Interrupted
     from workings.evaluation.run import evaluate_predictions
+    from workings.evaluation.scorecard import scorecard_text
     from workings.evaluation.settings import EvaluationSettings
-    from workings.evaluation.words import scorecard_text
     from workings.scoring.items import read_items
 
     _check_source(model, predictions, harness_log, items)

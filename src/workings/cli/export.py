@@ -18,7 +18,7 @@ def export_command(
 
     Weights, config.json, tokenizer, chat template and stop tokens of the last checkpoint, in Hugging Face's format.
     """
-    from workings.runs.export import export_run
+    from workings.publish.export import export_run
 
     exported = export_run(run, out, device=device)
     answer(exported.as_json(), as_json=as_json,

@@ -21,8 +21,8 @@ def baseline_set_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Keep a run's results as a baseline for its items."""
-    from workings.evaluation.baseline import set_baseline
-    from workings.evaluation.reader import find_unit
+    from workings.evaluation.comparison.baseline import set_baseline
+    from workings.evaluation.unit import find_unit
 
     record = find_unit(run)
     path = set_baseline(folder, name, record)
@@ -34,7 +34,7 @@ def baseline_set_command(
 @baseline_app.command("list")
 def baseline_list_command(folder: Folder = Path("baselines"), as_json: JsonFlag = False) -> None:
     """Baselines in a folder."""
-    from workings.evaluation.baseline import list_baselines
+    from workings.evaluation.comparison.baseline import list_baselines
 
     found = list_baselines(folder)
     lines = [f"{entry['name']}  {entry['items']} items ({entry['items_digest'][:16]}…)  accuracy "
@@ -57,7 +57,7 @@ def gate_command(
     Passes if a larger drop than allowed is ruled out, fails if it is certain; exits 0, 1, or 3 for inconclusive.
     """
     from workings.errors import RequestError
-    from workings.evaluation.gate import EXIT_CODES, gate
+    from workings.evaluation.comparison.gate import EXIT_CODES, gate
 
     codes = {"pass": 0, "fail": 1, "3": 3}
     if inconclusive not in codes:

@@ -25,7 +25,7 @@ def kaggle_command(
 
     Beside them the data set with this package's wheel, which the notebook installs by its digest.
     """
-    from workings.runs.kaggle import write_kaggle
+    from workings.publish.kaggle import write_kaggle
 
     made = write_kaggle(recipe, out, overrides or (), user=user, on=on, wheel=wheel, smoke=smoke)
     values = {"notebook": str(made.notebook), "dataset": str(made.dataset), "kernel_id": made.kernel_id,

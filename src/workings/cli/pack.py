@@ -8,7 +8,7 @@ import typer
 from workings.cli.output import JsonFlag, answer, say
 
 if TYPE_CHECKING:
-    from workings.runs.pack import Packed
+    from workings.publish.pack import Packed
 
 
 def pack_command(
@@ -28,8 +28,8 @@ def pack_command(
     Shows what it publishes, refuses what does not verify, and verifies the zip that it wrote. Equal runs give equal
     bytes.
     """
-    from workings.record.progress import HashProgress
-    from workings.runs.pack import pack
+    from workings.publish.pack import pack
+    from workings.record.digest import HashProgress
 
     done = pack(runs, out, weights=weights, writeup=writeup, notebook=notebook, limit=limit, max_bytes=max_mib << 20,
                 dry_run=dry_run, show=_show, progress=HashProgress(say))

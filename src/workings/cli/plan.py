@@ -30,7 +30,7 @@ def plan_command(
     """Say whether a recipe's run fits a target, why, and how long it takes."""
     from workings.config.load import load_recipe
     from workings.hardware.catalog import find_target
-    from workings.planning.duration import parse_duration
+    from workings.planning.seconds import parse_duration
     from workings.runs.plan import plan
     from workings.runs.plan_write import write_nearest
     from workings.runs.select_engine import with_engine
@@ -68,7 +68,7 @@ def _check_write(write: Path | None, names: list[str]) -> None:
 
 def table(plan: "Plan", recipe: str) -> str:
     """The plan for people."""
-    from workings.hardware.units import gib
+    from workings.hardware.memory import gib
 
     rows, per_row = plan.batch[1], plan.batch[2]
     lines = [
@@ -89,8 +89,8 @@ def table(plan: "Plan", recipe: str) -> str:
 
 def time_lines(plan: "Plan") -> list[str]:
     """How long the run takes and what its checkpoints need."""
-    from workings.hardware.units import gib
-    from workings.planning.duration import duration
+    from workings.hardware.memory import gib
+    from workings.planning.seconds import duration
 
     if plan.time is None:
         return []
@@ -105,8 +105,8 @@ def time_lines(plan: "Plan") -> list[str]:
 
 def comparison(plans: list["Plan"]) -> str:
     """Several targets side by side."""
-    from workings.hardware.units import gib
-    from workings.planning.duration import duration
+    from workings.hardware.memory import gib
+    from workings.planning.seconds import duration
 
     head = ("target", "fits", "peak", "limit", "decided by", "source", "run", "deadline", "nearest plan that fits")
     rows = [head]

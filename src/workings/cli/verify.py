@@ -31,7 +31,7 @@ def verify_command(
     Levels: 0 integrity, 1 consistency, 2 scores computed again, 3 steps taken again (needs the run's engine and data).
     """
     from workings.evidence.verify import HIGHEST_LEVEL, Verification, verify
-    from workings.record.progress import HashProgress
+    from workings.record.digest import HashProgress
 
     if level > HIGHEST_LEVEL:
         raise RequestError(f"--level {level}", f"a level from 0 to {HIGHEST_LEVEL}", f"--level {HIGHEST_LEVEL}")

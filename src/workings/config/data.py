@@ -1,10 +1,16 @@
 """Recipe section `data`: which traces, rendered how, in rows of which length."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
-from workings.config.section import Section
+from workings.config.families import TEMPLATES
+from workings.config.section import Section, refused
+
+if TYPE_CHECKING:
+    TemplateName = str
+else:
+    TemplateName = Literal[tuple(TEMPLATES)]
 
 
 class DataConfig(Section):
@@ -12,7 +18,7 @@ class DataConfig(Section):
 
     traces: str
     """Path of the traces (JSON lines), relative to the recipe's file."""
-    template: Literal["gemma", "gemma4", "tokenizer", "plain"] = "gemma"
+    template: TemplateName = "gemma"
     """Chat turns around prompt and answer: those of Gemma 1 to 3, of Gemma 4, the tokenizer's own, or none."""
     reasoning: Literal["tags", "think", "hashes", "answer_only"] = "tags"
     """How steps and answer are written: `<reasoning>…</reasoning><answer>…</answer>`, `<think>…</think>`,
@@ -28,11 +34,18 @@ class DataConfig(Section):
     first into the fullest sequence with room, which pads least, or in the epoch's order into the first one."""
 
     @model_validator(mode="after")
-    def buckets_ascend_within_the_longest_row(self) -> "DataConfig":
-        """A bucket that no row can have, or one that packing would never use, promises something that cannot happen."""
-        buckets, longest = self.__dict__["buckets"], self.__dict__["max_length"]
+    def buckets_ascend_within_the_longest_row(self) -> Self:
+        """A bucket that no row can have promises something that cannot happen."""
+        buckets, longest = self.buckets, self.max_length
         if list(buckets) != sorted(set(buckets)) or any(not 1 <= length <= longest for length in buckets):
             raise ValueError(f"buckets {list(buckets)} must ascend from 1 at least to max_length ({longest}) at most")
-        if buckets and self.__dict__["packing"] != "none":
-            raise ValueError(f"packing fills sequences of max_length ({longest}): leave out buckets")
+        return self
+
+    @model_validator(mode="after")
+    def packing_has_no_buckets(self) -> Self:
+        """A packed batch has one length. ``buckets: []`` is allowed: so an override takes back those of a recipe."""
+        if self.packing != "none" and self.buckets:
+            raise refused(f"data.buckets: {list(self.buckets)} with data.packing: {self.packing}",
+                          f"no `data.buckets`: packing fills sequences of max_length ({self.max_length})",
+                          "data.buckets=[], or data.packing=none")
         return self

@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 
 from workings.config.aliases import rename
 from workings.config.recipe import Recipe
+from workings.config.section import AS_WRITTEN, REFUSED
 from workings.config.yaml_reader import parse_yaml
 from workings.errors import RequestError
 
@@ -67,7 +68,7 @@ def shipped_recipes() -> dict[str, str]:
 def load_recipe(name: str | LoadedRecipe, overrides: Sequence[str] = ()) -> LoadedRecipe:
     """Read, override, check; a recipe that is loaded already stays as it is, and ``overrides`` count for nothing.
 
-    Raises `RequestError` for anything that is not a recipe.
+    Raises `RequestError` for anything that is not a recipe, and for a key that decides nothing.
     """
     if isinstance(name, LoadedRecipe):
         return name
@@ -79,14 +80,20 @@ def load_recipe(name: str | LoadedRecipe, overrides: Sequence[str] = ()) -> Load
     renamed = rename(values, frozenset(Recipe.model_fields), origin)
     for override in overrides:
         _apply(values, override)
-    return LoadedRecipe(recipe=check_recipe(values, origin), text=text, origin=origin, base=base,
+    return LoadedRecipe(recipe=check_recipe(values, origin, as_written=True), text=text, origin=origin, base=base,
                         overrides=tuple(overrides), renamed=tuple(renamed))
 
 
-def check_recipe(values: dict[str, Any], origin: str) -> Recipe:
-    """A recipe from plain values. Raises one `RequestError` that names every wrong key."""
+def check_recipe(values: dict[str, Any], origin: str, *, as_written: bool = False) -> Recipe:
+    """A recipe from plain values. Raises one `RequestError` that names every wrong key.
+
+    Args:
+        values: sections and keys.
+        origin: where they come from, for messages.
+        as_written: a person wrote these keys, so one that decides nothing is refused. Otherwise all keys may be there.
+    """
     try:
-        return Recipe.model_validate(values)
+        return Recipe.model_validate(values, context=AS_WRITTEN if as_written else None)
     except ValidationError as error:
         raise _explain(error.errors(include_url=False), origin) from None
 
@@ -126,7 +133,11 @@ def _explain(errors: list[ErrorDetails], origin: str) -> RequestError:
     for error in _without_union_noise(errors):
         location = _location(error)
         dotted = ".".join(location) or "the recipe"
-        if error["type"] == "extra_forbidden":
+        if error["type"] == REFUSED:
+            given.append(error["ctx"]["given"])
+            expected.append(error["ctx"]["expected"])
+            hints.append(error["ctx"]["try_next"])
+        elif error["type"] == "extra_forbidden":
             given.append(f"{dotted}: {_short(error['input'])}")
             expected.append(f"no key `{dotted}`")
             hints.append(_did_you_mean(location))

@@ -4,13 +4,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from workings.config.families import FamilyName
 from workings.config.section import Section
 
 
 class ShapeConfig(Section):
     """The shape of a model that is made from scratch; the vocabulary comes from the tokenizer."""
 
-    family: Literal["gemma", "gemma2", "gemma3", "gpt2", "llama", "qwen2", "qwen3"] = "gemma"
+    family: Annotated[str, FamilyName()] = "gemma"
     """Architecture; decides norms, activation, attention pattern and soft caps."""
     layers: int = Field(ge=1)
     """Number of decoder layers."""

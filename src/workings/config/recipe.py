@@ -1,13 +1,13 @@
 """A recipe: one YAML file that asks for a run."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from workings.config.data import DataConfig
 from workings.config.method import FULL, MethodConfig
 from workings.config.model import ModelConfig
-from workings.config.section import Section
+from workings.config.section import Section, refused
 from workings.config.training import (
     BatchConfig,
     CheckpointConfig,
@@ -56,3 +56,11 @@ class Recipe(Section):
     """Saving."""
     evaluation: EvaluationConfig = EvaluationConfig()
     """Measuring."""
+
+    @model_validator(mode="after")
+    def adapters_round_to_nearest(self) -> Self:
+        """Frozen weights are never updated, and what is updated is not bf16."""
+        if self.method.name != "full" and self.precision.rounding != "nearest":
+            raise refused(f"precision.rounding: {self.precision.rounding} with method.name: {self.method.name}",
+                          "nearest: adapters are float32 and keep the whole update", "precision.rounding=nearest")
+        return self

@@ -1,44 +1,61 @@
-"""The base of every part of a recipe: strict, frozen, and aware of which of its keys were read."""
+"""The base of every part of a recipe: strict, frozen, and with errors that say what to type next."""
 
-from typing import Any, Literal, get_args, get_origin
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from pydantic import BaseModel, ConfigDict, ValidationInfo
+from pydantic_core import PydanticCustomError
+
+AS_WRITTEN = "as written"
+"""Validation context of a recipe as a person wrote it. A resolved recipe, which names every key, has none."""
+REFUSED = "refused"
+"""Type of the errors that `refused` makes."""
 
 
 class Section(BaseModel):
-    """A frozen set of keys. An unknown key is refused; a key that nobody reads can be listed.
+    """A frozen set of keys. An unknown key is refused.
 
-    Every access to a field is remembered, so that a run can refuse keys that were written down but that nothing
-    has read before its first step (`unread_keys`): such a key would promise something that does not happen.
+    A key that decides nothing beside another key's value is refused as well, by a validator that names both
+    (`written_keys`): such a key would promise something that does not happen.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
-    _read: set[str] = PrivateAttr(default_factory=set)
 
-    def __getattribute__(self, name: str) -> Any:
-        value = super().__getattribute__(name)
-        if not name.startswith("_") and name in type(self).__pydantic_fields__:
-            # `_read` does not exist yet while pydantic itself is still building the object.
-            private = super().__getattribute__("__pydantic_private__")
-            if private is not None:
-                private["_read"].add(name)
-        return value
+def refused(given: str, expected: str, try_next: str) -> PydanticCustomError:
+    """What a validator raises to have its own words in the `RequestError` of a recipe that is loaded."""
+    return PydanticCustomError(REFUSED, "{given}: expected {expected}; try {try_next}",
+                               {"given": given, "expected": expected, "try_next": try_next})
 
 
-def unread_keys(section: Section, prefix: str = "") -> list[str]:
-    """Dotted names of the keys that were written in the recipe and that nothing has read so far."""
-    names: list[str] = []
-    for name in sorted(section.model_fields_set):
-        value = section.__dict__[name]  # not through the attribute: looking is not reading
-        if isinstance(value, Section):
-            names += unread_keys(value, f"{prefix}{name}.")
-        elif name not in section._read and not _names_the_variant(section, name):
-            names.append(f"{prefix}{name}")
-    return names
+def written_keys(section: Section, info: ValidationInfo, keys: Collection[str], *, name: str) -> str:
+    """Those of the keys that a person wrote, as ``section.key: value``; empty where nobody wrote one.
+
+    For a validator that refuses keys which decide nothing beside another key's value. A key that was left out promises
+    nothing, and a recipe that is not `AS_WRITTEN` names all keys.
+
+    Args:
+        section: whose keys they are.
+        info: of the validation.
+        keys: field names of the section.
+        name: of the section in a recipe.
+    """
+    if info.context != AS_WRITTEN:
+        return ""
+    written = section.model_dump(mode="json", include=section.model_fields_set & set(keys))
+    return ", ".join(f"{name}.{key}: {json.dumps(value)}" for key, value in written.items())
 
 
-def _names_the_variant(section: Section, name: str) -> bool:
-    """Whether a key has one possible value: it chose the section's class, so it decided something."""
-    annotation = type(section).model_fields[name].annotation
-    return get_origin(annotation) is Literal and len(get_args(annotation)) == 1
+def changed_keys(sections: Mapping[str, Section]) -> dict[str, Any]:
+    """Dotted keys whose values are not the defaults, with these values.
+
+    For an engine that does not honour a section: it refuses what was asked for, and nobody asked for a default. A key
+    without a default, such as the name of an optimizer, is left out.
+
+    Args:
+        sections: name in a recipe -> section.
+    """
+    return {f"{name}.{key}": getattr(section, key) for name, section in sections.items()
+            for key, field in type(section).model_fields.items()
+            if not field.is_required() and getattr(section, key) != field.get_default(call_default_factory=True)}

@@ -1,12 +1,14 @@
 """Recipe sections about how a step is taken: batch, training, optimizer, precision, memory, mesh, checkpoint."""
 
+import shlex
 from collections.abc import Sequence
 from math import prod
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+import yaml
+from pydantic import Field, ValidationInfo, model_validator
 
-from workings.config.section import Section
+from workings.config.section import Section, refused, written_keys
 
 
 class BatchConfig(Section):
@@ -33,11 +35,20 @@ class TrainingConfig(Section):
     """Learning rate at the last step as a share of the peak; 0: that step changes nothing (not used by `constant`)."""
 
     @model_validator(mode="after")
-    def warmup_ends_before_the_run(self) -> "TrainingConfig":
+    def warmup_ends_before_the_run(self) -> Self:
         """A warm-up as long as the run would never reach the learning rate that was asked for."""
-        if self.__dict__["warmup_steps"] >= self.__dict__["steps"] and self.__dict__["warmup_steps"] > 0:
-            raise ValueError(
-                f"warmup_steps ({self.__dict__['warmup_steps']}) must be below steps ({self.__dict__['steps']})")
+        if self.warmup_steps >= self.steps and self.warmup_steps > 0:
+            raise ValueError(f"warmup_steps ({self.warmup_steps}) must be below steps ({self.steps})")
+        return self
+
+    @model_validator(mode="after")
+    def constant_schedule_has_no_final_share(self, info: ValidationInfo) -> Self:
+        """A learning rate that stays has no end value."""
+        given = written_keys(self, info, {"final_share"}, name="training")
+        if given and self.schedule == "constant":
+            raise refused(f"{given} with training.schedule: constant",
+                          "no `training.final_share`: a constant learning rate has no end value",
+                          "leave it out, or training.schedule=cosine")
         return self
 
 
@@ -144,6 +155,14 @@ class PrecisionConfig(Section):
     rounding: Literal["nearest", "stochastic", "master_fp32"] = "nearest"
     """How an update reaches bf16 weights; with fp32 weights only `nearest` has a meaning."""
 
+    @model_validator(mode="after")
+    def fp32_parameters_round_to_nearest(self) -> Self:
+        """What makes up for the few digits of bf16 has no meaning for weights that have them all."""
+        if self.parameters == "fp32" and self.rounding != "nearest":
+            raise refused(f"precision.rounding: {self.rounding} with fp32 parameters",
+                          "nearest: an fp32 weight keeps the whole update", "precision.rounding=nearest")
+        return self
+
 
 class MemoryConfig(Section):
     """What is kept, recomputed or never made whole."""
@@ -194,3 +213,21 @@ class EvaluationConfig(Section):
     """Prompts that are answered at a time."""
     base: bool = True
     """Whether the untrained model is asked the items as well, once for all runs that start from it."""
+
+    @model_validator(mode="after")
+    def keys_belong_to_traces_or_items(self, info: ValidationInfo) -> Self:
+        """Without items nothing is asked, and without traces as well nothing is measured during training."""
+        if self.items != "none":
+            return self
+        unused = {"samples", "max_new_tokens", "batch_size", "base"}
+        beside, expected = "evaluation.items: none", "`evaluation.items`: these keys say how items are asked"
+        if self.traces == "none":
+            unused |= {"every_steps"}
+            beside = "neither evaluation.items nor evaluation.traces"
+            expected = "`evaluation.items`; for `every_steps` alone, `evaluation.traces` is enough"
+        if given := written_keys(self, info, unused, name="evaluation"):
+            kept = self.model_dump(mode="json", include=self.model_fields_set - unused)
+            without = yaml.safe_dump(kept, default_flow_style=True, sort_keys=False, width=1000).strip()
+            raise refused(f"{given} with {beside}", expected,
+                          f"evaluation.items=eval, or without them: {shlex.quote(f'evaluation={without}')}")
+        return self

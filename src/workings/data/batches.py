@@ -117,8 +117,8 @@ class Batches:
     def digest(batch: Batch) -> str:
         """SHA-256, as hex, of a batch: its shape, then the digests of the rows that its arrays hold.
 
-        The rows are read back from tokens, weights and segment ids, that is from what the engine is given; so the same
-        digest follows from a run's row index without any tokens (`digest_at`), and a verifier can compare the two.
+        The rows are read back from tokens, loss mask and segment ids, that is from what the engine is given; so the
+        same digest follows from a run's row index without any tokens (`digest_at`), and a verifier can compare the two.
         """
         return _sequences_digest(batch.tokens.shape, _row_digests(batch))
 
@@ -153,8 +153,7 @@ class Batches:
 
     def _bounded(self, batch: Batch) -> Batch:
         """With what is known of all batches of its shape, so that an engine's programs can count on it."""
-        prefix = 0 if self._packed else self._rows.shared_prefix
-        return batch.picking(self.most_supervised(batch.tokens.shape[2])).sharing(prefix)
+        return batch.with_loss_positions(self.most_supervised(batch.tokens.shape[2]))
 
 
 def _row_digests(batch: Batch) -> list[list[str]]:
@@ -162,8 +161,8 @@ def _row_digests(batch: Batch) -> list[list[str]]:
     length = batch.tokens.shape[-1]
     segments = np.pad(batch.segment_ids.reshape(-1, length), ((0, 0), (1, 1)))
     number, border = np.nonzero(segments[:, 1:] != segments[:, :-1])
-    mask = np.zeros((len(segments), length + 1), np.uint8)  # of a token; a weight stands one position before it
-    mask[:, 1:] = batch.weights.reshape(-1, length)
+    mask = np.zeros((len(segments), length + 1), np.uint8)  # of a token; the loss mask stands one position before it
+    mask[:, 1:] = batch.loss_mask.reshape(-1, length)
     mask[number, border] = 0  # nothing before its first token predicts it
     token_bytes = memoryview(batch.tokens.astype("<i4", copy=False).tobytes())
     mask_bytes = memoryview(mask[:, :length].tobytes())
@@ -185,7 +184,7 @@ def _sequences_digest(shape: tuple[int, ...], sequences: Sequence[Sequence[str]]
 
 
 def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], length: int, pad_id: int) -> Batch:
-    """Arrays ``[A, B, S]`` from rows; targets and weights are shifted here, never across the border of a row.
+    """Arrays ``[A, B, S]`` from rows; targets and loss mask are shifted here, never across the border of a row.
 
     Args:
         sequences: A x B sequences of rows, in order; an empty one is all padding.
@@ -196,20 +195,20 @@ def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], lengt
     flat = (len(sequences), length)
     tokens = np.full(flat, pad_id, np.int32)
     targets, positions, segments = (np.zeros(flat, np.int32) for _ in range(3))
-    weights = np.zeros(flat, np.float32)
+    loss_mask = np.zeros(flat, np.float32)
     for number, rows in enumerate(sequences):
         start = 0
         for segment, row in enumerate(rows, start=1):
             end = start + len(row.tokens)
             tokens[number, start:end] = row.tokens
             # a position is supervised when the token that it predicts is; the last one predicts nothing
-            weights[number, start:end - 1] = row.loss_mask[1:]
+            loss_mask[number, start:end - 1] = row.loss_mask[1:]
             targets[number, start:end - 1] = row.tokens[1:] * row.loss_mask[1:]
             positions[number, start:end] = np.arange(len(row.tokens))
             segments[number, start:end] = segment
             start = end
     full = (*shape, length)
-    return Batch(tokens=tokens.reshape(full), targets=targets.reshape(full), weights=weights.reshape(full),
+    return Batch(tokens=tokens.reshape(full), targets=targets.reshape(full), loss_mask=loss_mask.reshape(full),
                  positions=positions.reshape(full), segment_ids=segments.reshape(full))
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workings.data.items import write_items
+from workings.data.generators.base import write_items
 from workings.data.manifest import file_facts, prompts_in_both, write_data_set
 from workings.data.named_sets import kind_version, make_kinds, make_set
 from workings.data.traces import write_traces

@@ -1,8 +1,20 @@
-"""A sequence whose elements are made when they are asked for, because there may be a million of them."""
+"""Sequences whose elements are made when they are asked for: of any kind, and the traces of a file.
 
+There may be a million elements. A file of traces is hashed at once and read only when a trace is asked for: rows that
+are kept from an earlier run need the digest of the file and none of its traces, and a digest takes a hundredth of the
+time.
+"""
+
+import hashlib
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import TypeVar, overload
+
+from workings.data.traces import Trace, read_traces
+from workings.errors import RequestError
+from workings.record.digest import chunks, file_digest
 
 T = TypeVar("T")
 
@@ -22,3 +34,47 @@ class OnDemand(Sequence[T]):
         if isinstance(at, slice):
             return [self._make(number) for number in range(len(self))[at]]
         return self._make(range(len(self))[at])
+
+
+class TraceFile(Sequence[Trace]):
+    """The traces of a file. The number of its lines is known before they are read; each is one trace or an error.
+
+    Everything that gives a trace raises `RequestError` as `workings.data.traces.read_traces` does, and when the file
+    is no longer the one that was hashed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Hash the file. Raises `RequestError` as `read_traces` for one that is absent or empty."""
+        self.path = path
+        self.sha256, self._lines = _digest_and_lines(path) if path.is_file() else ("", 0)
+        if not self._lines:
+            read_traces(path)  # says why there are none
+
+    @cached_property
+    def _traces(self) -> list[Trace]:
+        traces = read_traces(self.path)
+        if file_digest(self.path) != self.sha256:
+            raise RequestError(f"{self.path}, which was changed while it was being read",
+                               f"a file that stays as it is, SHA-256 {self.sha256}", "the same command again")
+        return traces
+
+    def __len__(self) -> int:
+        return self._lines
+
+    @overload
+    def __getitem__(self, at: int) -> Trace: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Trace]: ...
+    def __getitem__(self, at: int | slice) -> Trace | Sequence[Trace]:
+        return self._traces[at]
+
+
+def _digest_and_lines(path: Path) -> tuple[str, int]:
+    """SHA-256 of a file, as hex, and how many lines it has; a last one without a line break counts."""
+    digest, lines, last = hashlib.sha256(), 0, b"\n"
+    with path.open("rb") as stream:
+        for chunk in chunks(stream):
+            digest.update(chunk)
+            lines += chunk.count(b"\n")
+            last = chunk[-1:]
+    return digest.hexdigest(), lines + (last != b"\n")

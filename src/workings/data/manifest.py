@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workings.data.items import ItemRecord, write_items
+from workings.data.generators.base import ItemRecord, write_items
 from workings.data.traces import Trace, write_traces
 from workings.record import atomic
 from workings.record.digest import file_digest

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from workings.data.generators import addition, mixed
-from workings.data.items import ItemRecord, items_bytes
+from workings.data.generators.base import ItemRecord, items_bytes
 from workings.data.traces import Trace, traces_bytes
 from workings.errors import RecordError, RequestError
 from workings.record.digest import bytes_digest

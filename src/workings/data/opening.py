@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from workings.data.items import ItemRecord, items_bytes
+from workings.data.generators.base import ItemRecord, items_bytes
+from workings.data.lazy_sequence import TraceFile
 from workings.data.named_sets import make_set, shipped_sets
-from workings.data.trace_file import TraceFile
 from workings.data.traces import Trace, traces_bytes
 from workings.errors import RequestError
 from workings.record.digest import bytes_digest
@@ -19,7 +19,7 @@ class OpenedTraces:
     name: str
     """Path, or shipped name."""
     traces: Sequence[Trace]
-    """Those of a file are read when one is asked for; see `workings.data.trace_file`."""
+    """Those of a file are read when one is asked for; see `workings.data.lazy_sequence`."""
     sha256: str
     """Digest of the file, or of the file that a shipped name stands for."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from workings.data.lazy_sequence import OnDemand
-from workings.data.packing import PACKINGS
+from workings.data.order import PACKINGS
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def plan_packed(order: np.ndarray, lengths: np.ndarray, packing: str, capacity: 
     Args:
         order: int64 ``[rows]``, the epoch's order.
         lengths: int64 ``[rows]``, tokens of each row, by its number.
-        packing: how, by its name in `workings.data.packing.PACKINGS`.
+        packing: how, by its name in `workings.data.order.PACKINGS`.
         capacity: positions of a sequence.
         size: sequences in a batch.
     """

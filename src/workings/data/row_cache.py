@@ -3,7 +3,7 @@
 A folder is named by a digest of everything that decides its rows and their index: the traces, the tokenizer, the chat
 template, the recipe's settings, the home folder that an index does not name, and the code that reads traces, makes rows
 and writes an index. Nothing in it is believed: its files are hashed before they are used, and what does not agree is
-made again.
+made again. Rows are slices of a few large arrays; one is made when it is asked for, so that a million open at once.
 """
 
 import inspect
@@ -11,15 +11,17 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from workings.config.data import DataConfig
-from workings.data import render, rows, traces
-from workings.data.kept_rows import KeptRowSet, RowArrays
-from workings.data.rows import Dropped, RowSet
+from workings.data import rows, traces
+from workings.data.lazy_sequence import OnDemand
+from workings.data.rows import Dropped, Row, RowSet
 from workings.models import chat, tokenizer
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
@@ -34,8 +36,72 @@ FACTS, REST, INDEX = "facts.json", "rest.json", "index.jsonl"
 """Digests of the other files; what is no array; `RowSet.index_bytes`."""
 ARRAYS = ("tokens", "masks", "starts", "prompt_digests")
 FILES = (REST, INDEX, *(f"{name}.npy" for name in ARRAYS))
-CODE = (traces, rows, render, chat, tokenizer, canonical, redact)
+CODE = (traces, rows, chat, tokenizer, canonical, redact)
 """Modules whose code decides what is kept."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowArrays(OnDemand[Row]):
+    """Rows one behind the other."""
+
+    ids: list[str]
+    tokens: np.ndarray
+    """int32 ``[tokens of all rows]``."""
+    masks: np.ndarray
+    """uint8 ``[tokens of all rows]``: `Row.loss_mask`."""
+    starts: np.ndarray
+    """int64 ``[rows + 1]``: where each row starts, and where the last one ends."""
+    prompt_digests: np.ndarray
+    """S64 ``[rows]``: `Row.prompt_digest`."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def _make(self, number: int) -> Row:
+        start, end = self.starts[number], self.starts[number + 1]
+        return Row(self.ids[number], self.tokens[start:end], self.masks[start:end],
+                   self.prompt_digests[number].decode())
+
+
+@dataclass(frozen=True)
+class KeptRowSet(RowSet):
+    """A row set that was kept, with what follows from its rows and takes long to work out."""
+
+    rows: RowArrays
+    kept_digest: str
+    """`RowSet.digest` of the set that was kept."""
+    kept_index: memoryview
+    """`RowSet.index_bytes` of the set that was kept."""
+
+    @cached_property
+    def ids(self) -> Sequence[str]:
+        """The rows' ids, in their order."""
+        return self.rows.ids
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """int64 ``[rows]``: tokens of each row."""
+        return np.diff(self.rows.starts)
+
+    @property
+    def masks(self) -> np.ndarray:
+        """uint8 ``[tokens of all rows]``: as they were kept."""
+        return self.rows.masks
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """int32 ``[tokens of all rows]``: as they were kept."""
+        return self.rows.tokens
+
+    @property
+    def index_bytes(self) -> memoryview:
+        """As it was kept."""
+        return self.kept_index
+
+    @cached_property
+    def digest(self) -> str:
+        """As it was kept."""
+        return self.kept_digest
 
 
 def cache_key(traces_digest: str, its_tokenizer: Tokenizer, template: ChatTemplate, config: DataConfig) -> str:

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from workings.config.data import DataConfig
-from workings.data.render import completion_text
-from workings.data.traces import Trace
+from workings.data.traces import Trace, completion_text
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer

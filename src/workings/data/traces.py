@@ -1,7 +1,8 @@
-"""Traces: what a model is taught from. One JSON object a line, UTF-8; this module reads and writes them.
+"""Traces: what a model is taught from. One JSON object a line, UTF-8.
 
 A trace is a question, the steps that lead to its answer, and the answer. Files of other shapes become traces through
-`workings.data.importing`; everything below this line of the package sees traces only.
+`workings.data.importing`; everything else sees traces only. They are read and written here, rendered as the text that
+a model learns to write, and compared.
 """
 
 import json
@@ -15,6 +16,8 @@ from workings.record import atomic, canonical
 
 LABELS = ("section", "category", "difficulty", "source", "licence")
 """Optional text fields of a trace. An empty text means that the file does not have it; it is not written back."""
+STYLES = ("tags", "think", "hashes", "answer_only")
+"""The values of the recipe key `data.reasoning`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,3 +166,64 @@ def _kind(value: object) -> str:
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number",
              float: "a number", type(None): "null"}
     return names.get(type(value), type(value).__name__)
+
+
+def completion_text(trace: Trace, reasoning: str) -> str:
+    """What the model has to write after the prompt, without any chat turn around it.
+
+    Args:
+        trace: steps and answer.
+        reasoning: one of `STYLES`.
+
+    Raises:
+        RequestError: when the style shows steps and the trace has none: such a row would teach that there are none.
+    """
+    if reasoning == "answer_only":
+        return trace.answer
+    if not any(step.strip() for step in trace.steps):
+        raise RequestError(f"trace {trace.id}: no steps", f"steps, because data.reasoning is {reasoning}",
+                           "data.reasoning=answer_only, or traces with steps")
+    steps = "\n".join(trace.steps)
+    if reasoning == "tags":
+        return f"<reasoning>{steps}</reasoning><answer>{trace.answer}</answer>"
+    if reasoning == "think":
+        return f"<think>\n{steps}\n</think>\n\n{trace.answer}"
+    if reasoning == "hashes":
+        return f"{steps}\n#### {trace.answer}"
+    raise RequestError(f"data.reasoning: {reasoning}", f"one of {', '.join(STYLES)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceDiff:
+    """Differences of B seen from A. Order of the records does not count: it does not decide the order of training."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: dict[str, tuple[str, ...]]
+    """The keys that differ, by id."""
+    same: int
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.added or self.removed or self.changed)
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {"equal": self.equal, "same": self.same, "added": list(self.added), "removed": list(self.removed),
+                "changed": {name: list(keys) for name, keys in self.changed.items()}}
+
+
+def diff_traces(a: Iterable[Trace], b: Iterable[Trace]) -> TraceDiff:
+    """Compare two sets of traces; ids are unique in each."""
+    before = {trace.id: trace.to_json() for trace in a}
+    after = {trace.id: trace.to_json() for trace in b}
+    changed = {}
+    for name in before.keys() & after.keys():
+        keys = sorted(before[name].keys() | after[name].keys())
+        if differing := tuple(key for key in keys if before[name].get(key) != after[name].get(key)):
+            changed[name] = differing
+    return TraceDiff(added=tuple(sorted(after.keys() - before.keys())),
+                     removed=tuple(sorted(before.keys() - after.keys())),
+                     changed=dict(sorted(changed.items())),
+                     same=len(before.keys() & after.keys()) - len(changed))

@@ -12,7 +12,7 @@ from workings.doctor.builds import compiled_for, runs_on
 from workings.doctor.finding import Finding
 from workings.doctor.nvidia import Card, Driver
 from workings.hardware.catalog import targets
-from workings.hardware.units import gib
+from workings.hardware.memory import gib
 
 SECONDS = 120
 SETUP = "workings doctor --setup cuda"

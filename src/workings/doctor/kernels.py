@@ -1,21 +1,31 @@
 """A small real kernel on every device through an engine, each engine in a child process.
 
 A wheel for the wrong card can take the process with it, and two engines must not share a card's memory: so the doctor
-itself imports no framework and reads what the child says on its last line.
+itself imports no framework and reads what the child says on its last line. The child is this module again, called as
+``python -m workings.doctor.kernels ENGINE DEVICE DTYPE…``: it opens an engine, runs its kernel, and prints a list, one
+entry a number format.
 """
 
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal, cast
 
+from workings.config.model import ShapeConfig
+from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.doctor.finding import Finding
-from workings.engines.registry import engine_names
+from workings.engines.base import EngineRequest
+from workings.engines.registry import engine_names, find_engine
+from workings.errors import DeviceError, RequestError
+from workings.hardware.device import without_alias
+from workings.models.shapes import shape_from_config
 
 SECONDS = 300
 WHY = "wheels for another card or driver import well and die at the first kernel"
-CHILD = "workings.doctor.probe"
+CHILD = "workings.doctor.kernels"
+SMALL = ShapeConfig(family="gemma", layers=1, width=32, mlp_width=32, heads=2, kv_heads=1, head_dim=16)
+"""An engine wants a model; this one is never made."""
 
 
 def check_kernels(engines: list[str], device: str, dtypes: list[str]) -> Iterator[Finding]:
@@ -55,3 +65,30 @@ def _finding(engine: str, dtype: str, found: dict[str, Any], asked: bool) -> Fin
     return Finding(id=name, judgement="note" if absent and not asked else "problem",
                    what=f"{dtype}: {found['failure']}", mend=found.get("mend", ""),
                    why="runs that ask for this are refused" if absent else WHY)
+
+
+def run_kernel(engine: str, device: str, dtype: str) -> dict[str, Any]:
+    """The kernel's result with the device's facts, or the failure in words."""
+    asked = without_alias(device)
+    precision = PrecisionConfig(compute=cast(Literal["fp32", "bf16"], dtype))
+    try:
+        found = find_engine(engine)
+    except RequestError as error:
+        return {"failure": f"engine {engine}: {error.expected}", "mend": error.try_next, "kind": "not installed"}
+    try:
+        opened = found.engine.open(EngineRequest(
+            shape=shape_from_config(SMALL, 256), device=asked, optimizer=AdamWConfig(name="adamw"),
+            precision=precision, memory=MemoryConfig(), mesh=MeshConfig(), seed=0))
+        checked = opened.check_device()
+        facts = opened.describe()
+    except DeviceError as error:
+        return {"failure": error.given, "mend": error.try_next, "kind": "device"}
+    except RequestError as error:
+        return {"failure": f"engine {engine}: {error.given}; {error.expected} was expected", "mend": error.try_next,
+                "kind": "not offered"}
+    return {**checked, "devices": list(checked.get("devices", [facts.kind])), "platform": facts.platform,
+            "device": facts.kind, "reason": facts.reason}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps([run_kernel(sys.argv[1], sys.argv[2], dtype) for dtype in sys.argv[3:]]) + "\n")

@@ -1,4 +1,4 @@
-"""Is there room: memory of the host, and disk for the checkpoints that a recipe keeps."""
+"""Is there room, and does it last: memory of the host, disk for a recipe's checkpoints, what a Kaggle session keeps."""
 
 import os
 import shutil
@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workings.doctor.finding import Finding
+from workings.hardware.catalog import targets
 from workings.hardware.huge_pages import PAGES, with_huge_pages
-from workings.hardware.memory import HostMemory
-from workings.hardware.units import gib
+from workings.hardware.memory import HostMemory, gib
 
 SPARE = 1
 """A checkpoint is written beside the kept ones before the oldest goes."""
 LEAST_FREE = 2 * 2**30
 """What a run without a recipe should find on the disk."""
+KEPT = Path("/kaggle/working")
+"""The folder that outlives a Kaggle session."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,3 +88,29 @@ def _short(path: Path) -> str:
     if text.startswith(".."):
         text = str(path)
     return text if not text.startswith(home) or home == "/" else "~" + text[len(home):]
+
+
+def check_kaggle(out: Path, platform: str, environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
+    """Findings where this is a Kaggle session; none elsewhere.
+
+    Args:
+        out: where runs are written.
+        platform: of the accelerator that is here.
+        environment: variables of this process.
+    """
+    kind = environment.get("KAGGLE_KERNEL_RUN_TYPE", "")
+    if not kind:
+        return
+    hours = {row.kaggle_session_hours for row in targets().values()
+             if row.platform == platform and row.kaggle_session_hours}
+    yield Finding(id="kaggle", judgement="fine",
+                  what=f"a Kaggle session ({kind})" + (f", at most {max(hours)} hours" if hours else ""),
+                  why="a session ends when its hours are over: checkpoints decide what is left, and --resume goes on")
+    if not out.absolute().is_relative_to(KEPT):
+        yield Finding(id="kaggle.output", judgement="problem", what=f"runs would be written to {out}",
+                      why=f"only what lies in {KEPT} is kept when the session ends", mend=f"--out {KEPT}/runs/NAME")
+    if "HF_TOKEN" not in environment:
+        yield Finding(id="kaggle.token", judgement="note", what="HF_TOKEN is not set",
+                      why="Kaggle's secrets reach a notebook through kaggle_secrets only; gated models such as Gemma "
+                      "need the token in the environment, or the model as an input of the notebook",
+                      mend="os.environ['HF_TOKEN'] = kaggle_secrets.UserSecretsClient().get_secret('HF_TOKEN')")

@@ -10,14 +10,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+import numpy as np
 from pydantic import TypeAdapter
 
 from workings.config.method import FULL, FullConfig, LoraConfig, MethodConfig, QloraConfig
 from workings.config.recipe import Recipe
 from workings.config.training import MemoryConfig, MeshConfig, OptimizerConfig, PrecisionConfig
+from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts, without_alias
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
+from workings.objectives import base as objectives
+from workings.objectives.base import CROSS_ENTROPY, Objective
 
 State = Any
 """Parameters, optimizer state and step count, in whatever form the engine likes."""
@@ -35,6 +39,8 @@ class EngineRequest:
     mesh: MeshConfig
     seed: int
     method: FullConfig | LoraConfig | QloraConfig = FULL
+    objective: Objective = CROSS_ENTROPY
+    """What an update minimizes."""
     weights: Path | None = None
     """Directory of the frozen weights beside which `restore` puts adapters; None: random ones from ``seed``."""
     packed: bool = False
@@ -64,7 +70,7 @@ class EngineRequest:
         return {"shape": asdict(self.shape), "device": self.device, "optimizer": self.optimizer.model_dump(),
                 "precision": self.precision.model_dump(), "memory": self.memory.model_dump(),
                 "mesh": self.mesh.model_dump(), "seed": self.seed, "method": self.method.model_dump(),
-                "packed": self.packed}
+                "packed": self.packed, "objective": objectives.to_json(self.objective)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "EngineRequest":
@@ -73,7 +79,8 @@ class EngineRequest:
         method: MethodConfig = TypeAdapter(MethodConfig).validate_python(values["method"])
         return cls(shape=ModelShape(**values["shape"]), device=values["device"], optimizer=optimizer,
                    precision=PrecisionConfig(**values["precision"]), memory=MemoryConfig(**values["memory"]),
-                   mesh=MeshConfig(**values["mesh"]), seed=values["seed"], method=method, packed=values["packed"])
+                   mesh=MeshConfig(**values["mesh"]), seed=values["seed"], method=method, packed=values["packed"],
+                   objective=objectives.from_json(values["objective"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +88,28 @@ class StepResult:
     """What one optimizer step reports. Floats are Python floats: reading them waits for the device."""
 
     loss: float
-    """Mean negative log likelihood over the step's supervised tokens, in nats, before the update."""
+    """The objective over `Batch.divisor`, before the update; of cross entropy: mean negative log likelihood over the
+    step's supervised tokens, in nats."""
     grad_norm: float
-    """Global L2 norm of the gradient of that mean, before clipping."""
+    """Global L2 norm of its gradient, before clipping."""
     share_of_weights_changed: float
     """Share of stored parameters whose bits the update changed (1.0: all of them)."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """What the objective says beside its value, by name, each the mean over what it counts."""
+
+    @classmethod
+    def of(cls, numbers: Sequence[float], metrics: Sequence[str]) -> "StepResult":
+        """From loss, gradient norm and share of weights changed, then sum and count of each metric."""
+        pairs = zip(metrics, numbers[3::2], numbers[4::2], strict=True)
+        return cls(loss=numbers[0], grad_norm=numbers[1], share_of_weights_changed=numbers[2],
+                   metrics={name: total / count if count else 0.0 for name, total, count in pairs})
+
+
+def require_signals(objective: Objective, batch: Batch) -> None:
+    """Raise `RequestError` where a batch lacks signals of an objective."""
+    if missing := [name for name in objective.signals if name not in batch.signals]:
+        raise RequestError(f"a batch with the signals {sorted(batch.signals)} for the objective {objective.name}",
+                           f"also {', '.join(missing)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +126,21 @@ class Completion:
 
     tokens: list[int]
     finish_reason: Literal["stop", "length"]
+    stop_token: int | None = None
+    """The token that ended it; None where it was cut off."""
+    log_probs: list[float] = field(default_factory=list, compare=False)
+    """Of drawn continuations: natural logarithm of the probability with which each of ``tokens``, and then the stop
+    token, was drawn, at the temperature asked for. Empty for greedy ones. Their last bits depend on what else is in the
+    batch, so two completions are equal whatever these are."""
+
+    @classmethod
+    def of(cls, written: Sequence[int], stop_ids: Sequence[int], log_probs: Sequence[float] = ()) -> "Completion":
+        """What a model wrote up to its first stop token, or all of it."""
+        for count, token in enumerate(written):
+            if token in stop_ids:
+                return cls(tokens=[*written[:count]], finish_reason="stop", stop_token=token,
+                           log_probs=[*log_probs[:count + 1]])
+        return cls(tokens=[*written], finish_reason="length", log_probs=[*log_probs[:len(written)]])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +173,12 @@ class Engine(Protocol):
 
     @classmethod
     def open(cls, request: EngineRequest) -> "Engine":
-        """Find and open the devices. Raises `DeviceError` if what was asked for is absent or unusable."""
+        """Find and open the devices.
+
+        Raises:
+            DeviceError: what was asked for is absent or unusable.
+            RequestError: a setting that this engine does not honour.
+        """
         ...
 
     def describe(self) -> DeviceFacts:
@@ -145,12 +189,12 @@ class Engine(Protocol):
         """Number formats really used: `parameters`, `compute`, `moments`, `gradients`, `accumulator`."""
         ...
 
-    def init(self, seed: int) -> State:
-        """A fresh state with random weights."""
+    def init(self, seed: int, *, trainable: bool = True) -> State:
+        """A fresh state with random weights; if it is not ``trainable``, without the optimizer's memory."""
         ...
 
-    def load(self, weights: Path) -> State:
-        """A fresh optimizer on weights from a directory in Hugging Face's format."""
+    def load(self, weights: Path, *, trainable: bool = True) -> State:
+        """A fresh optimizer on weights from a directory in Hugging Face's format; ``trainable`` as in `init`."""
         ...
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
@@ -158,7 +202,7 @@ class Engine(Protocol):
         ...
 
     def evaluate(self, state: State, batch: Batch) -> LossSum:
-        """Loss of a batch (``A`` is 1), no update."""
+        """Negative log likelihood of a batch (``A`` is 1), whatever the objective; no update."""
         ...
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
@@ -192,6 +236,18 @@ class Engine(Protocol):
 
 
 @runtime_checkable
+class ScoringEngine(Protocol):
+    """What an engine may offer beyond `Engine`: how likely it finds given tokens."""
+
+    def log_probs(self, state: State, batch: Batch) -> np.ndarray:
+        """``[A, B, S]`` float32 natural logarithms of the probabilities of a batch's targets.
+
+        0 where they are not supervised. Logits exist for as many positions at a time as in the loss.
+        """
+        ...
+
+
+@runtime_checkable
 class SamplingEngine(Protocol):
     """What an engine may offer beyond `Engine`: completions drawn at a temperature."""
 
@@ -215,9 +271,9 @@ class ReportingEngine(Protocol):
 
 
 class Processes(Protocol):
-    """Processes that a launcher started for one run, and the board on which they leave each other notes.
+    """Processes that a launcher started for one run, and the key-value store that they share.
 
-    The board is small, slow and always there, also while devices compute or are stuck: what is computed together does
+    The store is small, slow and always there, also while devices compute or are stuck: what is computed together does
     not pass through it.
     """
 
@@ -225,29 +281,29 @@ class Processes(Protocol):
     """Of this process, from 0."""
     count: int
 
-    def put(self, key: str, value: bytes) -> None:
-        """Leave a note, in place of one under the same key."""
+    def set(self, key: str, value: bytes) -> None:
+        """Store a value, in place of an earlier one."""
         ...
 
-    def peek(self, key: str) -> bytes | None:
-        """A note, if it is there; from any thread."""
+    def get(self, key: str) -> bytes | None:
+        """The value of a key, None where there is none; from any thread."""
         ...
 
     def wait(self, key: str, seconds: float) -> bytes | None:
-        """A note as soon as it is there; None where it does not come in time. Raises where the board is gone."""
+        """A value as soon as it is there; None where it does not come in time. Raises where the store is gone."""
         ...
 
-    def drop(self, key: str) -> None:
-        """Take a note away that everybody has read."""
+    def delete(self, key: str) -> None:
+        """Remove a value that every process has read."""
         ...
 
-    def leave(self) -> None:
-        """Part after everything is done."""
+    def shutdown(self) -> None:
+        """Leave the group of processes after everything is done."""
         ...
 
 
 @runtime_checkable
-class DistributedEngine(Engine, SamplingEngine, Protocol):
+class DistributedEngine(Engine, SamplingEngine, ScoringEngine, Protocol):
     """What an engine may offer beyond `Engine`: a step that several processes take together, each with its share.
 
     Every process must then make the same calls with the same arguments in the same order, but for questions about

@@ -8,6 +8,7 @@ import numpy as np
 
 from workings.engines.safetensors_file import TensorFile
 from workings.errors import RequestError
+from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.shapes import from_hf_config
 from workings.models.weights import tensor_shapes
@@ -22,13 +23,15 @@ class WeightFiles:
     Args:
         directory: has ``model.safetensors``, or ``model.safetensors.index.json`` and its shards.
         expected: every tensor the model needs -> its shape.
+        optional_prefix: what published files may leave out at the beginning of names.
 
     Raises:
         RequestError: a shard or tensor is missing, or a tensor has another shape than the model needs.
     """
 
-    def __init__(self, directory: Path, expected: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(self, directory: Path, expected: Mapping[str, tuple[int, ...]], optional_prefix: str = "") -> None:
         self.directory = directory
+        self._optional_prefix = optional_prefix
         self._where = self._find()
         self._names = {name: self._stored_name(name) for name in expected}
         wrong = [f"{name}: {self._file(name).shape(self._names[name])}, expected {size}"
@@ -52,8 +55,8 @@ class WeightFiles:
         return {name: file for file in files for name in file.names()}
 
     def _stored_name(self, name: str) -> str:
-        if name.removeprefix("transformer.") in self._where:  # GPT-2 as first published
-            return name.removeprefix("transformer.")
+        if name.removeprefix(self._optional_prefix) in self._where:
+            return name.removeprefix(self._optional_prefix)
         for prefix in PREFIXES:
             # "model.language_model." replaces the leading "model." of a text name.
             stored = prefix + name if prefix != PREFIXES[2] else prefix + name.removeprefix("model.")
@@ -82,4 +85,4 @@ def model_weights(directory: Path, shape: ModelShape) -> WeightFiles:
     found = from_hf_config(json.loads(config.read_text(encoding="utf-8")))
     if found != shape:
         raise RequestError(f"{config}: {found}", f"{shape}", "")
-    return WeightFiles(directory, tensor_shapes(shape))
+    return WeightFiles(directory, tensor_shapes(shape), family_of(shape).optional_prefix)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workings.errors import RecordError
-from workings.evaluation.reader import EvaluationRecord
 from workings.evaluation.run import Progress, evaluate
 from workings.evaluation.settings import EvaluationSettings
+from workings.evaluation.unit import EvaluationRecord
 from workings.record.digest import bytes_digest, file_digest, json_digest
 from workings.record.layout import SUMS
 from workings.record.seal import parse_sums

@@ -11,7 +11,7 @@ from workings.evaluation.predictions import Answered, prediction_line
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.summary import Summary
-from workings.evaluation.writer import EvaluationUnit
+from workings.evaluation.unit import EvaluationUnit
 from workings.record.digest import file_digest
 from workings.scoring.form import keeps_form, reasoning_text
 from workings.scoring.items import Item, items_digest

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RecordError
-from workings.evaluation.aggregate import aggregate_score
 from workings.evaluation.scorecard import ItemResult
-from workings.evaluation.settings import EvaluationSettings
+from workings.evaluation.settings import EvaluationSettings, aggregate_score
 from workings.record.canonical import dumps
 from workings.record.digest import bytes_digest
 from workings.scoring.items import Item

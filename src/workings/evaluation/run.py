@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workings.errors import RequestError
-from workings.evaluation.aggregate import is_aggregate
 from workings.evaluation.foreign import ForeignPredictions
 from workings.evaluation.generate import check_can_sample, generate_batch
 from workings.evaluation.predictions import Answered, prediction_line, sanitised
 from workings.evaluation.scorecard import Scorecard
-from workings.evaluation.settings import EvaluationSettings
+from workings.evaluation.settings import EvaluationSettings, is_aggregate
 from workings.evaluation.summary import Summary
-from workings.evaluation.writer import EvaluationUnit
+from workings.evaluation.unit import EvaluationUnit
 from workings.record.digest import bytes_digest, file_digest
 from workings.scoring.items import Item, items_digest
 from workings.scoring.judge import Judgement

@@ -3,18 +3,24 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
-from workings.evaluation.statistics import CONFIDENCE
-from workings.evaluation.statistics.interval import Interval
-from workings.evaluation.statistics.mean import MIN_CLUSTERS, clustered_t_mean, t_mean
-from workings.evaluation.statistics.power import (
+from workings.evaluation.statistics.differences import (
     ASSUMED_DISCORDANT,
     POWER,
     minimum_detectable_effect,
     paired_error,
 )
-from workings.evaluation.statistics.proportion import wilson
+from workings.evaluation.statistics.intervals import (
+    CONFIDENCE,
+    MIN_CLUSTERS,
+    Interval,
+    clustered_t_mean,
+    t_mean,
+    wilson,
+)
+from workings.record.layout import EVALUATION_SUMMARY
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,6 +124,32 @@ def mean_interval(values: Sequence[float], clusters: Sequence[str]) -> Interval 
     if binary:
         return replace(found.interval, low=max(0.0, found.interval.low), high=min(1.0, found.interval.high))
     return found.interval
+
+
+def percent(share: float, places: int = 1) -> str:
+    """``0.994`` as ``99.4 %``."""
+    return f"{100 * share:.{places}f} %"
+
+
+def cell_text(cell: Cell) -> str:
+    """An accuracy with its interval."""
+    if isinstance(cell.interval, Interval):
+        return f"{percent(cell.mean)} (95 % interval {100 * cell.interval.low:.1f} to {100 * cell.interval.high:.1f})"
+    return f"{percent(cell.mean)} (no interval: {cell.interval})"
+
+
+def scorecard_text(scorecard: Scorecard, out: Path) -> str:
+    """A scorecard for the terminal, and what to type next."""
+    lines = [f"{cell_text(scorecard.overall)} on {scorecard.overall.n} items"]
+    if scorecard.overall.errors:
+        lines.append(f"{scorecard.overall.errors} items could not be scored and count as 0: see "
+                     f"{out / EVALUATION_SUMMARY}")
+    if len(scorecard.per_section) > 1:
+        width = max(map(len, scorecard.per_section))
+        lines += [f"  {name:<{width}}  {cell.n:>6} items  {cell_text(cell)}"
+                  for name, cell in scorecard.per_section.items()]
+    lines.append(f"to compare: workings compare {out} OTHER")
+    return "\n".join(lines)
 
 
 def too_few_clusters(groups: int) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from workings.evaluation.predictions import item_result, read_predictions
 from workings.evaluation.scorecard import ItemResult, Scorecard, build_scorecard, mean_interval
-from workings.evaluation.statistics.interval import Interval
+from workings.evaluation.statistics.intervals import Interval
 
 SHOWN_SAMPLES = 12
 _RATES = ("format_ok", "truncated", "empty", "step_validity")

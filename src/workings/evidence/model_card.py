@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from workings.evidence.claims import ClaimedText, Source, pointer_to
-from workings.record.absent import Absent
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST
 from workings.record.manifest import RunManifest
+from workings.record.values import Absent
 
 FORM = "model_card/1"
 """How a card is written. Another text gets another number, so that cards of earlier packs are not called wrong."""

@@ -9,18 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RecordError, RequestError
-from workings.evidence.placeholders import is_placeholder
 from workings.record import atomic
-from workings.record.absent import is_absent
 from workings.record.canonical import loads
-from workings.record.clock import now
 from workings.record.layout import NOTE, PARTIAL_SUFFIX, SEAL, SUMS
 from workings.record.lock import DirectoryLock
 from workings.record.manifest import RunManifest
 from workings.record.reader import Run
-from workings.record.redact import cleaned
+from workings.record.redact import cleaned, is_placeholder
 from workings.record.seal import seal_unit
 from workings.record.storage import storage
+from workings.record.values import is_absent, now
 
 NOTES = "notes"
 SCHEMA = "note/1"

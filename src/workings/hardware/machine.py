@@ -1,4 +1,4 @@
-"""Facts about this machine that need no framework: processor, cores, threads, memory and its limits."""
+"""Facts about this machine that need no framework: processor, cores, threads, memory, the cache's folder."""
 
 import os
 import platform
@@ -84,3 +84,9 @@ def cgroup_cpu_quota(root: Path) -> int:
         quota, period = file.read_text(encoding="ascii").split()
         return 0 if quota == "max" else -(-int(quota) // int(period))
     return 0
+
+
+def cache_directory() -> Path:
+    """What can be made again: ``WORKINGS_CACHE``, or ``workings`` in the person's cache directory."""
+    own = os.environ.get("WORKINGS_CACHE")
+    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "workings"

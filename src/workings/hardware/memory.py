@@ -1,4 +1,4 @@
-"""Memory of this machine that a process may use: what there is, what is free of it now, and who says so.
+"""Memory of this machine that a process may use, what is free of it now, who says so; and bytes as people read them.
 
 Three things can set the limit: the machine, a control group around this process, and an address-space limit of the
 process itself (`ulimit -v`). The lowest one counts, for the whole and for what is free separately.
@@ -11,6 +11,8 @@ from pathlib import Path
 
 NO_LIMIT = 2**62
 """Control groups of version 1 write a number close to 2**63 for "no limit"."""
+BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+"""Each is 1024 times the one before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,3 +130,16 @@ def _statm(root: Path) -> tuple[int, int]:
     page = os.sysconf("SC_PAGE_SIZE")
     virtual, resident = (int(pages) for pages in file.read_text().split()[:2])
     return virtual * page, resident * page
+
+
+def gib(count: int) -> str:
+    """Memory of a device or a host: GiB with two decimals from one GiB on, MiB below."""
+    return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
+
+
+def byte_text(size: float) -> str:
+    """Bytes of any number, in the largest unit of which there is one: ``512 B``, ``1.5 KiB``."""
+    unit = 0
+    while size >= 1024 and unit < len(BYTE_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.0f} {BYTE_UNITS[unit]}" if unit == 0 else f"{size:.1f} {BYTE_UNITS[unit]}"

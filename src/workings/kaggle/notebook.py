@@ -7,7 +7,7 @@ from importlib.resources import files
 from types import ModuleType
 
 from workings.errors import RequestError
-from workings.kaggle.machines import Machine
+from workings.kaggle.settings import Machine
 
 JAX_TESTED = "0.10.2"
 """The version that a notebook may install where the image's own is too old."""

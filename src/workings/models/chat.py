@@ -20,10 +20,11 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from workings.config.families import TEMPLATES
 from workings.errors import RequestError
 from workings.models.tokenizer import Tokenizer
 
-_TURN_MARKS = {"gemma": ("<start_of_turn>", "<end_of_turn>"), "gemma4": ("<|turn>", "<turn|>"), "plain": ()}
+_TURN_MARKS = {name: tokens for name, tokens in TEMPLATES.items() if name != "tokenizer"}
 """Templates that come with this package, and the tokens that they need. `gemma` is that of Gemma 1, 2 and 3; the
 turns of Gemma 4 are those of its published prompt format, without thinking and tools."""
 

@@ -8,7 +8,8 @@ from typing import Literal
 class ModelShape:
     """Sizes and switches of one model; the field names follow Hugging Face's ``config.json`` where it has one."""
 
-    family: Literal["gemma", "gemma2", "gemma3", "gpt2", "llama", "qwen2", "qwen3"]
+    family: str
+    """Name of a `workings.models.family.Family`, which knows what is not written here: tensors and ``config.json``."""
     vocab_size: int
     layers: int
     width: int
@@ -23,7 +24,7 @@ class ModelShape:
     rope_scaling: float = 1.0
     """Positions of global layers are divided by this before rotation (Gemma 3 4B and larger: 8)."""
     local_rope_theta: float = 10_000.0
-    """Base of the sliding layers (Gemma 3)."""
+    """Base of the sliding layers, in families whose layers have two (`Family.local_rotation`: Gemma 3)."""
     sliding_window: int = 0
     """Positions a sliding layer sees, itself included; 0: no sliding layers."""
     sliding_pattern: int = 0

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from workings.engines.base import EngineRequest, Inspection
-from workings.hardware.units import gib
+from workings.hardware.memory import gib
 from workings.planning.parts import beside_the_step, estimated_parts, exact_parts
 from workings.planning.request import ProgramName
 from workings.planning.verdict import Verdict

@@ -1,11 +1,14 @@
-"""The compiler's word about a program, for a machine that is not here; kept in a cache by a digest of what went in."""
+"""The compiler's word about a program, for a machine that is not here; kept in a cache by a digest of what went in.
+
+Of a model that the compiler refuses, two shallow ones are compiled: a step's needs grow in a straight line with layers.
+"""
 
 import hashlib
 import json
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +17,7 @@ from typing import Any
 from workings.engines.base import EngineRequest, Inspection
 from workings.engines.jax.target import PACKAGES, CudaTarget, DeviceTarget, HostTarget, TpuTarget, compile_for
 from workings.errors import WorkingsError
-from workings.hardware import places
+from workings.hardware import machine
 from workings.hardware.catalog import Target, gpu_config
 from workings.planning.request import ProgramName, Programs
 from workings.record.atomic import write_json
@@ -22,6 +25,8 @@ from workings.record.digest import json_digest
 
 AT_A_TIME = 2
 """Compilers that run side by side."""
+SCANNED = 5
+"""Fewest layers that the engine compiles as a loop; fewer are written out, which is another program."""
 
 
 def compile_programs(request: EngineRequest, programs: Programs, target: Target) -> dict[ProgramName, Inspection]:
@@ -80,7 +85,7 @@ def check_split(found: Inspection, batch: tuple[int, int, int]) -> None:
 
 def cache_directory() -> Path:
     """Where verdicts are kept: ``WORKINGS_CACHE``, or the person's cache directory."""
-    return places.cache_directory() / "plans"
+    return machine.cache_directory() / "plans"
 
 
 def _digest(request: EngineRequest, batch: tuple[int, int, int], target: Target, program: ProgramName) -> str:
@@ -110,3 +115,36 @@ def _engine_digest() -> str:
             if entry.name.endswith(".py"):
                 digest.update(entry.name.encode() + b"\0" + entry.read_bytes())
     return digest.hexdigest()
+
+
+def depths(layers: int, pattern: int) -> tuple[int, int]:
+    """Two numbers of layers that the engine scans, with whole turns of a pattern of sliding and global layers."""
+    turn = max(1, pattern)
+    shallow = -(-SCANNED // turn) * turn
+    return shallow, min(layers, shallow + -(-3 // turn) * turn)
+
+
+def line(shallow: tuple[int, float], deeper: tuple[int, float], layers: int) -> int:
+    """Where the straight line through two measurements (layers, bytes) is at another number of layers."""
+    (first, low), (second, high) = shallow, deeper
+    return int(low + (high - low) * (layers - first) / (second - first))
+
+
+def refused_parts(request: EngineRequest, batch: tuple[int, int, int], target: Target) -> dict[str, int]:
+    """What lies in the heap of a step that the compiler refused, from two models of the same sizes with few layers.
+
+    Empty where even those are refused, or the model is no deeper than they are.
+    """
+    first, second = depths(request.shape.layers, request.shape.sliding_pattern)
+    if second <= first or request.shape.layers <= second:
+        return {}
+    heaps: list[Mapping[str, int]] = []
+    for layers in (first, second):
+        shallow = replace(request, shape=replace(request.shape, layers=layers))
+        programs: Programs = {"step": batch}
+        found = compile_programs(shallow, programs, target)["step"]
+        if "heap" not in found.details:
+            return {}
+        heaps.append(found.details["heap"])
+    return {name: max(0, line((first, heaps[0].get(name, 0)), (second, heaps[1].get(name, 0)), request.shape.layers))
+            for name in {**heaps[0], **heaps[1]}}

@@ -4,7 +4,7 @@ from workings.config.recipe import Recipe
 from workings.engines.base import Inspection
 from workings.hardware.catalog import Target, gpu_config
 from workings.hardware.device import without_alias
-from workings.hardware.units import gib
+from workings.hardware.memory import gib
 
 
 def notes(recipe: Recipe, target: Target, found: Inspection) -> list[str]:

@@ -9,10 +9,10 @@ from math import prod
 
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest
-from workings.models.weights import EMBEDDING, HEAD, layer_shapes, outer_shapes
+from workings.models.weights import EMBEDDING, HEAD, RESIDUAL, layer_shapes, outer_shapes
 from workings.planning.request import ProgramName
 
-INPUT_SPLIT = ("self_attn.o_proj.weight", "mlp.down_proj.weight")
+INPUT_SPLIT = tuple(f"{name}.weight" for name in RESIDUAL)
 """Matrices whose input axis is split over ``tp``; all others split their output axis."""
 BATCH_FIELDS = 5
 """Arrays of a batch (tokens, targets, weights, positions, segment ids), four bytes an element."""

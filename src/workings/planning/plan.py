@@ -19,12 +19,11 @@ from workings.engines.registry import find_engine
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.hardware.device import DeviceFacts
-from workings.hardware.units import gib
+from workings.hardware.memory import gib
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 from workings.planning.breakdown import Part, blame, split_parts, unexplained_share
-from workings.planning.compiling import compile_program, compile_programs
-from workings.planning.depth import refused_parts
+from workings.planning.compiling import compile_program, compile_programs, refused_parts
 from workings.planning.notes import notes
 from workings.planning.parts import beside_the_step, estimated_parts, estimated_peak, exact_parts
 from workings.planning.request import ProgramName, Programs, engine_request, longest_batch, mesh_of, programs_of

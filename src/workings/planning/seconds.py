@@ -1,14 +1,17 @@
 """How long a run would take, from operations, bytes, the machine's rates and a stated efficiency.
 
-Nothing here was measured on the target unless runs of the person who asks say so (`history.py`).
+Nothing here was measured on the target unless runs of the person who asks say so (`history.py`). Durations are read
+and written as people write them: ``9h``, ``90m``, ``1h30m``, ``45s``.
 """
 
+import re
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest
+from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.models.weights import layer_shapes, parameter_count
 from workings.planning.parts import checkpoint_bytes, exact_parts
@@ -20,6 +23,10 @@ BANDWIDTH_SHARE = 0.5
 """Share of the memory bandwidth that generation reaches; an assumption."""
 DISK_BYTES_A_SECOND = 200e6
 """Rate at which a checkpoint is written; an assumption (a plain SSD)."""
+UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+"""Seconds of the units in which durations are written."""
+WRITTEN = re.compile(r"(?:(\d+(?:\.\d+)?)([dhms]))+")
+PIECE = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,3 +175,22 @@ def answer_seconds(request: EngineRequest, prompts: tuple[int, int, int], target
         return forward + per_operation * 2.0 * parameter_count(request.shape) * rows * new
     weights = exact_parts(request, (1, devices, 1), devices, 1)["parameters"]
     return forward + new * weights / (target.bandwidth_gb_s * 1e9 * BANDWIDTH_SHARE)
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a time as people write it. Raises `RequestError` for anything else, and for no time at all."""
+    written = text.strip().lower()
+    seconds = sum(float(number) * UNITS[unit] for number, unit in PIECE.findall(written))
+    if not WRITTEN.fullmatch(written) or seconds <= 0:
+        raise RequestError(f"--deadline {text}", "a time such as 9h, 90m or 1h30m", "--deadline 9h")
+    return seconds
+
+
+def duration(seconds: float) -> str:
+    """A time for people: two units at most."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    hours, rest = divmod(round(seconds / 60), 60)
+    return f"{hours} h {rest:02d} min" if hours < 48 else f"{hours / 24:.1f} days"

@@ -6,8 +6,7 @@ from typing import Any
 
 from workings.engines.base import Inspection
 from workings.hardware.device import DeviceFacts
-from workings.hardware.memory import HostMemory, host_memory
-from workings.hardware.units import gib
+from workings.hardware.memory import HostMemory, gib, host_memory
 
 MARGINAL_SHARE = 0.9
 """Above this share of the limit a fitting plan is called marginal: compilers and allocators differ by some percent."""

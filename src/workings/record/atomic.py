@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from workings.record.canonical import record_line
-from workings.record.portable import FOLDERS, PRIVATE, SYNCABLE
-from workings.record.storage import storage
+from workings.record.storage import FOLDERS, PRIVATE, SYNCABLE, storage
 
 TEMPORARY_SUFFIX = ".tmp"
 """Temporary files are hidden (`.name.tmp`), so that a unit that still holds one is never sealed."""

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from workings.record import jsonl
-from workings.record.clock import now
 from workings.record.layout import ATTEMPTS
+from workings.record.values import now
 
 
 def append(parent: Path, facts: dict[str, Any]) -> Path:

@@ -91,7 +91,7 @@ def loads(data: bytes | str) -> Any:
 
 
 def find_nulls(value: Any, where: str = "$") -> list[str]:
-    """Places of every ``null`` in a JSON value, as `$.a[3].b`. Records have none: see `workings.record.absent`."""
+    """Places of every ``null`` in a JSON value, as `$.a[3].b`. Records have none: see `workings.record.values`."""
     if value is None:
         return [where]
     if isinstance(value, dict):

@@ -1,6 +1,7 @@
-"""SHA-256 of bytes, files and JSON values, in lower-case hexadecimal."""
+"""SHA-256 of bytes, files and JSON values, in lower-case hexadecimal; and the progress of hashing, for people."""
 
 import hashlib
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -9,6 +10,10 @@ from workings.record.canonical import dumps
 
 CHUNK_BYTES = 1 << 20
 """Bytes read at a time: hashing stays at disk speed and in constant memory."""
+EVERY_SECONDS = 2.0
+"""Seconds between two lines of progress. What takes less says nothing."""
+SMALL_BYTES = 64 << 20
+"""Less than this is hashed before anybody asks."""
 
 Progress = Callable[[int], None]
 """Called with the number of bytes hashed since the last call."""
@@ -45,3 +50,25 @@ def file_digest(path: Path, progress: Progress | None = None) -> str:
 def json_digest(obj: Any) -> str:
     """SHA-256 of a value's canonical JSON (`workings.record.canonical.dumps`)."""
     return bytes_digest(dumps(obj))
+
+
+class HashProgress:
+    """Call it with the bytes hashed since the last call; it says how far it is."""
+
+    def __init__(self, say: Callable[[str], object], total_bytes: int = 0, *,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        """``total_bytes``: what there is to hash; 0 where that is not known."""
+        self.done_bytes = 0
+        self._say, self._total, self._clock = say, total_bytes, clock
+        self._started = self._said = clock()
+
+    def __call__(self, count: int) -> None:
+        """Add bytes; at most every `EVERY_SECONDS` a line."""
+        self.done_bytes += count
+        now = self._clock()
+        if now - self._said < EVERY_SECONDS or self.done_bytes < SMALL_BYTES:
+            return
+        self._said = now
+        share = f" of {self._total / 2**30:.2f}" if self._total else ""
+        speed = self.done_bytes / 2**20 / (now - self._started)
+        self._say(f"hashed {self.done_bytes / 2**30:.2f}{share} GiB ({speed:.0f} MiB/s)")

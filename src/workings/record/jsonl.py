@@ -7,8 +7,7 @@ from typing import Any
 from workings.errors import RecordError
 from workings.record import atomic
 from workings.record.canonical import loads, record_line
-from workings.record.portable import PRIVATE
-from workings.record.storage import storage
+from workings.record.storage import PRIVATE, storage
 
 
 class Appender:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from workings.errors import RequestError, StorageError
-from workings.record.portable import FOLDERS, PRIVATE
+from workings.record.storage import FOLDERS, PRIVATE
 
 try:
     import fcntl

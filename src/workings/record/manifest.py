@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workings.errors import RecordError
-from workings.record.absent import Absent, absent
 from workings.record.canonical import find_nulls, loads
 from workings.record.layout import MANIFEST
+from workings.record.values import Absent, absent
 
 __all__ = ["Absent", "DeviceRecord", "Distribution", "Origin", "RunManifest", "absent", "parse_manifest"]
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workings.errors import RecordError
-from workings.record.absent import Absent
+from workings.record.values import Absent
 
 Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]
 

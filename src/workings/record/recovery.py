@@ -8,12 +8,12 @@ from typing import Any
 from workings.errors import RecordError, RequestError
 from workings.record import atomic, jsonl
 from workings.record.checkpoints import CheckpointStore
-from workings.record.clock import now
 from workings.record.digest import Progress
 from workings.record.layout import CHECKPOINTS, EVENTS, LOG, MANIFEST, METRICS, SEAL, SUMS, partial_path
 from workings.record.manifest import parse_manifest
 from workings.record.seal import parse_seal, root_digest, seal_unit
 from workings.record.storage import storage
+from workings.record.values import now
 
 
 def finish_sealing(final: Path, progress: Progress | None = None) -> str:

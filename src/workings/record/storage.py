@@ -1,11 +1,25 @@
-"""What the operating system says when a write fails, in words a person can act on."""
+"""The operating system under a record: how files and folders are opened, and what a failed write means.
+
+Flags differ between systems: POSIX has some that Windows lacks, and opens folders. What the system says when a write
+fails is put in words that a person can act on.
+"""
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from workings.errors import StorageError
+
+PRIVATE = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+"""Not inherited by children (on Windows nothing is), and bytes as they are."""
+PLAIN_ONLY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""No link is followed, and no pipe is waited for."""
+FOLDERS = hasattr(os, "O_DIRECTORY")
+"""Whether a folder can be opened: to be locked, and to wait until its names are on the disk."""
+SYNCABLE = os.O_RDONLY if FOLDERS else os.O_RDWR
+"""How a file is opened whose bytes shall reach the disk; Windows wants to be able to write."""
 
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space and start again with --resume",

@@ -8,7 +8,6 @@ from typing import Any
 from workings.errors import RecordError, RequestError
 from workings.record import atomic, jsonl, recovery
 from workings.record.checkpoints import CheckpointStore
-from workings.record.clock import now
 from workings.record.digest import Progress
 from workings.record.layout import (
     CHECKPOINTS,
@@ -26,6 +25,7 @@ from workings.record.manifest import RunManifest
 from workings.record.metrics import check_line
 from workings.record.redact import cleaned
 from workings.record.storage import storage
+from workings.record.values import now
 
 
 class RunWriter:

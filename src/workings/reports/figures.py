@@ -6,10 +6,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from workings.evaluation.compare import Comparison
-from workings.evaluation.paired import PairedDifference
-from workings.evaluation.statistics.interval import Interval
-from workings.evaluation.words import p_text, percent, points
+from workings.evaluation.comparison.compare import Comparison
+from workings.evaluation.comparison.paired import PairedDifference, p_text, points
+from workings.evaluation.scorecard import percent
+from workings.evaluation.statistics.intervals import Interval
 from workings.reports.gather import RunView
 from workings.reports.interval_chart import IntervalChart, Mark, Row, draw_interval_chart
 from workings.reports.line_chart import Curve, LineChart, Points, draw_line_chart, marker, smoothed

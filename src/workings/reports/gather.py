@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.evaluation.predictions import read_predictions
-from workings.evaluation.reader import EvaluationRecord, find_units
+from workings.evaluation.unit import EvaluationRecord, find_units
 from workings.record.canonical import loads
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, OVERRIDES, PREDICTIONS, RECIPE
 from workings.record.manifest import RunManifest

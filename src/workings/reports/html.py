@@ -11,9 +11,10 @@ from typing import Any
 import jinja2
 
 from workings.errors import RequestError
-from workings.evaluation.compare import Comparison
-from workings.evaluation.reader import EvaluationRecord
-from workings.evaluation.words import p_text, percent, points
+from workings.evaluation.comparison.compare import Comparison
+from workings.evaluation.comparison.paired import p_text, points
+from workings.evaluation.scorecard import percent
+from workings.evaluation.unit import EvaluationRecord
 from workings.record import atomic
 from workings.reports.figures import accuracy_figure, delta_figure, loss_figures
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
@@ -36,7 +37,7 @@ def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None 
     Args:
         out: the HTML file; replaced if it exists.
         runs: run directories, or evaluations without a run; those that were compared keep their order A, B.
-        comparison: result of `workings.evaluation.compare.compare`.
+        comparison: result of `workings.evaluation.comparison.compare.compare`.
 
     Raises:
         RequestError: no run, or more than can be told apart.

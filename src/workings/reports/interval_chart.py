@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from workings.reports.line_chart import marker, svg
-from workings.reports.scales import Scale, linear_ticks
+from workings.reports.line_chart import Scale, linear_ticks, marker, svg
 
 _ROW, _TOP, _BOTTOM = 21, 8, 40
 _GAP = 12

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RecordError, RequestError, WorkingsError
-from workings.record.absent import Absent
 from workings.record.reader import Run
+from workings.record.values import Absent
 from workings.reports.tracked import METRICS, artifacts, scores, settings, tags
 
 BATCH = 1_000

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workings.hardware.units import byte_text
-from workings.record.absent import Absent
+from workings.hardware.memory import byte_text
 from workings.record.manifest import RunManifest
+from workings.record.values import Absent
 from workings.reports.gather import RunView
 
 

@@ -4,10 +4,11 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from workings.evaluation.reader import find_unit
-from workings.evaluation.seeds import MIN_SEEDS, SeedsComparison
-from workings.evaluation.statistics.interval import Interval
-from workings.evaluation.words import p_text, percent, points
+from workings.evaluation.comparison.paired import p_text, points
+from workings.evaluation.comparison.seeds import MIN_SEEDS, SeedsComparison
+from workings.evaluation.scorecard import percent
+from workings.evaluation.statistics.intervals import Interval
+from workings.evaluation.unit import find_unit
 from workings.record import atomic
 from workings.reports.figures import NARROW, WIDE, Drawn, Table
 from workings.reports.html import render_page
@@ -27,7 +28,7 @@ def write_seeds_page(out: Path, a: Sequence[Path], b: Sequence[Path], found: See
         out: the HTML file; replaced if it exists.
         a: runs or evaluations of side A, in the order that was compared.
         b: those of side B.
-        found: result of `workings.evaluation.seeds.compare_seeds` on them.
+        found: result of `workings.evaluation.comparison.seeds.compare_seeds` on them.
     """
     runs, items = len(found.a.names) + len(found.b.names), found.difference.n
     verdict = f"these runs: {found.verdict}; {_WORDS.get(found.method_verdict, 'no claim about the method')}"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RequestError
-from workings.evaluation.reader import EvaluationRecord, find_units
+from workings.evaluation.unit import EvaluationRecord, find_units
 from workings.record.canonical import loads
 from workings.record.layout import CONFIG
 from workings.record.reader import Run

@@ -6,11 +6,11 @@ from workings.config.model import FromPretrained
 from workings.config.recipe import Recipe
 from workings.errors import RecordError, RequestError
 from workings.models.hub import weights_directory
-from workings.record.absent import Absent
 from workings.record.digest import file_digest
 from workings.record.layout import MANIFEST
 from workings.record.manifest import RunManifest
 from workings.record.reader import Run
+from workings.record.values import Absent
 
 NEAR = 3
 """Folders above a run in which a relative path of its recipe is looked for."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from workings.config.load import LoadedRecipe
 from workings.data.generators import addition
-from workings.data.items import ItemRecord, items_bytes
+from workings.data.generators.base import ItemRecord, items_bytes
 from workings.data.opening import open_traces, shipped_items
 from workings.data.traces import Trace, traces_bytes
 from workings.record.digest import bytes_digest, file_digest

@@ -8,8 +8,6 @@ from typing import Any
 
 from workings.engines.base import Memory, ReportingEngine
 from workings.models.weights import parameter_count
-from workings.record.absent import Absent, absent
-from workings.record.clock import now
 from workings.record.digest import json_digest
 from workings.record.environment import collect
 from workings.record.layout import (
@@ -28,7 +26,7 @@ from workings.record.layout import (
 )
 from workings.record.manifest import DeviceRecord, Distribution, Origin, RunManifest
 from workings.record.redact import redact
-from workings.record.views import text_view
+from workings.record.values import Absent, absent, now, text_view
 from workings.record.writer import RunWriter
 from workings.runs.base_weights import weight_digests
 from workings.runs.code_version import code_version

@@ -12,10 +12,9 @@ from workings.config.training import BYTES_OF_FORMAT
 from workings.doctor.cards import check_cards, torch_wheel
 from workings.doctor.finding import Finding
 from workings.doctor.hub import check_hub
-from workings.doctor.kaggle import check_kaggle
 from workings.doctor.kernels import check_kernels
 from workings.doctor.nvidia import Driver, read_driver
-from workings.doctor.space import Needs, check_disk, check_host, check_pages
+from workings.doctor.space import Needs, check_disk, check_host, check_kaggle, check_pages
 from workings.doctor.tpu import check_tpu, tpu_devices
 from workings.doctor.versions import check_versions, installed_version
 from workings.engines.base import EngineRequest

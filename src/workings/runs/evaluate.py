@@ -1,7 +1,9 @@
-"""Ask a model a file of items: a sealed run's, or weights that were not trained here."""
+"""Ask a model, a sealed run's or weights that were not trained here: one question, or a file of items."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
@@ -9,6 +11,33 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.runs.load import AS_RECORDED, open_run
 from workings.runs.weights import WeightsRequest, open_weights
 from workings.scoring.items import read_items
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """What the model wrote."""
+
+    text: str
+    finish_reason: str
+    tokens: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Keys of `ask --json`."""
+        return {"completion": self.text, "finish_reason": self.finish_reason, "tokens": self.tokens}
+
+
+def ask(run: Path, question: str, *, max_new_tokens: int = 256) -> Reply:
+    """Put a question to a run's last checkpoint, greedily, in the chat template it was trained with.
+
+    Raises:
+        RequestError: no sealed run at that path.
+        RecordError: it has no intact checkpoint.
+    """
+    loaded = open_run(run)
+    completion = loaded.engine.generate(loaded.state, [loaded.template.prompt_ids(question)],
+                                        max_new_tokens=max_new_tokens, stop_ids=loaded.template.stop_ids)[0]
+    return Reply(text=loaded.tokenizer.decode(completion.tokens), finish_reason=completion.finish_reason,
+                 tokens=len(completion.tokens))
 
 
 def evaluate_run(run: Path, items: Path, out: Path, *, settings: EvaluationSettings | None = None,

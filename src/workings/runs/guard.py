@@ -13,12 +13,11 @@ from workings.engines.gpu_memory import gpu_share
 from workings.errors import DoesNotFit, WorkingsError
 from workings.hardware.catalog import Target, targets
 from workings.hardware.device import DeviceFacts
-from workings.hardware.memory import peak_resident_bytes, resident_bytes
-from workings.hardware.units import gib
+from workings.hardware.memory import gib, peak_resident_bytes, resident_bytes
 from workings.planning.plan import Nearest, Plan, explain
 from workings.planning.search import nearest
 from workings.planning.verdict import MARGINAL_SHARE, Verdict
-from workings.record.absent import absent
+from workings.record.values import absent
 from workings.runs.prepare import Prepared
 
 LARGER_SHOWN = 3

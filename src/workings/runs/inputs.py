@@ -9,8 +9,7 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe
 from workings.config.model import FromPretrained
-from workings.data.render import completion_text
-from workings.data.traces import Trace
+from workings.data.traces import Trace, completion_text
 from workings.errors import RequestError
 from workings.models.hub import weights_directory
 from workings.models.shape import ModelShape

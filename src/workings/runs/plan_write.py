@@ -10,7 +10,7 @@ import yaml
 
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.errors import RequestError
-from workings.hardware.units import gib
+from workings.hardware.memory import gib
 from workings.planning.plan import Plan
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from workings.config.recipe import Recipe
 from workings.hardware.device import DeviceFacts
-from workings.hardware.units import gib
+from workings.hardware.memory import gib
 from workings.models.shape import ModelShape
 from workings.planning.verdict import Verdict
 

@@ -13,7 +13,7 @@ from workings.data.rows import RowSet, build_rows
 from workings.engines.base import Engine, EngineRequest, Inspection
 from workings.engines.registry import RegisteredEngine, find_engine
 from workings.hardware.device import DeviceFacts
-from workings.hardware.places import cache_directory
+from workings.hardware.machine import cache_directory
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape

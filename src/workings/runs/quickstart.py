@@ -9,12 +9,11 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.data.generators import addition
-from workings.data.items import write_items
+from workings.data.generators.base import write_items
 from workings.data.manifest import write_manifest
-from workings.data.render import completion_text
-from workings.data.traces import write_traces
+from workings.data.traces import completion_text, write_traces
 from workings.errors import RecordError, RequestError
-from workings.evaluation.compare import Comparison, compare
+from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evidence.verify import verify
 from workings.models.tokenizer_training import train_tokenizer
 from workings.record import atomic

@@ -16,12 +16,12 @@ from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
 from workings.models.tokenizer import Tokenizer
 from workings.record import jsonl
-from workings.record.absent import Absent
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
 from workings.record.digest import file_digest
 from workings.record.layout import MODEL_SHAPE, OVERRIDES, ROWS, TOKENIZER
 from workings.record.reader import Run
+from workings.record.values import Absent
 from workings.runs.datasets import find_sources
 from workings.runs.inputs import find_weights
 from workings.runs.load import AS_RECORDED

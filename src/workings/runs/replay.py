@@ -22,10 +22,9 @@ from workings.evidence.replay.conditions import (
 )
 from workings.evidence.replay.course import Beginning, Course
 from workings.evidence.replay.judge import SCHEMA, Facts, judge, sentence
-from workings.evidence.replay.predictions import Asked, Model, generate_again
+from workings.evidence.replay.outcomes import Asked, Model, compare_weights, generate_again
 from workings.evidence.replay.tolerance import BITWISE, Tolerance, number_format, tolerance_for
 from workings.evidence.replay.unit import unit_path, write_unit
-from workings.evidence.replay.weights import compare_weights
 from workings.record import environment, jsonl
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint

@@ -11,6 +11,7 @@ from workings.engines.hardware_probe import accelerators
 from workings.engines.registry import install_hint
 from workings.errors import RequestError
 from workings.hardware.device import without_alias
+from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.shapes import from_hf_config
 from workings.runs.inputs import find_weights, planned_shape
@@ -24,9 +25,9 @@ ONE_ENGINE_ONLY: tuple[tuple[str, str, Callable[[Recipe, ModelShape], bool]], ..
     (JAX, "optimizer muon", lambda recipe, shape: recipe.optimizer.name == "muon"),
     (TORCH, "optimizer adamw8bit", lambda recipe, shape: recipe.optimizer.name == "adamw8bit"),
     (TORCH, "memory.optimizer_in_backward", lambda recipe, shape: recipe.memory.optimizer_in_backward),
-    (TORCH, "family gpt2", lambda recipe, shape: shape.family == "gpt2"),
+    (TORCH, "family {family}", lambda recipe, shape: JAX in family_of(shape).refusals),
 )
-"""Engine, what is asked for, and whether it is: what the other engine refuses."""
+"""Engine, what is asked for (`{family}` is the model's), and whether it is: what the other engine refuses."""
 
 
 def with_engine(loaded: LoadedRecipe, platform: str = "") -> LoadedRecipe:
@@ -46,7 +47,8 @@ def with_engine(loaded: LoadedRecipe, platform: str = "") -> LoadedRecipe:
     shape = _shape(loaded)
     engine, reason = select_engine(
         platform=platform or _platform(recipe.device),
-        only={engine: what for engine, what, asked in ONE_ENGINE_ONLY if asked(recipe, shape)},
+        only={engine: what.format(family=shape.family) for engine, what, asked in ONE_ENGINE_ONLY
+              if asked(recipe, shape)},
         installed=[engine for engine, names in LIBRARIES.items()
                    if platform in ("gpu", "tpu") or all(map(_installed, names))])
     return replace(loaded, recipe=recipe.model_copy(update={"engine": engine}),

@@ -7,6 +7,7 @@ from typing import Any
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.model import FromPretrained
 from workings.errors import RequestError
+from workings.models.registry import find_family
 from workings.models.shapes import catalog, from_hf_config, published_shape
 from workings.runs.datasets import Sources
 
@@ -29,7 +30,7 @@ class Smoke:
         values["name"] += "-smoke"
         family = _family(loaded)
         shape: dict[str, Any] = {"family": family, **TINY}
-        if family == "gpt2":  # has no grouped heads
+        if not find_family(family).grouped_heads:
             shape["kv_heads"] = shape["heads"]
         values["model"] = {"source": "scratch", "shape": shape}
         values["tokenizer"] = "train"

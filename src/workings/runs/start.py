@@ -10,8 +10,8 @@ from workings.errors import RequestError
 from workings.record import jsonl
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
-from workings.record.clock import now
 from workings.record.layout import CONFIG, DEVICE_CHECKS, EVENTS
+from workings.record.values import now
 from workings.record.writer import RunWriter
 from workings.training.loop import Progress
 

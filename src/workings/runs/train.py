@@ -9,15 +9,15 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.recipe import Recipe
-from workings.config.section import unread_keys
+from workings.distributed.process_group import ProcessGroup
+from workings.distributed.rpc import facts_of
 from workings.engines.base import State
 from workings.errors import DoesNotFit, RequestError
 from workings.evaluation.settings import EvaluationSettings
 from workings.models.weights import parameter_count
 from workings.record import attempts, jsonl
-from workings.record.digest import json_digest
+from workings.record.digest import HashProgress, json_digest
 from workings.record.layout import CONFIG, DATA_DIGESTS, DOCTOR, MEASURED, METRICS, README
-from workings.record.progress import HashProgress
 from workings.record.storage import storage
 from workings.runs.code_version import code_version
 from workings.runs.datasets import find_sources
@@ -33,13 +33,12 @@ from workings.runs.guard import MemoryWatch, refusal, sentence
 from workings.runs.inputs import fetch_tensors
 from workings.runs.preflight import preflight_lines
 from workings.runs.prepare import Prepared, prepare
-from workings.runs.processes import Crew
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.start import Start, begin_again, begin_new, progress_facts
-from workings.runs.together import facts_of
 from workings.training.display import Display
-from workings.training.loop import Course, NoObserver, Observer, Outcome, Progress
+from workings.training.experience import TraceExperience
+from workings.training.loop import LoopParts, NoObserver, Observer, Outcome, Progress
 from workings.training.loop import train as run_loop
 from workings.training.observer import HeldOutObserver
 from workings.training.stopping import StopRequest
@@ -70,7 +69,7 @@ class TrainResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """When to save and when to look. A key that has no meaning for this run is not read, and so refused."""
+    """When to save and when to look. A recipe with a key that has no meaning here was refused when it was loaded."""
 
     name: str
     save_every: int
@@ -122,17 +121,17 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
         DoesNotFit: the compiled step needs more memory than there is; the message names the nearest plan that fits.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
-    with Crew.of(loaded.recipe.engine, loaded.recipe.device) as crew:
-        return train_in(crew, loaded, out, resume=resume, smoke=smoke, force=force)
+    with ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device) as processes:
+        return train_in(processes, loaded, out, resume=resume, smoke=smoke, force=force)
 
 
-def train_in(crew: Crew, loaded: LoadedRecipe, out: Path, *, resume: bool, smoke: Smoke | None,
+def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume: bool, smoke: Smoke | None,
              force: bool) -> TrainResult:
     """`train` by processes that have met; what follows may ask the state that it ends with.
 
-    Process 0 alone sees the run directory. The others return when process 0 has left the ``crew``.
+    Process 0 alone sees the run directory. The others return when process 0 has left the group.
     """
-    if crew.leads:
+    if processes.is_coordinator:
         _check_out(out, resume)
     if smoke is not None:
         loaded = smoke.shrink(loaded)
@@ -141,30 +140,30 @@ def train_in(crew: Crew, loaded: LoadedRecipe, out: Path, *, resume: bool, smoke
     facts = {"padding_share_of_first_epoch": prepared.batches.padding_share(),
              "shared_prefix_of_rows": prepared.rows.shared_prefix, "smoke": smoke is not None,
              "forced": not prepared.verdict.fits, "predicted_peak_bytes": prepared.verdict.peak_bytes,
-             "processes": crew.count}
+             "processes": processes.count}
     policy = Policy.of(prepared)
-    _refuse_unread(prepared)
     if not prepared.verdict.fits and (not force or "refused" in prepared.inspection.details):
-        raise refusal(prepared) if crew.leads else DoesNotFit("; ".join(prepared.verdict.reasons))
+        raise refusal(prepared) if processes.is_coordinator else DoesNotFit("; ".join(prepared.verdict.reasons))
     fetch_tensors(loaded, prepared.weights)
-    checks = crew.agree(facts_of(prepared.engine) | {"recipe": json_digest(loaded.resolved()),
-                                                     "data": data_digests(prepared),
-                                                     "workings": code_version().version}, dict(prepared.device_check))
+    must_agree = {"recipe": json_digest(loaded.resolved()), "data": data_digests(prepared),
+                  "workings": code_version().version}
+    checks = processes.agree(facts_of(prepared.engine) | must_agree, dict(prepared.device_check))
     with StopRequest() as stop:
-        if not crew.leads:
-            ended = crew.follow(prepared.engine, prepared.weights.directory, lambda: stop.requested)
-            return _followed(ended, crew, prepared, policy, out)
-        prepared = replace(prepared, engine=crew.lead(prepared.engine), device_check=_all_checks(checks))
+        if not processes.is_coordinator:
+            ended = processes.work(prepared.engine, prepared.weights.directory, lambda: stop.requested)
+            return _worked(ended, processes, prepared, policy, out)
+        prepared = replace(prepared, engine=processes.coordinate(prepared.engine), device_check=_all_checks(checks))
         examined = doctor(loaded, out=out.parent, kernels=False)
         start = _start(prepared, out, resume, examined)
         watch = MemoryWatch()
         try:
-            outcome = _take_steps(start, prepared, policy, out, lambda: crew.stop_requested(stop.requested), examined)
+            outcome = _take_steps(start, prepared, policy, out,
+                                  lambda: processes.stop_requested(stop.requested), examined)
             result = _seal(start, prepared, policy, outcome, out, facts, watch)
         finally:
             start.writer.close()  # harmless after sealing; after an error the folder stays and can be resumed
-    crew.outcome = {"status": result.status, "reason": result.reason, "steps": result.steps,
-                    "supervised_tokens": result.supervised_tokens, "final_loss": result.final_loss}
+    processes.outcome = {"status": result.status, "reason": result.reason, "steps": result.steps,
+                         "supervised_tokens": result.supervised_tokens, "final_loss": result.final_loss}
     return result
 
 
@@ -178,11 +177,12 @@ def _all_checks(checks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**own, "processes": len(checks), "devices": devices, "max_difference_to_numpy": worst}
 
 
-def _followed(ended: Mapping[str, Any], crew: Crew, prepared: Prepared, policy: Policy, out: Path) -> TrainResult:
+def _worked(ended: Mapping[str, Any], processes: ProcessGroup, prepared: Prepared, policy: Policy,
+            out: Path) -> TrainResult:
     """The result in a process that took part and wrote nothing, as process 0 told it."""
     return TrainResult(status=ended["status"], reason=ended["reason"], steps=ended["steps"],
                        supervised_tokens=ended["supervised_tokens"], final_loss=ended["final_loss"], run=out,
-                       prepared=prepared, policy=policy, state=None, process=crew.index)
+                       prepared=prepared, policy=policy, state=None, process=processes.index)
 
 
 def _check_out(out: Path, resume: bool) -> None:
@@ -237,24 +237,16 @@ def _take_steps(start: Start, prepared: Prepared, policy: Policy, out: Path,
             writer.metric(line)  # first: the record counts
             scalars.line(line)
 
-        course = Course(
-            engine=prepared.engine, batches=prepared.batches, schedule=prepared.schedule,
+        parts = LoopParts(
+            engine=prepared.engine, experience=TraceExperience(prepared.batches), schedule=prepared.schedule,
             observer=_observer(prepared, policy, display), write_metric=write_metric,
             save=lambda state, at: _save(start, prepared, state, at),
             checkpoint_due=lambda step: step % policy.save_every == 0, stop_requested=stop_requested,
             show=display.show)
         try:
-            return run_loop(course, lambda: _first_state(start, prepared), start.progress)
+            return run_loop(parts, lambda: _first_state(start, prepared), start.progress)
         finally:
             scalars.close()
-
-
-def _refuse_unread(prepared: Prepared) -> None:
-    """A key that was written and that nothing has read by now would promise something that does not happen."""
-    if unread := unread_keys(prepared.loaded.recipe):
-        raise RequestError("; ".join(f"`{key}`" for key in unread) + f" in {prepared.loaded.origin}",
-                           "only keys that this run reads; with the rest of the recipe as it is, these decide nothing",
-                           "leave them out")
 
 
 def _first_state(start: Start, prepared: Prepared) -> State:

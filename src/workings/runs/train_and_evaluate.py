@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
+from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import State
 from workings.errors import RequestError
 from workings.evaluation.cache import evaluate_base
-from workings.evaluation.compare import Comparison, compare
+from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
-from workings.record.absent import Absent
 from workings.record.reader import Run
+from workings.record.values import Absent
 from workings.runs.prepare import Prepared
-from workings.runs.processes import Crew
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train import TrainResult, train_in
@@ -90,9 +90,9 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
     models do not fit where one was planned for.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
-    with Crew.of(loaded.recipe.engine, loaded.recipe.device) as crew:
+    with ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device) as group:
         # Handed on at once: a name for it here would keep the trained model beside the untrained one.
-        return _evaluated(train_in(crew, loaded, out, resume=resume, smoke=smoke, force=force))
+        return _evaluated(train_in(group, loaded, out, resume=resume, smoke=smoke, force=force))
 
 
 def _evaluated(training: TrainResult) -> TrainAndEvaluateResult:

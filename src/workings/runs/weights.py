@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.config.load import section_at
-from workings.config.training import AdafactorConfig, MemoryConfig, MeshConfig, PrecisionConfig
+from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.engines.base import Engine, EngineRequest, State
 from workings.engines.registry import engine_names, find_engine
 from workings.errors import RequestError
@@ -69,13 +69,12 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
     engine = find_engine(request.engine).engine.open(EngineRequest(
         shape=from_hf_config(json.loads(config.read_text(encoding="utf-8"))),
         device=without_alias(request.device),
-        # Nothing is trained: the optimizer whose state is smallest, because an engine's state has one.
-        optimizer=AdafactorConfig(name="adafactor"), precision=precision, memory=MemoryConfig(), mesh=MeshConfig(),
+        optimizer=AdamWConfig(name="adamw"), precision=precision, memory=MemoryConfig(), mesh=MeshConfig(),
         seed=0, weights=directory))
     facts = {"id": directory.resolve().name if revision == "local directory" else model, "revision": revision,
              "precision": request.precision, "weights": {file.name: file_digest(file) for file in files}}
-    return OpenedWeights(engine=engine, state=engine.load(directory), tokenizer=tokenizer, template=template,
-                         facts=facts)
+    return OpenedWeights(engine=engine, state=engine.load(directory, trainable=False), tokenizer=tokenizer,
+                         template=template, facts=facts)
 
 
 def _check(request: WeightsRequest) -> None:

@@ -1,8 +1,8 @@
 """A unigram model in NumPy, trained by gradient descent: a whole engine whose runs take no time.
 
 It is real enough to learn: logits over the vocabulary, the exact gradient, momentum as optimizer state. It does that
-whatever optimizer, precision, shape and method the request names; only the vocabulary's size counts. Arithmetic is
-float64 on one core, so equal requests give equal bits.
+whatever optimizer and shape the request names; only the vocabulary's size counts. Settings that it would not honour,
+such as those of the optimizer, are refused. Arithmetic is float64 on one core, so equal requests give equal bits.
 
 Variables in the environment make it misbehave, for tests of what is done then. Steps count from 1; a value that is no
 number raises `ValueError`.
@@ -27,8 +27,9 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from workings.config.section import changed_keys
 from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, StepResult
-from workings.errors import DeviceError, RecordError
+from workings.errors import DeviceError, RecordError, RequestError
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
 
@@ -49,14 +50,18 @@ class UnigramEngine:
 
     def __init__(self, request: EngineRequest) -> None:
         self.request = request
-        # A run refuses keys of its recipe that nobody has read. A real engine acts on these; here they are read.
-        self.read = (request.optimizer.name, request.precision.parameters, request.memory.remat)
 
     @classmethod
     def open(cls, request: EngineRequest) -> "UnigramEngine":
-        """An engine for this request. Raises `DeviceError` where it asks for a GPU or a TPU."""
+        """An engine for this request.
+
+        Raises:
+            DeviceError: it asks for a GPU or a TPU.
+            RequestError: it asks for something that this engine does not do.
+        """
         if request.device not in ("auto", "cpu"):
             raise DeviceError(f"device: {request.device}", "a CPU: the unigram engine computes in NumPy", "device=cpu")
+        _refuse_settings(request)
         return cls(request)
 
     def describe(self) -> DeviceFacts:
@@ -70,14 +75,15 @@ class UnigramEngine:
         """Everything is float64."""
         return {"parameters": "float64", "compute": "float64", "moments": "float64"}
 
-    def init(self, seed: int) -> UnigramState:
+    def init(self, seed: int, *, trainable: bool = True) -> UnigramState:
         """Small normal logits, the same for equal seeds."""
         logits_v = np.random.default_rng(seed).normal(size=self.request.shape.vocab_size) * 0.01
-        return {"logits": logits_v, "velocity": np.zeros_like(logits_v), "step": np.zeros((), np.int64)}
+        moments = {"velocity": np.zeros_like(logits_v)} if trainable else {}
+        return {"logits": logits_v, "step": np.zeros((), np.int64)} | moments
 
-    def load(self, weights: Path) -> UnigramState:
+    def load(self, weights: Path, *, trainable: bool = True) -> UnigramState:
         """Logits from ``model.safetensors`` with a fresh optimizer. Raises `RecordError` as `restore`."""
-        return self.init(0) | self._read(weights / _MODEL, "logits")
+        return self.init(0, trainable=trainable) | self._read(weights / _MODEL, "logits")
 
     def step(self, state: UnigramState, batch: Batch, learning_rate: float) -> tuple[UnigramState, StepResult]:
         """One update by the gradient of the mean loss in nats. Raises `MemoryError` at step ``UNIGRAM_HUNGRY_AT``."""
@@ -157,10 +163,23 @@ class UnigramEngine:
         return {name: tensors[name] for name in names}
 
 
+def _refuse_settings(request: EngineRequest) -> None:
+    """Every setting that would decide nothing here, named in one `RequestError`."""
+    asked = changed_keys({"optimizer": request.optimizer, "precision": request.precision, "memory": request.memory})
+    if request.method.name != "full":
+        asked["method.name"] = request.method.name
+    if request.mesh.tp > 1 or request.mesh.fsdp not in ("auto", 1):
+        asked |= {"mesh.fsdp": request.mesh.fsdp, "mesh.tp": request.mesh.tp}
+    if asked:
+        raise RequestError(", ".join(f"{key}: {value}" for key, value in asked.items()) + " with engine unigram",
+                           "the defaults: this engine has one update rule, in float64 on one core",
+                           "leave them out, or engine=jax")
+
+
 def _loss(logits_v: np.ndarray, batch: Batch) -> tuple[float, np.ndarray, np.ndarray]:
     """Summed loss in nats, how often each token counts as a target [V], and the model's probabilities [V]."""
     log_probabilities_v = logits_v - np.logaddexp.reduce(logits_v)
-    counts_v = np.bincount(batch.targets.ravel(), weights=batch.weights.ravel().astype(np.float64),
+    counts_v = np.bincount(batch.targets.ravel(), weights=batch.loss_mask.ravel().astype(np.float64),
                            minlength=len(logits_v))
     return float(-(counts_v @ log_probabilities_v)), counts_v, np.exp(log_probabilities_v)
 

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
-from workings.data.batches import Batches, Position
-from workings.data.prefetch import Drawn, Prefetcher
+from workings.data.batches import Position
 from workings.engines.base import Engine, State, StepResult
 from workings.engines.errors_text import first_line
 from workings.engines.out_of_memory import is_out_of_memory
 from workings.training.async_metrics import AsyncMetricsWriter
+from workings.training.experience import Experience, PreparedBatch
 from workings.training.schedule import Schedule
 
 
@@ -58,11 +58,11 @@ class NoObserver:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Course:
+class LoopParts:
     """What the loop needs, and nothing that it could decide by itself."""
 
     engine: Engine
-    batches: Batches
+    experience: Experience
     schedule: Schedule
     observer: Observer
     write_metric: Callable[[dict[str, Any]], None]
@@ -84,11 +84,11 @@ class Outcome:
     """What the library said when memory ran out; empty where it did not."""
 
 
-def train(course: Course, first: Callable[[], State], progress: Progress) -> Outcome:
+def train(parts: LoopParts, first: Callable[[], State], progress: Progress) -> Outcome:
     """Take steps until the last one, a request to stop, a step that is not finite, or the end of the memory.
 
     Args:
-        course: what to do.
+        parts: what to do it with.
         first: makes the state to start from; memory may run out in it, too.
         progress: where that state stands.
 
@@ -101,29 +101,28 @@ def train(course: Course, first: Callable[[], State], progress: Progress) -> Out
     4. *Metrics before checkpoint*: a checkpoint is never ahead of the log, so whatever is resumed finds its lines.
     5. *Progress is what is written down*: where memory runs out, nothing of the step that died is counted.
 
-    The next batch is made beside the step; it is a pure function of its position, so nothing above depends on it. A
+    A batch that follows from its position alone is made beside the step before; nothing above depends on when. A
     step's line is written beside the step after: before a checkpoint, and before the end, all lines are waited for.
     """
     saved_at = -1
     try:
-        with _beside_the_step() as thread, AsyncMetricsWriter(course.write_metric, thread) as lines:
-            ahead = Prefetcher(course.batches, thread)
-            if progress.step < course.schedule.steps:
-                ahead.begin(progress.position)
+        with _beside_the_step() as thread, AsyncMetricsWriter(parts.write_metric, thread) as lines:
+            if progress.step < parts.schedule.steps:
+                parts.experience.begin(progress.position, thread)
             state = first()
-            while progress.step < course.schedule.steps:
-                if course.stop_requested():
+            while progress.step < parts.schedule.steps:
+                if parts.stop_requested():
                     if saved_at != progress.step:
                         lines.wait()
-                        course.save(state, progress)
+                        parts.save(state, progress)
                     return Outcome(status="interrupted", state=state, progress=progress, reason="asked to stop")
 
                 started = time.perf_counter()
-                drawn = ahead.take(progress.position)
-                if progress.step + 1 < course.schedule.steps:
-                    ahead.begin(drawn.after)
-                learning_rate = course.schedule.at(progress.step + 1)
-                state, result = course.engine.step(state, drawn.batch, learning_rate)
+                prepared = parts.experience.take(state, progress.position, progress.step + 1)
+                if progress.step + 1 < parts.schedule.steps:
+                    parts.experience.begin(prepared.after, thread)
+                learning_rate = parts.schedule.at(progress.step + 1)
+                state, result = parts.engine.step(state, prepared.batch, learning_rate)
                 seconds = time.perf_counter() - started
 
                 step = progress.step + 1
@@ -132,19 +131,19 @@ def train(course: Course, first: Callable[[], State], progress: Progress) -> Out
                                    reason=f"step {step}: loss {result.loss}, gradient norm {result.grad_norm}")
 
                 after = replace(
-                    progress, step=step, position=drawn.after, tokens=progress.tokens + drawn.tokens,
-                    supervised_tokens=progress.supervised_tokens + drawn.supervised_tokens,
+                    progress, step=step, position=prepared.after, tokens=progress.tokens + prepared.tokens,
+                    supervised_tokens=progress.supervised_tokens + prepared.supervised_tokens,
                     seconds=progress.seconds + seconds)
-                line = _metric(course.engine, step, drawn, learning_rate, result, seconds)
-                if course.observer.due(step):
-                    line |= course.observer.look(state, step)
+                line = _metric(parts.engine, step, prepared, learning_rate, result, seconds)
+                if parts.observer.due(step):
+                    line |= parts.observer.look(state, step)
                 lines.add(line)
                 progress = after
-                if course.checkpoint_due(step) or step == course.schedule.steps:
+                if parts.checkpoint_due(step) or step == parts.schedule.steps:
                     lines.wait()
-                    course.save(state, progress)
+                    parts.save(state, progress)
                     saved_at = step
-                course.show(line, progress)
+                parts.show(line, progress)
             return Outcome(status="complete", state=state, progress=progress)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
@@ -166,7 +165,7 @@ def _beside_the_step() -> Iterator[Executor]:
         thread.shutdown(cancel_futures=True)
 
 
-def _metric(engine: Engine, step: int, drawn: Drawn, learning_rate: float, result: StepResult,
+def _metric(engine: Engine, step: int, prepared: PreparedBatch, learning_rate: float, result: StepResult,
             seconds: float) -> dict[str, Any]:
     memory = engine.memory()
     return {
@@ -175,11 +174,11 @@ def _metric(engine: Engine, step: int, drawn: Drawn, learning_rate: float, resul
         "learning_rate": learning_rate,
         "grad_norm": result.grad_norm,
         "share_of_weights_changed": result.share_of_weights_changed,
-        "tokens": drawn.tokens,
-        "supervised_tokens": drawn.supervised_tokens,
-        "positions": drawn.batch.tokens.size,
-        "batch_digest": drawn.digest,
+        "tokens": prepared.tokens,
+        "supervised_tokens": prepared.supervised_tokens,
+        "positions": prepared.batch.tokens.size,
+        "batch_digest": prepared.digest,
         "seconds": seconds,
         "memory_bytes": memory.peak_bytes,
         "memory_source": memory.source,
-    }
+    } | dict(result.metrics) | dict(prepared.metrics)

@@ -19,7 +19,7 @@ class Schedule:
 
     @classmethod
     def of(cls, config: TrainingConfig) -> "Schedule":
-        """The schedule that a recipe asks for. ``constant`` has no end value, so it does not read one."""
+        """The schedule that a recipe asks for; ``constant`` has no end value."""
         kind = config.schedule
         return cls(kind=kind, peak=config.learning_rate, steps=config.steps, warmup_steps=config.warmup_steps,
                    final_share=1.0 if kind == "constant" else config.final_share)

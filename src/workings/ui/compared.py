@@ -6,8 +6,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
-from workings.evaluation.compare import Comparison, compare_records
-from workings.evaluation.reader import EvaluationRecord, find_pair
+from workings.evaluation.comparison.compare import Comparison, compare_records
+from workings.evaluation.unit import EvaluationRecord, find_pair
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SUMS
 from workings.ui.answers import Answer, Change, pair_changes
 
@@ -29,7 +29,7 @@ class ComparedPairs:
     _lock: Lock = field(default_factory=Lock)
 
     def of(self, a: Path, b: Path) -> Comparison:
-        """As `workings.evaluation.compare.compare`."""
+        """As `workings.evaluation.comparison.compare.compare`."""
         pair = find_pair(a, b)
         return self._remembered(self._kept, _stamp(pair), lambda: compare_records(*pair))
 

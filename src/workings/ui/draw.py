@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from workings.hardware.units import byte_text
+from workings.hardware.memory import byte_text
 from workings.ui.detail import Memory
 
 WIDTH, NARROW, HEIGHT, LEFT = 880, 360, 34, 4

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from workings.record import atomic
-from workings.record.clock import now
+from workings.record.values import now
 
 
 def main(folder: Path) -> int:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from workings.errors import RequestError
 from workings.record import atomic
-from workings.record.clock import now
+from workings.record.values import now
 from workings.ui.job_child import process_start
 
 KEPT = 60_000

@@ -8,7 +8,7 @@ from typing import Any
 import jinja2
 from fastapi.responses import HTMLResponse
 
-from workings.hardware.places import cache_directory
+from workings.hardware.machine import cache_directory
 from workings.record.digest import bytes_digest
 from workings.ui.answers import read_answers
 from workings.ui.compared import ComparedPairs

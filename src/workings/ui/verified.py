@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from workings.record import atomic
-from workings.record.clock import now
 from workings.record.layout import SUMS
+from workings.record.values import now
 from workings.ui.folder import Folder
 
 

@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from workings.evaluation.words import percent
-from workings.hardware.units import byte_text
+from workings.evaluation.scorecard import percent
+from workings.hardware.memory import byte_text
 from workings.reports.run_table import count, duration
 
 

@@ -10,9 +10,7 @@ from typing import Any
 
 from workings.data.checking.arithmetic import wrong_equations
 from workings.data.checking.findings import CheckReport, Finding, excerpt, shown
-from workings.data.checking.leaks import NGRAM, Question, find_leaks
-from workings.data.checking.near import near_duplicates
-from workings.data.checking.text import words
+from workings.data.checking.overlap import NGRAM, Question, find_leaks, near_duplicates, words
 from workings.data.importing.records import Unreadable
 from workings.data.importing.sources import open_file
 from workings.data.traces import Trace, trace_from_json, write_traces

@@ -6,8 +6,7 @@ There are 8,100 such problems. Problems are split by their unordered pair, so 25
 
 from collections import Counter
 
-from workings.data.deterministic_rng import rank
-from workings.data.items import ItemRecord
+from workings.data.generators.base import ItemRecord, rank
 from workings.data.traces import Trace
 from workings.errors import RequestError
 

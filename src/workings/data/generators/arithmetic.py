@@ -1,7 +1,6 @@
 """Additions and subtractions of 3-digit numbers column by column, and multiplications by partial products."""
 
-from workings.data.deterministic_rng import Draw
-from workings.data.generators.problem import Kind, Problem
+from workings.data.generators.base import Draw, Kind, Problem
 
 _LEVELS = ("easy", "medium", "hard")
 _PLACES = ("ones", "tens", "hundreds")

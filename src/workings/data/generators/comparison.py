@@ -1,7 +1,6 @@
 """Which is more: with zeros, negative numbers, decimals of different length, and equal sides."""
 
-from workings.data.deterministic_rng import Draw
-from workings.data.generators.problem import Kind, Problem
+from workings.data.generators.base import Draw, Kind, Problem
 
 
 def _sign(a: int, b: int) -> str:

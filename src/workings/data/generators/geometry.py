@@ -1,7 +1,6 @@
 """Areas, perimeters and volumes of simple figures with whole numbers."""
 
-from workings.data.deterministic_rng import Draw
-from workings.data.generators.problem import Kind, Problem
+from workings.data.generators.base import Draw, Kind, Problem
 
 
 def rectangle_area(draw: Draw) -> Problem:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from workings.data.checking.arithmetic import wrong_equations
-from workings.data.deterministic_rng import Draw, rank
 from workings.data.generators import (
     arithmetic,
     comparison,
@@ -12,8 +11,7 @@ from workings.data.generators import (
     unit_conversion,
     word_problems,
 )
-from workings.data.generators.problem import Kind, Problem
-from workings.data.items import ItemRecord
+from workings.data.generators.base import Draw, ItemRecord, Kind, Problem, rank
 from workings.data.traces import Trace
 from workings.errors import RequestError
 

@@ -2,8 +2,7 @@
 
 import itertools
 
-from workings.data.deterministic_rng import Draw
-from workings.data.generators.problem import Kind, Problem
+from workings.data.generators.base import Draw, Kind, Problem
 
 
 def _listed(numbers: list[int]) -> str:

@@ -1,7 +1,6 @@
 """Lengths, weights and times from one unit into another."""
 
-from workings.data.deterministic_rng import Draw
-from workings.data.generators.problem import Kind, Problem
+from workings.data.generators.base import Draw, Kind, Problem
 
 _UNITS = (("km", "m", 1000), ("m", "cm", 100), ("kg", "g", 1000), ("liters", "milliliters", 1000),
           ("hours", "minutes", 60), ("minutes", "seconds", 60), ("days", "hours", 24), ("weeks", "days", 7),

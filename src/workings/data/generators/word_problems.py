@@ -1,7 +1,6 @@
 """Stories that need two to four calculations, one after the other."""
 
-from workings.data.deterministic_rng import Draw
-from workings.data.generators.problem import Kind, Problem
+from workings.data.generators.base import Draw, Kind, Problem
 
 _NAMES = ("Ada", "Ben", "Chika", "Dana", "Emil", "Fatima", "Goran", "Hana", "Ivo", "Jun", "Kofi", "Lena", "Mira",
           "Noor")

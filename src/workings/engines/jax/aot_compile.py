@@ -125,7 +125,7 @@ def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
         padded = generation_sizes(first, rows, length, spec.layout.fsdp)
         return lowered, resident, 4 * padded[0] * padded[1], _sizes(
             spec, state, places, padded[0], padded[1], padded[1] + padded[2])
-    arrays = batch_shapes((first, rows, length))
+    arrays = batch_shapes((first, rows, length), spec.objective.signals if ask["program"] == "step" else ())
     batch = _bytes(arrays, dict.fromkeys(arrays, spec.layout.batch()))
     sizes = _sizes(spec, state, places, rows, length)
     if ask["program"] == "step":

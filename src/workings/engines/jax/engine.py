@@ -2,7 +2,7 @@
 
 import resource
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -12,9 +12,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, Processes, StepResult
-from workings.engines.jax import checkpoint, shared_prefix
-from workings.engines.jax.attention import plain_attention
+from workings.engines.base import (
+    Completion,
+    EngineRequest,
+    Inspection,
+    LossSum,
+    Memory,
+    Processes,
+    StepResult,
+    require_signals,
+)
+from workings.engines.jax import checkpoint
 from workings.engines.jax.device import (
     Devices,
     check_kernels,
@@ -24,18 +32,17 @@ from workings.engines.jax.device import (
     memory_limit,
 )
 from workings.engines.jax.export import export
-from workings.engines.jax.freed_memory import keep_freed_memory
 from workings.engines.jax.generate import Generator
 from workings.engines.jax.inspect import inspection, refusal
 from workings.engines.jax.kept_programs import keep_programs
 from workings.engines.jax.layers_apart import LayersApart
-from workings.engines.jax.loss_positions import PICKED
+from workings.engines.jax.loss_positions import LOSS_POSITIONS
 from workings.engines.jax.processes import join, refuse_strangers
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import abstract_state, build_spec, initial_params, lower_step, state_shardings
-from workings.engines.jax.step import make_evaluation
+from workings.engines.jax.step import StepSpec, make_evaluation, make_log_probs
 from workings.hardware.device import DeviceFacts
-from workings.models.batch import Batch
+from workings.models.batch import ROWS, Batch
 
 State = Mapping[str, Any]
 
@@ -52,8 +59,8 @@ class JaxEngine:
         self.spec = build_spec(request, self.layout, devices.platform)
         self._abstract = abstract_state(self.spec, request)
         self._shardings = state_shardings(self.spec, self._abstract)
-        self._steps: dict[tuple[tuple[int, ...], int | None, int], Any] = {}
-        self._evaluations: dict[tuple[int, ...], Any] = {}
+        self._steps: dict[tuple[tuple[int, ...], int | None], Any] = {}
+        self._forward: dict[tuple[str, tuple[int, ...]], Any] = {}
         self._generator = Generator(self.spec)
         self.compilations = 0
         """Number of step programs compiled so far (tests assert that it stays at the number of batch shapes)."""
@@ -95,13 +102,13 @@ class JaxEngine:
         return {"parameters": of(params), "compute": str(np.dtype(self.spec.compute_dtype)),
                 "moments": of(self._abstract["moments"]), "gradients": trained, "accumulator": trained}
 
-    def init(self, seed: int) -> State:
+    def init(self, seed: int, *, trainable: bool = True) -> State:
         """A fresh state with random weights; the same numbers on every mesh."""
-        return self._fresh(self._first_params(None, seed))
+        return self._fresh(self._first_params(None, seed), trainable)
 
-    def load(self, weights: Path) -> State:
+    def load(self, weights: Path, *, trainable: bool = True) -> State:
         """A fresh optimizer on weights from a directory in Hugging Face's format."""
-        return self._fresh(self._first_params(weights, self.request.seed))
+        return self._fresh(self._first_params(weights, self.request.seed), trainable)
 
     def _first_params(self, weights: Path | None, seed: int) -> Any:
         """What training starts from: weights from a directory or drawn from the seed, and fresh adapters."""
@@ -110,29 +117,29 @@ class JaxEngine:
             return make(np.uint32(seed))
         return checkpoint.load_params(weights, self.spec, self._abstract["params"], self._shardings["params"], seed)
 
-    def _fresh(self, params: Any) -> State:
-        moments = jax.jit(self.spec.fresh_moments, out_shardings=self._shardings["moments"])(params)
-        return {"params": params, "moments": moments,
-                "step": jax.device_put(np.int32(0), self._shardings["step"])}
+    def _fresh(self, params: Any, trainable: bool) -> State:
+        state = {"params": params, "step": jax.device_put(np.int32(0), self._shardings["step"])}
+        if not trainable:
+            return state
+        return state | {
+            "moments": jax.jit(self.spec.fresh_moments, out_shardings=self._shardings["moments"])(params)}
 
-    def _arrays(self, batch: Batch) -> dict[str, Any]:
+    def _arrays(self, batch: Batch, signals: tuple[str, ...] = ()) -> dict[str, Any]:
         """A batch as the compiled programs take it; every process has the whole batch and hands over its own rows."""
-        arrays = batch.arrays
+        arrays = {name: batch.arrays[name] for name in (*ROWS, *signals)}
         if jax.process_count() == 1:
             return arrays
         place = self.layout.batch()
         return {name: jax.make_array_from_callback(x.shape, place, x.__getitem__) for name, x in arrays.items()}
 
     def _used(self, batch: Batch) -> Batch:
-        """A batch with what a step here makes use of: positions picked and a shared prefix on one CPU device only.
+        """A batch with what a step here makes use of: loss positions on one CPU device only.
 
         There it was measured; and a plan for an accelerator may be made before the rows are known.
         """
         if self.devices.platform != "cpu" or self.layout.size > 1:
-            return replace(batch, picked=None, shared_prefix=0)
-        shares = (batch.tokens.shape[1] > 1 and self.spec.attention is plain_attention
-                  and self.spec.shape.width >= shared_prefix.LEAST_WIDTH)
-        return batch if shares else replace(batch, shared_prefix=0)
+            return replace(batch, loss_positions=None)
+        return batch
 
     def compiled_step(self, batch: Batch) -> Any:
         """The executable (`jax.stages.Compiled`) that `step` runs for batches of this shape.
@@ -140,41 +147,46 @@ class JaxEngine:
         It is compiled once, by whoever asks first: `inspect`, `step`, or a test that reads the program.
         """
         batch = self._used(batch)
-        key = batch.tokens.shape, None if batch.picked is None else batch.picked.shape[2], batch.shared_prefix
+        key = batch.tokens.shape, None if batch.loss_positions is None else batch.loss_positions.shape[2]
         if key not in self._steps:
-            shape, picks, prefix = key
-            spec = replace(self.spec, shared_prefix=prefix)
-            self._steps[key] = lower_step(spec, self._abstract, self._shardings, shape, picks).compile()
+            self._steps[key] = lower_step(self.spec, self._abstract, self._shardings, *key).compile()
             self.compilations += 1
-            if self.devices.platform == "cpu":
-                keep_freed_memory(max(run.memory_analysis().temp_size_in_bytes for run in self._steps.values()))
         return self._steps[key]
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
         """One update on one batch; ``state`` is consumed."""
+        require_signals(self.spec.objective, batch)
         batch = self._used(batch)
-        run, arrays = self.compiled_step(batch), self._arrays(batch)
-        if batch.picked is not None:
-            arrays[PICKED] = batch.picked
+        run, arrays = self.compiled_step(batch), self._arrays(batch, self.spec.objective.signals)
+        if batch.loss_positions is not None:
+            arrays[LOSS_POSITIONS] = batch.loss_positions
+        scalars = np.float32(batch.divisor), np.float32(learning_rate)
         if self.spec.layers_apart:
             state = LayersApart.of(state, self.layout.everywhere())
-            after, numbers = run(state.arrays, arrays, np.float32(learning_rate))
+            after, numbers = run(state.arrays, arrays, *scalars)
             state = LayersApart(after)
         else:
-            state, numbers = run(state, arrays, np.float32(learning_rate))
-        loss, norm, changed = np.asarray(numbers).tolist()
-        return state, StepResult(loss=loss, grad_norm=norm, share_of_weights_changed=changed)
+            state, numbers = run(state, arrays, *scalars)
+        return state, StepResult.of(np.asarray(numbers).tolist(), self.spec.objective.metrics)
 
     def evaluate(self, state: State, batch: Batch) -> LossSum:
         """Loss of a batch, no update."""
-        shape = batch.tokens.shape
-        if shape not in self._evaluations:
-            places = dict.fromkeys(batch.arrays, self.layout.batch())
-            self._evaluations[shape] = jax.jit(make_evaluation(self.spec),
-                                               in_shardings=(self._shardings["params"], places),
-                                               out_shardings=self.layout.everywhere())
-        total = self._evaluations[shape](state["params"], self._arrays(batch))
+        total = self._run_forward("evaluation", make_evaluation, state, batch)
         return LossSum(loss_sum=float(total), supervised_tokens=batch.supervised_tokens)
+
+    def log_probs(self, state: State, batch: Batch) -> np.ndarray:
+        """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
+        return np.asarray(self._run_forward("log_probs", make_log_probs, state, batch))
+
+    def _run_forward(self, name: str, make: Callable[[StepSpec], Any], state: State, batch: Batch) -> jax.Array:
+        """A program of parameters and a batch, compiled once a shape; what comes out lies on every device."""
+        key = name, batch.tokens.shape
+        if key not in self._forward:
+            places = dict.fromkeys(ROWS, self.layout.batch())
+            self._forward[key] = jax.jit(make(self.spec), in_shardings=(self._shardings["params"], places),
+                                         out_shardings=self.layout.everywhere())
+        found: jax.Array = self._forward[key](state["params"], self._arrays(batch))
+        return found
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:

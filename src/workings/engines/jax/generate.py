@@ -83,33 +83,39 @@ def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Arra
     return x[:, 0], cache.put(spec.shape, caches, keys, values, count)
 
 
-def make_generate(spec: StepSpec, room: int, drawn: bool) -> Callable[..., jax.Array]:
-    """``(params, tokens_BP, lengths_B, limit, stop_ids, real_B, temperature, seeds_B) -> tokens [B, room]``.
+Written = tuple[jax.Array, ...]
+"""``[B, room]`` tokens; of drawn ones also their log probabilities, float32."""
+
+
+def make_generate(spec: StepSpec, room: int, drawn: bool) -> Callable[..., Written]:
+    """``(params, tokens_BP, lengths_B, limit, stop_ids, real_B, temperature, seeds_B) -> Written``.
 
     A row holds 0 after its end. The loop ends when every row has written a stop token or ``limit`` tokens; rows that
     are not ``real`` are padding. ``temperature`` and ``seeds`` count only where tokens are ``drawn``.
     """
     def generate(params: Params, tokens: jax.Array, lengths: jax.Array, limit: jax.Array, stop_ids: jax.Array,
-                 real: jax.Array, temperature: jax.Array, seeds: jax.Array) -> jax.Array:
-        def pick(x: jax.Array, count: jax.Array) -> jax.Array:
+                 real: jax.Array, temperature: jax.Array, seeds: jax.Array) -> Written:
+        def pick(x: jax.Array, count: jax.Array) -> Written:
             logits = sampling.next_logits(spec, params, x)
-            return sampling.draw(spec, logits, temperature, seeds, count) if drawn else sampling.greedy(logits)
+            return sampling.draw(spec, logits, temperature, seeds, count) if drawn else (sampling.greedy(logits),)
 
         def going(carry: Any) -> jax.Array:
             return (carry[0] < limit) & ~jnp.all(carry[2])
 
         def one(carry: Any) -> Any:
-            count, token, done, out, caches = carry
-            out = jax.lax.dynamic_update_slice(out, jnp.where(done, 0, token)[:, None], (0, count))
-            done = done | jnp.isin(token, stop_ids)
-            x, caches = _decode(spec, params, token, lengths + count, count, caches)
+            count, picked, done, out, caches = carry
+            out = tuple(jax.lax.dynamic_update_slice(before, jnp.where(done, 0, x)[:, None], (0, count))
+                        for before, x in zip(out, picked, strict=True))
+            done = done | jnp.isin(picked[0], stop_ids)
+            x, caches = _decode(spec, params, picked[0], lengths + count, count, caches)
             return count + 1, pick(x, count + 1), done, out, caches
 
         x, keys, values = _prefill(spec, params, tokens, lengths)
         caches = cache.fill(spec.shape, spec.layout, keys, values, room)
         first = pick(x, jnp.int32(0))
-        start = (jnp.int32(0), first, ~real, jnp.zeros((tokens.shape[0], room), jnp.int32), caches)
-        return jax.lax.while_loop(going, one, start)[3]
+        empty = tuple(jnp.zeros((tokens.shape[0], room), x.dtype) for x in first)
+        written: Written = jax.lax.while_loop(going, one, (jnp.int32(0), first, ~real, empty, caches))[3]
+        return written
 
     return generate
 
@@ -154,14 +160,6 @@ def _padded(prompts: Sequence[Sequence[int]], indices: list[int], padded: int, r
     return PromptBatch(indices, tokens, lengths, np.arange(rows) < len(indices))
 
 
-def cut(tokens: list[int], limit: int, stop_ids: Sequence[int]) -> Completion:
-    """A row's tokens up to its stop token, or ``limit`` of them."""
-    for i, token in enumerate(tokens[:limit]):
-        if token in stop_ids:
-            return Completion(tokens=tokens[:i], finish_reason="stop")
-    return Completion(tokens=tokens[:limit], finish_reason="length")
-
-
 class Generator:
     """Answers prompts; keeps what it has compiled (one program per padded length, rows and room)."""
 
@@ -185,15 +183,15 @@ class Generator:
                                                   out_shardings=self.spec.layout.everywhere())
         program, stops = self._programs[room, drawn], np.array([*stop_ids] or [-1], np.int32)
 
-        def run(rows: PromptBatch) -> list[list[int]]:
-            out = program(params, rows.tokens, rows.lengths, np.int32(max_new_tokens), stops, rows.real,
-                          np.float32(temperature), rows.seeds(seeds or [0] * len(prompts)))
-            tokens: list[list[int]] = np.asarray(out).tolist()
-            return tokens
+        def run(rows: PromptBatch) -> list[Completion]:
+            written = program(params, rows.tokens, rows.lengths, np.int32(max_new_tokens), stops, rows.real,
+                              np.float32(temperature), rows.seeds(seeds or [0] * len(prompts)))
+            by_row = zip(*(np.asarray(x)[:, :max_new_tokens].tolist() for x in written), strict=True)
+            return [Completion.of(row[0], stop_ids, *row[1:]) for row in by_row]
 
         at_once = CPU_BATCHES if self._on_a_cpu else 1
         batches = prompt_batches(prompts, self.spec.layout.fsdp, MOST_ROWS // at_once, fine=self._on_a_cpu)
-        found: dict[int, list[list[int]]] = {}
+        found: dict[int, list[Completion]] = {}
         for number, rows in enumerate(batches):  # the first of a shape alone: its program is compiled once
             shape = (room, drawn, stops.size, *rows.tokens.shape)
             if shape not in self._compiled:
@@ -204,8 +202,8 @@ class Generator:
             found |= zip(waiting, pool.map(run, [batches[number] for number in waiting]), strict=True)
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
         for number, rows in enumerate(batches):
-            for i, tokens in zip(rows.indices, found[number], strict=False):
-                answers[i] = cut(tokens, max_new_tokens, stop_ids)
+            for i, completion in zip(rows.indices, found[number], strict=False):  # the others are padding
+                answers[i] = completion
         return answers
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from workings.engines.jax.model import Params
 from workings.engines.jax.optimizer import nested
+from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.weights import layer_shapes, outer_shapes
 
@@ -30,7 +31,7 @@ def init_params(seed: jax.Array, shape: ModelShape, dtype: Any) -> Params:
     the scale of one. Norms start as the identity, biases at zero. An embedding has deviation ``width ** -0.5``; Gemma's
     factor brings it to one, and tied logits start with deviation one.
     """
-    params = {}
+    params, residual = {}, tuple(f"{name}.weight" for name in family_of(shape).residual)
     for name, spec in parameter_shapes(shape, dtype).items():
         rank = len(spec.shape) - name.startswith("layers.")
         if name.endswith(".bias"):
@@ -39,7 +40,7 @@ def init_params(seed: jax.Array, shape: ModelShape, dtype: Any) -> Params:
             params[name] = (jnp.zeros if shape.norm_plus_one else jnp.ones)(spec.shape, dtype)
         else:
             deviation = spec.shape[-1] ** -0.5
-            if name.endswith(("o_proj.weight", "down_proj.weight")):
+            if name.endswith(residual):
                 deviation *= (2 * shape.layers) ** -0.5
             noise = jax.random.normal(tensor_key(seed, name), spec.shape, jnp.float32)
             params[name] = (noise * deviation).astype(dtype)

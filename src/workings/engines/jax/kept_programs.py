@@ -17,7 +17,7 @@ import jax
 
 from workings.engines.hardware_probe import cpu_features
 from workings.errors import RequestError
-from workings.hardware.places import cache_directory
+from workings.hardware.machine import cache_directory
 
 MOST_BYTES = 256 << 20
 """Kept programs together; the ones that were made longest ago go first."""

@@ -17,7 +17,7 @@ from workings.engines.jax.nf4 import BLOCK
 from workings.engines.jax.projection import ADAPTER, SCALE
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
-from workings.models.weights import PROJECTIONS, layer_shapes
+from workings.models.weights import layer_shapes, projections
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, 
     """
     if isinstance(method, FullConfig):
         return None
-    there = {name.rpartition(".")[2]: name for name in PROJECTIONS}
+    there = {name.rpartition(".")[2]: name for name in projections(shape)}
     if unknown := [name for name in method.target_modules if name not in there]:
         raise RequestError(f"method.target_modules: {', '.join(unknown)}", f"projections of {shape.family}",
                            f"some of {', '.join(there)}")
@@ -48,7 +48,7 @@ def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, 
     lora = Lora(rank=method.rank, alpha=method.alpha, four_bit=method.name == "qlora",
                 targets=tuple(there[name] for name in dict.fromkeys(method.target_modules)))
     if lora.four_bit:
-        _refuse_cut_blocks({name: sizes[f"{name}.weight"] for name in PROJECTIONS}, tp)
+        _refuse_cut_blocks({name: sizes[f"{name}.weight"] for name in projections(shape)}, tp)
     return lora
 
 

@@ -38,6 +38,28 @@ class Split:
         """Whether it is not cut at all."""
         return self.layout.size == 1 and self.chunk == 0
 
+    @classmethod
+    def of(cls, head: jax.Array, shape: ModelShape, layout: Layout, chunk: int) -> "Split":
+        """How the loss of a head ``[V, D]`` is cut."""
+        return cls(layout, chunk, shape.final_softcap, layout.splits_vocabulary(head.shape[0]))
+
+    def chunk_of(self, count: int) -> int:
+        """Positions per chunk of a device that has ``count`` of them."""
+        chunk = min(self.chunk or count, count)
+        if self.chunk and self.vocabulary_parallel:
+            return max(1, min(chunk, self.chunk * GATHERED_FROM // self.layout.fsdp))
+        return chunk
+
+    def first_token(self, head: jax.Array) -> jax.Array | int:
+        """The token of the first row of this device's part of the head."""
+        return jax.lax.axis_index((FSDP, TP)) * head.shape[0] if self.vocabulary_parallel else 0
+
+    def gathered(self, xs: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        """A chunk of all devices that share the vocabulary; where none share it, this device's own."""
+        if not self.vocabulary_parallel:
+            return xs
+        return tuple(jax.lax.all_gather(x, FSDP, axis=0, tiled=True) for x in xs)
+
 
 def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: jax.Array, shape: ModelShape,
              layout: Layout, chunk: int) -> jax.Array:
@@ -51,8 +73,35 @@ def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: ja
         layout: the mesh.
         chunk: positions of one device whose logits exist at one time; 0: all.
     """
-    split = Split(layout, chunk, shape.final_softcap, layout.splits_vocabulary(head.shape[0]))
-    return split_loss_sum(split, hidden, head.astype(hidden.dtype), targets, weights)
+    return split_loss_sum(Split.of(head, shape, layout, chunk), hidden, head.astype(hidden.dtype), targets, weights)
+
+
+def target_log_probs(hidden: jax.Array, head: jax.Array, targets: jax.Array, shape: ModelShape, layout: Layout,
+                     chunk: int) -> jax.Array:
+    """``[B, S]`` float32 log probability of every target; no derivative. Arguments as in `loss_sum`."""
+    split, head = Split.of(head, shape, layout, chunk), head.astype(hidden.dtype)
+    local = partial(_local_log_probs, split)
+    if layout.size == 1:
+        return local(hidden, head, targets)
+    rows, own = P(FSDP), P((FSDP, TP)) if split.vocabulary_parallel else P()
+    return jax.shard_map(local, mesh=layout.mesh, in_specs=(rows, own, rows), out_specs=rows,
+                         check_vma=False)(hidden, head, targets)
+
+
+def _local_log_probs(split: Split, hidden: jax.Array, head: jax.Array, targets: jax.Array) -> jax.Array:
+    """Of one device's rows, chunk by chunk: the logits of a chunk exist at one time."""
+    count, first = targets.size, split.first_token(head)
+    chunk = split.chunk_of(count)
+
+    def one(carry: None, xs: tuple[jax.Array, ...]) -> tuple[None, jax.Array]:
+        h, t = split.gathered(xs)
+        log_probs = _logits(split, h, t, head, first).log_probs
+        if split.vocabulary_parallel:  # of the devices' chunks, which lie one behind the other, this one's own
+            log_probs = jax.lax.dynamic_slice_in_dim(log_probs, jax.lax.axis_index(FSDP) * chunk, chunk)
+        return carry, log_probs
+
+    _, found = jax.lax.scan(one, None, (_chunks(hidden, chunk), _chunks(targets, chunk)))
+    return found.reshape(-1)[:count].reshape(targets.shape)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -119,14 +168,10 @@ def _local(split: Split, gradient: Gradient, hidden: jax.Array, head: jax.Array,
            weights: jax.Array) -> Any:
     """One device's share: walks over its chunks; each chunk is gathered from all devices that share the vocabulary."""
     count = hidden.shape[0] * hidden.shape[1]
-    chunk = min(split.chunk or count, count)
-    if split.chunk and split.vocabulary_parallel:
-        chunk = max(1, min(chunk, split.chunk * GATHERED_FROM // split.layout.fsdp))
-    first = jax.lax.axis_index((FSDP, TP)) * head.shape[0] if split.vocabulary_parallel else 0
-    together = split.vocabulary_parallel
+    chunk, first, together = split.chunk_of(count), split.first_token(head), split.vocabulary_parallel
 
     def one(carry: tuple[jax.Array, jax.Array], xs: tuple[jax.Array, ...]) -> tuple[Any, jax.Array]:
-        h, t, w = (jax.lax.all_gather(x, FSDP, axis=0, tiled=True) for x in xs) if together else xs
+        h, t, w = split.gathered(xs)
         loss, d_logits = _add_loss(split, gradient, carry[0], h, head, t, w, first)
         if d_logits is None:
             return (loss, carry[1]), jnp.zeros(())
@@ -168,14 +213,42 @@ def _add_loss(split: Split, gradient: Gradient, loss: jax.Array, h: jax.Array, h
     Returns:
         The loss, and ``[C, V]`` or None.
     """
+    made = _logits(split, h, t, head, first)
+    loss = loss + jnp.sum((made.log_z - made.of_target) * w)
+    if gradient == "none":
+        return loss, None
+    softmax = jnp.exp(made.logits - made.log_z[:, None])
+    return loss, ((softmax - made.hit) * w[:, None] * made.slope).astype(h.dtype)
+
+
+@dataclass(frozen=True)
+class _Logits:
+    """Logits of a chunk of positions and what follows from them."""
+
+    logits: jax.Array
+    """``[C, V]`` float32, this device's part of the vocabulary."""
+    slope: jax.Array | float
+    """``[C, V]`` derivative of the soft cap."""
+    hit: jax.Array
+    """``[C, V]`` true at the target."""
+    log_z: jax.Array
+    """``[C]`` log of the sum of exponentials over the whole vocabulary."""
+    of_target: jax.Array
+    """``[C]`` logit of the target."""
+
+    @property
+    def log_probs(self) -> jax.Array:
+        """``[C]`` log probability of the target."""
+        return self.of_target - self.log_z
+
+
+def _logits(split: Split, h: jax.Array, t: jax.Array, head: jax.Array, first: jax.Array | int) -> _Logits:
+    """As `_add_loss` takes them: ``h`` is ``[C, D]``, ``t`` ``[C]``, ``head`` ``[V, D]``."""
     logits, slope = _capped(jnp.einsum("cd,vd->cv", h, head, preferred_element_type=jnp.float32), split.softcap)
     # Compare and sum instead of gather: it fuses, and its gradient is no scatter (a scalar loop on a CPU).
     hit = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 1) + first == t[:, None]
-    log_z, picked = _normalizer(logits, hit, split.vocabulary_parallel)
-    loss = loss + jnp.sum((log_z - picked) * w)
-    if gradient == "none":
-        return loss, None
-    return loss, ((jnp.exp(logits - log_z[:, None]) - hit) * w[:, None] * slope).astype(h.dtype)
+    log_z, of_target = _normalizer(logits, hit, split.vocabulary_parallel)
+    return _Logits(logits, slope, hit, log_z, of_target)
 
 
 def _capped(raw: jax.Array, softcap: float) -> tuple[jax.Array, jax.Array | float]:

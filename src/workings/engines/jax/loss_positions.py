@@ -2,9 +2,9 @@
 
 The last layer's output at a position that is not supervised reaches no loss: there only keys and values of the last
 layer matter. How many positions of a row are supervised differs from row to row, and a program has fixed shapes, so a
-batch picks as many of each row as any row of its shape may need (`Batch.picked`).
+batch picks as many of each row as any row of its shape may need (`Batch.loss_positions`).
 
-Shape suffixes: A micro batches, B rows, S positions, M positions picked of a row.
+Shape suffixes: A micro batches, B rows, S positions, M loss positions of a row.
 """
 
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-PICKED = "picked"
-"""Name among a batch's arrays of the positions picked."""
+LOSS_POSITIONS = "loss_positions"
+"""Name among a batch's arrays on the device."""
 
 
 @dataclass(frozen=True)
-class Picked:
+class LossPositions:
     """Positions of a micro batch, and for every position its place among them."""
 
     index_BM: jax.Array
     place_BS: jax.Array
-    """M where a position is not picked."""
+    """M where a position is none of them."""
 
     @classmethod
-    def of(cls, index_BM: jax.Array, length: int) -> "Picked":
+    def of(cls, index_BM: jax.Array, length: int) -> "LossPositions":
         """From positions that are distinct within a row."""
         rows = jnp.arange(index_BM.shape[0])[:, None]
         empty = jnp.full((index_BM.shape[0], length), index_BM.shape[1], jnp.int32)

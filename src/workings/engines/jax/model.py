@@ -18,12 +18,12 @@ import numpy as np
 from workings.engines.jax import feed_forward
 from workings.engines.jax.attention import Attention, allowed_pairs, plain_attention, trained_attention
 from workings.engines.jax.embedding import split_lookup
-from workings.engines.jax.loss_positions import Picked
+from workings.engines.jax.loss_positions import LossPositions
 from workings.engines.jax.matmul import lookup
 from workings.engines.jax.projection import cast, project, projection
 from workings.engines.jax.remat import Remat
 from workings.engines.jax.sharding import Layout
-from workings.engines.jax.shared_prefix import SharedPrefix
+from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.weights import EMBEDDING, FINAL_NORM, HEAD
 
@@ -49,7 +49,7 @@ def frequencies(shape: ModelShape) -> np.ndarray:
     plain = 1.0 / (np.float32(shape.rope_theta) ** powers) / np.float32(shape.rope_scaling)
     if shape.rope_llama3:
         plain = _llama3(plain, *shape.rope_llama3)
-    local_theta = shape.local_rope_theta if shape.family == "gemma3" else shape.rope_theta
+    local_theta = shape.local_rope_theta if family_of(shape).local_rotation else shape.rope_theta
     local = 1.0 / (np.float32(local_theta) ** powers)
     return np.stack([local if shape.slides(i) else plain for i in range(shape.layers)]).astype(np.float32)
 
@@ -165,8 +165,8 @@ def unroll(shape: ModelShape) -> int:
 
 def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array,
                   *, attention: Attention, remat: Remat, dtype: Any, layout: Layout,
-                  picked: Picked | None = None, shared_prefix: int = 0) -> jax.Array:
-    """``[B, S, D]`` normed hidden states of rows of tokens; ``[B, M, D]`` of the positions picked.
+                  loss_positions: LossPositions | None = None) -> jax.Array:
+    """``[B, S, D]`` normed hidden states of rows of tokens; ``[B, M, D]`` of loss positions where they are given.
 
     Args:
         params: the tree described above; layers that are apart are computed without ``remat``.
@@ -176,45 +176,37 @@ def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, position
         remat: one of `workings.engines.jax.remat`; wraps the function of one layer.
         dtype: of activations and matrix products.
         layout: where rows and weights lie; constrains activations to stay split by row.
-        picked: positions that are wanted.
-        shared_prefix: `Batch.shared_prefix`, where it is computed once for all rows; with `plain_attention`, on one
-            device.
+        loss_positions: positions that are wanted, where not all are.
     """
-    shared = SharedPrefix(tokens.shape[0], tokens.shape[1], shared_prefix)
-    own_positions = shared.line(positions)
-    attended = shared.attention if shared_prefix else attention
-
     def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
-        return attended(q, k, v, segment_ids=segment_ids, window=inputs["window"], slides=inputs["slides"],
-                        scale=query_scale(shape), softcap=shape.attention_softcap), None
+        return attention(q, k, v, segment_ids=segment_ids, window=inputs["window"], slides=inputs["slides"],
+                         scale=query_scale(shape), softcap=shape.attention_softcap), None
 
     def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, None]:
-        out, _ = block(x, xs[0], own_positions, shape, attend, xs[1], layout, chunks=remat.chunks)
+        out, _ = block(x, xs[0], positions, shape, attend, xs[1], layout, chunks=remat.chunks)
         return layout.rows(out), None
 
-    def finished(x: jax.Array) -> jax.Array:
-        rows = shared.apart(x)
-        return final_norm(rows if picked is None else picked.of_rows(rows), params, shape)
-
-    def last_layer(x: jax.Array, w: Params, inputs: Params, picked: Picked) -> jax.Array:
-        def of_queries(x: jax.Array) -> jax.Array:
-            return picked.of_rows(shared.apart(x))
-
-        def attend_picked(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
-            allowed = picked.of_rows(allowed_pairs(segment_ids, inputs["window"]))
-            return trained_attention(q, shared.apart(k), shared.apart(v), allowed, query_scale(shape),
-                                     shape.attention_softcap), None
-
-        return block(x, w, own_positions, shape, attend_picked, inputs, layout, of_queries=of_queries)[0]
-
-    x = layout.rows(embed(params[EMBEDDING], shared.line(tokens), shape, dtype, layout))
+    x = layout.rows(embed(params[EMBEDDING], tokens, shape, dtype, layout))
     layers, constants = params["layers"], layer_constants(shape)
     if isinstance(layers, dict):
         x, _ = jax.lax.scan(remat.wrap(layer), x, (layers, constants), unroll=unroll(shape))
-        return finished(x)
-    *before, last = ((w, {name: c[i] for name, c in constants.items()}) for i, w in enumerate(layers))
-    for xs in before:
-        x, _ = layer(x, xs)
-    if picked is not None and attention is plain_attention:
-        return final_norm(last_layer(x, *last, picked), params, shape)
-    return finished(layer(x, last)[0])
+    else:
+        *before, last = ((w, {name: c[i] for name, c in constants.items()}) for i, w in enumerate(layers))
+        for xs in before:
+            x, _ = layer(x, xs)
+        if loss_positions is not None and attention is plain_attention:
+            x = _last_layer(x, last, positions, segment_ids, shape, layout, loss_positions)
+            return final_norm(x, params, shape)
+        x, _ = layer(x, last)
+    return final_norm(x if loss_positions is None else loss_positions.of_rows(x), params, shape)
+
+
+def _last_layer(x: jax.Array, last: tuple[Params, Params], positions: jax.Array, segment_ids: jax.Array,
+                shape: ModelShape, layout: Layout, at: LossPositions) -> jax.Array:
+    """``[B, M, D]``: the last layer at loss positions only; keys and values are computed for all positions."""
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
+        allowed = at.of_rows(allowed_pairs(segment_ids, inputs["window"]))
+        return trained_attention(q, k, v, allowed, query_scale(shape), shape.attention_softcap), None
+
+    w, inputs = last
+    return block(x, w, positions, shape, attend, inputs, layout, of_queries=at.of_rows)[0]

@@ -29,12 +29,12 @@ class JaxProcesses:
         self.count = number
         self._client = client
 
-    def put(self, key: str, value: bytes) -> None:
-        """Leave a note."""
+    def set(self, key: str, value: bytes) -> None:
+        """Store a value."""
         self._client.key_value_set_bytes(PREFIX + key, value, allow_overwrite=True)
 
-    def peek(self, key: str) -> bytes | None:
-        """A note, if it is there."""
+    def get(self, key: str) -> bytes | None:
+        """The value of a key, if there is one."""
         try:
             return bytes(self._client.key_value_try_get_bytes(PREFIX + key))
         except jax.errors.JaxRuntimeError as error:
@@ -43,7 +43,7 @@ class JaxProcesses:
             raise
 
     def wait(self, key: str, seconds: float) -> bytes | None:
-        """A note as soon as it is there."""
+        """A value as soon as it is there."""
         try:
             return bytes(self._client.blocking_key_value_get_bytes(PREFIX + key, int(1000 * seconds)))
         except jax.errors.JaxRuntimeError as error:
@@ -51,12 +51,12 @@ class JaxProcesses:
                 return None
             raise
 
-    def drop(self, key: str) -> None:
-        """Take a note away."""
+    def delete(self, key: str) -> None:
+        """Remove a value."""
         self._client.key_value_delete(PREFIX + key)
 
-    def leave(self) -> None:
-        """Nothing: JAX parts when the process ends, with a barrier of its own."""
+    def shutdown(self) -> None:
+        """Nothing: JAX shuts down when the process ends, with a barrier of its own."""
 
 
 def _arguments() -> dict[str, Any] | None:

@@ -36,8 +36,9 @@ def greedy(logits: jax.Array) -> jax.Array:
     return jnp.min(jnp.where(largest, jnp.arange(last + 1, dtype=jnp.int32), last), -1)
 
 
-def draw(spec: StepSpec, logits: jax.Array, temperature: jax.Array, seeds: jax.Array, count: jax.Array) -> jax.Array:
-    """``[B]`` int32: one token from ``softmax(logits / temperature)``.
+def draw(spec: StepSpec, logits: jax.Array, temperature: jax.Array, seeds: jax.Array,
+         count: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """``[B]`` int32: one token from ``softmax(logits / temperature)``, and ``[B]`` float32: its log probability there.
 
     The logits get noise of Gumbel's distribution, and the largest sum wins. The noise of a row comes from its own seed
     and from ``count`` alone, by a generator that gives the same bits on every device and mesh.
@@ -49,4 +50,7 @@ def draw(spec: StepSpec, logits: jax.Array, temperature: jax.Array, seeds: jax.A
     drawn = jax.vmap(noise)(seeds)
     if spec.layout.splits_vocabulary(logits.shape[1]):
         drawn = _split(spec, drawn)
-    return greedy(logits / temperature + drawn)
+    scaled = logits / temperature
+    token = greedy(scaled + drawn)
+    hit = jax.lax.broadcasted_iota(jnp.int32, scaled.shape, 1) == token[:, None]
+    return token, jnp.sum(jnp.where(hit, scaled, 0.0), -1) - jax.nn.logsumexp(scaled, -1)

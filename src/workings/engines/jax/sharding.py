@@ -9,11 +9,11 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from workings.errors import RequestError
-from workings.models.weights import EMBEDDING, HEAD
+from workings.models.weights import EMBEDDING, HEAD, RESIDUAL
 
 P = PartitionSpec
 FSDP, TP = "fsdp", "tp"
-ROW_WISE = ("self_attn.o_proj", "mlp.down_proj")
+ROW_WISE = RESIDUAL
 """Matrices whose input is what another matrix split over ``tp``: they are split over ``tp`` by their input."""
 NF4_TENSORS = ("weight.nf4", "weight.absmax")
 """What stands for a 4-bit matrix: codes ``[blocks, 32, out]`` and scales ``[blocks, out]``."""

@@ -14,7 +14,7 @@ from workings.engines.jax.flash_attention import flash_refusal, make_flash_atten
 from workings.engines.jax.init import init_params
 from workings.engines.jax.layers_apart import cut_state
 from workings.engines.jax.lora import init_adapters, make_lora
-from workings.engines.jax.loss_positions import PICKED
+from workings.engines.jax.loss_positions import LOSS_POSITIONS
 from workings.engines.jax.model import Params, unroll
 from workings.engines.jax.nf4 import ABSMAX, CODES, quantize
 from workings.engines.jax.optimizer import Muon, flat, make_rule, nested
@@ -23,6 +23,7 @@ from workings.engines.jax.rounding import MASTER
 from workings.engines.jax.sharding import Layout
 from workings.engines.jax.step import StepSpec, make_step
 from workings.errors import RequestError
+from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.weights import PROJECTIONS
 
@@ -32,20 +33,12 @@ DTYPES = {"fp32": jnp.float32, "bf16": jnp.bfloat16}
 def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpec:
     """The step that a request asks for. Raises `RequestError` for what this engine does not do."""
     precision, memory = request.precision, request.memory
-    if request.shape.family == "gpt2":
-        raise RequestError("a gpt2 model with engine: jax", "one of the other families; GPT-2 runs on PyTorch",
-                           "engine=torch")
+    family_of(request.shape).check_engine("jax")
     if memory.optimizer_in_backward:
         raise RequestError("memory.optimizer_in_backward: true with engine jax",
                            "false: the compiled step donates its state and frees each gradient as it is used",
                            "leave it out, or engine=torch")
     lora = make_lora(request.method, request.shape, layout.tp)
-    if lora and precision.rounding != "nearest":
-        raise RequestError(f"precision.rounding: {precision.rounding} with method.name={request.method.name}",
-                           "nearest: adapters are float32 and keep the whole update", "precision.rounding=nearest")
-    if precision.parameters == "fp32" and precision.rounding != "nearest":
-        raise RequestError(f"precision.rounding: {precision.rounding} with fp32 parameters",
-                           "nearest: an fp32 weight keeps the whole update", "precision.rounding=nearest")
     rule = make_rule(request.optimizer, DTYPES[precision.moments])
     # Layers are cut apart where they are written out. Muon, 4 bits and draws of stochastic rounding go by the stack.
     by_stack = isinstance(rule, Muon) or precision.rounding == "stochastic" or (lora is not None and lora.four_bit)
@@ -56,7 +49,7 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
         attention=_attention(memory.attention, request.shape, layout, platform),
         loss_chunk=memory.loss_chunk, parameter_dtype=DTYPES[precision.parameters],
         compute_dtype=DTYPES[precision.compute], rounding=precision.rounding, seed=request.seed,
-        optimizer=rule, lora=lora)
+        optimizer=rule, objective=request.objective, lora=lora)
 
 
 def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> Attention:
@@ -100,12 +93,13 @@ def state_shardings(spec: StepSpec, abstract: dict[str, Any]) -> dict[str, Any]:
     return {"params": params, "moments": moments, "step": spec.layout.everywhere()}
 
 
-def batch_shapes(shape: tuple[int, ...], most_supervised: int | None = None) -> dict[str, jax.ShapeDtypeStruct]:
-    """A batch as shapes and dtypes; with ``most_supervised``, positions picked are among them."""
-    whole = dict.fromkeys(("tokens", "targets", "positions", "segment_ids"), jax.ShapeDtypeStruct(shape, np.int32))
+def batch_shapes(shape: tuple[int, ...], signals: tuple[str, ...] = (),
+                 most_supervised: int | None = None) -> dict[str, jax.ShapeDtypeStruct]:
+    """A batch as shapes and dtypes, with an objective's signals; with ``most_supervised``, also loss positions."""
+    arrays = dict.fromkeys(("tokens", "targets", "positions", "segment_ids"), jax.ShapeDtypeStruct(shape, np.int32))
     if most_supervised is not None:
-        whole |= {PICKED: jax.ShapeDtypeStruct((*shape[:2], most_supervised), np.int32)}
-    return whole | {"weights": jax.ShapeDtypeStruct(shape, np.float32)}
+        arrays |= {LOSS_POSITIONS: jax.ShapeDtypeStruct((*shape[:2], most_supervised), np.int32)}
+    return arrays | dict.fromkeys(("loss_mask", *signals), jax.ShapeDtypeStruct(shape, np.float32))
 
 
 def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: tuple[int, ...],
@@ -117,11 +111,12 @@ def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: 
     if shape[1] % spec.layout.fsdp:
         raise RequestError(f"{shape[1]} rows per micro batch on fsdp={spec.layout.fsdp}", "rows divisible by fsdp",
                            f"a batch of {spec.layout.fsdp} rows, or mesh.fsdp=1")
-    arrays = batch_shapes(shape, most_supervised)
+    arrays = batch_shapes(shape, spec.objective.signals, most_supervised)
     places = dict.fromkeys(arrays, spec.layout.batch())
     everywhere = spec.layout.everywhere()
     if spec.layers_apart:  # on one device
         abstract, shardings = jax.eval_shape(cut_state, abstract), everywhere
-    jitted = jax.jit(make_step(spec), donate_argnums=0, in_shardings=(shardings, places, everywhere),
+    jitted = jax.jit(make_step(spec), donate_argnums=0, in_shardings=(shardings, places, everywhere, everywhere),
                      out_shardings=(shardings, everywhere))
-    return jitted.lower(abstract, arrays, jax.ShapeDtypeStruct((), jnp.float32))
+    number = jax.ShapeDtypeStruct((), jnp.float32)
+    return jitted.lower(abstract, arrays, number, number)

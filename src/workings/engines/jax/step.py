@@ -13,15 +13,17 @@ import jax.numpy as jnp
 
 from workings.engines.jax.attention import Attention
 from workings.engines.jax.lora import Lora
-from workings.engines.jax.loss import loss_sum
-from workings.engines.jax.loss_positions import PICKED, Picked
+from workings.engines.jax.loss import loss_sum, target_log_probs
+from workings.engines.jax.loss_positions import LOSS_POSITIONS, LossPositions
 from workings.engines.jax.model import Params, hidden_states, unembedding
+from workings.engines.jax.objective import objective_sum
 from workings.engines.jax.optimizer import Rule, clip_factor, flat, global_norm, nested
 from workings.engines.jax.projection import is_adapter
 from workings.engines.jax.remat import Remat
 from workings.engines.jax.rounding import MASTER, stored
 from workings.engines.jax.sharding import Layout
 from workings.models.shape import ModelShape
+from workings.objectives.base import CROSS_ENTROPY, Objective
 
 Arrays = dict[str, jax.Array]
 """A batch on the device: the fields of `workings.models.batch.Batch` by name, ``[A, B, S]``."""
@@ -41,12 +43,11 @@ class StepSpec:
     rounding: str
     seed: int
     optimizer: Rule
+    objective: Objective = CROSS_ENTROPY
     lora: Lora | None = None
     """Adapters, which are then all that is trained."""
     layers_apart: bool = False
     """Whether the step's layers are arrays of their own (`workings.engines.jax.layers_apart`)."""
-    shared_prefix: int = 0
-    """Positions that are computed once for all rows (`workings.engines.jax.shared_prefix`)."""
 
     def trains(self, name: str) -> bool:
         """Whether the tensor of this flat name is trained."""
@@ -67,35 +68,56 @@ class StepSpec:
         return self.optimizer.init(leaves) | (master if self.rounding == "master_fp32" else {})
 
 
-def micro_batch_loss(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
-    """Sum of the supervised losses of one micro batch ``[B, S]``, of the positions picked where some are."""
-    picked = Picked.of(rows[PICKED], rows["tokens"].shape[1]) if PICKED in rows else None
-    targets, weights = (rows[name] if picked is None else picked.of_rows(rows[name]) for name in ("targets", "weights"))
+def supervised(spec: StepSpec, params: Params, rows: Arrays) -> tuple[jax.Array, Arrays]:
+    """Hidden states ``[B, S, D]`` of one micro batch, and its rows; both at loss positions where it has some."""
+    picked = None
+    if LOSS_POSITIONS in rows:
+        picked = LossPositions.of(rows[LOSS_POSITIONS], rows["tokens"].shape[1])
     hidden = hidden_states(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
                            attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout,
-                           picked=picked, shared_prefix=spec.shared_prefix)
-    return loss_sum(hidden, unembedding(params), targets, weights, spec.shape, spec.layout, spec.loss_chunk)
+                           loss_positions=picked)
+    if picked is None:
+        return hidden, rows
+    return hidden, {name: picked.of_rows(x) for name, x in rows.items() if name != LOSS_POSITIONS}
 
 
-def gradients(spec: StepSpec, params: Params, batch: Arrays) -> tuple[jax.Array, Params]:
-    """Mean loss over all supervised tokens of the step, and its gradient: a tree of what is trained.
+def micro_batch_loss(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
+    """Sum of the negative log likelihoods of the supervised tokens of one micro batch, whatever the objective."""
+    hidden, rows = supervised(spec, params, rows)
+    return loss_sum(hidden, unembedding(params), rows["targets"], rows["loss_mask"], spec.shape, spec.layout,
+                    spec.loss_chunk)
 
-    Micro batches are weighted by their supervised tokens, so the split into micro batches does not change the result.
+
+Reported = tuple[jax.Array, jax.Array]
+"""Value of the objective, and ``[K, 2]``: sums and counts of its metrics."""
+
+
+def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array) -> tuple[Reported, Params]:
+    """The objective over the whole step divided by ``divisor``, its metrics, and its gradient, of what is trained.
+
+    Micro batches are sums, so the split into micro batches does not change the result.
     """
-    total = jnp.sum(batch["weights"])
     trained, frozen = nested(spec.trained(params)), spec.frozen(params)
 
-    def share(p: Params, rows: Arrays) -> jax.Array:
-        return micro_batch_loss(spec, nested(flat(p) | frozen), rows) / total
+    def share(p: Params, rows: Arrays) -> tuple[jax.Array, Reported]:
+        whole = nested(flat(p) | frozen)
+        hidden, rows = supervised(spec, whole, rows)
+        differentiated, (total, metrics) = objective_sum(
+            spec.objective, hidden, unembedding(whole), rows, spec.shape, spec.layout, spec.loss_chunk)
+        return differentiated / divisor, (total / divisor, metrics)
 
-    grad = jax.value_and_grad(share)
+    def grad(rows: Arrays) -> tuple[Reported, Params]:
+        (_, reported), gradient = jax.value_and_grad(share, has_aux=True)(trained, rows)
+        return reported, gradient
+
     if batch["tokens"].shape[0] == 1:
-        return grad(trained, {name: x[0] for name, x in batch.items()})
+        return grad({name: x[0] for name, x in batch.items()})
 
-    def add(carry: tuple[jax.Array, Params], rows: Arrays) -> tuple[tuple[jax.Array, Params], None]:
-        return jax.tree.map(jnp.add, carry, grad(trained, rows)), None
+    def add(carry: tuple[Reported, Params], rows: Arrays) -> tuple[tuple[Reported, Params], None]:
+        return jax.tree.map(jnp.add, carry, grad(rows)), None
 
-    zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, trained))
+    nothing = jnp.zeros(()), jnp.zeros((len(spec.objective.metrics), 2))
+    zero = (nothing, jax.tree.map(jnp.zeros_like, trained))
     return jax.lax.scan(add, zero, batch)[0]
 
 
@@ -129,26 +151,48 @@ def apply_updates(spec: StepSpec, state: dict[str, Any], grads: dict[str, jax.Ar
     return {"params": nested(new | spec.frozen(state["params"])), "moments": kept, "step": step}
 
 
-def make_step(spec: StepSpec) -> Callable[[dict[str, Any], Arrays, jax.Array], tuple[dict[str, Any], jax.Array]]:
-    """The step: ``(state, batch, learning_rate) -> (state, [loss, grad_norm, share_of_weights_changed])``."""
+Step = Callable[[dict[str, Any], Arrays, jax.Array, jax.Array], tuple[dict[str, Any], jax.Array]]
+
+
+def make_step(spec: StepSpec) -> Step:
+    """The step: ``(state, batch, divisor, learning_rate) -> (state, numbers)``.
+
+    Numbers: value of the objective, gradient norm, share of weights changed; then sum and count of each metric.
+    """
     clip_norm = spec.optimizer.config.clip_norm
 
-    def step(state: dict[str, Any], batch: Arrays, learning_rate: jax.Array) -> tuple[dict[str, Any], jax.Array]:
-        loss, grad_tree = gradients(spec, state["params"], batch)
+    def step(state: dict[str, Any], batch: Arrays, divisor: jax.Array,
+             learning_rate: jax.Array) -> tuple[dict[str, Any], jax.Array]:
+        (value, metrics), grad_tree = gradients(spec, state["params"], batch, divisor)
         grads = {name: g.astype(jnp.float32) for name, g in flat(grad_tree).items()}
         norm = global_norm(grads)
         if clip_norm:
             factor = clip_factor(norm, clip_norm)
             grads = {name: g * factor for name, g in grads.items()}
         new = apply_updates(spec, state, grads, learning_rate)
-        return new, jnp.stack([loss, norm, changed_share(spec.trained(state["params"]), spec.trained(new["params"]))])
+        changed = changed_share(spec.trained(state["params"]), spec.trained(new["params"]))
+        return new, jnp.concatenate([jnp.stack([value, norm, changed]), metrics.reshape(-1)])
 
     return step
 
 
 def make_evaluation(spec: StepSpec) -> Callable[[Params, Arrays], jax.Array]:
-    """Sum of the losses of a batch, without update."""
+    """Sum of the negative log likelihoods of a batch, without update."""
     def evaluate(params: Params, batch: Arrays) -> jax.Array:
         return jnp.sum(jax.lax.map(lambda rows: micro_batch_loss(spec, params, rows), batch))
 
     return evaluate
+
+
+def make_log_probs(spec: StepSpec) -> Callable[[Params, Arrays], jax.Array]:
+    """``[A, B, S]`` float32 log probabilities of a batch's targets; 0 where they are not supervised."""
+    def log_probs(params: Params, batch: Arrays) -> jax.Array:
+        def of_micro_batch(rows: Arrays) -> jax.Array:
+            hidden, rows = supervised(spec, params, rows)
+            found = target_log_probs(hidden, unembedding(params), rows["targets"], spec.shape, spec.layout,
+                                     spec.loss_chunk)
+            return jnp.where(rows["loss_mask"] > 0, found, 0.0)
+
+        return jax.lax.map(of_micro_batch, batch)
+
+    return log_probs

@@ -18,7 +18,6 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface
 
 from workings.engines.torch.segments import Segments
-from workings.engines.torch.shared_prefix import SharedPrefix
 
 EVERYTHING = 2**31 - 1
 """Window of a layer that sees all positions before."""
@@ -41,7 +40,7 @@ class Visible:
     """``[B, S, T]`` query position minus key position, during generation."""
     seen: Tensor | None = None
     """``[B, T]`` keys that exist, during generation."""
-    laid: Segments | SharedPrefix | None = None
+    laid: Segments | None = None
     """How rows are laid for attention, where that is not how they lie otherwise; without ``segment_ids``."""
     _masks: dict[tuple[int, int], Tensor] = field(default_factory=dict)
 

@@ -1,7 +1,5 @@
 """What a comparison of engines looks at and no run needs: the logits."""
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 
@@ -14,6 +12,6 @@ from workings.models.batch import Batch
 @torch.no_grad()
 def logits(engine: TorchEngine, state: State, batch: Batch) -> np.ndarray:
     """``[B, S, V]`` float32 logits of a batch's first micro batch."""
-    rows = to_rows(engine.spec, replace(batch, shared_prefix=0))[0][0]  # logits of every row are asked for
+    rows = to_rows(engine.spec, batch)[0]
     hidden = hidden_states(state.model, rows.tokens, rows.positions, rows.visible)
     return final_logits(state.model, hidden, engine.spec.shape.final_softcap).cpu().numpy()

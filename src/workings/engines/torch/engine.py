@@ -8,10 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from workings.config.method import FullConfig
-from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, Processes, StepResult
+from workings.engines.base import (
+    Completion,
+    EngineRequest,
+    Inspection,
+    LossSum,
+    Memory,
+    Processes,
+    StepResult,
+    require_signals,
+)
 from workings.engines.torch import checkpoint
 from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.device import (
@@ -32,7 +42,15 @@ from workings.engines.torch.model import fill_random
 from workings.engines.torch.processes import join
 from workings.engines.torch.sharding import Mesh, find_mesh
 from workings.engines.torch.spec import build_spec, dtype_name
-from workings.engines.torch.step import State, empty_state, fill_masters, micro_batch_loss, run_step, to_rows
+from workings.engines.torch.step import (
+    State,
+    empty_state,
+    fill_masters,
+    micro_batch_log_probs,
+    micro_batch_loss,
+    run_step,
+    to_rows,
+)
 from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
@@ -87,13 +105,13 @@ class TorchEngine:
         return {"parameters": _formats(held), "compute": dtype_name(self.spec.compute_dtype), "moments": moments,
                 "gradients": trained, "accumulator": trained}
 
-    def init(self, seed: int) -> State:
+    def init(self, seed: int, *, trainable: bool = True) -> State:
         """A fresh state with random weights; the same numbers on every device."""
-        return self._fresh(empty_state(self.spec), None, seed)
+        return self._fresh(empty_state(self.spec, trainable=trainable), None, seed)
 
-    def load(self, weights: Path) -> State:
+    def load(self, weights: Path, *, trainable: bool = True) -> State:
         """A fresh optimizer on weights from a directory in Hugging Face's format."""
-        return self._fresh(empty_state(self.spec), weights, self.request.seed)
+        return self._fresh(empty_state(self.spec, trainable=trainable), weights, self.request.seed)
 
     def _fresh(self, state: State, directory: Path | None, seed: int) -> State:
         if directory is None:
@@ -106,17 +124,27 @@ class TorchEngine:
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
         """One update on one batch; ``state`` is changed in place."""
         refuse_conflicts(self.request, batch.tokens.shape[0])
-        rows, total = to_rows(self.spec, batch)
-        loss, norm, changed = run_step(self.spec, state, rows, total, learning_rate).tolist()
-        return state, StepResult(loss=loss, grad_norm=norm, share_of_weights_changed=changed)
+        require_signals(self.spec.objective, batch)
+        rows = to_rows(self.spec, batch, self.spec.objective.signals)
+        numbers = run_step(self.spec, state, rows, batch.divisor, learning_rate).tolist()
+        return state, StepResult.of(numbers, self.spec.objective.metrics)
 
     @torch.no_grad()
     def evaluate(self, state: State, batch: Batch) -> LossSum:
         """Loss of a batch, no update."""
-        rows, _ = to_rows(self.spec, batch)
-        sums = [state.root(partial(micro_batch_loss, self.spec, rows=part)) for part in rows]
+        sums = [state.root(partial(micro_batch_loss, self.spec, rows=part)) for part in to_rows(self.spec, batch)]
         total = float(self.spec.mesh.sum(torch.stack(sums).double().sum()))
         return LossSum(loss_sum=total, supervised_tokens=batch.supervised_tokens)
+
+    @torch.no_grad()
+    def log_probs(self, state: State, batch: Batch) -> np.ndarray:
+        """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
+        whole = torch.zeros(batch.tokens.shape)
+        for micro_batch, rows in zip(whole, to_rows(self.spec, batch), strict=True):
+            found = state.root(partial(micro_batch_log_probs, self.spec, rows=rows))
+            own = micro_batch[self.spec.mesh.rows(micro_batch.shape[0])]
+            own.view(-1)[rows.index.cpu()] = found.cpu()
+        return self.spec.mesh.sum(whole.to(self.device.device)).cpu().numpy()
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:

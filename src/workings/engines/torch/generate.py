@@ -7,6 +7,7 @@ Shape suffixes: B rows, P padded prompt length, T cache slots, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,26 +21,26 @@ from workings.engines.torch.spec import TorchSpec
 
 MOST_ROWS = 128
 """Most rows answered at a time."""
-Pick = Callable[[Tensor, int], Tensor]
-"""``(logits [B, V], how many tokens came before) -> [B] int64``."""
+Pick = Callable[[Tensor], tuple[Tensor, ...]]
+"""``logits [B, V] -> [B] int64`` tokens; of drawn ones also their log probabilities, float64."""
 
 
-def greedy(logits: Tensor, count: int) -> Tensor:
+def greedy(logits: Tensor) -> tuple[Tensor]:
     """The likeliest token."""
-    del count
-    return logits.argmax(-1)
+    return (logits.argmax(-1),)
 
 
 def drawn(temperature: float, seeds: Sequence[int]) -> Pick:
     """Tokens drawn at a temperature; each row from a generator of its own, so that its neighbours do not matter."""
     generators = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
 
-    def pick(logits: Tensor, count: int) -> Tensor:
-        del count
+    def pick(logits: Tensor) -> tuple[Tensor, Tensor]:
         # The largest of logits plus Gumbel noise is a draw from their softmax.
         uniform = np.stack([generator.random(logits.shape[1]) for generator in generators])
         noise = -np.log(-np.log(np.clip(uniform, 1e-300, 1.0 - 2.0**-53)))
-        return (logits.double() / temperature + torch.from_numpy(noise).to(logits.device)).argmax(-1)
+        scaled = logits.double() / temperature
+        token = (scaled + torch.from_numpy(noise).to(logits.device)).argmax(-1)
+        return token, scaled.log_softmax(-1).gather(1, token[:, None])[:, 0]
 
     return pick
 
@@ -57,14 +58,15 @@ def answer(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[i
     model.eval()  # gradient checkpointing, where it is on, would drop the cache
     try:
         with torch.no_grad():
-            tokens = _continue(spec, model, prompts, max_new_tokens, stop_ids, pick)
+            written = _continue(spec, model, prompts, max_new_tokens, stop_ids, pick)
     finally:
         model.train(was_training)
-    return [cut(row, stop_ids) for row in tokens]
+    return [Completion.of(row[0], stop_ids, *row[1:]) for row in zip(*written, strict=True)]
 
 
 def _continue(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[int]], limit: int,
-              stop_ids: Sequence[int], pick: Pick) -> list[list[int]]:
+              stop_ids: Sequence[int], pick: Pick) -> list[list[list[Any]]]:
+    """Tokens of every row, all of the same number, and their log probabilities where ``pick`` gives them."""
     lengths = torch.tensor([len(prompt) for prompt in prompts], device=spec.device)
     padded = int(lengths.max())
     tokens = torch.tensor([[*prompt, *[0] * (padded - len(prompt))] for prompt in prompts], device=spec.device)
@@ -76,23 +78,16 @@ def _continue(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequenc
     places, seen = index, index < lengths[:, None]
     stops = torch.tensor([*stop_ids], dtype=torch.int64, device=spec.device)
     done = torch.zeros(len(prompts), dtype=torch.bool, device=spec.device)
-    written: list[Tensor] = []
+    written: list[tuple[Tensor, ...]] = []
     while True:
-        token = spec.mesh.agreed(pick(final_logits(model, last, spec.shape.final_softcap), len(written)))
-        written.append(token)
+        picked = pick(final_logits(model, last, spec.shape.final_softcap))
+        written.append(tuple(spec.mesh.agreed(x) for x in picked))
+        token = written[-1][0]
         done |= torch.isin(token, stops)
         if len(written) == limit or bool(done.all()):
-            return torch.stack(written, 1).tolist()
+            return [torch.stack(each, 1).tolist() for each in zip(*written, strict=True)]
         position = (lengths + len(written) - 1)[:, None]
         places = torch.cat([places, position], 1)
         seen = torch.cat([seen, torch.ones_like(seen[:, :1])], 1)
         visible = Visible(distance=(position - places)[:, None], seen=seen)
         last = hidden_states(model, token[:, None], position, visible, cache)[:, -1]
-
-
-def cut(tokens: list[int], stop_ids: Sequence[int]) -> Completion:
-    """A row's tokens up to its stop token, or all of them."""
-    for i, token in enumerate(tokens):
-        if token in stop_ids:
-            return Completion(tokens=tokens[:i], finish_reason="stop")
-    return Completion(tokens=tokens, finish_reason="length")

@@ -25,6 +25,7 @@ from workings.engines.torch.rounding import tensor_generator
 from workings.engines.torch.sharding import gathered, local, own_part
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
+from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.weights import layer_shapes, projections, tensor_shapes
 
@@ -56,9 +57,9 @@ def refuse_unknown(spec: TorchSpec) -> None:
 
 
 def _refuse_four_bits(shape: ModelShape) -> None:
-    if shape.family == "gpt2":
-        raise RequestError("method.name: qlora with a gpt2 model", "a model whose matrices are stored [out, in]",
-                           "method.name=lora")
+    if family_of(shape).matrices_in_out:
+        raise RequestError(f"method.name: qlora with a {shape.family} model",
+                           "a model whose matrices are stored [out, in]", "method.name=lora")
     for name in projections(shape):
         out, inner = layer_shapes(shape)[f"{name}.weight"]
         if out * inner % BLOCK:
@@ -72,7 +73,7 @@ def peft_config(spec: TorchSpec) -> PeftConfig:
     assert not isinstance(method, FullConfig)
     return PeftConfig(r=method.rank, lora_alpha=method.alpha, target_modules=list(method.target_modules),
                       lora_dropout=0.0, bias="none", task_type="CAUSAL_LM", init_lora_weights=False,
-                      fan_in_fan_out=spec.shape.family == "gpt2")
+                      fan_in_fan_out=family_of(spec.shape).matrices_in_out)
 
 
 def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:

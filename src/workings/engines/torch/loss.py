@@ -51,6 +51,23 @@ def walks_over_positions(hidden: Tensor, weight: Tensor) -> bool:
     return weight.dtype == torch.float32 or not weight.requires_grad
 
 
+@torch.no_grad()
+def linear_log_probs(hidden: Tensor, weight: Tensor, targets: Tensor, *, chunk: int, soft_cap: float) -> Tensor:
+    """``[...]`` float32 log probabilities of the targets; no derivative. Arguments as in `linear_cross_entropy`."""
+    flat, index = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1).long()
+    with region(REGION):
+        if hidden.dtype == weight.dtype:
+            size = chunk or flat.shape[0]
+            parts = [_log_probs(_logits(h, weight, soft_cap), t)
+                     for h, t in zip(flat.split(size), index.split(size), strict=True)]
+            found = torch.cat(parts) if parts else flat.new_zeros(0, dtype=torch.float32)
+        else:
+            width = _slice_width(flat, weight, chunk or flat.shape[0])
+            log_z, of_target = _normalizer_by_vocabulary(flat, weight, index, width, soft_cap)
+            found = of_target - log_z
+    return found.view(targets.shape)
+
+
 class _LinearCrossEntropy(torch.autograd.Function):
     """Value and both gradients in one go; backward only scales."""
 
@@ -106,19 +123,9 @@ def _over_positions(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Te
 
 def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int, soft_cap: float,
                      wanted: tuple[bool, bool]) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    positions, vocabulary = hidden.shape[0], weight.shape[0]
-    # Converted slices of the head and their gradient count like logits.
-    converted = 2 * weight.shape[1] if weight.dtype != hidden.dtype else 0
-    width = max(1, vocabulary * chunk // (positions + converted))
-    log_z = torch.full((positions,), -torch.inf, dtype=torch.float32, device=hidden.device)
-    picked = torch.zeros((positions,), dtype=torch.float32, device=hidden.device)
-    for start in range(0, vocabulary, width):
-        logits = _logits(hidden, weight[start:start + width].to(hidden.dtype), soft_cap)
-        inside, place = _place(targets, start, logits.shape[1])
-        picked += logits.gather(1, place)[:, 0] * inside
-        log_z = torch.logaddexp(log_z, _normalizer_(logits))
-        del logits
-    loss = ((log_z - picked) * weights).sum()
+    vocabulary, width = weight.shape[0], _slice_width(hidden, weight, chunk)
+    log_z, of_target = _normalizer_by_vocabulary(hidden, weight, targets, width, soft_cap)
+    loss = ((log_z - of_target) * weights).sum()
     if not any(wanted):
         return loss, None, None
     d_hidden = torch.zeros_like(hidden, dtype=torch.float32) if wanted[0] else None
@@ -133,12 +140,40 @@ def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: T
         del logits, slope
         if d_hidden is not None:
             d_hidden += torch.mm(d_logits, part)
-        if d_weight is not None and converted:
+        if d_weight is not None and weight.dtype != hidden.dtype:
             d_weight[start:start + width] = torch.mm(d_logits.t(), hidden)
         elif d_weight is not None:
             torch.mm(d_logits.t(), hidden, out=d_weight[start:start + width])
         del d_logits, part
     return loss, None if d_hidden is None else d_hidden.to(hidden.dtype), d_weight
+
+
+def _slice_width(hidden: Tensor, weight: Tensor, chunk: int) -> int:
+    """Vocabulary entries of a slice, so that its logits are as many as those of ``chunk`` whole positions."""
+    # Converted slices of the head and their gradient count like logits.
+    converted = 2 * weight.shape[1] if weight.dtype != hidden.dtype else 0
+    return max(1, weight.shape[0] * chunk // (hidden.shape[0] + converted))
+
+
+def _normalizer_by_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, width: int,
+                              soft_cap: float) -> tuple[Tensor, Tensor]:
+    """``[T]`` log of the sum of exponentials and logit of the target, slice by slice of the vocabulary."""
+    positions = hidden.shape[0]
+    log_z = torch.full((positions,), -torch.inf, dtype=torch.float32, device=hidden.device)
+    of_target = torch.zeros((positions,), dtype=torch.float32, device=hidden.device)
+    for start in range(0, weight.shape[0], width):
+        logits = _logits(hidden, weight[start:start + width].to(hidden.dtype), soft_cap)
+        inside, place = _place(targets, start, logits.shape[1])
+        of_target += logits.gather(1, place)[:, 0] * inside
+        log_z = torch.logaddexp(log_z, _normalizer_(logits))
+        del logits
+    return log_z, of_target
+
+
+def _log_probs(logits: Tensor, targets: Tensor) -> Tensor:
+    """``[T]`` log probabilities of the targets; the logits are overwritten."""
+    of_target = logits.gather(1, targets[:, None])[:, 0]
+    return of_target - _normalizer_(logits)
 
 
 def _gradient_of(weight: Tensor) -> Tensor:

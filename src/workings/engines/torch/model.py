@@ -20,21 +20,18 @@ from workings.engines.torch.matmul import mix_formats
 from workings.engines.torch.rounding import tensor_generator
 from workings.engines.torch.sharding import Root, split
 from workings.engines.torch.spec import TorchSpec
+from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config
 from workings.models.weights import projections, tensor_shapes
-
-NO_DROPOUT = {"attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
-"""GPT-2's config has dropout on; no run here drops anything, whatever the model."""
-RESIDUAL = ("o_proj.weight", "down_proj.weight", "c_proj.weight")
-"""Matrices that write into the residual stream."""
 
 
 def hf_config(shape: ModelShape, attention_name: str) -> Any:
     """The configuration of transformers' model."""
     # A padding index would stop the gradient of one embedding row, whose token may be a real one.
     values = to_hf_config(shape) | {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
-    config = AutoConfig.for_model(values.pop("model_type"), **(values | (NO_DROPOUT if shape.family == "gpt2" else {})))
+    no_dropout = dict.fromkeys(family_of(shape).dropout, 0.0)  # no run here drops anything, whatever the model
+    config = AutoConfig.for_model(values.pop("model_type"), **(values | no_dropout))
     config._attn_implementation = f"workings_{attention_name}"
     return config
 
@@ -92,14 +89,14 @@ def random_value(spec: TorchSpec, seed: int, name: str, size: torch.Size, *, tra
     if len(size) == 1:
         return torch.zeros(size) if spec.shape.norm_plus_one else torch.ones(size)
     deviation = float(size[0] if transposed else size[-1]) ** -0.5
-    if name.endswith(RESIDUAL):
+    if name.endswith(tuple(f"{each}.weight" for each in family_of(spec.shape).residual)):
         deviation *= (2 * spec.shape.layers) ** -0.5
     return torch.randn(size, generator=tensor_generator(seed, name)) * deviation
 
 
 def fill_random(spec: TorchSpec, model: nn.Module, seed: int) -> None:
     """Random weights for every tensor of the model itself, one at a time."""
-    sizes, transposed = tensor_shapes(spec.shape), spec.shape.family == "gpt2"
+    sizes, transposed = tensor_shapes(spec.shape), family_of(spec.shape).matrices_in_out
     for name, place in weights(model).items():
         turned = transposed and name.endswith(tuple(f"{each}.weight" for each in projections(spec.shape)))
         put(place, random_value(spec, seed, name, torch.Size(sizes[name]), transposed=turned))

@@ -32,28 +32,28 @@ class TorchProcesses:
         self._store = store
         self._other = other
 
-    def put(self, key: str, value: bytes) -> None:
-        """Leave a note."""
+    def set(self, key: str, value: bytes) -> None:
+        """Store a value."""
         self._other.set(key, value)
 
-    def peek(self, key: str) -> bytes | None:
-        """A note, if it is there."""
+    def get(self, key: str) -> bytes | None:
+        """The value of a key, if there is one."""
         return bytes(self._other.get(key)) if self._other.check([key]) else None
 
     def wait(self, key: str, seconds: float) -> bytes | None:
-        """A note as soon as it is there."""
+        """A value as soon as it is there."""
         try:
             self._store.wait([key], timedelta(seconds=seconds))
         except dist.DistStoreError:  # in time; a broken connection is another error
             return None
         return bytes(self._store.get(key))
 
-    def drop(self, key: str) -> None:
-        """Take a note away."""
+    def delete(self, key: str) -> None:
+        """Remove a value."""
         self._other.delete_key(key)
 
-    def leave(self) -> None:
-        """End the group of devices."""
+    def shutdown(self) -> None:
+        """End the process group of the devices."""
         if dist.is_initialized():
             dist.destroy_process_group()
 

@@ -12,6 +12,7 @@ from workings.engines.torch.optimizer import Rule, make_rule
 from workings.engines.torch.sharding import Mesh
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
+from workings.objectives.base import Objective
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -33,6 +34,7 @@ class TorchSpec:
     rounding: str
     seed: int
     optimizer: Rule
+    objective: Objective
     clip_norm: float
     optimizer_in_backward: bool
     method: FullConfig | LoraConfig | QloraConfig
@@ -41,12 +43,6 @@ class TorchSpec:
 def build_spec(request: EngineRequest, device: torch.device, mesh: Mesh | None = None) -> TorchSpec:
     """The step that a request asks for. Raises `RequestError` for what this engine does not do."""
     precision, memory, shape = request.precision, request.memory, request.shape
-    if precision.parameters == "fp32" and precision.rounding != "nearest":
-        raise RequestError(f"precision.rounding: {precision.rounding} with fp32 parameters",
-                           "nearest: an fp32 weight keeps the whole update", "precision.rounding=nearest")
-    if request.method.name != "full" and precision.rounding != "nearest":
-        raise RequestError(f"precision.rounding: {precision.rounding} with method.name: {request.method.name}",
-                           "nearest: adapters are float32 and keep the whole update", "precision.rounding=nearest")
     if memory.remat not in ("none", "layer"):
         raise RequestError(f"memory.remat: {memory.remat} with engine torch", "none or layer",
                            "memory.remat=layer, or engine=jax")
@@ -59,7 +55,7 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: Mesh | None =
         checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
         parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.compute],
         rounding=precision.rounding, seed=request.seed,
-        optimizer=make_rule(request.optimizer, DTYPES[precision.moments]),
+        optimizer=make_rule(request.optimizer, DTYPES[precision.moments]), objective=request.objective,
         clip_norm=request.optimizer.clip_norm, optimizer_in_backward=memory.optimizer_in_backward,
         method=request.method)
 

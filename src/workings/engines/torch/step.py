@@ -5,6 +5,7 @@ the whole gradient, the clip factor, then tensor after tensor its update, after 
 optimizer in backward a tensor is updated as soon as its gradient is complete.
 """
 
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,13 +20,13 @@ from workings.engines.torch.backward_optimizer import BackwardOptimizer
 from workings.engines.torch.embedding import shared_gradient
 from workings.engines.torch.last_layer import only_at
 from workings.engines.torch.lora import trained
-from workings.engines.torch.loss import linear_cross_entropy
+from workings.engines.torch.loss import linear_cross_entropy, linear_log_probs
 from workings.engines.torch.model import build_model, hidden_states, unembedding
+from workings.engines.torch.objective import token_weights
 from workings.engines.torch.optimizer import Change, Updated, clip_factor, in_groups, sum_of_squares, update_tensors
 from workings.engines.torch.rounding import MASTER
 from workings.engines.torch.segments import Segments, find_segments
 from workings.engines.torch.sharding import Root, local
-from workings.engines.torch.shared_prefix import SharedPrefix
 from workings.engines.torch.spec import TorchSpec
 from workings.models.batch import Batch
 
@@ -51,10 +52,7 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """One micro batch on the device. Lists of supervised positions come from the host, so no shape depends on data.
-
-    Where its rows share a prefix that is computed once, B is 1 and S the number of its different tokens.
-    """
+    """One micro batch on the device. Lists of supervised positions come from the host, so no shape depends on data."""
 
     tokens: Tensor
     """``[B, S]`` int64."""
@@ -66,11 +64,11 @@ class Rows:
     """``[N]`` int64: supervised positions of the flattened rows."""
     targets: Tensor
     """``[N]`` int64."""
-    weights: Tensor
-    """``[N]`` float32."""
     packed: bool
     """Whether a row holds several segments, so that attention needs a mask."""
-    laid: Segments | SharedPrefix | None = None
+    signals: Mapping[str, Tensor] = field(default_factory=dict)
+    """``[N]`` float32 each: what the objective needs to know of a token beside the token."""
+    laid: Segments | None = None
     """How rows are laid for attention, where that is not how they lie here."""
 
     @property
@@ -80,46 +78,44 @@ class Rows:
         return Visible(segment_ids=self.segment_ids if masked else None, laid=self.laid)
 
 
-def to_rows(spec: TorchSpec, batch: Batch) -> tuple[list[Rows], float]:
-    """This process's share of each micro batch, and the supervised tokens of the whole step over all processes."""
-    micro_batches, on_cpu = [], spec.device.type == "cpu"
-    shares = batch.shared_prefix and batch.tokens.shape[1] > 1 and on_cpu and spec.mesh.fsdp == 1
+def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[Rows]:
+    """This process's share of each micro batch; ``signals``: those of the batch that are wanted, by name."""
+    micro_batches = []
     for i in range(batch.tokens.shape[0]):
         own = {name: x[i, spec.mesh.rows(x.shape[1])] for name, x in batch.arrays.items()}
-        laid: Segments | SharedPrefix | None = None
         packed = bool(own["segment_ids"].max() > 1)
-        if packed and on_cpu:
-            laid = find_segments(own["segment_ids"])
-        elif shares:
-            laid = SharedPrefix(batch.tokens.shape[1], batch.shared_prefix)
-            own = {name: laid.of_rows(x) for name, x in own.items()}
-        index = np.flatnonzero(own["weights"])
+        index = np.flatnonzero(own["loss_mask"])
         arrays = {name: torch.from_numpy(own[name].astype(np.int64)).to(spec.device)
                   for name in ("tokens", "positions", "segment_ids")}
         micro_batches.append(Rows(
-            index=torch.from_numpy(index).to(spec.device), packed=packed, laid=laid,
+            index=torch.from_numpy(index).to(spec.device), packed=packed,
+            laid=find_segments(own["segment_ids"]) if packed and spec.device.type == "cpu" else None,
             targets=torch.from_numpy(own["targets"].reshape(-1)[index].astype(np.int64)).to(spec.device),
-            weights=torch.from_numpy(own["weights"].reshape(-1)[index]).to(spec.device), **arrays))
-    return micro_batches, float(batch.weights.sum(dtype=np.float64))
+            signals={name: torch.from_numpy(own[name].reshape(-1)[index]).to(spec.device) for name in signals},
+            **arrays))
+    return micro_batches
 
 
-def blank_rows(spec: TorchSpec, shape: tuple[int, int, int]) -> tuple[list[Rows], float]:
+def blank_rows(spec: TorchSpec, shape: tuple[int, int, int]) -> list[Rows]:
     """Micro batches of this shape ``[A, B, S]`` in which every position is supervised: what needs most memory."""
     count, length = shape[1] // spec.mesh.fsdp, shape[2]
 
     def zeros(*size: int) -> Tensor:
         return torch.zeros(size, dtype=torch.int64, device=spec.device)
 
-    rows = [Rows(tokens=zeros(count, length), positions=zeros(count, length), segment_ids=zeros(count, length),
+    return [Rows(tokens=zeros(count, length), positions=zeros(count, length), segment_ids=zeros(count, length),
                  index=zeros(count * length), targets=zeros(count * length), packed=False,
-                 weights=torch.ones(count * length, device=spec.device)) for _ in range(shape[0])]
-    return rows, float(shape[0] * shape[1] * length)
+                 signals={name: torch.zeros(count * length, device=spec.device) for name in spec.objective.signals})
+            for _ in range(shape[0])]
 
 
-def empty_state(spec: TorchSpec) -> State:
-    """A state at step 0 whose weights are still to be filled: moments of zero, masters undefined."""
+def empty_state(spec: TorchSpec, *, trainable: bool = True) -> State:
+    """A state at step 0 whose weights are still to be filled: moments of zero, masters undefined.
+
+    One that is not ``trainable`` has neither.
+    """
     root = build_model(spec)
-    found = trained(root.model)
+    found = trained(root.model) if trainable else {}
     moments: dict[str, dict[str, Tensor]] = {}
     for name, param in found.items():
         own = spec.optimizer.init(local(param))
@@ -138,55 +134,84 @@ def fill_masters(state: State) -> State:
     return state
 
 
-def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows, total: float = 1.0) -> Tensor:
-    """Sum of the supervised losses of one micro batch over ``total``, a float32 scalar.
-
-    No logits of other positions are made.
-    """
+def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
+    """``[N, D]`` normed hidden states of the supervised positions of one micro batch."""
     # Recomputation in backward would find the whole block again.
     with nullcontext() if spec.checkpointing else only_at(model, rows.index, rows.tokens.numel()):
         hidden = hidden_states(model, rows.tokens, rows.positions, rows.visible)
-    picked = hidden.reshape(-1, hidden.shape[-1]).index_select(0, rows.index)
-    if rows.index.shape[0] == 0:  # a share without supervised tokens still takes part in communication
-        return picked.float().sum() + unembedding(model)[:0].float().sum()
-    # Divided before, not after: the head's gradient is then rounded once.
-    return linear_cross_entropy(picked, unembedding(model), rows.targets, rows.weights / total, chunk=spec.loss_chunk,
-                                soft_cap=spec.shape.final_softcap, shared=shared_gradient(model))
+    return hidden.reshape(-1, hidden.shape[-1]).index_select(0, rows.index)
 
 
-def _backward(spec: TorchSpec, root: Root, micro_batches: list[Rows], total: float) -> Tensor:
-    """Add up the gradient of the mean loss; returns this process's share of the mean.
+def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
+    """Sum of the negative log likelihoods of one micro batch, whatever the objective, a float32 scalar."""
+    hidden, head = supervised(spec, model, rows), unembedding(model)
+    return linear_cross_entropy(hidden, head, rows.targets, torch.ones(rows.targets.shape, device=hidden.device),
+                                chunk=spec.loss_chunk, soft_cap=spec.shape.final_softcap)
 
-    Micro batches are weighted by their supervised tokens, so the split into micro batches does not change the result.
+
+@torch.no_grad()
+def micro_batch_log_probs(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
+    """``[N]`` float32 log probabilities of the targets of one micro batch."""
+    return linear_log_probs(supervised(spec, model, rows), unembedding(model), rows.targets, chunk=spec.loss_chunk,
+                            soft_cap=spec.shape.final_softcap)
+
+
+def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
+                          divisor: float) -> tuple[Tensor, Tensor, Tensor]:
+    """A scalar that has the gradient of the objective over ``divisor``, that value itself, and ``[K, 2]`` metrics.
+
+    No logits of other positions are made.
     """
-    loss = torch.zeros((), device=spec.device)
+    hidden, head = supervised(spec, model, rows), unembedding(model)
+    weights, value, metrics = token_weights(spec.objective, hidden, head, rows, chunk=spec.loss_chunk,
+                                            soft_cap=spec.shape.final_softcap)
+    if rows.index.shape[0] == 0:  # a share without supervised tokens still takes part in communication
+        loss = hidden.float().sum() + head[:0].float().sum()
+    else:
+        # Divided before, not after: the head's gradient is then rounded once.
+        loss = linear_cross_entropy(hidden, head, rows.targets, weights / divisor, chunk=spec.loss_chunk,
+                                    soft_cap=spec.shape.final_softcap, shared=shared_gradient(model))
+    return loss, loss.detach() if value is None else value / divisor, metrics
+
+
+def _backward(spec: TorchSpec, root: Root, micro_batches: list[Rows], divisor: float) -> tuple[Tensor, Tensor]:
+    """Add up the gradient of the objective; returns this process's share of its value and of its metrics.
+
+    Micro batches are sums, so the split into micro batches does not change the result.
+    """
+    total = torch.zeros((), device=spec.device)
+    metrics = torch.zeros((len(spec.objective.metrics), 2), device=spec.device)
     for rows in micro_batches:
-        share = root(partial(micro_batch_loss, spec, rows=rows, total=total))
-        share.backward()
-        loss += share.detach()
-    return loss
+        loss, value, more = root(partial(micro_batch_objective, spec, rows=rows, divisor=divisor))
+        loss.backward()
+        total += value
+        metrics += more
+    return total, metrics
 
 
-def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], total: float, learning_rate: float) -> Tensor:
+def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: float,
+             learning_rate: float) -> Tensor:
     """One update in place.
 
     Returns:
-        ``[3]`` float32 on the device: mean loss before the update, gradient norm before clipping, share of stored
-        weights that changed. Nothing is read back, so a trace can follow.
+        ``[3 + 2 K]`` float32 on the device: value of the objective before the update, gradient norm before clipping,
+        share of stored weights that changed, then sum and count of each metric. Nothing is read back, so a trace can
+        follow.
     """
     change = Change(step=state.step + 1, learning_rate=learning_rate, rounding=spec.rounding, seed=spec.seed)
     if spec.optimizer_in_backward:
         hooks = state.in_backward or BackwardOptimizer(state.trained, spec.optimizer, state.moments)
         state.in_backward = hooks
         with hooks.armed(change):
-            loss = _backward(spec, state.root, micro_batches, total)
+            value, metrics = _backward(spec, state.root, micro_batches, divisor)
         norm, changed = hooks.squares.sqrt(), hooks.changed
     else:
-        loss = _backward(spec, state.root, micro_batches, total)
+        value, metrics = _backward(spec, state.root, micro_batches, divisor)
         norm, changed = _update(spec, state, change)
     state.step += 1
     count = sum(param.numel() for param in state.trained.values())
-    return torch.stack([spec.mesh.sum(loss), norm, (changed.double() / count).float()])
+    numbers = torch.stack([spec.mesh.sum(value), norm, (changed.double() / count).float()])
+    return torch.cat([numbers, spec.mesh.sum(metrics).flatten()]) if metrics.numel() else numbers
 
 
 def _gradient(param: nn.Parameter) -> Tensor:

@@ -80,19 +80,22 @@ class TunixEngine:
         stored = str(np.dtype(DTYPES[self.request.precision.parameters]))
         return dict.fromkeys(("parameters", "compute", "moments", "gradients", "accumulator"), stored)
 
-    def init(self, seed: int) -> State:
-        """A fresh state with the random weights that the JAX engine has for this seed."""
+    def init(self, seed: int, *, trainable: bool = True) -> State:
+        """A fresh state with the random weights that the JAX engine has for this seed; always with a full optimizer."""
+        del trainable  # Tunix's trainer has its optimizer from the start
         return self._from_ours(self._ours.init(seed))
 
-    def load(self, weights: Path) -> State:
+    def load(self, weights: Path, *, trainable: bool = True) -> State:
         """A fresh optimizer on weights from a directory in Hugging Face's format."""
+        del trainable
         return self._from_ours(self._ours.load(weights))
 
     def _inputs(self, batch: Batch) -> dict[str, np.ndarray]:
         if int(batch.segment_ids.max(initial=0)) > 1:
             raise RequestError("packed rows with engine tunix", "one row a sequence", "data.packing=none")
-        # Tunix predicts the token at t + 1 where its mask is 1 at t + 1; our weights stand at t.
-        return {"tokens": batch.tokens[0], "supervised": np.roll(batch.weights[0], 1, -1), "real": batch.segment_ids[0]}
+        # Tunix predicts the token at t + 1 where its mask is 1 at t + 1; our loss mask stands at t.
+        return {"tokens": batch.tokens[0], "supervised": np.roll(batch.loss_mask[0], 1, -1),
+                "real": batch.segment_ids[0]}
 
     def _compiled_step(self, shape: tuple[int, ...]) -> Any:
         if shape[0] != 1:

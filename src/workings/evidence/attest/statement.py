@@ -7,8 +7,8 @@ trained vouches for it: the builder is named as self-hosted, whatever the machin
 from collections.abc import Mapping
 from typing import Any
 
-from workings.record.absent import Absent
 from workings.record.manifest import RunManifest
+from workings.record.values import Absent
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"

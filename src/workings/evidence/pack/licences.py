@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from workings.record.absent import Absent
+from workings.config.families import known_families
+from workings.models.registry import find_family
 from workings.record.digest import file_digest
 from workings.record.reader import Run
+from workings.record.values import Absent
 
 SCHEMA = "licences/1"
-GEMMA = "Gemma Terms of Use (ai.google.dev/gemma/terms)"
-MODEL_LICENCES = {"gemma": GEMMA, "gemma2": GEMMA, "gemma3": GEMMA}
-"""Terms by family, of weights that Google publishes."""
 _DATA_KEYS = (("data", "traces"), ("evaluation", "traces"), ("evaluation", "items"))
 
 
@@ -47,7 +46,8 @@ def _model(run: Run) -> dict[str, Any]:
     manifest = run.manifest
     if isinstance(manifest.weight_digests, Absent):
         return {"id": manifest.model_id, "licence": {"absent": "random weights, made by the run itself"}}
-    known = MODEL_LICENCES.get(manifest.architecture, "")
+    family = manifest.architecture
+    known = find_family(family).licence if family in known_families() else ""
     return {"id": manifest.model_id,
             "licence": known or {"absent": "not known here: see the page that the weights came from"}}
 

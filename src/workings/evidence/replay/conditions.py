@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workings.record.absent import Absent
 from workings.record.manifest import RunManifest
+from workings.record.values import Absent
 
 NOT_RECORDED = "not recorded"
 PACKAGE = "package "

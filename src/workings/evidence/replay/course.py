@@ -111,8 +111,8 @@ def _same(batch: Batch) -> Batch:
 def without_a_row(batch: Batch) -> Batch:
     """A batch in which the first row is neither seen nor learned."""
     length = batch.tokens.shape[-1]
-    segments, weights = batch.segment_ids.reshape(-1, length).copy(), batch.weights.reshape(-1, length).copy()
+    segments, mask = batch.segment_ids.reshape(-1, length).copy(), batch.loss_mask.reshape(-1, length).copy()
     first = next(number for number in range(len(segments)) if segments[number].any())
     gone = segments[first] == 1
-    segments[first][gone], weights[first][gone] = 0, 0.0
-    return replace(batch, segment_ids=segments.reshape(batch.tokens.shape), weights=weights.reshape(batch.tokens.shape))
+    segments[first][gone], mask[first][gone] = 0, 0.0
+    return replace(batch, segment_ids=segments.reshape(batch.tokens.shape), loss_mask=mask.reshape(batch.tokens.shape))

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from workings.record.absent import is_absent
+from workings.record.values import is_absent
 
 SCHEMA = "replay/1"
 MEASURES = ("loss", "grad_norm")

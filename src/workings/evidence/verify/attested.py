@@ -14,9 +14,8 @@ from workings.evidence.attest.statement import (
     subject_name,
 )
 from workings.evidence.verify import tree as trees
-from workings.evidence.verify.findings import each_run, failed, judged, not_checked, passed, several
+from workings.evidence.verify.checks import check, each_run, failed, judged, not_checked, passed, several
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.evidence.verify.tree import shown
 from workings.record.layout import ATTEST

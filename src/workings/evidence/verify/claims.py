@@ -7,8 +7,8 @@ from workings.evidence.notes import parse_note
 from workings.evidence.replay.judge import sentence
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.tree import shown
-from workings.record.absent import Absent
 from workings.record.layout import EVALUATION_SUMMARY, NOTE, REPLAY
+from workings.record.values import Absent
 
 MAX_SENTENCE = 1000
 """Characters of a replay's sentence that are repeated."""

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from workings.errors import RecordError
 from workings.evidence.attest.envelope import PUBLIC_NAME
 from workings.evidence.verify import tree as trees
-from workings.evidence.verify.findings import each, judged
+from workings.evidence.verify.checks import check, each, judged
 from workings.evidence.verify.record import PACK_KIND, Record, Unit
-from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.evidence.verify.schemas import FOREIGN_FORMATS
 from workings.evidence.verify.tree import shown

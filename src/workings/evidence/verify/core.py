@@ -21,9 +21,9 @@ from workings.evidence.verify import (
     step_log,
     views,
 )
+from workings.evidence.verify.checks import CHECKS, RegisteredCheck
 from workings.evidence.verify.claims import claims
 from workings.evidence.verify.record import Record, load
-from workings.evidence.verify.registry import CHECKS, RegisteredCheck
 from workings.evidence.verify.result import Check, Finding, Verdict, Verification
 from workings.evidence.verify.tree import open_tree
 

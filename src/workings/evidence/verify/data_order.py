@@ -7,9 +7,8 @@ from pydantic import ValidationError
 
 from workings.config.data import DataConfig
 from workings.errors import RecordError
-from workings.evidence.verify.findings import each, each_run, judged, not_checked, several
+from workings.evidence.verify.checks import check, each, each_run, judged, not_checked, several
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.record.digest import bytes_digest
 from workings.record.layout import DATA_DIGESTS, PREDICTIONS, ROWS, SUMS

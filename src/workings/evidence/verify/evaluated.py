@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workings.errors import RecordError, RequestError
-from workings.evidence.verify.findings import each, failed, judged, not_checked
+from workings.evidence.verify.checks import check, each, failed, judged, not_checked
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.evidence.verify.schemas import is_score
-from workings.record.absent import is_absent
 from workings.record.canonical import line, loads
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SAMPLES
+from workings.record.values import is_absent
 
 if TYPE_CHECKING:
     from workings.evaluation.settings import EvaluationSettings

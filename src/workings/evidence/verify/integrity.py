@@ -5,9 +5,8 @@ from pathlib import PurePosixPath
 
 from workings.errors import RecordError
 from workings.evidence.verify import tree as trees
-from workings.evidence.verify.findings import each, each_run, failed, judged, not_checked, passed, several
+from workings.evidence.verify.checks import check, each, each_run, failed, judged, not_checked, passed, several
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.evidence.verify.tree import shown
 from workings.record.checkpoints import parse_commit

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from workings.evidence.notes import NUMBER, parse_note, recorded_value
-from workings.evidence.verify.findings import each, judged
+from workings.evidence.verify.checks import check, each, judged
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.evidence.verify.run_consistency import moment
 from workings.record.layout import NOTE

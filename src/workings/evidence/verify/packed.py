@@ -9,10 +9,9 @@ from workings.errors import RecordError, RequestError
 from workings.evidence.claims import CLAIMS, Claim, agrees, parse_claims, resolve, unsourced
 from workings.evidence.model_card import FORM, model_card
 from workings.evidence.pack.form import COMPARISON, PACK, REPORT, may_be_elsewhere, parse_pack
+from workings.evidence.verify.checks import check, each, failed, judged, not_checked, several
 from workings.evidence.verify.evaluated import differences
-from workings.evidence.verify.findings import each, failed, judged, not_checked, several
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.evidence.verify.tree import shown
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, PREDICTIONS, SEAL, SUMS
@@ -127,8 +126,8 @@ def comparison(record: Record) -> Iterator[Finding]:
 
 def compared_again(pack: Unit, a: Unit, b: Unit) -> Any:
     """The comparison of two evaluations of a pack, computed from their files alone. Raises `RecordError`."""
-    from workings.evaluation.compare import compare_records
-    from workings.evaluation.reader import EvaluationRecord
+    from workings.evaluation.comparison.compare import compare_records
+    from workings.evaluation.unit import EvaluationRecord
 
     with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder:
         records = []

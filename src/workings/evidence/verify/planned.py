@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from workings.errors import RecordError
-from workings.evidence.verify.findings import each_run, judged, not_checked
+from workings.evidence.verify.checks import check, each_run, judged, not_checked
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
-from workings.record.absent import Absent
 from workings.record.layout import MEASURED, PLAN
+from workings.record.values import Absent
 
 
 @check("consistency.plan", level=1, title="prediction, measurement and manifest agree; a forced run says so")

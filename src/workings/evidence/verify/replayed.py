@@ -7,14 +7,13 @@ from workings.errors import RecordError, RequestError
 from workings.evidence.replay.conditions import PACKAGE, conditions, differing, of_run, on_cpu
 from workings.evidence.replay.judge import SCHEMA, judge, sentence
 from workings.evidence.replay.tolerance import BITWISE, tolerance_for
-from workings.evidence.verify.findings import each, each_run, failed, judged, not_checked, passed, several
+from workings.evidence.verify.checks import check, each, each_run, failed, judged, not_checked, passed, several
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.evidence.verify.tree import FolderTree
-from workings.record.absent import is_absent
 from workings.record.digest import bytes_digest
 from workings.record.layout import ENVIRONMENT, PREDICTIONS, REPLAY, REPLAY_ENVIRONMENT
+from workings.record.values import is_absent
 
 CONTROLS = frozenset({"seed", "learning_rate", "rows", "checkpoint"})
 OWN_MACHINE = ("cpu_model", "architecture", "usable_cores", "threads", "variables")

@@ -6,13 +6,12 @@ from itertools import pairwise
 from typing import Any
 
 from workings.errors import RecordError
-from workings.evidence.verify.findings import each, each_run, failed, judged, not_checked, passed
+from workings.evidence.verify.checks import check, each, each_run, failed, judged, not_checked, passed
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
-from workings.record.absent import Absent, is_absent
 from workings.record.digest import json_digest
 from workings.record.layout import CONFIG, DEVICE_CHECKS, EVALUATION_CONFIG, MANIFEST, SUMS
+from workings.record.values import Absent, is_absent
 
 PLATFORMS = {"cpu": ("cpu",), "gpu": ("gpu",), "cuda": ("gpu",), "tpu": ("tpu",), "auto": ("cpu", "gpu", "tpu")}
 """What a requested device may turn out to be."""

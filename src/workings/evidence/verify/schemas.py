@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from workings.errors import RecordError
-from workings.evidence.placeholders import find_placeholders, is_placeholder
-from workings.evidence.verify.findings import each, judged
+from workings.evidence.verify.checks import check, each, judged
 from workings.evidence.verify.record import PACK_KIND, Record, Unit
-from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.record.canonical import find_nulls, line
 from workings.record.layout import COMMIT, EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, PREDICTIONS, README, SEAL
+from workings.record.redact import find_placeholders, is_placeholder
 
 FOREIGN_FORMATS = frozenset({
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json",

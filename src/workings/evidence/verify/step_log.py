@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from workings.errors import RecordError
-from workings.evidence.verify.findings import each_run, judged, not_checked
+from workings.evidence.verify.checks import check, each_run, judged, not_checked
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
-from workings.record.absent import Absent
 from workings.record.layout import CHECKPOINTS, METRICS, STATE
+from workings.record.values import Absent
 
 
 @check("consistency.steps", level=1, title="steps are 1, 2, 3, … without a gap, and resumes are explained")

@@ -15,7 +15,7 @@ from typing import IO, Literal, Protocol
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import bombs
 from workings.record.digest import stream_digest
-from workings.record.portable import PLAIN_ONLY, PRIVATE
+from workings.record.storage import PLAIN_ONLY, PRIVATE
 
 MAX_ENTRIES = 100_000
 """More files and folders than this are not looked at."""

@@ -5,15 +5,14 @@ from pathlib import Path
 
 from workings.errors import RecordError
 from workings.evidence.verify import tree as trees
-from workings.evidence.verify.findings import each_run, failed, judged, not_checked, passed
+from workings.evidence.verify.checks import check, each_run, failed, judged, not_checked, passed
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check
 from workings.evidence.verify.result import Finding
 from workings.evidence.verify.schemas import MAX_README_BYTES
 from workings.evidence.verify.tree import FolderTree
 from workings.record import jsonl
 from workings.record.layout import ATTEMPTS, ENVIRONMENT, ENVIRONMENT_TEXT, README
-from workings.record.views import text_view
+from workings.record.values import text_view
 
 TEXT_VIEWS = {ENVIRONMENT_TEXT: ENVIRONMENT}
 """Texts that `text_view` makes of a JSON file."""

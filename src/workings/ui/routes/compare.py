@@ -9,17 +9,17 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 
 from workings.errors import RequestError
-from workings.evaluation.compare import Comparison
-from workings.evaluation.ranking import rank
+from workings.evaluation.comparison.compare import Comparison
+from workings.evaluation.comparison.ranking import rank
 from workings.record.layout import SEAL
 from workings.reports.figures import accuracy_figure, delta_figure
 from workings.reports.gather import configuration_rows, view_run
 from workings.reports.html import MAX_RUNS, write_report
 from workings.ui.answers import PAGE, Change, Pair, pair
 from workings.ui.differences import Difference, differences
-from workings.ui.routes.run import run_curves
 from workings.ui.series import Curves
 from workings.ui.site import Site
+from workings.ui.tabs.curves import run_curves
 
 Names = Annotated[list[str], Query(description="Two to four runs, A first")]
 

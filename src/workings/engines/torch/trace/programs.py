@@ -22,17 +22,15 @@ UPDATES = 2
 def step(spec: TorchSpec, state: State, size: Size, packed: bool) -> None:
     """Two updates: only from the second on are moments, caches and the allocator's pools as in a long run."""
     for _ in range(UPDATES):
-        rows, total = blank_rows(spec, size)
-        rows = [replace(part, packed=packed) for part in rows]
-        run_step(spec, state, rows, total, 1e-3)
+        rows = [replace(part, packed=packed) for part in blank_rows(spec, size)]
+        run_step(spec, state, rows, float(size[0] * size[1] * size[2]), 1e-3)
         del rows
 
 
 @torch.no_grad()
 def evaluation(spec: TorchSpec, state: State, size: Size, packed: bool) -> None:
     """Loss of one held-out batch beside the whole state."""
-    rows, _ = blank_rows(spec, size)
-    for part in rows:
+    for part in blank_rows(spec, size):
         part = replace(part, packed=packed)
         state.root(lambda model, part=part: micro_batch_loss(spec, model, part))
 

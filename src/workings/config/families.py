@@ -1,0 +1,50 @@
+"""Names of model families and chat templates that a recipe may use.
+
+They are listed in `families.json`, because this room imports nothing of `workings.models`, where the families are. The
+families of other packages are known here by the names of their entry points; nothing of theirs is imported.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from importlib.resources import files
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+GROUP = "workings.families"
+"""Entry points of other packages: family name -> a `workings.models.family.Family`."""
+_LISTED = json.loads(files("workings.config").joinpath("families.json").read_text(encoding="utf-8"))
+FAMILIES: tuple[str, ...] = tuple(_LISTED["families"])
+"""The families of this package."""
+TEMPLATES: Mapping[str, tuple[str, ...]] = {name: tuple(tokens) for name, tokens in _LISTED["templates"].items()}
+"""Chat template -> the tokens that it needs."""
+
+
+def known_families() -> tuple[str, ...]:
+    """The families of this package and those of installed packages."""
+    return (*FAMILIES, *sorted({point.name for point in entry_points(group=GROUP)} - {*FAMILIES}))
+
+
+@dataclass(frozen=True)
+class FamilyName:
+    """Annotation of a recipe's key whose value names a model family.
+
+    No `Literal` can list what other packages bring. Their entry points, tens of milliseconds to read, are looked at
+    only for a name that is none of ours.
+    """
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(_check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(schema), "enum": list(known_families())}
+
+
+def _check(name: object) -> object:
+    if name not in FAMILIES and name not in (known := known_families()):
+        *others, last = (f"'{each}'" for each in known)
+        raise ValueError(f"Input should be {', '.join(others)} or {last}")
+    return name

@@ -1,0 +1,219 @@
+"""The process group of one run: its coordinator, its workers, how they start and end, and how a failure spreads.
+
+Process 0 is the coordinator: it owns the run directory, the display and every decision. The workers make its calls
+(`workings.distributed.rpc`). None may wait for ever for one that is gone: a process that fails stores why, and a
+process that is still stuck in a call some time later ends itself. A process that is killed outright takes its
+launcher's other processes with it, or its connections, which ends the call that the others are in.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, cast
+
+from workings.distributed.rpc import (
+    END,
+    FAILED,
+    CoordinatorEngine,
+    PeerFailed,
+    WorkerEngine,
+    raising_peer_failures,
+    read_call,
+    write_failure,
+)
+from workings.engines.base import DistributedEngine, Engine, Processes
+from workings.engines.hardware_probe import launched
+from workings.engines.registry import find_engine
+from workings.errors import RequestError, WorkingsError
+
+STUCK_TIMEOUT = 20.0
+"""Seconds from another process's failure until a process that is stuck in a call ends itself."""
+WAIT_INTERVAL, WATCH_INTERVAL = 1.0, 2.0
+"""Seconds between two looks for a failure: by a process that waits, and by the thread beside one that computes."""
+READY_TIMEOUT, SHUTDOWN_TIMEOUT = 1800.0, 5.0
+"""Seconds in which all processes must be ready, and in which they must have read the last call."""
+STOP = "stop"
+"""Key that a process sets when it is asked to stop."""
+
+
+class ProcessGroup:
+    """The processes of a run, from before the first file is read until the last answer; alone it does nothing."""
+
+    def __init__(self, processes: Processes | None) -> None:
+        self._processes = processes
+        self.count = processes.count if processes else 1
+        self.index = processes.index if processes else 0
+        self.outcome: dict[str, Any] = {}
+        """What the coordinator tells the workers with the last call."""
+        self._coordinator: CoordinatorEngine | None = None
+        self._in_call = False
+        self._stop_sent = False
+        self._done = threading.Event()
+        self._watch = threading.Thread(target=self._watch_failures, name="watch over the other processes", daemon=True)
+
+    @classmethod
+    def of(cls, engine: str, device: str) -> "ProcessGroup":
+        """Meet the processes that a launcher started beside this one.
+
+        Raises:
+            RequestError: several were started, and the engine cannot use them.
+        """
+        found = find_engine(engine).engine
+        if hasattr(found, "join"):
+            return cls(cast(type[DistributedEngine], found).join(device))
+        if several := launched():
+            raise RequestError(f"engine: {engine} in several processes ({several})", "an engine that runs in several: "
+                               "jax or torch", "one process, or engine=torch")
+        return cls(None)
+
+    @property
+    def is_coordinator(self) -> bool:
+        """Whether this process writes and decides."""
+        return self.index == 0
+
+    def __enter__(self) -> "ProcessGroup":
+        if self._processes:
+            self._watch.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        if not self._processes:
+            return
+        self._done.set()
+        self._watch.join()
+        try:
+            self._shutdown(self._processes, error)
+        except RuntimeError:  # the store is gone with the process that kept it, and so is whoever would read this
+            if error is None:
+                raise
+
+    def _shutdown(self, processes: Processes, error: BaseException | None) -> None:
+        """Store the failure or send the last call, and wait until every process has read it."""
+        broken = self._coordinator is not None and self._coordinator.broken
+        if error is not None and not isinstance(error, PeerFailed):
+            processes.set(FAILED, write_failure(self.index, error))
+        elif broken:
+            processes.set(FAILED, write_failure(0, WorkingsError(str(self.outcome.get("reason", "stopped")))))
+        elif self._coordinator is not None and error is None:
+            self._coordinator.send(END, self.outcome)
+        processes.set(f"shutdown/{self.index}", b"")
+        if isinstance(error, PeerFailed) and not self.is_coordinator:
+            # A launcher ends all processes with the first that fails: let that be the one that failed by itself.
+            time.sleep(SHUTDOWN_TIMEOUT)
+        if self.is_coordinator:  # the store may live in this process
+            limit = time.monotonic() + SHUTDOWN_TIMEOUT
+            for index in range(1, self.count):
+                processes.wait(f"shutdown/{index}", max(0.1, limit - time.monotonic()))
+        if error is None and not broken:
+            processes.shutdown()
+
+    def _watch_failures(self) -> None:
+        """End this process where it is stuck in a call after another one has failed."""
+        assert self._processes
+        since = 0.0
+        while not self._done.wait(WATCH_INTERVAL):
+            try:
+                failure = self._processes.get(FAILED)
+            except RuntimeError:
+                return
+            stuck = self._in_call or (self._coordinator is not None and self._coordinator.in_call)
+            if failure is None or not stuck:
+                since = 0.0
+            elif not since:
+                since = time.monotonic()
+            elif time.monotonic() - since > STUCK_TIMEOUT:
+                sys.stderr.write(f"process {self.index} ends: {PeerFailed(failure)}\n")
+                sys.stderr.flush()
+                os._exit(1)
+
+    def agree(self, same: dict[str, Any], own: dict[str, Any]) -> list[dict[str, Any]]:
+        """Make sure that all processes have prepared the same run.
+
+        Args:
+            same: what must be equal in all.
+            own: facts about this process alone.
+
+        Returns:
+            The coordinator gets ``own`` of all processes, by index; a worker gets its own only.
+
+        Raises:
+            RequestError: another process has other data, another recipe or other versions; the difference is named.
+        """
+        if self._processes and not self.is_coordinator:
+            self._processes.set(f"ready/{self.index}", json.dumps({"same": same, "own": own}).encode())
+        facts = [own]
+        for index in range(1, self.count if self.is_coordinator else 0):
+            theirs = json.loads(self._wait(f"ready/{index}", READY_TIMEOUT))
+            for key in same:
+                if theirs["same"][key] != same[key]:
+                    raise RequestError(f"process {index} with {key}: {theirs['same'][key]}; process 0 has {same[key]}",
+                                       "the same recipe, data and versions in all processes",
+                                       "the same command on every machine, with the same files")
+            facts.append(theirs["own"])
+        return facts
+
+    def coordinate(self, engine: Engine) -> Engine:
+        """The engine as the coordinator calls it; unchanged where there are no workers."""
+        if not self._processes:
+            return engine
+        self._coordinator = CoordinatorEngine(cast(DistributedEngine, engine), self._processes)
+        return cast(Engine, self._coordinator)
+
+    def work(self, engine: Engine, weights: Path | None, stop_requested: Callable[[], bool]) -> dict[str, Any]:
+        """Make the coordinator's calls until the last one; returns the values of that one, its `outcome`.
+
+        Args:
+            engine: of this process.
+            weights: where this process has the weights that the run starts from.
+            stop_requested: whether this process was asked to stop, which is for the coordinator to decide.
+
+        Raises:
+            WorkingsError: another process failed or is gone.
+        """
+        assert self._processes
+        worker, number = WorkerEngine(cast(DistributedEngine, engine), weights), 0
+        while True:
+            number += 1
+            name, values, arrays = read_call(self._wait(f"call/{number}", 0.0, stop_requested))
+            if name == END:
+                return values
+            self._in_call = True
+            try:
+                with raising_peer_failures(self._processes):
+                    worker.dispatch(name, values, arrays)
+            finally:
+                self._in_call = False
+            self._forward_stop(stop_requested)
+
+    def stop_requested(self, here: bool) -> bool:
+        """Whether this process or any other was asked to stop."""
+        return here or (self._processes is not None and self._processes.get(STOP) is not None)
+
+    def _forward_stop(self, stop_requested: Callable[[], bool]) -> None:
+        """Tell the coordinator once that this process was asked to stop."""
+        if self._processes and not self._stop_sent and stop_requested():
+            self._stop_sent = True
+            self._processes.set(STOP, b"")
+
+    def _wait(self, key: str, limit: float, stop_requested: Callable[[], bool] = lambda: False) -> bytes:
+        """A value of the store, waiting as long as no process fails; with a ``limit``, at most so many seconds."""
+        assert self._processes
+        began = time.monotonic()
+        while True:
+            try:
+                if (value := self._processes.wait(key, WAIT_INTERVAL)) is not None:
+                    return value
+                failure = self._processes.get(FAILED)
+                self._forward_stop(stop_requested)
+            except RuntimeError as error:
+                raise WorkingsError("another process is gone, and with it the connection of all") from error
+            if failure is not None:
+                raise PeerFailed(failure)
+            if limit and time.monotonic() - began > limit:
+                raise WorkingsError(f"no {key} after {limit:.0f} seconds: another process is gone or still prepares")

@@ -1,0 +1,52 @@
+"""An objective's value, and the weighted log likelihood that has its gradient.
+
+Shape suffixes: B rows, S positions, D width, V vocabulary, K metrics.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from workings.engines.jax.loss import loss_sum, target_log_probs
+from workings.engines.jax.sharding import Layout
+from workings.models.shape import ModelShape
+from workings.objectives.base import ArrayFunctions, CrossEntropy, Objective
+
+ARRAY = ArrayFunctions(exp=jnp.exp, minimum=jnp.minimum, clip=jnp.clip, stop_gradient=jax.lax.stop_gradient)
+
+
+def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows: dict[str, jax.Array],
+                  shape: ModelShape, layout: Layout, chunk: int) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    """What is differentiated, and what is reported.
+
+    Args:
+        objective: what is minimized.
+        hidden: ``[B, S, D]``.
+        head: ``[V, D]``.
+        rows: ``targets``, ``loss_mask`` and the objective's signals, ``[B, S]``.
+        shape: of the model.
+        layout: the mesh.
+        chunk: as in `loss_sum`.
+
+    Returns:
+        A sum with the objective's gradient, and beside it the objective's own value and ``[K, 2]``, sums and counts of
+        its metrics. For cross entropy the two sums are one.
+    """
+    targets, mask = rows["targets"], rows["loss_mask"]
+    if isinstance(objective, CrossEntropy):
+        total = loss_sum(hidden, head, targets, mask, shape, layout, chunk)
+        return total, (total, jnp.zeros((0, 2)))
+    # A walk over the logits without gradients comes first: an objective may look at a whole row before it says how
+    # much each token counts. It costs a third of what cross entropy's walk costs.
+    constant = jax.lax.stop_gradient((hidden, head))
+    log_probs = target_log_probs(*constant, targets, shape, layout, chunk) * mask
+    signals = {name: rows[name] for name in objective.signals}
+
+    def value(log_probs: jax.Array) -> tuple[jax.Array, Any]:
+        terms = objective.terms(ARRAY, log_probs, mask, signals)
+        pairs = [jnp.stack([jnp.asarray(x, jnp.float32) for x in terms.metrics[name]]) for name in objective.metrics]
+        return terms.total, jnp.stack(pairs) if pairs else jnp.zeros((0, 2))
+
+    (total, metrics), derivative = jax.value_and_grad(value, has_aux=True)(log_probs)
+    return loss_sum(hidden, head, targets, -derivative * mask, shape, layout, chunk), (total, metrics)

@@ -1,0 +1,98 @@
+"""A baseline: the results of one evaluation, kept small and by themselves, to hold later ones against.
+
+One file a name and set of items, ``<folder>/<name>/<first 16 digits of the items' digest>.json``; it can be committed
+to a repository, and the run it came from may go. It holds no prompts and no completions.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RecordError, RequestError
+from workings.evaluation.scorecard import ItemResult
+from workings.evaluation.unit import EvaluationRecord
+from workings.record import atomic
+from workings.record.canonical import loads
+
+SCHEMA = "baseline/1"
+DEFAULT_FOLDER = Path("baselines")
+_CONFIG = ("items", "scorer", "extraction", "template", "decoding", "aggregate")
+_FIELDS = ("section", "category", "difficulty", "cluster", "error")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """The results that a gate compares with."""
+
+    name: str
+    made_from: str
+    """Root digest of the evaluation."""
+    source: str
+    """Its name."""
+    config: dict[str, Any]
+    """The parts of ``eval_config.json`` that must agree."""
+    results: list[ItemResult]
+
+
+def baseline_path(folder: Path, name: str, items_digest: str) -> Path:
+    """Where a baseline stands. Raises `RequestError` for a name that is not a plain file name."""
+    if not name or not all(character.isalnum() or character in "-_." for character in name) or name.startswith("."):
+        raise RequestError(f"baseline name {name!r}", "letters, digits, '-', '_' and '.'")
+    return folder / name / f"{items_digest[:16]}.json"
+
+
+def set_baseline(folder: Path, name: str, record: EvaluationRecord) -> Path:
+    """Keep an evaluation as a baseline; an earlier one of the same name and items is replaced."""
+    path = baseline_path(folder, name, record.items_digest)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write_json(path, {
+        "schema": SCHEMA, "name": name, "source": record.name, "made_from": record.root,
+        "config": {key: record.config[key] for key in _CONFIG},
+        "results": [_result_json(result) for result in record.results()]})
+    return path
+
+
+def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
+    """The baseline of this name for these items.
+
+    Raises:
+        RequestError: there is none; says for which items there are some.
+        RecordError: the file is not one of ours.
+    """
+    path = baseline_path(folder, name, items_digest)
+    if not path.is_file():
+        others = sorted(path.parent.glob("*.json")) if path.parent.is_dir() else []
+        known = f"; there are {len(others)} for other items" if others else ""
+        raise RequestError(f"--baseline {name}: none for items {items_digest[:16]}… in {folder}{known}",
+                           "a baseline on the same items", f"workings baseline set {name} RUN")
+    value = loads(path.read_bytes())
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        raise RecordError(f"{path} is not a baseline that this version reads")
+    try:
+        return Baseline(name=value["name"], made_from=value["made_from"], source=value["source"],
+                        config=value["config"], results=[_result(entry) for entry in value["results"]])
+    except (KeyError, TypeError) as error:
+        raise RecordError(f"{path} is damaged: {error}") from None
+
+
+def _result_json(result: ItemResult) -> dict[str, Any]:
+    record: dict[str, Any] = {"id": result.id, "score": result.score, "measures": result.measures}
+    return record | {name: getattr(result, name) for name in _FIELDS if getattr(result, name)}
+
+
+def _result(entry: dict[str, Any]) -> ItemResult:
+    texts = {name: str(entry.get(name, "")) for name in _FIELDS}
+    return ItemResult(id=entry["id"], score=float(entry["score"]), measures=dict(entry["measures"]), **texts)
+
+
+def list_baselines(folder: Path) -> list[dict[str, Any]]:
+    """What stands in a folder of baselines, by name."""
+    found = []
+    for path in sorted(folder.glob("*/*.json")):
+        value = loads(path.read_bytes())
+        if isinstance(value, dict) and value.get("schema") == SCHEMA:
+            scores = [float(entry["score"]) for entry in value["results"]]
+            found.append({"name": value["name"], "source": value["source"], "items": len(scores),
+                          "items_digest": value["config"]["items"]["digest"], "file": str(path),
+                          "accuracy": sum(scores) / len(scores)})
+    return found

@@ -1,0 +1,179 @@
+"""Is B better than A, or is that noise? The paired difference over the same items, with its interval and verdict."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RequestError
+from workings.evaluation.comparison.paired import (
+    PairedDifference,
+    compare_configs,
+    difference_text,
+    p_text,
+    paired_difference,
+)
+from workings.evaluation.scorecard import Cell, ItemResult, cell, cell_text
+from workings.evaluation.statistics.differences import holm
+from workings.evaluation.statistics.intervals import Interval
+from workings.evaluation.unit import EvaluationRecord, find_pair
+
+SHOWN_IDS = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of the two scorecards."""
+
+    name: str
+    path: str
+    cell: Cell
+
+    def to_json(self) -> dict[str, Any]:
+        """Accuracy with its interval; a bound that does not exist is left out."""
+        record: dict[str, Any] = {"name": self.name, "path": self.path, "accuracy": self.cell.mean,
+                                  "errors": self.cell.errors}
+        if isinstance(self.cell.interval, Interval):
+            record |= {"ci_low": self.cell.interval.low, "ci_high": self.cell.interval.high}
+        return record
+
+
+@dataclass(frozen=True, kw_only=True)
+class SectionDelta:
+    """The difference within one section; ``p_adjusted`` (Holm) accounts for there being several."""
+
+    name: str
+    a: Cell
+    b: Cell
+    difference: PairedDifference
+    p_adjusted: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Accuracies, difference, interval and both p values, as far as they exist."""
+        record = {"section": self.name, "items": self.a.n, "a_accuracy": self.a.mean, "b_accuracy": self.b.mean,
+                  **self.difference.to_json()}
+        return record if self.p_adjusted is None else {**record, "p_value_holm": self.p_adjusted}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What comparing B with A found."""
+
+    verdict: str
+    """Of B seen from A: `better`, `worse`, `inconclusive` or `not comparable`."""
+    sentence: str
+    name_a: str
+    name_b: str
+    reasons: list[str] = field(default_factory=list)
+    """Why the two are not comparable."""
+    notes: list[str] = field(default_factory=list)
+    """What limits the claim."""
+    equal: list[str] = field(default_factory=list)
+    """What was the same on both sides."""
+    a: Side | None = None
+    b: Side | None = None
+    difference: PairedDifference | None = None
+    sections: list[SectionDelta] = field(default_factory=list)
+    newly_right: list[str] = field(default_factory=list)
+    newly_wrong: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer of ``compare --json``; what does not exist is left out."""
+        record: dict[str, Any] = {"verdict": self.verdict, "sentence": self.sentence, "notes": self.notes}
+        if self.a is None or self.b is None or self.difference is None:
+            return {**record, "reasons": self.reasons}
+        return {**record, "items": self.a.cell.n, "a": self.a.to_json(), "b": self.b.to_json(),
+                **self.difference.to_json(), "equal": self.equal,
+                "sections": [section.to_json() for section in self.sections],
+                "newly_right_ids": self.newly_right[:SHOWN_IDS], "newly_wrong_ids": self.newly_wrong[:SHOWN_IDS]}
+
+
+def compare(a: Path, b: Path) -> Comparison:
+    """Compare two evaluations pair by pair; ``a`` and ``b`` are run directories or evaluation units.
+
+    Raises:
+        RequestError: a path holds no evaluation, or several and it is not clear which one is meant.
+        RecordError: a unit is not what was sealed.
+    """
+    return compare_records(*find_pair(a, b))
+
+
+def compare_records(a: EvaluationRecord, b: EvaluationRecord) -> Comparison:
+    """As `compare`, for units that were found already."""
+    name_a, name_b = (a.name, b.name) if a.name != b.name else (f"{a.name} (A)", f"{b.name} (B)")
+    different, unknown, equal = compare_configs(a.config, b.config)
+    if different:
+        return Comparison(verdict="not comparable", sentence=not_comparable_sentence(name_a, name_b, different),
+                          name_a=name_a, name_b=name_b, reasons=different, notes=unknown)
+    pairs = pair_results(a, b)
+    results_a, results_b = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    difference = paired_difference(pairs)
+    side_a = Side(name=name_a, path=str(a.path), cell=cell(results_a))
+    side_b = Side(name=name_b, path=str(b.path), cell=cell(results_b))
+    return Comparison(
+        verdict=difference.verdict, sentence=comparison_sentence(name_a, side_a.cell, name_b, side_b.cell, difference),
+        name_a=name_a, name_b=name_b, notes=unknown + _notes(side_a, side_b, difference), equal=equal,
+        a=side_a, b=side_b, difference=difference, sections=_sections(pairs),
+        newly_right=[x.id for x, y in pairs if x.score < y.score],
+        newly_wrong=[x.id for x, y in pairs if x.score > y.score])
+
+
+def pair_results(a: EvaluationRecord, b: EvaluationRecord) -> list[tuple[ItemResult, ItemResult]]:
+    """The items of both sides, in A's order. Raises `RequestError` where the sets differ."""
+    results_a, by_id = a.results(), {result.id: result for result in b.results()}
+    missing = [result.id for result in results_a if result.id not in by_id]
+    if missing or len(by_id) != len(results_a):
+        raise RequestError(f"{a.path} and {b.path}: {len(missing)} of {len(results_a)} items of A are not in B "
+                           f"(B has {len(by_id)}): {', '.join(missing[:10])}", "two evaluations of the same items")
+    return [(result, by_id[result.id]) for result in results_a]
+
+
+def comparison_sentence(name_a: str, a: Cell, name_b: str, b: Cell, difference: PairedDifference) -> str:
+    """What was found, in one sentence with n, both accuracies, the difference and the intervals."""
+    verdict = {
+        "better": f"{name_b} is better than {name_a}",
+        "worse": f"{name_b} is worse than {name_a}",
+        "inconclusive": "which of them is better stays open",
+    }[difference.verdict]
+    return (f"On the same {difference.n} items {name_b} reaches {cell_text(b)} and {name_a} {cell_text(a)}; "
+            f"the difference is {difference_text(difference, difference.p_value)}: {verdict}.")
+
+
+def not_comparable_sentence(name_a: str, name_b: str, reasons: Sequence[str]) -> str:
+    """Why two scorecards say nothing about each other."""
+    return f"{name_a} and {name_b} are not comparable: {'; '.join(reasons)}."
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """A comparison for the terminal."""
+    lines = [comparison.sentence]
+    if comparison.difference is not None:
+        found = comparison.difference
+        lines.append(f"newly right: {found.newly_right}, newly wrong: {found.newly_wrong} items")
+        if isinstance(found.mcnemar, float):
+            lines.append(f"exact McNemar beside it: {p_text(found.mcnemar)}")
+    if len(comparison.sections) > 1:
+        lines.append(f"by section ({len(comparison.sections)} looked at, so p values are Holm's):")
+        lines += [f"  {section.name}: {difference_text(section.difference, section.p_adjusted)}"
+                  for section in comparison.sections]
+    return "\n".join([*lines, *(f"note: {note}" for note in comparison.notes)])
+
+
+def _sections(pairs: Sequence[tuple[ItemResult, ItemResult]]) -> list[SectionDelta]:
+    groups: dict[str, list[tuple[ItemResult, ItemResult]]] = {}
+    for pair in pairs:
+        groups.setdefault(pair[0].section, []).append(pair)
+    names = sorted(groups)
+    differences = [paired_difference(groups[name]) for name in names]
+    adjusted = holm([difference.p_value for difference in differences])
+    return [SectionDelta(name=name, a=cell([x for x, _ in groups[name]]), b=cell([y for _, y in groups[name]]),
+                         difference=difference, p_adjusted=p)
+            for name, difference, p in zip(names, differences, adjusted, strict=True)]
+
+
+def _notes(a: Side, b: Side, difference: PairedDifference) -> list[str]:
+    notes = [f"{side.cell.errors} items of {side.name} could not be scored and count as 0"
+             for side in (a, b) if side.cell.errors]
+    if isinstance(difference.interval, str):
+        notes.append(f"no interval: {difference.interval}")
+    return notes

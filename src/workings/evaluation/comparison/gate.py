@@ -1,0 +1,158 @@
+"""May this run pass? Yes if it cannot have dropped by more than was allowed, no if it must have, else inconclusive."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RequestError
+from workings.evaluation.comparison.baseline import read_baseline
+from workings.evaluation.comparison.paired import PairedDifference, compare_configs, paired_values
+from workings.evaluation.scorecard import ItemResult
+from workings.evaluation.statistics.differences import items_needed
+from workings.evaluation.statistics.intervals import Interval
+from workings.evaluation.unit import find_units
+
+EXIT_CODES = {"pass": 0, "fail": 1, "inconclusive": 3}
+HIGHER_IS_BETTER = {"accuracy": True, "format_ok": True, "step_validity": True, "truncated": False, "empty": False,
+                    "errors": False, "completion_tokens": False, "reasoning_chars": False}
+"""Metrics by name; False: lower is better, and a drop is a rise."""
+
+
+def check_metric(name: str) -> None:
+    """Raise `RequestError` for a metric that does not exist."""
+    if name not in HIGHER_IS_BETTER:
+        raise RequestError(f"--metric {name}", f"one of {', '.join(HIGHER_IS_BETTER)}")
+
+
+def metric_value(result: ItemResult, name: str) -> float | None:
+    """A metric of one item, or None where it was not measured."""
+    if name == "accuracy":
+        return result.score
+    if name == "errors":
+        return float(bool(result.error))
+    return result.measures.get(name)
+
+
+def paired_metric(pairs: Sequence[tuple[ItemResult, ItemResult]],
+                  name: str) -> tuple[list[float], list[float], list[str]]:
+    """Values of both sides and clusters, over the items on which both sides have the metric.
+
+    Raises:
+        RequestError: no item has it on both sides.
+    """
+    a, b, clusters = [], [], []
+    for before, after in pairs:
+        x, y = metric_value(before, name), metric_value(after, name)
+        if x is not None and y is not None:
+            a.append(x)
+            b.append(y)
+            clusters.append(before.cluster)
+    if not a:
+        raise RequestError(f"--metric {name}, which was not measured on any item of both sides",
+                           f"another of {', '.join(HIGHER_IS_BETTER)}")
+    return a, b, clusters
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateResult:
+    """What a gate decided and why."""
+
+    verdict: str
+    """`pass`, `fail` or `inconclusive`."""
+    metric: str
+    max_drop: float
+    change: float
+    """Run minus baseline, positive where better: for a metric whose lower values are better the sign is turned."""
+    interval: Interval | str
+    n: int
+    needed: int | None
+    """Items at which an interval of this kind would settle it, if nothing else changes; None if settled or unknown."""
+    baseline: str
+    run: str
+    notes: list[str]
+
+    @property
+    def sentence(self) -> str:
+        """The decision in one sentence."""
+        lower = "" if HIGHER_IS_BETTER[self.metric] else " (lower is better, so the sign is turned)"
+        interval = (f"95 % interval {self.interval.low:+.4f} to {self.interval.high:+.4f}"
+                    if isinstance(self.interval, Interval) else f"no interval: {self.interval}")
+        reason = {"pass": f"a drop of more than {self.max_drop:g} is ruled out",
+                  "fail": f"it dropped by more than {self.max_drop:g}",
+                  "inconclusive": f"whether it dropped by more than {self.max_drop:g} stays open"}[self.verdict]
+        more = f"; about {self.needed} items would settle it" if self.needed else ""
+        return (f"{self.verdict}: {self.metric} of {self.run} changed by {self.change:+.4f}{lower} against baseline "
+                f"{self.baseline} on {self.n} items ({interval}); {reason}{more}.")
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer of ``gate --json``; what does not exist is left out."""
+        record: dict[str, Any] = {"verdict": self.verdict, "metric": self.metric, "max_drop": self.max_drop,
+                                  "change": self.change, "items": self.n, "baseline": self.baseline, "run": self.run,
+                                  "sentence": self.sentence, "notes": self.notes}
+        if isinstance(self.interval, Interval):
+            record |= {"change_ci_low": self.interval.low, "change_ci_high": self.interval.high,
+                       "method": self.interval.method}
+        return record | ({"items_needed": self.needed} if self.needed is not None else {})
+
+
+def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float) -> GateResult:
+    """Hold a run's evaluation against a baseline on the same items.
+
+    Args:
+        run: a run directory or evaluation.
+        baseline: name given to ``baseline set``.
+        folder: where baselines stand.
+        metric: one of `HIGHER_IS_BETTER`.
+        max_drop: largest allowed loss, in the metric's own unit (0.02: two points of accuracy); not negative.
+
+    Raises:
+        RequestError: no such baseline for these items, another way of scoring, a metric that was not measured.
+    """
+    check_metric(metric)
+    if not 0 <= max_drop < float("inf"):
+        raise RequestError(f"--max-drop {max_drop}", "a number of at least 0, e.g. 0.02 for two points of accuracy")
+    record, kept = _matching(run, baseline, folder)
+    different, notes, _ = compare_configs(kept.config, record.config)
+    if different:
+        raise RequestError(f"{run} and baseline {baseline}: {'; '.join(different)}", "the same way of evaluating",
+                           f"workings baseline set {baseline} {run}")
+    by_id = {result.id: result for result in record.results()}
+    if by_id.keys() != {result.id for result in kept.results}:
+        raise RequestError(f"{run} and baseline {baseline} hold other items", "the same items")
+    before, after, clusters = paired_metric([(result, by_id[result.id]) for result in kept.results], metric)
+    if len(before) < len(by_id):
+        notes.append(f"{len(by_id) - len(before)} of {len(by_id)} items have no {metric} on one of the sides")
+    if not HIGHER_IS_BETTER[metric]:
+        before, after = after, before
+    found = paired_values(before, after, clusters)
+    verdict = _decide(found.interval, max_drop)
+    return GateResult(verdict=verdict, metric=metric, max_drop=max_drop, change=found.delta, interval=found.interval,
+                      n=found.n, baseline=baseline, run=record.name, notes=notes,
+                      needed=_needed(found, max_drop) if verdict == "inconclusive" else None)
+
+
+def _matching(run: Path, baseline: str, folder: Path) -> Any:
+    """The run's evaluation that the baseline was made for."""
+    units = find_units(run)
+    for record in units[:-1]:
+        try:
+            return record, read_baseline(folder, baseline, record.items_digest)
+        except RequestError:
+            continue  # the next unit may be the one; the last one's error is the answer
+    return units[-1], read_baseline(folder, baseline, units[-1].items_digest)
+
+
+def _decide(interval: Interval | str, max_drop: float) -> str:
+    if isinstance(interval, str):
+        return "inconclusive"
+    if interval.low > -max_drop:
+        return "pass"
+    return "fail" if interval.high < -max_drop else "inconclusive"
+
+
+def _needed(found: PairedDifference, max_drop: float) -> int | None:
+    distance = abs(found.delta + max_drop)
+    if isinstance(found.interval, str) or distance == 0 or found.standard_error == 0:
+        return None
+    return max(found.n + 1, items_needed(distance, found.standard_error, found.n))

@@ -1,0 +1,175 @@
+"""Two scorecards item by item: may they be compared, and the difference B - A with its interval and verdict.
+
+They may be compared where items, scorer, extraction, decoding and template are the same.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workings.evaluation.scorecard import ItemResult, cluster_names, too_few_clusters
+from workings.evaluation.statistics.differences import mcnemar_exact, minimum_detectable_effect, score_p, tango
+from workings.evaluation.statistics.intervals import MIN_CLUSTERS, Interval, clustered_t_mean, t_mean, z_value
+from workings.record.values import is_absent
+
+Pairs = Sequence[tuple[ItemResult, ItemResult]]
+
+_MUST_AGREE = (
+    ("items", "digest", "items"),
+    ("scorer", "name", "scorer"),
+    ("scorer", "version", "scorer version"),
+    ("extraction", "version", "extraction version"),
+    ("extraction", "rules", "extraction rules"),
+    ("template", "digest", "chat template"),
+    ("decoding", "max_new_tokens", "decoding: max_new_tokens"),
+    ("decoding", "temperature", "decoding: temperature"),
+    ("decoding", "samples", "decoding: samples"),
+)
+
+
+def compare_configs(a: dict[str, Any], b: dict[str, Any]) -> tuple[list[str], list[str], list[str]]:
+    """What forbids a comparison, what nobody knows, and what is equal, each in words.
+
+    A value that one side does not record (predictions from elsewhere) forbids nothing, but is said.
+    """
+    different, unknown, equal = [], [], []
+    for section, key, words in (*_MUST_AGREE, ("aggregate", "", "aggregation of samples")):
+        value_a, value_b = _value(a, section, key), _value(b, section, key)
+        if is_absent(value_a) or is_absent(value_b):
+            unknown.append(f"{words} is not recorded for {_sides(value_a, value_b)}")
+        elif value_a != value_b:
+            different.append(f"{words} differ: {_short(value_a)} and {_short(value_b)}")
+        else:
+            equal.append(f"{words}: {_short(value_a)}")
+    return different, unknown, equal
+
+
+def _value(config: dict[str, Any], section: str, key: str) -> Any:
+    value = config.get(section, {"absent": "not recorded"})
+    return value if not key or is_absent(value) else value.get(key, {"absent": "not recorded"})
+
+
+def _sides(a: Any, b: Any) -> str:
+    return "both" if is_absent(a) and is_absent(b) else ("A" if is_absent(a) else "B")
+
+
+def _short(value: Any) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return f"{text[:12]}…" if len(text) == 64 and text.isalnum() else text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairedDifference:
+    """Mean of B - A over the same items."""
+
+    n: int
+    delta: float
+    interval: Interval | str
+    """The 95 % interval, or why there is none."""
+    p_value: float | None
+    """Two-sided, of the same method as the interval: below 5 % exactly where the interval leaves out zero."""
+    mcnemar: float | str
+    """Exact McNemar p value, or why it does not apply."""
+    newly_right: int
+    newly_wrong: int
+    standard_error: float
+
+    @property
+    def verdict(self) -> str:
+        """`better`, `worse` or `inconclusive`, by where the interval lies."""
+        if isinstance(self.interval, str) or self.interval.low <= 0 <= self.interval.high:
+            return "inconclusive"
+        return "better" if self.interval.low > 0 else "worse"
+
+    def to_json(self) -> dict[str, Any]:
+        """Keys of ``compare --json``; what does not exist is left out."""
+        record: dict[str, Any] = {"delta": self.delta, "newly_right": self.newly_right, "newly_wrong": self.newly_wrong}
+        if isinstance(self.interval, Interval):
+            # From the wider side: where no item differs the standard error says 0, the interval does not.
+            half = max(self.interval.high - self.delta, self.delta - self.interval.low)
+            record |= {"delta_ci_low": self.interval.low, "delta_ci_high": self.interval.high,
+                       "method": self.interval.method,
+                       "minimum_detectable_effect": minimum_detectable_effect(half / z_value())}
+        if self.p_value is not None:
+            record["p_value"] = self.p_value
+        if isinstance(self.mcnemar, float):
+            record["mcnemar_p"] = self.mcnemar
+        return record
+
+
+def paired_difference(pairs: Pairs) -> PairedDifference:
+    """The difference of scores over pairs of results of the same items (at least one pair)."""
+    return paired_values([a.score for a, _ in pairs], [b.score for _, b in pairs], [a.cluster for a, _ in pairs])
+
+
+def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str]) -> PairedDifference:
+    """The difference B - A of any values over the same items (at least one).
+
+    Right or wrong on independent items: Tango's score interval with the score test's p value. Values in between:
+    Student's t on the differences. Items in clusters: the clustered t interval. See docs/decisions/0003-statistics.md.
+    """
+    differences = [y - x for x, y in zip(a, b, strict=True)]
+    n = len(differences)
+    right, wrong = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+    names = cluster_names(clusters)
+    if len(set(names)) < n:
+        found = _clustered(differences, names)
+    elif all(value in (0.0, 1.0) for value in (*a, *b)):
+        found = _Found(tango(right, wrong, n), score_p(right, wrong), mcnemar_exact(right, wrong),
+                       _independent_error(differences))
+    elif n > 1:
+        result = t_mean(differences)
+        found = _Found(result.interval, result.p_value, "values in between have no right and wrong",
+                       result.standard_error)
+    else:
+        found = _Found("one item", None, "one item", 0.0)
+    return PairedDifference(n=n, delta=math.fsum(differences) / n, interval=found.interval, p_value=found.p_value,
+                            mcnemar=found.mcnemar, newly_right=right, newly_wrong=wrong, standard_error=found.error)
+
+
+def points(share: float) -> str:
+    """A difference of shares in percentage points, with its sign."""
+    return f"{100 * share:+.1f}"
+
+
+def p_text(p: float) -> str:
+    """A p value in words: ``p = 0.031``, ``p = 2e-09``, ``p < 1e-300``."""
+    if p < 1e-300:
+        return "p < 1e-300"
+    return f"p = {p:.1e}" if p < 0.001 else f"p = {p:.3f}"
+
+
+def difference_text(difference: PairedDifference, p_value: float | None) -> str:
+    """A difference in percentage points, with its interval and p value."""
+    text = f"{points(difference.delta)} points"
+    if isinstance(difference.interval, Interval):
+        text += f" (95 % interval {points(difference.interval.low)} to {points(difference.interval.high)}"
+        return f"{text}, {p_text(p_value)})" if p_value is not None else f"{text})"
+    return f"{text} (no interval: {difference.interval})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    interval: Interval | str
+    p_value: float | None
+    mcnemar: float | str
+    error: float
+
+
+def _clustered(differences: Sequence[float], names: Sequence[str]) -> _Found:
+    """Clustered t; where no item differs, Tango's interval with as many pairs as there are clusters."""
+    mcnemar = "items in clusters are not independent"
+    groups = len(set(names))
+    if groups < MIN_CLUSTERS:
+        return _Found(too_few_clusters(groups), None, mcnemar, _independent_error(differences))
+    if not any(differences):
+        return _Found(tango(0, 0, groups), 1.0, mcnemar, 0.0)
+    result = clustered_t_mean(differences, names)
+    return _Found(result.interval, result.p_value, mcnemar, result.standard_error)
+
+
+def _independent_error(differences: Sequence[float]) -> float:
+    n = len(differences)
+    mean = math.fsum(differences) / n
+    return math.sqrt(math.fsum((d - mean) ** 2 for d in differences)) / n

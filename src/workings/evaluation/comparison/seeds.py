@@ -1,0 +1,145 @@
+"""The same two recipes with several seeds each: what holds for these runs, and what holds for the method."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RequestError
+from workings.evaluation.comparison.paired import PairedDifference, compare_configs, p_text, paired_values, points
+from workings.evaluation.scorecard import ItemResult, percent
+from workings.evaluation.statistics.differences import welch
+from workings.evaluation.statistics.intervals import Interval
+from workings.evaluation.unit import EvaluationRecord, find_unit
+
+MIN_SEEDS = 3
+"""With fewer seeds a side nothing is said about the method, only about these runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedSide:
+    """The runs of one side."""
+
+    names: list[str]
+    accuracies: list[float]
+
+    @property
+    def mean(self) -> float:
+        """Mean accuracy over the seeds."""
+        return math.fsum(self.accuracies) / len(self.accuracies)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation between seeds (n - 1); 0 for one."""
+        if len(self.accuracies) < 2:
+            return 0.0
+        return math.sqrt(math.fsum((x - self.mean) ** 2 for x in self.accuracies) / (len(self.accuracies) - 1))
+
+    def to_json(self) -> dict[str, Any]:
+        """Accuracy over seeds, each seed's, and their spread."""
+        record: dict[str, Any] = {"accuracy": self.mean, "seeds": len(self.names), "runs": self.names,
+                                  "accuracies": self.accuracies}
+        return {**record, "spread": self.spread} if len(self.names) > 1 else record
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedsComparison:
+    """What comparing the seeds of B with those of A found."""
+
+    a: SeedSide
+    b: SeedSide
+    difference: PairedDifference
+    """Over items, of the means over seeds: says something about these runs."""
+    method_interval: Interval | str
+    """Welch's interval of the difference between seeds: says something about the method; or why there is none."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """About these runs."""
+        return self.difference.verdict
+
+    @property
+    def method_verdict(self) -> str:
+        """About the method: only what the items and the seeds both say; `no claim` with too few seeds."""
+        if isinstance(self.method_interval, str):
+            return "no claim"
+        low, high = self.method_interval.low, self.method_interval.high
+        by_seeds = "better" if low > 0 else "worse" if high < 0 else "inconclusive"
+        return by_seeds if by_seeds == self.verdict else "inconclusive"
+
+    @property
+    def sentence(self) -> str:
+        """Both findings in one sentence."""
+        found = self.difference
+        interval = (f" (95 % interval over items {points(found.interval.low)} to {points(found.interval.high)}"
+                    + (f", {p_text(found.p_value)})" if found.p_value is not None else ")")
+                    if isinstance(found.interval, Interval) else f" (no interval: {found.interval})")
+        method = {"better": "B's method is better", "worse": "B's method is worse",
+                  "inconclusive": "which method is better stays open",
+                  "no claim": f"nothing is claimed about the method: {self.method_interval}"}[self.method_verdict]
+        return (f"On the same {found.n} items {len(self.b.names)} runs of B reach {percent(self.b.mean)} on average "
+                f"and {len(self.a.names)} of A {percent(self.a.mean)}, a difference of {points(found.delta)} points"
+                f"{interval}; these runs: {self.verdict}; {method}.")
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer of ``compare --json`` with several seeds; what does not exist is left out."""
+        record = {"verdict": self.verdict, "method_verdict": self.method_verdict, "sentence": self.sentence,
+                  "items": self.difference.n, "a": self.a.to_json(), "b": self.b.to_json(), "notes": self.notes,
+                  **self.difference.to_json()}
+        if isinstance(self.method_interval, Interval):
+            record |= {"method_ci_low": self.method_interval.low, "method_ci_high": self.method_interval.high}
+        return record
+
+
+def compare_seeds(a: Sequence[Path], b: Sequence[Path]) -> SeedsComparison:
+    """Compare several runs a side, pair by pair over items.
+
+    An item's value is its mean score over a side's seeds, so that the items stay the units; runs of one side that
+    differ in more than their seed are the caller's business and can be seen in the report.
+
+    Raises:
+        RequestError: a side is empty, or two of the evaluations are not comparable.
+    """
+    if not a or not b:
+        raise RequestError("a side without runs", "at least one run a side")
+    records_a, records_b = [find_unit(path) for path in a], [find_unit(path) for path in b]
+    notes = _check_all([*records_a, *records_b])
+    order = records_a[0].results()
+    scores_a = [_scores(record, order) for record in records_a]
+    scores_b = [_scores(record, order) for record in records_b]
+    side_a, side_b = _side(records_a, scores_a), _side(records_b, scores_b)
+    means_a = [math.fsum(column) / len(column) for column in zip(*scores_a, strict=True)]
+    means_b = [math.fsum(column) / len(column) for column in zip(*scores_b, strict=True)]
+    return SeedsComparison(a=side_a, b=side_b, notes=notes, method_interval=_method_interval(side_a, side_b),
+                           difference=paired_values(means_a, means_b, [result.cluster for result in order]))
+
+
+def _check_all(records: Sequence[EvaluationRecord]) -> list[str]:
+    notes: list[str] = []
+    for record in records[1:]:
+        different, unknown, _ = compare_configs(records[0].config, record.config)
+        if different:
+            raise RequestError(f"{records[0].path} and {record.path}: {'; '.join(different)}",
+                               "evaluations of the same items with the same scorer, template and decoding")
+        notes += [note for note in unknown if note not in notes]
+    return notes
+
+
+def _scores(record: EvaluationRecord, order: Sequence[ItemResult]) -> list[float]:
+    by_id = {result.id: result.score for result in record.results()}
+    if by_id.keys() != {result.id for result in order}:
+        raise RequestError(f"{record.path}: other items than the first run", "evaluations of the same items")
+    return [by_id[result.id] for result in order]
+
+
+def _side(records: Sequence[EvaluationRecord], scores: Sequence[Sequence[float]]) -> SeedSide:
+    return SeedSide(names=[record.name for record in records], accuracies=[math.fsum(s) / len(s) for s in scores])
+
+
+def _method_interval(a: SeedSide, b: SeedSide) -> Interval | str:
+    fewest = min(len(a.names), len(b.names))
+    if fewest < MIN_SEEDS:
+        return f"{fewest} seed{'s' if fewest > 1 else ''} on a side, {MIN_SEEDS} are needed"
+    return welch(a.accuracies, b.accuracies)

@@ -1,0 +1,123 @@
+"""Intervals of one quantity: an accuracy, a mean of scores, a mean of scores in clusters."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from workings.errors import RequestError
+
+CONFIDENCE = 0.95
+"""Coverage of every interval in a scorecard or comparison."""
+MIN_CLUSTERS = 8
+"""Below this no interval is claimed: a t interval on so few clusters covers too little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A 95 % interval and the method it came from."""
+
+    low: float
+    high: float
+    method: str
+
+
+def z_value(confidence: float = CONFIDENCE) -> float:
+    """Two-sided normal quantile: 1.959963984540054 at 95 %."""
+    return NormalDist().inv_cdf((1 + confidence) / 2)
+
+
+def two_sided_p(z: float) -> float:
+    """Two-sided p value of a standard normal statistic, exact far out in the tail as well."""
+    return math.erfc(abs(z) / math.sqrt(2))
+
+
+def wilson(correct: int, n: int, confidence: float = CONFIDENCE) -> Interval:
+    """Wilson's score interval: the p for which ``|p_hat - p| <= z * sqrt(p (1 - p) / n)``.
+
+    Never leaves [0, 1] and stays sensible at 0 and n correct. Averaged over p its coverage at n of 100 and more is
+    95 % within 1; at single values of p it is not (Brown, Cai and DasGupta, 2001).
+    """
+    z = z_value(confidence)
+    p = correct / n
+    center = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    # At the ends the root is exact in theory only; rounding must not leave the ends open.
+    low = 0.0 if correct == 0 else max(0.0, center - half)
+    high = 1.0 if correct == n else min(1.0, center + half)
+    return Interval(low, high, "wilson")
+
+
+@dataclass(frozen=True, slots=True)
+class MeanResult:
+    """A mean with its 95 % interval and the two-sided p value of "the mean is zero" that belongs to it."""
+
+    mean: float
+    interval: Interval
+    p_value: float
+    standard_error: float
+
+
+def t_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> MeanResult:
+    """Student's t interval of a mean over independent values."""
+    data = np.asarray(values, dtype=np.float64)
+    n = len(data)
+    if n < 2:
+        raise RequestError(f"{n} value", "at least 2 values for an interval")
+    return _t_result(float(data.mean()), float(data.std(ddof=1)) / math.sqrt(n), n - 1, "t", confidence)
+
+
+def clustered_t_mean(values: Sequence[float], clusters: Sequence[str], confidence: float = CONFIDENCE) -> MeanResult:
+    """Cluster-robust t interval of the mean over items (CR2 variance, Bell and McCaffrey's degrees of freedom, 2002).
+
+    The mean weighs items, not clusters. A cluster's summed deviations from it are too small by its own share of the
+    items, so their squares are divided by ``1 - n_g / n``; the degrees of freedom are those of that variance for
+    independent items. With clusters of equal size this is exactly Student's t interval of the cluster means. With
+    unequal ones the usual sandwich (CR1, clusters - 1 degrees) raises 6 to 10 % false alarms, this one 3 to 5 %.
+
+    Raises:
+        RequestError: fewer than 8 clusters.
+    """
+    data = np.asarray(values, dtype=np.float64)
+    groups, totals, sizes = cluster_sums(data, clusters)
+    if groups < MIN_CLUSTERS:
+        raise RequestError(f"{groups} clusters", f"at least {MIN_CLUSTERS} clusters for an interval",
+                           "more clusters: items of one cluster count as one observation")
+    n = len(data)
+    mean = float(data.mean())
+    shares = sizes / n
+    deviations = totals - mean * sizes
+    error = math.sqrt(float((deviations ** 2 / (1 - shares)).sum())) / n
+    return _t_result(mean, error, degrees_of_freedom(sizes), "clustered t", confidence)
+
+
+def degrees_of_freedom(sizes: np.ndarray) -> float:
+    """Bell and McCaffrey's degrees of freedom of the CR2 variance of a mean; clusters - 1 where all are of one size.
+
+    Satterthwaite's ``trace(M) ** 2 / trace(M @ M)`` for ``M = A C``: C is the covariance of the clusters' summed
+    deviations for independent items of variance 1, A holds ``1 / (1 - n_g / n)`` on its diagonal.
+    """
+    n = float(sizes.sum())
+    weights = sizes ** 2 / (n - sizes)
+    off_diagonal = float(weights.sum()) ** 2 - float((weights ** 2).sum())
+    return n * n / (float((sizes ** 2).sum()) + off_diagonal)
+
+
+def cluster_sums(data: np.ndarray, clusters: Sequence[str]) -> tuple[int, np.ndarray, np.ndarray]:
+    """Number of clusters, and per cluster the sum of its values and its size, in order of first appearance."""
+    numbers: dict[str, int] = {}
+    index = np.fromiter((numbers.setdefault(name, len(numbers)) for name in clusters), dtype=np.int64, count=len(data))
+    return len(numbers), np.bincount(index, weights=data), np.bincount(index).astype(np.float64)
+
+
+def _t_result(mean: float, error: float, degrees: float, method: str, confidence: float) -> MeanResult:
+    from scipy import stats  # not at import: the verbs that need no statistics start without it
+
+    half = float(stats.t.ppf((1 + confidence) / 2, degrees)) * error
+    if error == 0:
+        p = 1.0 if mean == 0 else 0.0
+    else:
+        p = float(2 * stats.t.sf(abs(mean) / error, degrees))
+    return MeanResult(mean, Interval(mean - half, mean + half, method), p, error)

@@ -1,0 +1,261 @@
+"""Evaluation units: a run directory's ``eval/<name>``, or the place of ``eval --out``; found, read and written.
+
+While a unit is written it is ``<out>.partial``, and it is continued where an evaluation was killed.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from workings.errors import RecordError, RequestError
+from workings.evaluation.predictions import read_results
+from workings.evaluation.scorecard import ItemResult
+from workings.record import atomic
+from workings.record.canonical import loads, record_line
+from workings.record.digest import file_digest, json_digest
+from workings.record.jsonl import Appender, cut_torn_line
+from workings.record.layout import (
+    EVALUATION_CONFIG,
+    EVALUATION_SUMMARY,
+    MANIFEST,
+    PARTIAL_SUFFIX,
+    PREDICTIONS,
+    SAMPLES,
+    SEAL,
+    SUMS,
+    partial_path,
+)
+from workings.record.lock import DirectoryLock
+from workings.record.seal import parse_sums, root_digest, seal_unit
+
+DEFAULT_NAME = "items"
+"""The unit that a run's own evaluation is written to, and that is meant when a run directory has several."""
+
+
+@dataclass(frozen=True)
+class EvaluationRecord:
+    """A sealed evaluation unit that is read."""
+
+    path: Path
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """``eval_config.json``."""
+        return _object(self.path / EVALUATION_CONFIG)
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """``eval_summary.json``."""
+        return _object(self.path / EVALUATION_SUMMARY)
+
+    @cached_property
+    def run(self) -> Path | None:
+        """The run directory it stands in, or None."""
+        parent = self.path.resolve().parent.parent
+        return parent if self.path.resolve().parent.name == "eval" and (parent / MANIFEST).is_file() else None
+
+    @property
+    def name(self) -> str:
+        """The run's name where it stands in one (with the unit's, if that is not the default), else its folder's."""
+        if self.run is None:
+            return self.path.resolve().name
+        unit = self.path.resolve().name
+        return self.run.name if unit == DEFAULT_NAME else f"{self.run.name}/eval/{unit}"
+
+    @property
+    def items_digest(self) -> str:
+        """Digest of the items that were asked."""
+        return str(self.config["items"]["digest"])
+
+    @property
+    def root(self) -> str:
+        """Root digest of the unit."""
+        return root_digest(self.path)
+
+    def results(self) -> list[ItemResult]:
+        """What counts of every item.
+
+        Raises:
+            RecordError: the predictions are not the ones that were sealed, or hold an item twice.
+        """
+        sums = parse_sums((self.path / SUMS).read_bytes())
+        for name in (EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS):
+            if sums.get(name) != file_digest(self.path / name):
+                raise RecordError(f"{self.path / name} is not the file that was sealed")
+        results = list(read_results(self.path / PREDICTIONS, str(self.config["aggregate"])))
+        if len({result.id for result in results}) != len(results):
+            raise RecordError(f"{self.path / PREDICTIONS} holds an item twice")
+        return results
+
+
+def find_units(path: Path) -> list[EvaluationRecord]:
+    """The sealed evaluation units that a path offers, by name.
+
+    Raises:
+        RequestError: there is none.
+    """
+    if (path / EVALUATION_SUMMARY).is_file():
+        return [EvaluationRecord(path)]
+    found = [EvaluationRecord(place.parent) for place in sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
+             if not place.parent.name.endswith(PARTIAL_SUFFIX)]
+    if not found:
+        raise RequestError(str(path), "a run directory with an evaluation, or the directory that `eval --out` wrote",
+                           f"workings eval {path} --items ITEMS.jsonl --out {path}/eval/{DEFAULT_NAME}")
+    return found
+
+
+def find_unit(path: Path) -> EvaluationRecord:
+    """The one unit that a path means: its only one, or the one named `items`.
+
+    Raises:
+        RequestError: there is none, or several and none of them is named `items`.
+    """
+    return _only(path, find_units(path))
+
+
+def find_pair(a: Path, b: Path) -> tuple[EvaluationRecord, EvaluationRecord]:
+    """The two units that a comparison means; where a side offers several, those on the same items count."""
+    offers_a, offers_b = find_units(a), find_units(b)
+    if len(offers_a) > 1 or len(offers_b) > 1:
+        digests = {unit.items_digest for unit in offers_a} & {unit.items_digest for unit in offers_b}
+        offers_a = [unit for unit in offers_a if unit.items_digest in digests] or offers_a
+        offers_b = [unit for unit in offers_b if unit.items_digest in digests] or offers_b
+    return _only(a, offers_a), _only(b, offers_b)
+
+
+def read_scorecard(path: Path) -> dict[str, Any]:
+    """The scorecard of a run or unit: `overall`, `per_section`, `per_category`, `per_difficulty`."""
+    scorecard = find_unit(path).summary["scorecard"]
+    if not isinstance(scorecard, dict):
+        raise RecordError(f"{path}: its summary has no scorecard")
+    return scorecard
+
+
+def _only(path: Path, units: Sequence[EvaluationRecord]) -> EvaluationRecord:
+    named = [unit for unit in units if unit.path.name == DEFAULT_NAME]
+    if len(units) == 1 or named:
+        return (named or list(units))[0]
+    raise RequestError(f"{path}, which has {len(units)} evaluations", "one of them",
+                       " or ".join(str(unit.path) for unit in units))
+
+
+def _object(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise RecordError(f"{path} is missing")
+    value = loads(path.read_bytes())
+    if not isinstance(value, dict):
+        raise RecordError(f"{path} is not a JSON object")
+    return value
+
+
+class EvaluationUnit:
+    """One unit being written. Use as a context manager: leaving it keeps what was written, for the next attempt."""
+
+    def __init__(self, out: Path, config: dict[str, Any]) -> None:
+        """Start the unit, or continue one that was interrupted.
+
+        Raises:
+            RequestError: ``out`` exists, or an interrupted evaluation there was asked for something else.
+        """
+        if out.exists():
+            raise RequestError(f"--out {out}, which exists", "a new directory; evaluations are never overwritten",
+                               f"--out {out}-2")
+        self.out, self.partial, self._config = out, partial_path(out), config
+        out.parent.mkdir(parents=True, exist_ok=True)
+        self.partial.mkdir(exist_ok=True)
+        self._lock = DirectoryLock(self.partial)
+        self._check_config()
+        cut_torn_line(self.predictions)
+        self._appender = Appender(self.predictions)
+
+    @property
+    def predictions(self) -> Path:
+        """Where the predictions stand."""
+        return self.partial / PREDICTIONS
+
+    def __enter__(self) -> "EvaluationUnit":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self._appender.close()
+        self._lock.release()
+
+    def finished_chunks(self, chunks: Sequence[int], samples: int = 1) -> int:
+        """How many chunks (of these numbers of items) stand in the file completely; the rest of it is cut off.
+
+        A chunk is what is generated together. It is never continued in its middle, because the numbers of a batch
+        may depend on its rows, and a continued evaluation has to end the same. The file's last item is whole only if
+        it has all its ``samples``: writing may have stopped between two of its lines.
+        """
+        ends = _item_ends(self.predictions, samples)
+        done = kept_items = 0
+        for size in chunks:
+            if kept_items + size > len(ends):
+                break
+            done, kept_items = done + 1, kept_items + size
+        os.truncate(self.predictions, ends[kept_items - 1] if kept_items else 0)
+        return done
+
+    def append(self, lines: Sequence[dict[str, Any]]) -> None:
+        """Add lines of one chunk and wait until they are on the disk."""
+        data = b"".join(record_line(line, PREDICTIONS) for line in lines)
+        self._appender.append_bytes(data)
+        self._appender.sync()
+
+    def seal(self, summary: dict[str, Any], samples: str, made_from: str | None) -> str:
+        """Write the summary and the samples, seal, and move the unit to its place. Returns the root digest."""
+        atomic.write_json(self.partial / EVALUATION_SUMMARY, summary)
+        atomic.write_text(self.partial / SAMPLES, samples)
+        if (self.partial / SEAL).exists():  # killed between sealing and renaming
+            (self.partial / SEAL).unlink()
+        root = seal_unit(self.partial, "eval", "complete", made_from)
+        self.partial.rename(self.out)
+        atomic.sync_directory(self.out.parent)
+        return root
+
+    def _check_config(self) -> None:
+        path = self.partial / EVALUATION_CONFIG
+        if not path.exists():
+            atomic.write_json(path, self._config)
+            return
+        before = loads(path.read_bytes())
+        if json_digest(before) != json_digest(self._config):
+            self._lock.release()
+            raise RequestError(f"--out {self.out}, where an interrupted evaluation was asked for something else: "
+                               f"{', '.join(_differences(before, self._config))}",
+                               "the same request, to continue it, or another --out", f"--out {self.out}-2")
+
+
+def _item_ends(path: Path, samples: int) -> list[int]:
+    """Byte offset behind the last line of every item that is whole."""
+    ends: list[int] = []
+    name, lines = "", 0
+    for line_id, end in _ids(path):
+        if line_id == name and ends:
+            ends[-1], lines = end, lines + 1
+        else:
+            ends.append(end)
+            lines = 1
+        name = line_id
+    return ends[:-1] if ends and lines < samples else ends
+
+
+def _ids(path: Path) -> Iterator[tuple[str, int]]:
+    offset = 0
+    with path.open("rb") as file:
+        for line in file:
+            offset += len(line)
+            record = loads(line)
+            if not isinstance(record, dict) or "id" not in record:
+                raise RecordError(f"{path}: a line is none of ours; remove {path.parent} and start again")
+            yield str(record["id"]), offset
+
+
+def _differences(before: Any, now: dict[str, Any]) -> list[str]:
+    old = before if isinstance(before, dict) else {}
+    return sorted(key for key in {*old, *now} if old.get(key) != now.get(key))

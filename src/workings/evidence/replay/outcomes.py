@@ -1,0 +1,127 @@
+"""What a replay compares beside the metrics of its steps: two checkpoints of one step, and completions made again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workings.engines.base import Engine, State
+from workings.engines.safetensors_file import TensorFile
+from workings.errors import RecordError
+from workings.evaluation.generate import generate_batch
+from workings.evaluation.settings import EvaluationSettings
+from workings.evidence.replay.judge import LARGEST, Facts
+from workings.models.chat import ChatTemplate
+from workings.models.tokenizer import Tokenizer
+from workings.record.digest import bytes_digest, file_digest
+from workings.scoring.items import Item
+
+OPTIMIZER = "optimizer"
+"""Files whose names begin so hold the optimizer's state: compared to the bit, and reported; not judged by a tolerance,
+because a moment near zero has no meaningful relative difference."""
+
+
+def compare_weights(step: int, recorded: Path, replayed: Path) -> Facts:
+    """How far the tensors of two checkpoint folders lie apart.
+
+    Returns:
+        `step`, `files_identical` and `files`, number of `tensors`, the `largest_difference` (norm of the difference
+        over the norm of the recorded tensor) and the `tensor` that has it.
+    """
+    names = sorted(path.name for path in recorded.glob("*.safetensors"))
+    same = sum((replayed / name).is_file() and file_digest(recorded / name) == file_digest(replayed / name)
+               for name in names)
+    largest, where, count = 0.0, "none", 0
+    for name in (name for name in names if not name.startswith(OPTIMIZER)):
+        one, other = TensorFile(recorded / name), TensorFile(replayed / name)
+        for tensor in one.names():
+            count += 1
+            difference = _relative(one.read(tensor), other.read(tensor)) if tensor in other.names() else LARGEST
+            if difference > largest:
+                largest, where = difference, tensor
+    return {"step": step, "files": len(names), "files_identical": int(same), "tensors": count,
+            "largest_difference": largest, "tensor": where}
+
+
+def _relative(recorded: np.ndarray, replayed: np.ndarray) -> float:
+    if recorded.shape != replayed.shape or recorded.dtype != replayed.dtype:
+        return LARGEST
+    if recorded.tobytes() == replayed.tobytes():
+        return 0.0
+    one, other = recorded.astype(np.float64), replayed.astype(np.float64)
+    norm, apart = float(np.linalg.norm(one)), float(np.linalg.norm(one - other))
+    return min(LARGEST, apart / norm) if norm > 0 and np.isfinite(apart) else LARGEST
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """An evaluation that a run's last state answered, as it was recorded."""
+
+    unit: str
+    """Its place in the run, e.g. `eval/items`."""
+    config: Mapping[str, Any]
+    rows: Sequence[Mapping[str, Any]]
+    """Lines of its predictions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """The state that is asked again, with what turns questions into tokens and back."""
+
+    engine: Engine
+    state: State
+    tokenizer: Tokenizer
+    template: ChatTemplate
+
+
+def generate_again(model: Model, asked: Asked, count: int, *, whole_batches: bool) -> list[dict[str, Any]]:
+    """Completions of the first items of an evaluation, beside the recorded ones.
+
+    Args:
+        model: what is asked.
+        asked: the evaluation.
+        count: items to ask, at least.
+        whole_batches: ask whole batches, as they were asked: the numbers of a batch may depend on its rows.
+
+    Returns:
+        One record a completion: `unit`, `id`, `sample`, `completion`, `same`.
+
+    Raises:
+        RecordError: the evaluation does not say how it was generated.
+    """
+    settings = _settings(asked)
+    items: dict[str, Item] = {}
+    recorded: dict[tuple[str, int], Mapping[str, Any]] = {}
+    for row in asked.rows:
+        items.setdefault(row["id"], Item(id=row["id"], prompt=row["prompt"], expected_answer=str(row["gold"])))
+        recorded[row["id"], row["sample"]] = row
+    size = max(1, settings.batch_size // settings.samples)
+    if whole_batches:
+        count = -(-count // size) * size
+    chosen = list(items.values())[:count]
+    again = []
+    for start in range(0, len(chosen), size):
+        answers = generate_batch(model.engine, model.state, model.tokenizer, model.template,
+                                 chosen[start:start + size], settings)
+        for answer in answers:
+            text = answer.text.encode("utf-8", "replace").decode("utf-8")  # as it is recorded
+            again.append({"unit": asked.unit, "id": answer.item.id, "sample": answer.sample, "completion": text,
+                          "same": is_recorded(text, recorded[answer.item.id, answer.sample])})
+    return again
+
+
+def is_recorded(text: str, row: Mapping[str, Any]) -> bool:
+    """Whether a completion is the one that a prediction's line holds, or names by its digest."""
+    if "completion_sha256" in row:
+        return bytes_digest(text.encode("utf-8")) == row["completion_sha256"]
+    return bool(text == row["completion"])
+
+
+def _settings(asked: Asked) -> EvaluationSettings:
+    decoding = asked.config.get("decoding")
+    if not isinstance(decoding, Mapping) or "max_new_tokens" not in decoding:
+        raise RecordError(f"{asked.unit} does not say how it was generated")
+    return EvaluationSettings(max_new_tokens=decoding["max_new_tokens"], batch_size=decoding["batch_size"],
+                              temperature=decoding["temperature"], samples=decoding["samples"], seed=decoding["seed"])

@@ -1,0 +1,81 @@
+"""The checks by id, and short ways to say what one found.
+
+A check is a generator of findings about a record; an id is given once and for ever.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from workings.errors import RecordError
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.result import Finding, Verdict
+
+SHOWN = 5
+"""Names that a text lists before it only counts."""
+CheckFunction = Callable[[Record], Iterator[Finding]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegisteredCheck:
+    """One check and where it stands."""
+
+    id: str
+    level: int
+    title: str
+    """What holds if it passes, as a sentence."""
+    find: CheckFunction
+
+
+CHECKS: dict[str, RegisteredCheck] = {}
+"""All checks in the order in which they run."""
+
+
+def check(name: str, *, level: int, title: str) -> Callable[[CheckFunction], CheckFunction]:
+    """Register a check. Raises ``ValueError`` for an id that is taken."""
+    def register(function: CheckFunction) -> CheckFunction:
+        if name in CHECKS:
+            raise ValueError(f"check {name!r} is registered twice: by {CHECKS[name].find.__module__} and "
+                             f"{function.__module__}")
+        CHECKS[name] = RegisteredCheck(id=name, level=level, title=title, find=function)
+        return function
+    return register
+
+
+def passed(text: str, unit: Unit | None = None) -> Finding:
+    """It holds."""
+    return Finding(verdict=Verdict.PASSED, text=text, unit=unit.title if unit else "")
+
+
+def failed(text: str, unit: Unit | None = None) -> Finding:
+    """It does not hold."""
+    return Finding(verdict=Verdict.FAILED, text=text, unit=unit.title if unit else "")
+
+
+def not_checked(text: str, unit: Unit | None = None, *, blocking: bool = True) -> Finding:
+    """It could not be looked at."""
+    return Finding(verdict=Verdict.NOT_CHECKED, text=text, unit=unit.title if unit else "", blocking=blocking)
+
+
+def judged(problems: list[str], good: str, unit: Unit | None = None) -> Finding:
+    """Passed with ``good``, or failed with the problems."""
+    return failed(several(problems), unit) if problems else passed(good, unit)
+
+
+def several(texts: list[str]) -> str:
+    """A few of many texts, and how many more there are."""
+    more = f"; and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
+    return "; ".join(texts[:SHOWN]) + more
+
+
+def each(units: list[Unit], find: Callable[[Unit], Iterator[Finding]]) -> Iterator[Finding]:
+    """A check made for one unit after the other; a unit that cannot be read fails and the next one is looked at."""
+    for unit in units:
+        try:
+            yield from find(unit)
+        except RecordError as error:
+            yield failed(str(error), unit)
+
+
+def each_run(record: Record, find: Callable[[Unit], Iterator[Finding]]) -> Iterator[Finding]:
+    """`each` over the training runs."""
+    return each(record.runs, find)

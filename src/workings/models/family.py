@@ -1,0 +1,177 @@
+"""What a model family is: the one object that `families/NAME.py` makes, and that everything about the family is in.
+
+The methods here are those of the standard decoder: of Llama, and of every family that differs from it in switches of
+`ModelShape` alone. A family with other tensors or another ``config.json`` derives a class and overrides them.
+
+Sizes: V vocabulary, D width, F feed-forward width, N query heads, K key/value heads, H head size.
+Matrices are stored ``[out, in]`` and applied as ``x @ W.T``, unless `Family.matrices_in_out` says otherwise.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workings.errors import RequestError
+from workings.models.hf_config import read_rotation, require, write_rotation
+from workings.models.shape import ModelShape
+
+EMBEDDING = "model.embed_tokens.weight"
+FINAL_NORM = "model.norm.weight"
+HEAD = "lm_head.weight"
+PROJECTIONS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+               "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+"""The matrices of one layer of the standard decoder, in the order in which they are applied."""
+RESIDUAL = ("self_attn.o_proj", "mlp.down_proj")
+"""Those of them that write into the residual stream; their input is what other matrices of the layer put out."""
+NEEDED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+          "max_position_embeddings")
+ACTIVATIONS = {"gelu_tanh": "gelu_pytorch_tanh", "silu": "silu"}
+"""`ModelShape.activation` -> Hugging Face's name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Why an engine cannot run a family."""
+
+    expected: str
+    """What it runs instead."""
+    try_next: str
+    """What to type instead."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Family:
+    """One family of decoder-only models."""
+
+    name: str
+    """What recipes and records call it; for a family of this package also the name of its file."""
+    model_type: str
+    """Hugging Face's name of the architecture in ``config.json``; transformers must know it, for the PyTorch engine."""
+    architecture: str
+    """transformers' class, which ``config.json`` names."""
+    switches: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of `ModelShape` that differ from its defaults, with the values that published models use most."""
+    ties_by_default: bool = False
+    """Whether a ``config.json`` without ``tie_word_embeddings`` means tied ones."""
+    local_rotation: bool = False
+    """Whether sliding layers turn by `ModelShape.local_rope_theta`; otherwise by ``rope_theta``, as global ones do."""
+    grouped_heads: bool = True
+    """Whether several query heads may share a key and value head."""
+    matrices_in_out: bool = False
+    """Whether projections are stored ``[in, out]`` (transformers' ``Conv1D``)."""
+    needed: tuple[str, ...] = NEEDED
+    """Keys that a ``config.json`` must have."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of ``config.json`` that every model of the family has; another value is refused."""
+    dropout: tuple[str, ...] = ()
+    """Probabilities in ``config.json`` that transformers does not take as zero where they are missing."""
+    multimodal: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """``model_type`` of models that hold one of this family as ``text_config`` -> what that may leave out."""
+    projections: tuple[str, ...] = PROJECTIONS
+    """Matrices of one layer, in the order in which they are applied."""
+    residual: tuple[str, ...] = RESIDUAL
+    """Those that write into the residual stream: their random weights are smaller, by the number of layers."""
+    layer_prefix: str = "model.layers"
+    """What stands before a layer's number in the names of tensors."""
+    optional_prefix: str = ""
+    """What some published files leave out at the beginning of names."""
+    template: str = "tokenizer"
+    """The recipe's `data.template` for published chat models of the family."""
+    licence: str = ""
+    """Terms of the published weights, where all of them have the same."""
+    refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    """Engine -> why it cannot run the family."""
+
+    def check(self, shape: ModelShape) -> None:
+        """Raise `RequestError` for sizes that the family cannot have."""
+
+    def check_engine(self, engine: str) -> None:
+        """Raise `RequestError` for an engine that cannot run the family."""
+        if engine in self.refusals:
+            refusal = self.refusals[engine]
+            raise RequestError(f"a {self.name} model with engine: {engine}", refusal.expected, refusal.try_next)
+
+    def layer_shapes(self, shape: ModelShape) -> dict[str, tuple[int, ...]]:
+        """Tensors of one layer: name below `layer_prefix` and number -> shape."""
+        width, inner = shape.width, shape.mlp_width
+        query, key = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+        shapes: dict[str, tuple[int, ...]] = {
+            "input_layernorm.weight": (width,),
+            "self_attn.q_proj.weight": (query, width),
+            "self_attn.k_proj.weight": (key, width),
+            "self_attn.v_proj.weight": (key, width),
+            "self_attn.o_proj.weight": (width, query),
+            "post_attention_layernorm.weight": (width,),
+            "mlp.gate_proj.weight": (inner, width),
+            "mlp.up_proj.weight": (inner, width),
+            "mlp.down_proj.weight": (width, inner),
+        }
+        if shape.qkv_bias:
+            shapes |= {f"self_attn.{letter}_proj.bias": (size,) for letter, size in zip("qkv", (query, key, key),
+                                                                                         strict=True)}
+        if shape.qk_norm:
+            shapes |= {f"self_attn.{letter}_norm.weight": (shape.head_dim,) for letter in "qk"}
+        if shape.post_norms:
+            shapes |= {f"{side}_feedforward_layernorm.weight": (width,) for side in ("pre", "post")}
+        return shapes
+
+    def outer_shapes(self, shape: ModelShape) -> dict[str, tuple[int, ...]]:
+        """Tensors outside the layers: name -> shape. Tied embeddings have no head of their own."""
+        shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (shape.vocab_size, shape.width), FINAL_NORM: (shape.width,)}
+        if not shape.tied_embeddings:
+            shapes[HEAD] = (shape.vocab_size, shape.width)
+        return shapes
+
+    def read_config(self, config: Mapping[str, Any]) -> ModelShape:
+        """Shape of a model from the content of its ``config.json``.
+
+        Raises:
+            RequestError: a key is missing, or a setting would be computed here differently from transformers.
+        """
+        require(config, self.needed)
+        biases = config.get("attention_bias") and not self.switches.get("qkv_bias")
+        if biases or config.get("mlp_bias"):
+            raise RequestError("attention_bias or mlp_bias: true", "a model without these biases")
+        self.check_fixed(config)
+        heads, width = int(config["num_attention_heads"]), int(config["hidden_size"])
+        sizes = {
+            "vocab_size": int(config["vocab_size"]), "layers": int(config["num_hidden_layers"]), "width": width,
+            "mlp_width": int(config["intermediate_size"]), "heads": heads,
+            "head_dim": int(config.get("head_dim") or width // heads),
+            "kv_heads": int(config.get("num_key_value_heads") or heads),
+            "context": int(config["max_position_embeddings"]),
+            "rms_norm_eps": float(config.get("rms_norm_eps", 1e-6)),
+            "tied_embeddings": bool(config.get("tie_word_embeddings", self.ties_by_default))}
+        return ModelShape(family=self.name, **(
+            dict(self.switches) | read_rotation(config) | self.read_attention(config) | sizes))
+
+    def check_fixed(self, config: Mapping[str, Any]) -> None:
+        """Raise `RequestError` for a setting that no model of the family has."""
+        if other := [f"{key}: {config[key]}" for key, value in self.fixed.items() if config.get(key, value) != value]:
+            raise RequestError(", ".join(other) + f" in a {self.name} model",
+                               ", ".join(f"{key}: {value}" for key, value in self.fixed.items()))
+
+    def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Fields of `ModelShape` that say what attention sees and how scores are scaled."""
+        if config.get("use_sliding_window"):
+            raise RequestError(f"use_sliding_window: true in a {self.name} model", "a model without sliding windows")
+        return {}
+
+    def write_config(self, shape: ModelShape) -> dict[str, Any]:
+        """Content of a ``config.json`` that transformers opens as this very model."""
+        activation = ACTIVATIONS[shape.activation]
+        return {
+            "architectures": [self.architecture], "model_type": self.model_type, "vocab_size": shape.vocab_size,
+            "hidden_size": shape.width, "intermediate_size": shape.mlp_width, "num_hidden_layers": shape.layers,
+            "num_attention_heads": shape.heads, "num_key_value_heads": shape.kv_heads, "head_dim": shape.head_dim,
+            "max_position_embeddings": shape.context, "rms_norm_eps": shape.rms_norm_eps,
+            "rope_theta": shape.rope_theta, "tie_word_embeddings": shape.tied_embeddings,
+            # Where there are such biases, `fixed` says by which key, if by any: Qwen 2 has none for them.
+            **({} if shape.qkv_bias else {"attention_bias": False}),
+            "hidden_act": activation, "hidden_activation": activation,
+            **self.fixed, **self.write_attention(shape), **write_rotation(shape)}
+
+    def write_attention(self, shape: ModelShape) -> dict[str, Any]:
+        """The settings that `read_attention` reads."""
+        del shape
+        return {}

@@ -1,0 +1,103 @@
+"""Model families by name: those of this package, and those that other packages bring by their entry points."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from workings.config.families import FAMILIES, GROUP, known_families
+from workings.errors import RequestError
+from workings.models.family import Family
+from workings.models.shape import ModelShape
+
+_registered: dict[str, Family] = {}
+
+
+def register(family: Family) -> Family:
+    """Make a family known in this process.
+
+    Raises:
+        RequestError: its name, or the ``model_type`` that it reads, belongs to another family.
+    """
+    _register_ours()
+    return _add(family)
+
+
+def find_family(name: str) -> Family:
+    """The family of this name.
+
+    Raises:
+        RequestError: there is none, two packages bring it, or what is brought is not a family of this name.
+    """
+    _register_ours()
+    return _registered[name] if name in _registered else _add(_brought(name))
+
+
+def family_of(shape: ModelShape) -> Family:
+    """The family that a shape belongs to."""
+    return find_family(shape.family)
+
+
+def families() -> tuple[Family, ...]:
+    """The families of this package."""
+    _register_ours()
+    return tuple(_registered[name] for name in FAMILIES)
+
+
+def find_model_type(config: Mapping[str, Any]) -> Family:
+    """The family whose ``model_type`` a ``config.json`` names; packages are asked only where none of ours has it.
+
+    Raises:
+        RequestError: no family has it.
+    """
+    wanted = config.get("model_type")
+    _register_ours()
+    if not any(family.model_type == wanted for family in _registered.values()):
+        for name in known_families():
+            find_family(name)
+    for family in _registered.values():
+        if family.model_type == wanted:
+            return family
+    raise RequestError(f"model_type: {wanted!r}",
+                       f"one of {', '.join(family.model_type for family in _registered.values())}")
+
+
+def _register_ours() -> None:
+    """Register the families of this package, once: a few small modules, and one look at the entry points."""
+    if FAMILIES[-1] in _registered:
+        return
+    if taken := [point for point in entry_points(group=GROUP) if point.name in FAMILIES]:
+        raise RequestError(f"model family {taken[0].name} of {_distribution(taken[0])}",
+                           "a name that no family of this package has", f"pip uninstall {_distribution(taken[0])}")
+    for name in FAMILIES:
+        _add(import_module(f"workings.models.families.{name}").FAMILY)
+
+
+def _add(family: Family) -> Family:
+    for key in ("name", "model_type"):
+        value = getattr(family, key)
+        if taken := [other for other in _registered.values() if other is not family and getattr(other, key) == value]:
+            raise RequestError(f"model families {taken[0].name} and {family.name}, both with {key} {value!r}",
+                               f"a {key} that no other family has")
+    _registered[family.name] = family
+    return family
+
+
+def _brought(name: str) -> Family:
+    """A family from another package."""
+    points = {point.value: point for point in entry_points(group=GROUP) if point.name == name}
+    if not points:
+        raise RequestError(f"model family {name!r}", f"one of {', '.join(known_families())}",
+                           "install the package that brings it")
+    if len(points) > 1:
+        raise RequestError(f"model family {name!r}", "one package to bring it; these do: "
+                           + ", ".join(_distribution(point) for point in points.values()), "uninstall all but one")
+    family = next(iter(points.values())).load()
+    if not isinstance(family, Family) or family.name != name:
+        raise RequestError(f"model family {name!r}: {next(iter(points))}",
+                           f"a `workings.models.family.Family` whose name is {name!r}")
+    return family
+
+
+def _distribution(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else point.value

@@ -1,0 +1,110 @@
+"""An objective is a function of the log probabilities of supervised tokens; nothing in it knows a framework.
+
+An engine computes log probabilities, asks an objective for its value and takes the derivative of that value in each
+log probability by its framework's own means. The derivative, with its sign turned, then stands where the weight of a
+token stands in cross entropy: the gradient of any objective is that of a weighted log likelihood.
+
+Shape suffixes: B rows, S positions of a row.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from workings.errors import RequestError
+
+Array = Any
+"""A NumPy array, a `jax.Array` or a `torch.Tensor`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrayFunctions:
+    """What the frameworks call differently, or keep in different places."""
+
+    exp: Callable[[Array], Array]
+    minimum: Callable[[Array, Array], Array]
+    clip: Callable[[Array, float, float], Array]
+    """Array, least, greatest."""
+    stop_gradient: Callable[[Array], Array]
+    """The same values, of which no derivative is taken."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """The value of an objective on some rows, as sums, so that micro batches and devices add up exactly."""
+
+    total: Array
+    """Scalar: what is minimized, before it is divided by `Batch.divisor`."""
+    metrics: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
+    """By name a sum and the count it is divided by: what people watch beside the loss."""
+
+
+class Objective(Protocol):
+    """What an update minimizes. A frozen dataclass, because two equal ones compile to the same program."""
+
+    name: ClassVar[str]
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the `Batch.signals` that it needs."""
+        ...
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of `Terms.metrics`, always the same ones."""
+        ...
+
+    def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
+        """Its value on some rows.
+
+        Args:
+            array: the framework's functions.
+            log_probs_BS: natural logarithm of the probability of each target; 0 where ``mask_BS`` is 0.
+            mask_BS: 1.0 at supervised positions, 0.0 elsewhere.
+            signals: ``[B, S]`` each, by the names of `signals`.
+        """
+        ...
+
+
+OBJECTIVES: dict[str, type[Any]] = {}
+"""Class of an objective by its name."""
+
+
+def register(objective: type[Any]) -> type[Any]:
+    """Make an objective known by its name; a second one under the same name is refused."""
+    if objective.name in OBJECTIVES:
+        raise RequestError(f"objective {objective.name!r}", "a name that is not registered yet")
+    OBJECTIVES[objective.name] = objective
+    return objective
+
+
+def to_json(objective: Objective) -> dict[str, Any]:
+    """Name and settings, for a child process and for digests."""
+    return {"name": objective.name} | asdict(objective)  # type: ignore[call-overload]
+
+
+def from_json(values: Mapping[str, Any]) -> Objective:
+    """The objective that `to_json` wrote. Raises `RequestError` for a name that nobody registered."""
+    name = str(values["name"])
+    if name not in OBJECTIVES:
+        raise RequestError(f"objective {name!r}", f"one of {', '.join(sorted(OBJECTIVES))}")
+    made: Objective = OBJECTIVES[name](**{key: value for key, value in values.items() if key != "name"})
+    return made
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class CrossEntropy:
+    """Negative log likelihood in nats: imitation. Engines compute it and its gradient in one walk over the logits."""
+
+    name: ClassVar[str] = "cross_entropy"
+    signals: ClassVar[tuple[str, ...]] = ()
+    metrics: ClassVar[tuple[str, ...]] = ()
+
+    def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
+        """Its value on some rows, as `Objective.terms`."""
+        del array, signals
+        return Terms(total=-(log_probs_BS * mask_BS).sum())
+
+
+CROSS_ENTROPY = CrossEntropy()

@@ -1,0 +1,94 @@
+"""Policy gradients of completions that the model itself wrote: PPO's clipped ratio and its relatives.
+
+What GRPO, RLOO, Dr. GRPO, DAPO, GSPO and CISPO differ in is how advantages are made (above the engine), how lengths
+count (``normalize`` and `Batch.divisor`), and how the ratio of new to old probability is bounded (here).
+
+Sources: PPO, arXiv 1707.06347; GRPO, 2402.03300; Dr. GRPO, 2503.20783; DAPO, 2503.14476; CISPO, 2506.13585; GSPO,
+2507.18071; the estimate of the divergence, http://joschu.net/blog/kl-approx.html (k3).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from workings.errors import RequestError
+from workings.objectives.base import Array, ArrayFunctions, Terms, register
+
+ADVANTAGE, BEHAVIOR, REFERENCE = "advantage", "behavior_log_prob", "reference_log_prob"
+"""Signals: how much better a completion was than its like; log probability of each token when it was drawn; the same
+under the model that the policy shall not move away from."""
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class PolicyGradient:
+    """Minus the advantage, weighted by the bounded ratio of a token's probability now to that when it was drawn."""
+
+    name: ClassVar[str] = "policy_gradient"
+
+    clip_low: float = 0.2
+    """The ratio is bounded from below by ``1 - clip_low``."""
+    clip_high: float = 0.2
+    """The ratio is bounded from above by ``1 + clip_high``."""
+    ratio: Literal["token", "sequence"] = "token"
+    """`token`: each token's own (PPO). `sequence`: of a row, the geometric mean over its tokens (GSPO)."""
+    bound: Literal["pessimistic", "detached"] = "pessimistic"
+    """`pessimistic`: the smaller gain of bounded and unbounded ratio; beyond the bound a token teaches nothing (PPO).
+    `detached`: the bounded ratio is a constant weight of the log probability; every token teaches (CISPO)."""
+    normalize: Literal["tokens", "sequences"] = "tokens"
+    """`tokens`: every token counts alike. `sequences`: every row counts alike, its tokens share its weight (GRPO)."""
+    kl_beta: float = 0.0
+    """Weight of the divergence from the reference; 0: none, and no reference is needed."""
+
+    def __post_init__(self) -> None:
+        if not (0 < self.clip_low <= 1 and self.clip_high > 0 and self.kl_beta >= 0):
+            raise RequestError(
+                f"clip_low {self.clip_low:g}, clip_high {self.clip_high:g}, kl_beta {self.kl_beta:g}",
+                "clip_low above 0 and at most 1, clip_high above 0, kl_beta of at least 0")
+        if self.ratio == "sequence" and self.normalize != "sequences":
+            raise RequestError("a ratio of whole sequences, normalized by tokens",
+                               "normalize sequences: the ratio is one number a row")
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the `Batch.signals` that it needs."""
+        return (ADVANTAGE, BEHAVIOR, REFERENCE) if self.kl_beta else (ADVANTAGE, BEHAVIOR)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of `Terms.metrics`.
+
+        ``clip_fraction``: share of tokens beyond the bound. ``entropy``: mean of minus the log probability, which
+        estimates it where tokens are the model's own. ``kl_behavior``, ``kl_reference``: divergences in nats.
+        """
+        names = ("clip_fraction", "entropy", "kl_behavior")
+        return (*names, "kl_reference") if self.kl_beta else names
+
+    def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
+        """Its value on some rows, as `Objective.terms`."""
+        advantage, tokens_B1 = signals[ADVANTAGE], mask_BS.sum(-1, keepdims=True)
+        share = mask_BS / (tokens_B1 + (tokens_B1 == 0))  # a row without supervised tokens counts nothing
+        log_ratio = (log_probs_BS - signals[BEHAVIOR]) * mask_BS
+        if self.ratio == "sequence":
+            log_ratio = (log_ratio * share).sum(-1, keepdims=True) * mask_BS
+        ratio = array.exp(log_ratio)
+        bounded = array.clip(ratio, 1 - self.clip_low, 1 + self.clip_high)
+        if self.bound == "pessimistic":
+            gain = array.minimum(ratio * advantage, bounded * advantage)
+            beyond = ratio * advantage > bounded * advantage
+        else:
+            gain = array.stop_gradient(bounded) * advantage * log_probs_BS
+            beyond = ratio != bounded
+        loss, count = -gain, mask_BS.sum()
+        sums = {"clip_fraction": (beyond * mask_BS).sum(), "entropy": -(log_probs_BS * mask_BS).sum(),
+                "kl_behavior": _divergence(array, (signals[BEHAVIOR] - log_probs_BS) * mask_BS).sum()}
+        if self.kl_beta:
+            apart = _divergence(array, (signals[REFERENCE] - log_probs_BS) * mask_BS)
+            loss, sums["kl_reference"] = loss + self.kl_beta * apart, apart.sum()
+        weight = share if self.normalize == "sequences" else mask_BS
+        return Terms(total=(loss * weight).sum(), metrics={name: (x, count) for name, x in sums.items()})
+
+
+def _divergence(array: ArrayFunctions, log_ratio: Array) -> Array:
+    """Of each token, an estimate that is never negative: ``r - 1 - log r`` of the ratio of the other to this model."""
+    return array.exp(log_ratio) - 1 - log_ratio

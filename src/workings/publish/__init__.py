@@ -1,0 +1,1 @@
+"""What is made of finished runs for other people: packs, exported models, Kaggle notebooks."""

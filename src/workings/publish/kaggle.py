@@ -1,0 +1,127 @@
+"""`kaggle`: a folder with the notebook and its settings, and one with the wheel and the data, ready to upload."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import workings
+from workings.config.load import LoadedRecipe, load_recipe
+from workings.config.model import FromPretrained
+from workings.errors import RequestError
+from workings.kaggle.notebook import NotebookRequest, notebook_text, script
+from workings.kaggle.settings import Machine, check_user, dataset_metadata, find_machine, kernel_metadata
+from workings.record import atomic
+from workings.record.digest import file_digest
+from workings.record.layout import SUMS
+from workings.record.seal import sums_text
+from workings.runs.select_engine import with_engine
+
+BUILD_EPOCH = "1767225600"
+"""Time that a wheel built here carries, so that equal sources give equal bytes (2026-01-01)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KaggleFolders:
+    """What was made."""
+
+    notebook: Path
+    dataset: Path
+    machine: Machine
+    wheel_sha256: str
+    kernel_id: str
+    dataset_id: str
+    gated: str
+    """Id of a model that is fetched from the Hub; empty for none."""
+
+
+def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user: str, on: str = "",
+                 wheel: Path | None = None, smoke: bool = False) -> KaggleFolders:
+    """Make `out/notebook` and `out/dataset`.
+
+    Args:
+        recipe: a file, or a shipped recipe's name.
+        out: folder to make.
+        overrides: ``key=value`` words; they become part of the recipe in the notebook.
+        user: name on Kaggle.
+        on: `v5e-8` or `t4x2`; by default what suits the recipe's device.
+        wheel: this package's wheel; by default it is built from the checkout that this runs from.
+        smoke: a notebook that runs the same path with a tiny model on a CPU.
+
+    Raises:
+        RequestError: ``out`` exists, no wheel can be had, or data that the recipe names lie above it.
+    """
+    if out.exists():
+        raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", "another --out")
+    check_user(user)
+    loaded = load_recipe(recipe, overrides)
+    machine = find_machine(on, loaded.recipe.device)
+    loaded = with_engine(loaded, machine.platform)
+    data = data_files(loaded)
+    with tempfile.TemporaryDirectory(prefix="workings-kaggle-") as folder:
+        found = wheel or build_wheel(Path(folder))
+        if not found.is_file() or found.suffix != ".whl":
+            raise RequestError(f"--wheel {found}", "this package's wheel", "make dist, then --wheel dist/…")
+        request = NotebookRequest(
+            name=loaded.recipe.name, recipe=loaded.written(), engine=loaded.recipe.engine, machine=machine,
+            data={name: file_digest(path) for name, path in data.items()}, wheel_sha256=file_digest(found), smoke=smoke)
+        text = notebook_text(request)  # before anything is written: it may lack its library
+        _write_dataset(out / "dataset", found, data, user)
+    kernel = kernel_metadata(user, request.name, machine)
+    (out / "notebook").mkdir()
+    atomic.write_text(out / "notebook" / f"{request.name}.ipynb", text)
+    atomic.write_text(out / "notebook" / f"{request.name}.py", script(request))
+    atomic.write_text(out / "notebook" / "kernel-metadata.json", json.dumps(kernel, indent=2) + "\n")
+    model = loaded.recipe.model
+    return KaggleFolders(notebook=out / "notebook", dataset=out / "dataset", machine=machine,
+                         wheel_sha256=request.wheel_sha256, kernel_id=str(kernel["id"]),
+                         dataset_id=str(kernel["dataset_sources"][0]),
+                         gated=model.id if isinstance(model, FromPretrained) else "")
+
+
+def data_files(loaded: LoadedRecipe) -> dict[str, Path]:
+    """Files that the recipe names, by the path that it names. Raises `RequestError` for one that is not below it."""
+    recipe, found = loaded.recipe, dict[str, Path]()
+    for name in (recipe.data.traces, recipe.evaluation.traces, recipe.evaluation.items):
+        path = loaded.path(name)
+        if not path.is_file():
+            continue  # a shipped set, made on the spot
+        if Path(name).is_absolute() or ".." in PurePosixPath(name).parts or name.startswith("~"):
+            raise RequestError(f"{name} in {loaded.origin}", "data beside the recipe or below it, so that the notebook "
+                               "finds them under the same name", "move them and change the recipe")
+        found[name] = path
+    return found
+
+
+def build_wheel(folder: Path) -> Path:
+    """Build this package's wheel from the checkout. Raises `RequestError` where there is none, or no build tool."""
+    root = Path(workings.__file__).resolve().parents[2]
+    if not (root / "pyproject.toml").is_file():
+        raise RequestError("no --wheel, and this package was not started from a checkout", "the wheel to install there",
+                           "--wheel workings-….whl")
+    words = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(root)]
+    done = subprocess.run(words, env={**os.environ, "SOURCE_DATE_EPOCH": BUILD_EPOCH}, capture_output=True, text=True,
+                          check=False)
+    wheels = sorted(folder.glob("*.whl"))
+    if done.returncode or not wheels:
+        last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no output"]
+        raise RequestError(f"no --wheel, and building one failed: {last[0][:200]}", "the tools `build` and `hatchling`",
+                           "make setup, or --wheel workings-….whl")
+    return wheels[0]
+
+
+def _write_dataset(folder: Path, wheel: Path, data: dict[str, Path], user: str) -> None:
+    folder.mkdir(parents=True)
+    shutil.copyfile(wheel, folder / wheel.name)
+    for name, path in data.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, folder / name)
+    digests = {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(folder.rglob("*"))
+               if path.is_file()}
+    atomic.write_bytes(folder / SUMS, sums_text(digests))
+    atomic.write_text(folder / "dataset-metadata.json", json.dumps(dataset_metadata(user), indent=2) + "\n")

@@ -1,0 +1,254 @@
+"""`pack`: gather, judge, show, write, verify. Nothing is written that would not verify."""
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution, version
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RecordError, RequestError
+from workings.evaluation.comparison.compare import Comparison, compare
+from workings.evaluation.unit import find_pair, find_units
+from workings.evidence.claims import CLAIMS, Claim, claims_json, unsourced
+from workings.evidence.model_card import model_card
+from workings.evidence.pack.form import BY_DIGEST, COMPARISON, INSIDE, LICENCES, PACK, REPORT, pack_json
+from workings.evidence.pack.gather import Contents, gather
+from workings.evidence.pack.licences import data_manifests, licences
+from workings.evidence.pack.limits import check_bytes, check_words
+from workings.evidence.pack.readme import readme
+from workings.evidence.pack.write import seal_documents, write_zip
+from workings.evidence.verify import verify
+from workings.evidence.writeup import WRITEUP, published, words_in
+from workings.publish.report_claims import Column, report_claims
+from workings.record.canonical import line, loads
+from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, README, RECIPE, SEAL
+from workings.record.redact import cleaned, find_placeholders, find_secrets
+from workings.reports.html import MAX_RUNS, write_report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packed:
+    """A pack that was written, or (with ``dry_run``) would be."""
+
+    out: Path
+    root: str
+    """Root digest of the pack: over everything in it."""
+    entries: tuple[tuple[str, int], ...]
+    """Every file with its bytes."""
+    by_digest: tuple[tuple[str, int], ...]
+    """Files that are named by digest, with their bytes."""
+    unsourced: dict[str, int]
+    """Numbers without a source, by document."""
+    words: int
+    """Words of the write-up; 0 without one."""
+    bytes: int
+    """Of the zip; 0 with ``dry_run``."""
+
+
+def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, writeup: Path | None = None,
+         notebook: Path | None = None, limit: str = "", max_bytes: int = 0, dry_run: bool = False,
+         show: Callable[[Packed], None] = lambda packed: None,
+         progress: Callable[[int], None] | None = None) -> Packed:
+    """Pack sealed runs for somebody else to check.
+
+    Args:
+        paths: sealed runs, and evaluations that stand beside runs. Of two with evaluations, A and B, the comparison
+            is packed too.
+        out: the zip to make; it must not exist.
+        weights: `inside`, or `digest`: checkpoints' tensors are named by their digests only.
+        writeup: Markdown; numbers in it may name their sources (see `workings.evidence.writeup`).
+        notebook: the notebook that made the runs.
+        limit: a place of publication, see `workings.evidence.pack.limits`.
+        max_bytes: largest zip; 0: no limit.
+        dry_run: find out and show everything, write nothing.
+        show: called with what is about to be written, before it is.
+        progress: called with bytes hashed.
+
+    Raises:
+        RequestError: placeholders, a number that is not its source's, a limit exceeded, ``out`` exists, a failed run.
+        RecordError: a run does not verify.
+    """
+    if out.exists() or out.suffix != ".zip":
+        raise RequestError(f"--out {out}", "a .zip file that does not exist yet", "--out submission.zip")
+    if weights not in (INSIDE, BY_DIGEST):
+        raise RequestError(f"--weights {weights}", f"{INSIDE} or {BY_DIGEST}", f"--weights {BY_DIGEST}")
+    contents = gather(paths, weights)
+    _refuse_failing([*(run.path for run in contents.runs.values()), *contents.evaluations.values()], progress)
+    documents, claims, words = _documents(contents, weights, writeup, notebook)
+    if limit:
+        check_words(limit, words)
+    documents = seal_documents(documents)
+    texts = {name: data.decode("utf-8") for name, data in documents.items() if name.endswith((".md", ".html"))}
+    planned = Packed(
+        out=out, root=loads(documents[SEAL])["root"], words=words or 0, bytes=0,
+        entries=tuple(sorted([(name, len(data)) for name, data in documents.items()]
+                             + [(name, file.size) for name, file in contents.files.items()])),
+        by_digest=tuple((f"{row.place}/{row.file}", row.bytes) for row in contents.by_digest),
+        unsourced={name: len(found) for name, text in sorted(texts.items())
+                   if name in (REPORT, WRITEUP) and (found := unsourced(name, text, claims))})
+    show(planned)
+    return planned if dry_run else _write(planned, documents, contents, limit, max_bytes, progress)
+
+
+def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, limit: str, max_bytes: int,
+           progress: Callable[[int], None] | None) -> Packed:
+    out = planned.out
+    unverified = out.with_name(f".{out.name}.unverified")
+    try:
+        write_zip(unverified, documents, contents.files)
+        size = unverified.stat().st_size
+        if limit:
+            check_bytes(limit, size)
+        if max_bytes and size > max_bytes:
+            raise RequestError(f"a pack of {size:,} bytes", f"at most {max_bytes:,}", "--weights digest")
+        _refuse_failing([unverified], progress)
+        unverified.rename(out)
+    finally:
+        unverified.unlink(missing_ok=True)
+    return Packed(**{**vars(planned), "bytes": size})
+
+
+def _refuse_failing(paths: Sequence[Path], progress: Callable[[int], None] | None) -> None:
+    for path in paths:
+        found = verify(path, progress=progress)
+        if failed := [f"{check.id}: {check.text}" for check in found.checks if check.verdict == "failed"]:
+            raise RecordError(f"{path} does not verify, so it is not packed: {'; '.join(failed[:3])}")
+
+
+def _documents(contents: Contents, weights: str, writeup: Path | None,
+               notebook: Path | None) -> tuple[dict[str, bytes], list[Claim], int | None]:
+    """The pack's own files, the claims of its texts, and the words of the write-up."""
+    found, claims = dict(contents.documents), list[Claim]()
+    for place, run in contents.runs.items():
+        name = place.rpartition("/")[2]
+        evaluations = {unit.name: {"summary": unit.summary,
+                                   "config": loads((unit.path / EVALUATION_CONFIG).read_bytes())}
+                       for unit in run.evaluations()}
+        card = model_card(f"model_cards/{name}.md", place, run.manifest, run.root, evaluations)
+        claims += card.claims
+        found[card.document] = card.text.encode("utf-8")
+        found[f"recipes/{name}.yaml"] = (run.path / RECIPE).read_bytes()
+        found |= data_manifests(run)
+    comparison, more = _pages(contents, found)
+    claims += more
+    found |= _software_licences() | {LICENCES: line(licences(contents.runs.values()))}
+    words = None
+    if writeup is not None:
+        text, said = published(_read(writeup, "--writeup"), lambda file, row: _value(contents, found, file, row))
+        words, claims = words_in(text), [*claims, *said]
+        found[WRITEUP] = _clean(writeup, text)
+    if notebook is not None:
+        found[f"notebook/{notebook.name}"] = _clean(notebook, _notebook(notebook))
+    found[README] = readme(version("workings"), contents.runs, compared=comparison, by_digest=contents.by_digest,
+                           has_report=REPORT in found, has_writeup=writeup is not None).encode("utf-8")
+    found[CLAIMS] = line(claims_json(claims))
+    found[PACK] = line(pack_json(version("workings"), weights, contents.units, contents.by_digest))
+    return found, claims, words
+
+
+def _pages(contents: Contents, found: dict[str, bytes]) -> tuple[list[str], list[Claim]]:
+    """Add the report and, of two sides with evaluations, the comparison. Both name places of the pack only."""
+    found_at = {**{place: run.path for place, run in contents.runs.items()}, **contents.evaluations}
+    places = {place: found_at[place] for place in contents.order}
+    sides = [place for place, path in places.items() if any(path.glob(f"**/{EVALUATION_SUMMARY}"))]
+    with tempfile.TemporaryDirectory(prefix="workings-pack-") as folder:
+        Path(folder, "runs").mkdir()
+        for place, path in places.items():
+            Path(folder, place).symlink_to(path.resolve())
+        with contextlib.chdir(folder):
+            compared = _compared(sides)
+            value = compared.to_json() if compared else {}
+            if compared:
+                found[COMPARISON] = line(value)
+            if len(places) > MAX_RUNS:  # more curves cannot be told apart: no page, and the README names none
+                return (sides if compared else []), []
+            ordered = [*(sides if compared else []), *(place for place in places if not compared or place not in sides)]
+            write_report(Path(REPORT), [Path(place) for place in ordered], compared)
+            page = Path(REPORT).read_bytes()
+    found[REPORT] = page
+    return (sides if compared else []), report_claims(page.decode("utf-8"), compared.sentence if compared else "",
+                                                      value, [_column(contents, place, value) for place in ordered])
+
+
+def _column(contents: Contents, place: str, comparison: dict[str, Any]) -> Column:
+    """What the report's column about a run shows."""
+    run = contents.runs.get(place)
+    path = run.path if run else contents.evaluations[place]
+    sides = [str(comparison[side]["path"]) for side in ("a", "b") if side in comparison]
+    units = [unit.path for unit in find_units(path)] if any(path.glob(f"**/{EVALUATION_SUMMARY}")) else []
+    names = {f"{place}/{unit.relative_to(path).as_posix()}".removesuffix("/."): unit for unit in units}
+    shown = next((name for name in sides if name in names), next(iter(names), ""))
+    return Column(
+        name=path.resolve().name, place=place, evaluation=shown,
+        manifest=loads((path / MANIFEST).read_bytes()) if run else {}, steps=run.metrics() if run else (),
+        summary=loads((names[shown] / EVALUATION_SUMMARY).read_bytes()) if shown else {},
+        asked=loads((names[shown] / EVALUATION_CONFIG).read_bytes()) if shown else {})
+
+
+def _compared(sides: list[str]) -> Comparison | None:
+    """The comparison of exactly two sides that answered the same items."""
+    if len(sides) != 2:
+        return None
+    a, b = find_pair(*map(Path, sides))
+    found = compare(a.path, b.path)
+    return found if found.difference is not None else None
+
+
+def _value(contents: Contents, documents: dict[str, bytes], file: str, row: int) -> Any:
+    if file in documents:
+        data = documents[file]
+    elif file in contents.files:
+        data = contents.files[file].path.read_bytes()
+    else:
+        raise RecordError("no such file in the pack")
+    if not row:
+        return loads(data)
+    rows = data.splitlines()
+    if row > len(rows):
+        raise RecordError(f"{len(rows)} lines")
+    return loads(rows[row - 1])
+
+
+def _software_licences() -> dict[str, bytes]:
+    """LICENSE and NOTICE as they were installed."""
+    try:
+        files = distribution("workings").files or []
+    except PackageNotFoundError:  # run from a folder on the path, not installed
+        return {}
+    return {path.name: Path(str(path.locate())).read_bytes() for path in files if path.name in ("LICENSE", "NOTICE")}
+
+
+def _read(path: Path, option: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(f"{option} {path}: {error}", "a text file in UTF-8", "") from None
+
+
+def _notebook(path: Path) -> str:
+    text = _read(path, "--notebook")
+    try:
+        cells = json.loads(text)["cells"]
+    except (ValueError, KeyError, TypeError):
+        raise RequestError(f"--notebook {path}", "a Jupyter notebook (.ipynb)", "") from None
+    if path.suffix != ".ipynb" or not isinstance(cells, list):
+        raise RequestError(f"--notebook {path}", "a Jupyter notebook (.ipynb)", "")
+    return text
+
+
+def _clean(path: Path, text: str) -> bytes:
+    """Refuse what nobody should publish: placeholders, tokens, the person's home folder."""
+    if found := list(find_placeholders(text)):
+        raise RequestError(f"{path}: {found[0][:60]!r}", "a text without placeholders", "fill it in or take it out")
+    if found := find_secrets(text):
+        raise RequestError(f"{path}: {found[0]}, a token or a key", "a text that anybody may read",
+                           "take it out, and make a new token")
+    if cleaned(text) != text:
+        raise RequestError(f"{path}: a key, a password or your home folder", "a text that anybody may read",
+                           "take it out")
+    return text.encode("utf-8")
+
+

@@ -1,0 +1,52 @@
+"""Values as a record writes them: one that does not exist, a moment, a JSON object as text for people.
+
+A record has no nulls: it says why there is nothing.
+"""
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Absent(BaseModel):
+    """Stands where a value would be, and says why there is none: `{"absent": "no accelerator"}`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    absent: str = Field(min_length=3)
+    """Why there is no value, in words."""
+
+
+def absent(why: str) -> Absent:
+    """An absent value with its reason."""
+    return Absent(absent=why)
+
+
+def number_or_absent(value: float) -> float | dict[str, str]:
+    """A finite number as it is; for one that JSON cannot hold, `{"absent": "not a number"}` and the like."""
+    if math.isnan(value):
+        return {"absent": "not a number"}
+    if math.isinf(value):
+        return {"absent": "infinite" if value > 0 else "minus infinity"}
+    return value
+
+
+def is_absent(value: Any) -> bool:
+    """Whether a JSON value read from a record stands for an absent one."""
+    return isinstance(value, Absent) or (isinstance(value, dict) and set(value) == {"absent"})
+
+
+def now() -> str:
+    """This moment in UTC, to the millisecond: `2026-11-20T12:34:56.789Z`."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def text_view(value: dict[str, Any], prefix: str = "") -> str:
+    """A JSON object as one `dotted.key: value` line each, in the order of the keys."""
+    lines = []
+    for key in sorted(value):
+        inner = value[key]
+        lines.append(text_view(inner, f"{prefix}{key}.") if isinstance(inner, dict) else f"{prefix}{key}: {inner}\n")
+    return "".join(lines)

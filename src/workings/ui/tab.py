@@ -1,0 +1,99 @@
+"""What a tab of a run's page is, and the run that it is about."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from workings.record.layout import PARTIAL_SUFFIX
+from workings.ui.answers import units_of
+from workings.ui.detail import Detail, read_detail
+from workings.ui.listing import RunRow
+from workings.ui.site import Site
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedRun:
+    """A run that a page is about, read from its files."""
+
+    name: str
+    path: Path
+    row: RunRow
+    """Its row in the list."""
+    detail: Detail
+    """All that its files say."""
+    evaluated: bool
+    """Whether it holds an evaluation, or is one."""
+    sealed: bool
+    """Whether it is finished and can be read."""
+
+    @classmethod
+    def of(cls, site: Site, name: str) -> "OpenedRun":
+        """A run below the page's folder. Raises `RequestError` where there is none of that name."""
+        path = site.folder.path(name)
+        row, detail = site.row(path), read_detail(site.folder, path)
+        return cls(name=name, path=path, row=row, detail=detail, evaluated=bool(units_of(path)),
+                   sealed=not name.endswith(PARTIAL_SUFFIX) and row.state != "unreadable")
+
+    @property
+    def trained(self) -> bool:
+        """Whether it is a run, running or not, and not an evaluation that stands alone."""
+        return self.row.kind != "evaluation"
+
+    @property
+    def can_be_evaluated(self) -> bool:
+        """Whether `workings eval` can ask its last checkpoint."""
+        return self.sealed and self.row.kind == "run"
+
+
+class NoQuery(BaseModel):
+    """The parameters of a tab that takes none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tab:
+    """A tab of a run's page: one question about a run.
+
+    It is one file, `workings/ui/tabs/KEY.py` with the tab as ``TAB``, and a template, `tab_KEY.html.jinja`, which sees
+    ``row``, ``detail``, ``sealed`` and what ``values`` returns. The page's address, its navigation and the JSON twin
+    follow from it.
+    """
+
+    key: str
+    """Its name in addresses."""
+    title: str
+    """Its name in the navigation."""
+    position: int
+    """Its place in the navigation, from left to right; no two tabs have the same."""
+    shown: Callable[[OpenedRun], bool] = lambda run: True
+    """Whether a run has this tab. At least one tab is shown for every run."""
+    query: type[BaseModel] = NoQuery
+    """The parameters that it takes from the page's address, each with a default."""
+    values: Callable[[Site, OpenedRun, Any], Mapping[str, Any]] = lambda site, run, query: {}
+    """What its template shows beside the run itself; the third argument has the fields of ``query``."""
+    answer: Callable[..., BaseModel] | None = None
+    """Its JSON twin at ``/api/KEY/RUN``: called with the `Site`, the run's ``name`` and further parameters of the
+    address. Its annotations are the schema, and its docstring is the description. None: ``/api/run/RUN`` says it."""
+
+
+def registered(tabs: Iterable[Tab]) -> dict[str, Tab]:
+    """Tabs by key, in the order of their positions.
+
+    Raises:
+        ValueError: two tabs with one key or one position, or a parameter that two tabs take.
+    """
+    found: dict[str, Tab] = {}
+    parameters: dict[str, str] = {"tab": "the page itself"}
+    for tab in sorted(tabs, key=lambda tab: tab.position):
+        if tab.key in found:
+            raise ValueError(f"two tabs have the key {tab.key!r}")
+        if other := next((key for key, each in found.items() if each.position == tab.position), None):
+            raise ValueError(f"tabs {other!r} and {tab.key!r} have the position {tab.position}")
+        for name in tab.query.model_fields:
+            if name in parameters:
+                raise ValueError(f"tab {tab.key!r} takes the parameter {name!r}, as {parameters[name]} does")
+            parameters[name] = f"tab {tab.key!r}"
+        found[tab.key] = tab
+    return found

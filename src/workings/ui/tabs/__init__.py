@@ -1,0 +1,14 @@
+"""Tabs of a run's page, a file each: `workings.ui.tab.Tab` says what one is. A new file here is a new tab."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from workings.ui.tab import Tab, registered
+
+
+def find_tabs() -> dict[str, Tab]:
+    """The tab of every file here, by key, in the navigation's order. Raises `ValueError` as `registered` does."""
+    return registered(import_module(f"{__name__}.{found.name}").TAB for found in iter_modules(__path__))
+
+
+TABS = find_tabs()

@@ -1,0 +1,32 @@
+"""What `workings verify` said about the run, and forms to verify and replay it."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from workings.ui.site import Site
+from workings.ui.tab import NoQuery, OpenedRun, Tab
+from workings.ui.verified import Verified
+
+
+class Checks(BaseModel):
+    """What `workings verify` said, if somebody asked."""
+
+    run: str
+    verified: Verified | None
+    command: str
+
+
+def run_checks(site: Site, name: str) -> Checks:
+    """The kept verdict of `workings verify` about a run as it is now."""
+    return Checks(run=name, verified=site.verified.of(site.folder.path(name)), command=f"workings verify {name}")
+
+
+def values(site: Site, run: OpenedRun, query: NoQuery) -> dict[str, Any]:
+    """The kept verdict, and the job that verifies the run just now."""
+    return {"verified": site.verified.of(run.path),
+            "job": next((job for job in site.jobs.all() if job.verb == "verify" and job.subject == run.name
+                         and job.state == "running"), None)}
+
+
+TAB = Tab(key="checks", title="Checks", position=70, values=values, answer=run_checks)

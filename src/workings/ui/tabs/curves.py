@@ -1,0 +1,25 @@
+"""Loss, learning rate, speed and memory over steps, tokens or seconds; the page draws them from the JSON twin."""
+
+from workings.record.layout import EVENTS
+from workings.ui.series import Curves, X, curves, places
+from workings.ui.site import Site
+from workings.ui.tab import Tab
+
+
+def run_curves(site: Site, name: str, x: X = "step", low: float | None = None, high: float | None = None,
+               after: float | None = None) -> Curves:
+    """Curves of a run over steps, tokens or seconds, thinned; ``low`` and ``high`` bound the axis.
+
+    With ``after``, only what came behind that place of the axis: a page that draws a living run asks for that.
+    """
+    run = site.folder.path(name)
+    row, columns = site.live(run), site.folder.columns(run)
+    resumed = [event.get("step", event.get("from_step")) for event in site.folder.tail(run / EVENTS).lines()
+               if str(event.get("kind", "")).startswith("resumed")]
+    at = places(columns, x) if resumed else {}
+    return Curves(run=name, x=x, last_step=row.steps, planned_steps=row.planned_steps, state=row.state,
+                  seconds_left=row.seconds_left, series=curves(columns, x, low, high, after),
+                  resumed_at=[at[step] for step in resumed if step in at])
+
+
+TAB = Tab(key="curves", title="Curves", position=10, shown=lambda run: run.trained, answer=run_curves)

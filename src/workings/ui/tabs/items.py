@@ -1,0 +1,38 @@
+"""The items of an evaluation: searched, filtered, a page at a time."""
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from workings.ui.answers import Answers, Result, search
+from workings.ui.site import Site
+from workings.ui.tab import OpenedRun, Tab
+
+
+class ItemsQuery(BaseModel):
+    """Which items of which evaluation the page shows."""
+
+    unit: str = ""
+    q: str = Field(default="", max_length=500)
+    result: Result = ""
+    section: str = ""
+    rule: str = ""
+    page: int = 1
+
+
+def run_items(site: Site, name: str, unit: str = "", q: str = "", result: Result = "", section: str = "",
+              rule: str = "", page: int = 1) -> Answers:
+    """Items of an evaluation, 50 a page."""
+    return search(site.folder, site.folder.path(name), unit=unit, text=q, result=result, section=section, rule=rule,
+                  page=page)
+
+
+def values(site: Site, run: OpenedRun, query: ItemsQuery) -> dict[str, Any]:
+    """A page of items, and what was searched for."""
+    wanted = {name: getattr(query, name) for name in ItemsQuery.model_fields}
+    return {"answers": run_items(site, run.name, **wanted)} | {
+        name: value for name, value in wanted.items() if name != "page"}
+
+
+TAB = Tab(key="items", title="Items", position=50, shown=lambda run: run.evaluated, query=ItemsQuery, values=values,
+          answer=run_items)

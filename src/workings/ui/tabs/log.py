@@ -1,0 +1,5 @@
+"""Events of a run and the end of its log."""
+
+from workings.ui.tab import Tab
+
+TAB = Tab(key="log", title="Log", position=90, shown=lambda run: run.trained)

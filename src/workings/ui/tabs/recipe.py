@@ -1,0 +1,5 @@
+"""What was asked for: the recipe as written and resolved, and the manifest."""
+
+from workings.ui.tab import Tab
+
+TAB = Tab(key="recipe", title="Recipe", position=30, shown=lambda run: run.trained)

@@ -1,0 +1,139 @@
+"""Keys that decide nothing beside another key's value are refused in a recipe that a person wrote."""
+
+import ast
+import shlex
+from pathlib import Path
+
+import pydantic
+import pytest
+
+import workings
+from tests.config.test_load import MINIMAL, values
+from workings.config.load import check_recipe, known_keys, load_recipe, shipped_recipes
+from workings.config.section import changed_keys
+from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, PrecisionConfig
+from workings.errors import RequestError
+
+UNUSED = [
+    (["training.schedule=constant", "training.final_share=0.1"],
+     "training.final_share: 0.1 with training.schedule: constant", "leave it out, or training.schedule=cosine"),
+    (["training.schedule=constant", "training.final_share=0.0"],  # the default too, where somebody wrote it
+     "training.final_share: 0.0 with training.schedule: constant", "leave it out, or training.schedule=cosine"),
+    (["data.packing=best_fit", "data.buckets=[16, 32]"],
+     "data.buckets: [16, 32] with data.packing: best_fit", "data.buckets=[], or data.packing=none"),
+    (["evaluation={every_steps: 4, samples: 0}"],
+     "evaluation.every_steps: 4, evaluation.samples: 0 with neither evaluation.items nor evaluation.traces",
+     "evaluation.items=eval, or without them: 'evaluation={}'"),
+    (["evaluation={traces: held out.jsonl, every_steps: 4, max_new_tokens: 8, batch_size: 2, base: false}"],
+     "evaluation.max_new_tokens: 8, evaluation.batch_size: 2, evaluation.base: false with evaluation.items: none",
+     "evaluation.items=eval, or without them: 'evaluation={traces: held out.jsonl, every_steps: 4}'"),
+]
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(MINIMAL)
+    return str(path)
+
+
+@pytest.mark.parametrize(("words", "given", "try_next"), UNUSED)
+def test_a_key_that_decides_nothing_is_refused_with_a_way_on(recipe, words, given, try_next):
+    with pytest.raises(RequestError) as caught:
+        load_recipe(recipe, words)
+    assert caught.value.exit_code == 2
+    assert caught.value.given == f"{given}\n          in {recipe}"
+    assert caught.value.expected
+    assert caught.value.try_next == try_next
+
+
+@pytest.mark.parametrize("words", [words for words, *_ in UNUSED if "data.buckets=[16, 32]" not in words])
+def test_a_record_may_name_every_key(recipe, words):
+    used = [word for word in words if "schedule" in word or "packing" in word]
+    resolved = load_recipe(recipe, used).resolved()
+    assert check_recipe(resolved, "a record").model_dump(mode="json") == resolved
+    with pytest.raises(RequestError):
+        check_recipe(resolved, "a person's file", as_written=True)
+
+
+@pytest.mark.parametrize("words", [
+    ["training.schedule=linear", "training.final_share=0.1"], ["training.schedule=constant", "training.warmup_steps=2"],
+    ["data.buckets=[]"], ["data.buckets=[]", "data.packing=best_fit"], ["data.buckets=[16, 32]", "data.packing=none"],
+    ["evaluation={traces: held_out.jsonl, every_steps: 4}"],
+    ["evaluation={items: eval, every_steps: 4, samples: 0, max_new_tokens: 8, batch_size: 2, base: false}"]])
+def test_a_key_with_a_use_is_taken(recipe, words):
+    load_recipe(recipe, words)
+
+
+def test_what_is_said_to_type_next_is_taken(recipe):
+    with pytest.raises(RequestError) as caught:
+        load_recipe(recipe, UNUSED[-1][0])
+    (word,) = shlex.split(caught.value.try_next.partition("without them: ")[2])
+    assert load_recipe(recipe, [word]).recipe.evaluation.traces == "held out.jsonl"
+
+
+def test_unused_and_unknown_keys_are_reported_together(recipe):
+    with pytest.raises(RequestError) as caught:
+        load_recipe(recipe, ["evaluation.samples=3", "training.stps=3"])
+    assert "evaluation.samples: 3" in caught.value.given
+    assert "did you mean `training.steps`?" in caught.value.try_next
+
+
+ROUNDING = [
+    ({"precision": {"rounding": "stochastic"}}, "precision.rounding: stochastic with fp32 parameters",
+     "nearest: an fp32 weight keeps the whole update"),
+    ({"precision": {"rounding": "master_fp32", "parameters": "fp32"}, "method": {"name": "lora"}},
+     "precision.rounding: master_fp32 with fp32 parameters", "nearest: an fp32 weight keeps the whole update"),
+    ({"precision": {"rounding": "stochastic", "parameters": "bf16"}, "method": {"name": "lora"}},
+     "precision.rounding: stochastic with method.name: lora",
+     "nearest: adapters are float32 and keep the whole update"),
+    ({"precision": {"rounding": "master_fp32", "parameters": "bf16"}, "method": {"name": "qlora"}},
+     "precision.rounding: master_fp32 with method.name: qlora",
+     "nearest: adapters are float32 and keep the whole update"),
+]
+
+
+@pytest.mark.parametrize(("changes", "given", "expected"), ROUNDING)
+@pytest.mark.parametrize("engine", ["jax", "torch", "tunix", "another"])
+def test_a_rounding_without_meaning_is_refused_for_every_engine(changes, given, expected, engine):
+    with pytest.raises(RequestError) as caught:
+        check_recipe(values(engine=engine, **changes), "recipe.yaml")
+    assert (caught.value.given, caught.value.expected, caught.value.try_next, caught.value.exit_code) == (
+        f"{given}\n          in recipe.yaml", expected, "precision.rounding=nearest", 2)
+
+
+@pytest.mark.parametrize("method", ["full", "lora"])
+def test_bf16_weights_round_in_three_ways_and_adapters_in_one(method):
+    for rounding in ("nearest", "stochastic", "master_fp32") if method == "full" else ("nearest",):
+        check_recipe(values(method={"name": method}, precision={"parameters": "bf16", "rounding": rounding}), "test")
+
+
+def test_a_section_that_is_made_in_python_says_the_same():
+    with pytest.raises(pydantic.ValidationError, match="stochastic with fp32 parameters: expected nearest"):
+        PrecisionConfig(rounding="stochastic")
+
+
+def test_looking_at_a_recipe_does_not_change_it():
+    looked_at, other = (check_recipe(values(), "test") for _ in range(2))
+    assert looked_at.training.steps == 3
+    assert looked_at == other
+    assert hash(looked_at.training) == hash(other.training)
+
+
+def test_an_engine_is_told_what_is_not_the_default():
+    asked = {"optimizer": AdamWConfig(name="adamw", beta1=0.9, beta2=0.95), "memory": MemoryConfig(remat="layer")}
+    assert changed_keys(asked) == {"optimizer.beta2": 0.95, "memory.remat": "layer"}
+    assert changed_keys({"optimizer": AdafactorConfig(name="adafactor"), "precision": PrecisionConfig()}) == {}
+
+
+@pytest.mark.parametrize("name", sorted(shipped_recipes()))
+def test_shipped_recipes_have_no_unused_key(name):
+    loaded = load_recipe(name)
+    check_recipe(loaded.recipe.model_dump(mode="json", exclude_unset=True), name, as_written=True)
+
+
+def test_every_key_is_an_attribute_that_something_looks_at():
+    source = Path(workings.__file__).parent
+    looked_at = {node.attr for path in source.rglob("*.py") if path.parent.name != "config"
+                 for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Attribute)}
+    assert [key for key in known_keys() if key.rpartition(".")[2] not in looked_at] == []

@@ -1,0 +1,324 @@
+"""Runs in several processes: one record, one process's numbers, a stop that all hear, a failure that ends all."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.engines.tiny import random_batch, tiny_shape
+from tests.runs.runs_helpers import write_recipe
+from workings.distributed import process_group
+from workings.distributed.process_group import ProcessGroup
+from workings.distributed.rpc import PeerFailed, read_call, write_call
+from workings.engines.base import LossSum, StepResult
+from workings.errors import RequestError, WorkingsError
+from workings.evidence.verify import verify
+from workings.record import jsonl
+from workings.record.layout import METRICS
+from workings.record.reader import Run
+from workings.runs.train_and_evaluate import train_and_evaluate
+
+RECIPE = """# as small as a transformer with sliding layers can be
+name: together
+seed: 17
+engine: torch
+device: cpu
+model:
+  source: scratch
+  shape: {family: gemma3, layers: 2, width: 16, mlp_width: 16, heads: 1, kv_heads: 1, head_dim: 8}
+tokenizer: train
+data: {traces: traces.jsonl, template: gemma, reasoning: tags, max_length: 64}
+batch: {micro_batch: 1, accumulation: 2}
+training: {steps: 24, learning_rate: 1e-3, schedule: cosine}
+optimizer: {name: adamw, clip_norm: 1.0}
+checkpoint: {every_steps: 20, keep_last: 1}
+evaluation: {traces: held_out.jsonl, items: items.jsonl, every_steps: 2, samples: 1, max_new_tokens: 2, batch_size: 8}
+"""
+
+
+class ThreadProcesses:
+    """`workings.engines.base.Processes` for threads."""
+
+    def __init__(self, index: int, store: dict[str, bytes], arrived: threading.Condition) -> None:
+        self.index, self.count = index, 2
+        self._store, self._arrived = store, arrived
+
+    def set(self, key, value):
+        with self._arrived:
+            self._store[key] = value
+            self._arrived.notify_all()
+
+    def get(self, key):
+        return self._store.get(key)
+
+    def wait(self, key, seconds):
+        with self._arrived:
+            self._arrived.wait_for(lambda: key in self._store, seconds)
+            return self._store.get(key)
+
+    def delete(self, key):
+        self._store.pop(key)
+
+    def shutdown(self):
+        self.set(f"left/{self.index}", b"")
+
+
+class Counting:
+    """An engine that notes what it is asked; its state is the list of learning rates so far."""
+
+    name = "counting"
+
+    def __init__(self, meeting):
+        self.asked = []
+        self.divisors = []
+        self.meeting = meeting
+        """Steps end for all or for nobody, as sums over processes do."""
+
+    def init(self, seed, *, trainable):
+        assert trainable
+        self.asked.append(("init", seed))
+        return []
+
+    def step(self, state, batch, learning_rate):
+        self.meeting.wait()
+        self.asked.append(("step", batch.tokens.tolist(), len(state)))
+        self.divisors.append(batch.divisor)
+        return [*state, learning_rate], StepResult(loss=1.0, grad_norm=1.0, share_of_weights_changed=1.0)
+
+    def evaluate(self, state, batch):
+        self.asked.append(("evaluate", len(state)))
+        return LossSum(loss_sum=1.0, supervised_tokens=1)
+
+
+@pytest.fixture
+def pair(monkeypatch):
+    """Two process groups of a coordinator and a worker, their store, and a maker of their engines."""
+    monkeypatch.setattr(process_group, "SHUTDOWN_TIMEOUT", 1.0)
+    store, arrived = {}, threading.Condition()
+    meeting = threading.Barrier(2)
+    first, second = (ProcessGroup(ThreadProcesses(index, store, arrived)) for index in range(2))
+    return first, second, store, lambda: Counting(meeting)
+
+
+def in_thread(group, engine, stop=lambda: False, facts=None):
+    found = {}
+
+    def run():
+        try:
+            with group:
+                group.agree(facts or {"data": 1}, {"index": 1})
+                found["end"] = group.work(engine, None, stop)
+        except (WorkingsError, MemoryError) as error:
+            found["error"] = error
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, found
+
+
+def test_the_others_make_the_calls_of_the_first_and_hear_the_end(pair) -> None:
+    first, second, store, made = pair
+    own, other = made(), made()
+    thread, found = in_thread(second, other)
+    batch = replace(random_batch(tiny_shape(), micro=2), divided_by=7.5)
+    with first:
+        assert first.agree({"data": 1}, {"index": 0}) == [{"index": 0}, {"index": 1}]
+        engine = first.coordinate(own)
+        state = engine.init(3)
+        for _ in range(3):
+            state, _ = engine.step(state, batch, 0.5)
+        engine.evaluate(state, batch)
+        first.outcome = {"status": "complete"}
+    thread.join()
+    assert own.divisors == other.divisors == [7.5] * 3
+    assert other.asked == own.asked == [("init", 3), *(("step", batch.tokens.tolist(), i) for i in range(3)),
+                                        ("evaluate", 3)]
+    assert found["end"]["status"] == "complete"
+    assert {"left/0", "left/1"} <= set(store)
+    assert sum(key.startswith("call/") for key in store) == 2, "calls that every worker has read are deleted"
+
+
+def test_the_others_forget_a_state_as_soon_as_the_first_has(pair) -> None:
+    first, second, _, made = pair
+    engine, made_states, alive = made(), [], []
+
+    class Weights(list):
+        pass
+
+    def init(seed, *, trainable):
+        del trainable
+        weights = Weights([seed])
+        made_states.append(weakref.ref(weights))
+        return weights
+
+    engine.init = init
+    engine.evaluate = lambda state, batch: alive.append([ref() is not None for ref in made_states])
+    thread, _ = in_thread(second, engine)
+    with first:
+        coordinator = first.coordinate(made())
+        state = coordinator.init(1)
+        del state
+        coordinator.evaluate(coordinator.init(2), random_batch(tiny_shape()))
+        first.outcome = {}
+    thread.join()
+    assert alive == [[False, True]]
+
+
+@pytest.mark.slow
+def test_other_data_in_another_process_are_refused_by_name(pair) -> None:
+    first, second, _, made = pair
+    thread, found = in_thread(second, made(), facts={"data": 2})
+    with pytest.raises(RequestError, match="process 1 with data: 2; process 0 has 1"), first:
+        first.agree({"data": 1}, {})
+    thread.join()
+    assert isinstance(found["error"], PeerFailed)
+    assert found["error"].exit_code == 2
+    assert "process 1 with data" in str(found["error"])
+
+
+@pytest.mark.slow
+def test_a_stop_that_only_another_process_was_asked_for_reaches_the_first(pair) -> None:
+    first, second, _, made = pair
+    asked = threading.Event()
+    thread, _ = in_thread(second, made(), stop=asked.is_set)
+    with first:
+        first.coordinate(made())
+        assert not first.stop_requested(False)
+        asked.set()
+        while not first.stop_requested(False):
+            time.sleep(0.05)
+        first.outcome = {}
+    thread.join()
+
+
+def test_memory_that_runs_out_in_one_process_ends_the_run_of_all(pair) -> None:
+    """The other one dies in its step; the first one's own step then breaks, as a collective call does."""
+    first, second, _, made = pair
+    own = made()
+    thread, found = in_thread(second, other := made())
+    other.step = lambda *_: (_ for _ in ()).throw(MemoryError("no bytes left"))
+    own.step = lambda *_: thread.join() or (_ for _ in ()).throw(RuntimeError("Connection closed by peer"))
+    with first:
+        engine = first.coordinate(own)
+        with pytest.raises(MemoryError, match="process 1: no bytes left"):
+            engine.step(engine.init(0), random_batch(tiny_shape()), 0.5)
+    assert isinstance(found["error"], MemoryError)
+
+
+def test_a_call_survives_being_written_down() -> None:
+    batch = random_batch(tiny_shape(), micro=2)
+    name, values, arrays = read_call(write_call("step", {"learning_rate": 0.1 + 0.2}, batch.arrays))
+    assert (name, values) == ("step", {"learning_rate": 0.1 + 0.2})
+    for key, x in batch.arrays.items():
+        assert arrays[key].dtype == x.dtype
+        np.testing.assert_array_equal(arrays[key], x)
+
+
+@pytest.mark.parametrize(("environment", "words", "said"), [
+    ({"WORLD_SIZE": "2"}, ("doctor",), "workings doctor in several processes (WORLD_SIZE=2)"),
+    ({"WORLD_SIZE": "2"}, ("train", "smoke-tiny", "--out", "run", "engine=jax"), "torchrun starts those of PyTorch"),
+    ({"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "0"}, ("train", "smoke-tiny", "--out", "run", "engine=jax"),
+     "without JAX_COORDINATOR_ADDRESS"),
+])
+def test_what_several_processes_cannot_do_is_refused(environment, words, said, workings, tmp_path) -> None:
+    done = workings(*words, cwd=tmp_path, environment=environment, check=False)
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def losses(run: Path) -> list[float]:
+    """Of the steps, and of the held-out rows wherever they were looked at."""
+    return [value for line in jsonl.read(run / METRICS)[0] for key, value in line.items()
+            if key in ("loss", "evaluation_loss")]
+
+
+def test_two_processes_are_stopped_and_one_goes_on(tmp_path, child_environment, fork_server, monkeypatch) -> None:
+    """`torchrun` of the real command line, ended by SIGTERM to its agent; one process resumes to the end. Losses are
+    those of one process throughout, and the records verify."""
+    monkeypatch.chdir(tmp_path)
+    write_recipe(tmp_path, RECIPE)
+    environment = child_environment(OMP_NUM_THREADS="1")
+    words = ["--standalone", "--nproc-per-node", "2", "--no-python", *fork_server.ready(child_environment()),
+             "workings", "train", "recipe.yaml", "--out", "two", "--json"]
+    with subprocess.Popen([sys.executable, "-m", "torch.distributed.run", *words], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, env=environment) as child:
+        metrics = tmp_path / "two.partial" / METRICS
+        while child.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 3):
+            time.sleep(0.02)
+        child.send_signal(signal.SIGTERM)
+        out, err = child.communicate()
+    answer = json.loads(out.splitlines()[-1])
+    assert answer["status"] == "interrupted", err
+    stopped = Run.open(tmp_path / "two").manifest
+    assert stopped.facts["processes"] == 2
+    assert (stopped.mesh, stopped.global_batch) == ({"fsdp": 2, "tp": 1}, 4)
+    checks = json.loads((tmp_path / "two" / "env" / "device_checks.json").read_text())
+    assert checks["devices"] == ["cpu of process 0", "cpu of process 1"]
+    assert verify(tmp_path / "two").failed == 0
+    begun = losses(tmp_path / "two")
+    assert 3 <= answer["steps"] < 24
+
+    with pytest.raises(RequestError, match="micro batches of 1 rows over all devices; the run had 2") as caught:
+        train_and_evaluate("recipe.yaml", tmp_path / "two", (), resume=True)
+    assert caught.value.try_next == "batch.micro_batch=2"
+    alone = ["batch.micro_batch=2", "evaluation.base=false"]
+    straight = train_and_evaluate("recipe.yaml", tmp_path / "one", alone)
+    np.testing.assert_allclose(begun, losses(tmp_path / "one")[:len(begun)], atol=1e-5)
+    assert straight.training.status == "complete"
+    with pytest.raises(RequestError, match=r"evaluation\.base"):
+        train_and_evaluate("recipe.yaml", tmp_path / "two", alone, resume=True)
+    resumed = train_and_evaluate("recipe.yaml", tmp_path / "two", alone[:1], resume=True)
+    assert resumed.training.status == "complete"
+    np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), atol=1e-5)
+    assert resumed.scorecard == straight.scorecard
+    assert verify(tmp_path / "two").failed == 0
+    moved = [event["moved"] for event in jsonl.read(tmp_path / "two" / "train" / "events.jsonl")[0] if "moved" in event]
+    assert moved == [["batch.micro_batch: 1 before, 2 now",
+                      "mesh: {'fsdp': 2, 'tp': 1} before, {'fsdp': 1, 'tp': 1} now"]]
+
+
+def test_two_processes_of_jax_train_and_are_asked_like_one(tmp_path, start_forked) -> None:
+    """The same command on two hosts (here: twice on one), with the variables of the coordinator. Training, held-out
+    loss, the items; only the first process answers."""
+    write_recipe(tmp_path, RECIPE)
+    asked = ["engine=jax", "training.steps=4", "evaluation.base=false", "model.shape.layers=1"]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    children = []
+    for index in range(2):
+        own = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(index)}
+        children.append(start_forked("-m", "workings", "train", "recipe.yaml", "--json", *asked, "--out", "two",
+                                     cwd=tmp_path, environment=own))
+    said = [child.communicate() for child in children]
+    assert [child.returncode for child in children] == [0, 0], said
+    assert "{" not in said[1][0]
+    two = json.loads(said[0][0].splitlines()[-1])
+    one = train_and_evaluate(str(tmp_path / "recipe.yaml"), tmp_path / "one", [*asked, "batch.micro_batch=2"])
+    assert one.scorecard is not None
+    assert (two["status"], two["steps"], two["accuracy"]) == ("complete", 4, one.scorecard.overall.mean)
+    np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), atol=1e-5)
+    assert Run.open(tmp_path / "two").manifest.facts["processes"] == 2
+    assert verify(tmp_path / "two").failed == 0
+
+
+def test_an_environment_without_a_launcher_is_one_process(monkeypatch) -> None:
+    assert "WORLD_SIZE" not in os.environ
+    with ProcessGroup.of("torch", "cpu") as group:
+        assert (group.is_coordinator, group.count, group.agree({}, {"a": 1}), group.stop_requested(True)) == (
+            True, 1, [{"a": 1}], True)
+        assert group.coordinate("engine") == "engine"
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RequestError, match="WORLD_SIZE=2 without RANK, MASTER_ADDR, MASTER_PORT"):
+        ProcessGroup.of("torch", "cpu")

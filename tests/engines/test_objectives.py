@@ -1,0 +1,202 @@
+"""Objectives on both engines: values and gradients against an independent computation, and the seam around them."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from tests.engines.tiny import random_batch, request, tiny_shape, with_signals
+from workings.config.method import LoraConfig
+from workings.config.training import AdamWConfig, MemoryConfig
+from workings.engines.base import EngineRequest
+from workings.engines.jax.compare import logits as jax_logits
+from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.model import final_logits, hidden_states, unembedding
+from workings.engines.jax.objective import ARRAY
+from workings.engines.jax.optimizer import flat
+from workings.engines.torch.compare import logits as torch_logits
+from workings.engines.torch.engine import TorchEngine
+from workings.engines.torch.loss import linear_log_probs
+from workings.errors import RequestError
+from workings.models.batch import Batch
+from workings.objectives.base import CROSS_ENTROPY, from_json, to_json
+from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, PolicyGradient
+
+ENGINES = {"jax": (JaxEngine, jax_logits), "torch": (TorchEngine, torch_logits)}
+OBJECTIVES = {
+    "ppo": PolicyGradient(),
+    "grpo with a reference": PolicyGradient(kl_beta=0.3, normalize="sequences"),
+    "cispo": PolicyGradient(bound="detached", clip_high=0.1),
+    "gspo": PolicyGradient(ratio="sequence", normalize="sequences", clip_low=0.05, clip_high=0.05)}
+
+
+def opened(name: str, **changes: Any) -> tuple[Any, Any, EngineRequest]:
+    """An engine, and a state with the weights that seed 0 draws in it."""
+    asked = request(tiny_shape("gemma2"), **changes)
+    engine = ENGINES[name][0].open(asked)
+    return engine, engine.init(0), asked
+
+
+@pytest.mark.parametrize("chunk", [0, 5])
+@pytest.mark.parametrize("name", ENGINES)
+def test_log_probs_are_those_of_the_softmax_of_all_logits(name: str, chunk: int) -> None:
+    engine, state, asked = opened(name, memory=MemoryConfig(loss_chunk=chunk))
+    batch = random_batch(asked.shape, micro=2)
+    found = engine.log_probs(state, batch)
+    for micro in range(2):
+        one = Batch.of({key: x[micro:micro + 1] for key, x in batch.arrays.items()})
+        all_of_them = np.asarray(jax.nn.log_softmax(ENGINES[name][1](engine, state, one)))
+        expected = np.take_along_axis(all_of_them, one.targets[0][..., None], -1)[..., 0]
+        np.testing.assert_allclose(found[micro], np.where(one.loss_mask[0] > 0, expected, 0), atol=2e-5)
+    evaluated = engine.evaluate(state, Batch.of({key: x[:1] for key, x in batch.arrays.items()}))
+    np.testing.assert_allclose(evaluated.loss_sum, -found[0].sum(), rtol=1e-5)
+
+
+def expected_step(engine: JaxEngine, state: Any, batch: Batch) -> tuple[float, float, dict[str, float]]:
+    """Value, gradient norm and metrics by automatic differentiation through all logits at once."""
+    spec = engine.spec
+
+    def total(params: Any) -> tuple[Any, Any]:
+        value, metrics = 0.0, []
+        for micro in range(batch.tokens.shape[0]):
+            rows = {name: x[micro] for name, x in batch.arrays.items()}
+            hidden = hidden_states(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
+                                   attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype,
+                                   layout=spec.layout)
+            softmax = jax.nn.log_softmax(final_logits(hidden, unembedding(params), spec.shape))
+            log_probs = jnp.take_along_axis(softmax, rows["targets"][..., None], -1)[..., 0] * rows["loss_mask"]
+            terms = spec.objective.terms(ARRAY, log_probs, rows["loss_mask"], rows)
+            value += terms.total
+            metrics.append([jnp.stack(terms.metrics[name]) for name in spec.objective.metrics])
+        return value / batch.divisor, jnp.sum(jnp.asarray(metrics), 0)
+
+    (value, metrics), gradient = jax.value_and_grad(total, has_aux=True)(state["params"])
+    norm = np.sqrt(sum(float(jnp.sum(jnp.square(x))) for x in flat(gradient).values()))
+    return float(value), norm, {name: float(x / n) for name, (x, n) in
+                                zip(spec.objective.metrics, metrics, strict=True)}
+
+
+@pytest.mark.parametrize("chunk", [0, 5])
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_step_has_value_gradient_and_metrics_of_the_objective(name: str, chunk: int) -> None:
+    engine, state, asked = opened("jax", objective=OBJECTIVES[name], memory=MemoryConfig(loss_chunk=chunk))
+    plain = random_batch(asked.shape, micro=2)
+    batch = with_signals(plain, engine.log_probs(state, plain), divided_by=17.0)
+    value, norm, metrics = expected_step(engine, state, batch)
+    _, result = engine.step(state, batch, 1e-3)
+    np.testing.assert_allclose([result.loss, result.grad_norm], [value, norm], rtol=2e-5)
+    assert result.metrics.keys() == metrics.keys()
+    for key, expected in metrics.items():
+        np.testing.assert_allclose(result.metrics[key], expected, rtol=1e-4, atol=1e-6)
+    assert result.metrics["clip_fraction"] > 0
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_both_engines_take_the_same_step(name: str, tmp_path: Any) -> None:
+    ours, state, asked = opened("jax", objective=OBJECTIVES[name])
+    ours.export(state, tmp_path)
+    theirs = TorchEngine.open(asked)
+    other = theirs.load(tmp_path)
+    plain = random_batch(asked.shape, micro=2)
+    batch = with_signals(plain, ours.log_probs(state, plain))
+    for _ in range(3):
+        state, here = ours.step(state, batch, 1e-3)
+        other, there = theirs.step(other, batch, 1e-3)
+        np.testing.assert_allclose([there.loss, there.grad_norm], [here.loss, here.grad_norm], rtol=2e-4, atol=1e-6)
+        assert there.metrics == pytest.approx(dict(here.metrics), rel=1e-3, abs=1e-5)
+
+
+def test_bf16_weights_with_float32_arithmetic_take_the_other_walk() -> None:
+    """PyTorch walks over slices of the vocabulary where it would have to convert the whole head."""
+    vocabulary = 61
+    draw = torch.Generator().manual_seed(0)
+    hidden = torch.randn(9, 32, generator=draw)
+    head = torch.randn(vocabulary, 32, generator=draw).bfloat16()
+    targets = torch.randint(0, vocabulary, (9,), generator=draw)
+    expected = torch.log_softmax(5 * torch.tanh(hidden @ head.float().T / 5), -1)[torch.arange(9), targets]
+    found = linear_log_probs(hidden, head, targets, chunk=3, soft_cap=5.0)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_adapters_learn_from_rewards(name: str) -> None:
+    """A bandit: of two tokens after one prompt the second is rewarded, and soon it is the likelier one."""
+    asked = request(tiny_shape(), method=LoraConfig(name="lora", rank=4, alpha=8.0), objective=PolicyGradient(),
+                    optimizer=AdamWConfig(name="adamw", clip_norm=1.0))
+    engine = ENGINES[name][0].open(asked)
+    state = engine.init(0)
+    tokens = np.array([[[3, 7], [3, 9]]], np.int32)
+    mask = np.broadcast_to(np.float32([1, 0]), tokens.shape)
+    batch = Batch(tokens=tokens, targets=np.array([[[7, 0], [9, 0]]], np.int32), loss_mask=mask,
+                  positions=np.broadcast_to(np.int32([0, 1]), tokens.shape), segment_ids=np.ones_like(tokens))
+    advantage = np.broadcast_to(np.float32([[-1], [1]]), tokens.shape)
+    before = engine.log_probs(state, batch)[0, :, 0]
+    for _ in range(20):
+        signals = {ADVANTAGE: advantage, BEHAVIOR: engine.log_probs(state, batch)}
+        state, _ = engine.step(state, replace(batch, signals=signals), 1e-2)
+    after = engine.log_probs(state, batch)[0, :, 0]
+    assert after[1] - after[0] > before[1] - before[0] + 1
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_what_was_drawn_has_the_log_probability_it_is_given(name: str) -> None:
+    engine, state, _ = opened(name)
+    prompts = [[1, 2, 3], [4, 5], [6, 7, 8, 9]]
+    drawn = engine.sample(state, prompts, max_new_tokens=6, stop_ids=[11, 12, 13, 14, 15], temperature=1.0,
+                          seeds=[1, 2, 3])
+    for prompt, completion in zip(prompts, drawn, strict=True):
+        ended = [] if completion.stop_token is None else [completion.stop_token]
+        assert (completion.finish_reason == "stop") == bool(ended)
+        whole = np.array([[[*prompt, *completion.tokens, *ended]]], np.int32)
+        targets = np.roll(whole, -1, -1)
+        mask = np.zeros(whole.shape, np.float32)
+        mask[..., len(prompt) - 1:-1] = 1
+        batch = Batch(tokens=whole, targets=(targets * mask).astype(np.int32), loss_mask=mask,
+                      positions=np.arange(whole.size, dtype=np.int32).reshape(whole.shape),
+                      segment_ids=np.ones_like(whole))
+        expected = engine.log_probs(state, batch)[mask > 0]
+        np.testing.assert_allclose(completion.log_probs, expected, atol=1e-4)
+    assert engine.generate(state, prompts, max_new_tokens=2, stop_ids=[])[0].log_probs == []
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_model_that_is_not_trained_has_no_optimizer(name: str, tmp_path: Any) -> None:
+    engine, state, asked = opened(name)
+    engine.export(state, tmp_path)
+    batch = random_batch(asked.shape)
+    for frozen in (engine.init(0, trainable=False), engine.load(tmp_path, trainable=False)):
+        moments = frozen.get("moments", {}) if isinstance(frozen, dict) else frozen.moments
+        assert not moments
+        np.testing.assert_array_equal(engine.log_probs(frozen, batch), engine.log_probs(state, batch))
+        assert engine.generate(frozen, [[1, 2]], max_new_tokens=3, stop_ids=[]) == \
+            engine.generate(state, [[1, 2]], max_new_tokens=3, stop_ids=[])
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_batch_without_the_signals_is_refused(name: str) -> None:
+    engine, state, asked = opened(name, objective=PolicyGradient())
+    with pytest.raises(RequestError, match=ADVANTAGE):
+        engine.step(state, random_batch(asked.shape), 1e-3)
+
+
+def test_an_objective_travels_as_json() -> None:
+    for objective in (CROSS_ENTROPY, *OBJECTIVES.values()):
+        assert from_json(to_json(objective)) == objective
+    asked = request(tiny_shape(), objective=OBJECTIVES["gspo"])
+    assert EngineRequest.from_json(asked.to_json()) == asked
+    with pytest.raises(RequestError, match="cross_entropy, policy_gradient"):
+        from_json({"name": "hope"})
+
+
+def test_a_blank_batch_compiles_the_step_that_runs() -> None:
+    engine, state, asked = opened("jax", objective=PolicyGradient())
+    plain = random_batch(asked.shape)
+    engine.inspect(Batch.blank(plain.tokens.shape))
+    engine.step(state, with_signals(plain, engine.log_probs(state, plain)), 1e-3)
+    assert engine.compilations == 1
+
+

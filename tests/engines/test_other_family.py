@@ -1,0 +1,75 @@
+"""A model family that another package brings, on both engines: from a folder with its ``config.json`` to a step."""
+
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch.nn.functional import cross_entropy
+
+from tests.engines.tiny import random_batch, request
+from tests.models.other_family import install
+from workings.config.load import load_recipe
+from workings.engines.jax.engine import JaxEngine
+from workings.engines.torch.engine import TorchEngine
+from workings.models.shapes import from_hf_config
+from workings.models.weights import tensor_shapes
+from workings.runs.inputs import planned_shape
+
+
+@pytest.fixture(autouse=True)
+def toy_is_installed(monkeypatch, tmp_path_factory):
+    install(monkeypatch, tmp_path_factory.mktemp("packages"), toy="tests.models.other_family:FAMILY")
+
+
+def test_from_a_config_to_a_step_on_both_engines(tmp_path: Path) -> None:
+    theirs = transformers.SeedOssConfig(
+        vocab_size=61, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, max_position_embeddings=128)
+    shape = from_hf_config(theirs.to_dict())
+    assert (shape.family, shape.qkv_bias, shape.tied_embeddings) == ("toy", True, False)
+    ours, other = JaxEngine.open(request(shape)), TorchEngine.open(request(shape))
+    state = ours.init(3)
+    # Biases begin at zero, where they would be invisible.
+    draw = np.random.default_rng(1)
+    layers = {name: jnp.asarray(x + draw.normal(0, 0.3, x.shape).astype(np.float32))
+              for name, x in state["params"]["layers"].items()}
+    state = state | {"params": state["params"] | {"layers": layers}}
+    ours.export(state, tmp_path)
+    recipe = load_recipe("smoke-tiny", [f"model={{source: pretrained, id: {tmp_path}}}"])
+    assert planned_shape(recipe) == shape
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    assert type(model).__name__ == "SeedOssForCausalLM"
+    assert {name: tuple(x.shape) for name, x in model.named_parameters()} == tensor_shapes(shape)
+    batch = random_batch(shape)
+    with torch.no_grad():
+        logits = model(torch.from_numpy(batch.tokens[0]).long()).logits
+        losses = cross_entropy(logits.flatten(0, 1), torch.from_numpy(batch.targets).long().flatten(), reduction="none")
+    mask = torch.from_numpy(batch.loss_mask).flatten()
+    expected = float((losses * mask).sum() / mask.sum())
+
+    held = other.load(tmp_path)
+    _, jax_step = ours.step(state, batch, 1e-3)
+    _, torch_step = other.step(held, batch, 1e-3)
+    assert jax_step.loss == pytest.approx(expected, rel=1e-5)
+    assert torch_step.loss == pytest.approx(expected, rel=1e-5)
+    assert torch_step.grad_norm == pytest.approx(jax_step.grad_norm, rel=1e-4)
+
+
+def test_random_weights_are_those_of_its_features() -> None:
+    """Biases at zero, plain norms at one, and what writes into the residual stream smaller, on either engine."""
+    shape = from_hf_config({
+        "model_type": "seed_oss", "attention_bias": True, "vocab_size": 61, "hidden_size": 64, "intermediate_size": 64,
+        "num_hidden_layers": 8, "num_attention_heads": 8, "max_position_embeddings": 64})
+    jax_state, torch_state = (engine.open(request(shape)).init(0) for engine in (JaxEngine, TorchEngine))
+    layers = jax_state["params"]["layers"]
+    for name in ("self_attn.q_proj", "self_attn.o_proj", "mlp.down_proj"):
+        deviation = 64 ** -0.5 * (1 if name.endswith("q_proj") else 16 ** -0.5)
+        assert float(layers[f"{name}.weight"].std()) == pytest.approx(deviation, rel=0.05)
+        drawn = torch_state.trained[f"model.layers.0.{name}.weight"].detach()
+        assert float(drawn.std()) == pytest.approx(deviation, rel=0.1)
+    assert not np.any(layers["self_attn.q_proj.bias"])
+    assert np.all(np.asarray(layers["input_layernorm.weight"]) == 1)

@@ -1,0 +1,156 @@
+"""Model families: one file each, no two of one name, and families that other packages bring."""
+
+from dataclasses import replace
+from importlib.resources import files
+from types import SimpleNamespace
+
+import pytest
+
+from tests.models import other_family
+from tests.models.other_family import FAMILY, install
+from workings.config.families import FAMILIES, TEMPLATES
+from workings.config.load import check_recipe, load_recipe, recipe_schema
+from workings.config.model import ShapeConfig
+from workings.errors import RequestError
+from workings.evidence.pack.licences import _model
+from workings.models import registry
+from workings.models.registry import families, find_family, register
+from workings.models.shape import ModelShape
+from workings.models.shapes import from_hf_config, published_shape, shape_from_config, to_hf_config
+from workings.models.weights import projections, tensor_shapes
+
+TOY = "tests.models.other_family:FAMILY"
+SIZES = {"layers": 2, "width": 32, "mlp_width": 48, "heads": 4, "kv_heads": 2, "head_dim": 8, "context": 128}
+
+
+def recipe_values(**shape: object) -> dict:
+    values = load_recipe("smoke-tiny").recipe.model_dump(mode="json")
+    values["model"]["shape"] |= shape
+    return values
+
+
+def test_every_file_is_a_family_that_recipes_know():
+    names = {file.name.removesuffix(".py") for file in files("workings.models.families").iterdir()
+             if file.name.endswith(".py")}
+    assert names - {"__init__"} == set(FAMILIES)
+    assert [family.name for family in families()] == list(FAMILIES)
+
+
+def test_every_template_is_a_file_that_recipes_know():
+    names = {file.name.removesuffix(".jinja") for file in files("workings.models.templates").iterdir()
+             if file.name.endswith(".jinja")}
+    assert names | {"tokenizer"} == set(TEMPLATES)
+    assert {family.template for family in families()} <= set(TEMPLATES)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_agrees_with_itself(name):
+    family = find_family(name)
+    shape = shape_from_config(ShapeConfig(family=name, **SIZES | {"kv_heads": 2 if family.grouped_heads else 4}), 61)
+    tensors = tensor_shapes(shape)
+    for projection in projections(shape):
+        assert len(tensors[f"{family.layer_prefix}.1.{projection}.weight"]) == 2
+    into = 1 if family.matrices_in_out else 0
+    assert set(family.residual) <= set(family.projections)
+    assert {tensors[f"{family.layer_prefix}.0.{each}.weight"][into] for each in family.residual} == {shape.width}
+    assert to_hf_config(from_hf_config(to_hf_config(shape))) == to_hf_config(shape)
+    assert set(family.switches) <= set(ModelShape.__dataclass_fields__)
+
+
+def test_a_config_without_a_window_is_refused_where_layers_slide():
+    config = to_hf_config(published_shape("gemma-3-1b"))
+    del config["sliding_window"]
+    with pytest.raises(RequestError, match="without sliding_window"):
+        from_hf_config(config)
+
+
+@pytest.mark.parametrize("key", ["name", "model_type"])
+def test_two_families_of_one_name_are_refused(key, monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    llama = find_family("llama")
+    assert register(llama) is llama
+    with pytest.raises(RequestError, match=f"llama and .*, both with {key} 'llama'"):
+        register(replace(FAMILY, **{key: "llama"}))
+
+
+def test_a_typo_lists_the_families(monkeypatch, tmp_path):
+    with pytest.raises(RequestError, match=r"'gemma', 'gemma2', .*'qwen2' or 'qwen3' \(Architecture"):
+        check_recipe(recipe_values(family="lama"), "recipe.yaml")
+    with pytest.raises(RequestError, match="one of gemma, gemma2"):
+        find_family("lama")
+    install(monkeypatch, tmp_path, toy=TOY)
+    with pytest.raises(RequestError, match="'qwen3' or 'toy'"):
+        check_recipe(recipe_values(family="lama"), "recipe.yaml")
+
+
+def test_a_family_of_another_package_is_one_of_ours(monkeypatch, tmp_path):
+    values = recipe_values(family="toy")
+    with pytest.raises(RequestError, match="family: 'toy'"):
+        check_recipe(values, "recipe.yaml")
+    install(monkeypatch, tmp_path, toy=TOY)
+    assert recipe_schema()["$defs"]["ShapeConfig"]["properties"]["family"]["enum"] == [*FAMILIES, "toy"]
+    shape = shape_from_config(check_recipe(values, "recipe.yaml").model.shape, 61)
+    assert (shape.family, shape.qkv_bias, shape.activation) == ("toy", True, "silu")
+    assert tensor_shapes(shape)["model.layers.1.self_attn.k_proj.bias"] == (16,)
+    config = to_hf_config(shape)
+    assert (config["model_type"], config["attention_bias"]) == ("seed_oss", True)
+    assert from_hf_config(config) == shape
+    with pytest.raises(RequestError, match="attention_out_bias: True in a toy model"):
+        from_hf_config(config | {"attention_out_bias": True})
+
+
+def test_a_directory_names_its_family_by_model_type(monkeypatch, tmp_path):
+    """Nothing but `config.json` says so, and no family was asked for by name."""
+    config = to_hf_config(ModelShape(family="llama", vocab_size=61, **SIZES, activation="silu")) | {
+        "model_type": "seed_oss", "attention_bias": True}
+    with pytest.raises(RequestError, match=r"model_type: 'seed_oss'\nexpected: one of gemma, gemma2, gemma3_text, "):
+        from_hf_config(config)
+    install(monkeypatch, tmp_path, toy=TOY)
+    assert from_hf_config(config).family == "toy"
+
+
+@pytest.mark.parametrize(("points", "said"), [
+    ({"gemma": TOY}, "model family gemma of toys"),
+    ({"other": TOY}, "a `workings.models.family.Family` whose name is 'other'"),
+    ({"toy": "tests.models.other_family:LLAMA"}, "whose name is 'toy'"),
+])
+def test_what_a_package_may_not_bring(points, said, monkeypatch, tmp_path):
+    install(monkeypatch, tmp_path, **points)
+    monkeypatch.setattr(registry, "_registered", {})
+    with pytest.raises(RequestError, match=said):
+        find_family(next(iter(points)))
+
+
+def test_two_packages_may_not_bring_one_family(monkeypatch, tmp_path):
+    monkeypatch.setattr(other_family, "SECOND", FAMILY, raising=False)
+    for package, attribute in (("toys", "FAMILY"), ("more-toys", "SECOND")):
+        (tmp_path / package).mkdir()
+        install(monkeypatch, tmp_path / package, package, toy=f"tests.models.other_family:{attribute}")
+    with pytest.raises(RequestError, match=r"one package to bring it; these do: .*toys"):
+        find_family("toy")
+
+
+def test_a_shape_outlives_its_package():
+    """A record of a family that is not installed can be opened; what needs the family says so."""
+    shape = ModelShape(family="gone", vocab_size=61, **SIZES)
+    with pytest.raises(RequestError, match="install the package that brings it"):
+        tensor_shapes(shape)
+
+
+@pytest.mark.parametrize(("family", "licence"), [
+    ("gemma2", "Gemma Terms of Use (ai.google.dev/gemma/terms)"), ("toy", "Toy licence"),
+    ("llama", {"absent": "not known here: see the page that the weights came from"}),
+    ("gone", {"absent": "not known here: see the page that the weights came from"}),
+])
+def test_licences_are_those_of_the_family(family, licence, monkeypatch, tmp_path):
+    install(monkeypatch, tmp_path, toy=TOY)
+    run = SimpleNamespace(manifest=SimpleNamespace(weight_digests={}, model_id="a/b", architecture=family))
+    assert _model(run)["licence"] == licence
+
+
+def test_an_engine_that_cannot_run_a_family_says_which_can():
+    with pytest.raises(RequestError, match="a gpt2 model with engine: jax") as refused:
+        find_family("gpt2").check_engine("jax")
+    assert refused.value.try_next == "engine=torch"
+    find_family("gpt2").check_engine("torch")
+    assert not find_family("llama").refusals

@@ -1,0 +1,70 @@
+"""`workings export`: what transformers opens is what the run answers with. And `workings eval` with several samples."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.runs.killed import write_recipe
+from workings.errors import RequestError
+from workings.publish.export import export_run
+from workings.runs.evaluate import ask, evaluate_run
+from workings.runs.train import train
+from workings.scoring.items import read_items
+
+transformers = pytest.importorskip("transformers")
+QUESTION = "What is 34+58?"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Gemma 3 after six steps."""
+    folder = tmp_path_factory.mktemp("exported")
+    return train(str(write_recipe(folder)), folder / "run").run
+
+
+def test_transformers_opens_the_export_and_answers_as_the_run_does(run: Path, tmp_path: Path, workings) -> None:
+    out = tmp_path / "model"
+    said = json.loads(workings("export", run, "--out", out, "--json").stdout.splitlines()[-1])
+    assert said["step"] == 6
+    assert set(said["files"]) == {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json",
+                                  "tokenizer_config.json"}
+    origin = json.loads((out / "export_info.json").read_text())
+    assert (origin["made_from"], origin["files"]) == (said["made_from"], said["files"])
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    model = transformers.AutoModelForCausalLM.from_pretrained(out)
+    prompt = tokenizer.apply_chat_template([{"role": "user", "content": QUESTION}], add_generation_prompt=True,
+                                           return_tensors="pt", return_dict=True)
+    stop = tokenizer.convert_tokens_to_ids("<end_of_turn>")
+    assert stop in model.generation_config.eos_token_id
+    written = model.generate(**prompt, max_new_tokens=12)[0, prompt["input_ids"].shape[1]:].tolist()
+    reply = ask(run, QUESTION, max_new_tokens=12)
+    assert tokenizer.decode([token for token in written if token != stop]) == reply.text
+    assert len(reply.text) > 4
+
+    with pytest.raises(RequestError, match="which exists"):
+        export_run(run, out)
+
+
+def test_an_evaluation_with_several_samples_ends_in_pass_at_k(run: Path, tmp_path: Path, workings) -> None:
+    items = tmp_path / "items.jsonl"
+    items.write_text("".join(json.dumps({"id": str(i), "prompt": f"What is {i}+1?", "expected_answer": str(i + 1)})
+                             + "\n" for i in range(4)))
+    asked = ["--items", items, "--temperature", "1.0", "--samples", "3", "--max-new-tokens", "8", "--json"]
+    said = json.loads(workings("eval", run, *asked, "--aggregate", "pass@2", "--out", tmp_path / "a").stdout)
+    assert said["items"] == len(read_items(items)) == 4
+    first = predictions(tmp_path / "a")
+    assert len(first) == 12
+    assert {line["finish_reason"] for line in first} <= {"stop", "length"}
+    assert len({line["completion"] for line in first}) > 8
+    from workings.evaluation.settings import EvaluationSettings
+
+    settings = EvaluationSettings(temperature=1.0, samples=3, max_new_tokens=8, batch_size=3, aggregate="majority")
+    evaluate_run(run, items, tmp_path / "b", settings=settings)
+    again = predictions(tmp_path / "b")
+    assert [line["completion"] for line in again] == [line["completion"] for line in first]
+
+
+def predictions(evaluation: Path) -> list[dict]:
+    return [json.loads(line) for line in (evaluation / "predictions.jsonl").read_text().splitlines()]
