@@ -154,7 +154,7 @@ def test_every_remat_policy_has_the_same_gradient() -> None:
     batch, total = {name: jnp.asarray(x) for name, x in rows.arrays.items()}, rows.divisor
     for name, policy in POLICIES.items():
         spec = replace(engine.spec, remat=policy)
-        compiled = jax.jit(partial(gradients, spec)).lower(params, batch).compile()
+        compiled = jax.jit(partial(gradients, spec)).lower(params, batch, jnp.float32(total)).compile()
         leaves = jax.tree.leaves(compiled(params, batch, jnp.float32(total)))
         found[name] = np.concatenate([np.ravel(x) for x in leaves])
         kept[name] = compiled.memory_analysis().temp_size_in_bytes
