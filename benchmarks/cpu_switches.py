@@ -40,9 +40,7 @@ from workings.config.load import load_recipe  # noqa: E402
 from workings.data.rows import build_rows  # noqa: E402
 from workings.engines.registry import find_engine  # noqa: E402
 from workings.hardware.huge_pages import VARIABLE, with_huge_pages  # noqa: E402
-from workings.models.chat import ChatTemplate  # noqa: E402
-from workings.runs.datasets import find_sources  # noqa: E402
-from workings.runs.inputs import find_shape, find_tokenizer, find_weights  # noqa: E402
+from workings.runs.resolve import resolve  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "cpu_switches.json"
 STEPS = {"quickstart": 160, "base-gsm8k": 6, "quickstart-packed": 160}
@@ -54,7 +52,7 @@ PACKED: Settings = {"rows": 11, "max_length": 144, "packing": "best_fit"}
 RATE = 1e-4
 EVERYTHING, NOTHING, PAGES = "everything", "nothing", "huge_pages"
 SWITCHES = {
-    "jax": ("layers_apart", "loss_positions", PAGES, "attention_derivative"),
+    "jax": ("unstacked_layers", "loss_positions", "freed_memory", PAGES, "attention_derivative"),
     "torch": ("segments", "last_layer_positions", "small_tensors_together", "fused_update", "short_rows_by_products",
               PAGES)}
 """``loss_positions``: last layer and loss at positions picked; ``fused_update``: PyTorch's kernel for AdamW, which also
@@ -75,11 +73,10 @@ def make(case: str, folder: Path, gsm8k: Path) -> None:
         settings: Settings = {"rows": kind.rows, "max_length": kind.max_length, "buckets": sorted(facts["fine"][::-2])}
     else:
         loaded = load_recipe("quickstart")
-        data, sources, weights = loaded.recipe.data, find_sources(loaded), find_weights(loaded, tensors=False)
-        tokenizer = find_tokenizer(loaded, weights, sources.traces)
-        rows = build_rows(sources.traces, tokenizer, ChatTemplate.for_config(data.template, tokenizer), data)
+        data, resolved = loaded.recipe.data, resolve(loaded, tensors=False)
+        rows = build_rows(resolved.data.traces, resolved.tokenizer, resolved.template, data)
         _write(folder / "rows.jsonl", rows.rows)
-        (folder / "shape.json").write_text(json.dumps(asdict(find_shape(loaded, weights, tokenizer))))
+        (folder / "shape.json").write_text(json.dumps(asdict(resolved.shape)))
         settings = PACKED if case == "quickstart-packed" else {
             "rows": loaded.recipe.batch.micro_batch, "max_length": data.max_length, "buckets": list(data.buckets)}
     (folder / "settings.json").write_text(json.dumps(settings | {"compute": "fp32"}))
@@ -89,23 +86,29 @@ def turn_off(engine_name: str, off: set[str]) -> None:
     """Replace what can be replaced before the engine is opened. A name that is no longer there is an error."""
     if engine_name == "jax":
         from workings.engines.jax import attention as plain
-        from workings.engines.jax import model
+        from workings.engines.jax import cpu
+        from workings.engines.jax.cpu import unstacked_layers
 
         def by_automatic_derivative(q: Any, k: Any, v: Any, allowed: Any, scale: float, softcap: float) -> Any:
             return plain.masked_attention(q, k, v, allowed, scale=scale, softcap=softcap)
 
         places: list[tuple[str, Any, str, Any]] = [
+            ("freed_memory", cpu, "keep_freed_memory", lambda temporaries: False),
             *(("attention_derivative", module, "trained_attention", by_automatic_derivative)
-              for module in (plain, model))]
+              for module in (plain, unstacked_layers))]
     else:
-        from workings.engines.torch import attention, optimizer, step
+        from workings.engines.torch import cpu, step
+        from workings.engines.torch.attention import no_attention_layout
+        from workings.engines.torch.cpu import short_rows
+        from workings.engines.torch.optimizers import apply
 
         places = [
-            ("segments", step, "find_segments", lambda segment_ids: None),
+            ("segments", cpu, "find_segments", no_attention_layout),
             ("last_layer_positions", step, "only_at", lambda model, index, positions: nullcontext()),
-            ("small_tensors_together", step, "in_groups", lambda rule, tensors, change: ([each] for each in tensors)),
-            ("fused_update", optimizer, "_fusable", lambda rule, each, change: False),
-            ("short_rows_by_products", attention, "SHORT", {})]
+            ("small_tensors_together", step, "in_groups",
+             lambda optimizer, tensors, context: ([each] for each in tensors)),
+            ("fused_update", apply, "_fusable", lambda optimizer, each, context: False),
+            ("short_rows_by_products", short_rows, "SHORT", {})]
     for switch, module, name, value in places:
         if switch in off:
             mock.patch.object(module, name, value).start()
@@ -117,8 +120,8 @@ def child(contender: str, engine_name: str, folder: Path, steps: int) -> dict[st
     settings = json.loads((folder / "settings.json").read_text())
     turn_off(engine_name, off)
     engine: Any = find_engine(engine_name).engine.open(request_for(read_shape(folder), settings))
-    if "layers_apart" in off:
-        engine.spec = replace(engine.spec, layers_apart=False)
+    if "unstacked_layers" in off:
+        engine.spec = replace(engine.spec, variant=replace(engine.spec.variant, unstacked=False))
     state, losses = engine.init(0), []
     less: dict[str, Any] = {"loss_positions": None} if "loss_positions" in off else {}
     batches = [replace(batch, **less) for batch in batches_of(folder, settings)][:steps]

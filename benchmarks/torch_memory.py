@@ -79,7 +79,7 @@ def ask(name: str) -> dict[str, Any]:
             "live_gib": round(found.details["live_bytes"] / GIB, 3), "reserved_gib": round(reserved, 3),
             "peak_gib": round(found.peak_bytes / GIB, 3), "limit_gib": round(target.memory_bytes / GIB, 3),
             "breakdown_gib": {part: round(size / GIB, 3) for part, size in found.breakdown.items()},
-            "details": dict(found.details), "versions": dict(found.versions)}
+            "details": found.facts(), "versions": dict(found.versions)}
 
 
 def main(names: list[str]) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 
 from tools.result_file import ROOT, load_average, write_result
 from workings.config.load import check_recipe
+from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target, targets
 from workings.models.shapes import published_shape
 from workings.planning.plan import device_of, estimate, make_plan
@@ -58,7 +59,7 @@ def row(model: str, method: str, length: int, target: Target, compiled: bool) ->
     else:
         request, mesh = engine_request(recipe, shape, target), mesh_of(recipe, target)
         found = estimate(request, longest_batch(recipe, mesh[0]), mesh, target)
-        verdict = judge(found, device_of(target, found, mesh))
+        verdict = judge(found, device_of(target, found, mesh, find_planning_engine(recipe.engine)))
     return {"model": model, "method": method, "length": length, "target": target.name, "fits": verdict.fits,
             "marginal": verdict.marginal, "peak_bytes": verdict.peak_bytes, "limit_bytes": verdict.limit_bytes,
             "source": verdict.source}

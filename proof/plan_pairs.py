@@ -32,7 +32,7 @@ def independent(recipe: str, on: str) -> dict[str, Any]:
     """In a child: peak bytes per device of the recipe's step, by JAX alone."""
     from workings.config.load import load_recipe
     from workings.hardware.catalog import find_target, gpu_config
-    from workings.runs.inputs import planned_shape
+    from workings.runs.resolve import find_shape
 
     loaded, target = load_recipe(recipe), find_target(on)
     os.environ |= {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_HOSTNAMES": "localhost",
@@ -62,7 +62,7 @@ def independent(recipe: str, on: str) -> dict[str, Any]:
     mesh = Mesh(np.array(devices).reshape(-1, 1), ("fsdp", "tp"))
     asked = loaded.recipe
     request = EngineRequest(
-        shape=planned_shape(loaded), device=target.platform, optimizer=asked.optimizer, precision=asked.precision,
+        shape=find_shape(loaded), device=target.platform, optimizer=asked.optimizer, precision=asked.precision,
         memory=asked.memory, mesh=asked.mesh, seed=asked.seed, method=asked.method)
     spec = build_spec(request, Layout(mesh), target.platform)
     state = abstract_state(spec, request)

@@ -12,11 +12,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.fork_server import ForkedChild, Server
+from tests.fork_server import FORKED_AGAIN, FORKS, ForkedChild, Server, interpreter
 from tests.kept_programs import KeptPrograms
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,6 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = Path(tempfile.mkdtemp(prefix="workings-tests-fork-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         os.environ |= {"TESTS_FORK_FOLDER": str(folder), "TESTS_FORK_OWNER": str(os.getpid())}
+        interpreter(folder)  # before workers use it
 
 
 if os.environ.get("TESTS_QUICK") == "1":
@@ -101,6 +103,15 @@ def clean_environment() -> Iterator[None]:
     _set(clean)
     yield
     _set(clean)
+
+
+@pytest.fixture(autouse=True)
+def forked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trace that a test asks for is a forked child, where it would be a new process that imports PyTorch."""
+    for name in FORKED_AGAIN:
+        if FORKS and name in sys.modules:
+            python = interpreter(Path(os.environ["TESTS_FORK_FOLDER"]))
+            monkeypatch.setattr(sys.modules[name], "sys", SimpleNamespace(executable=str(python)))
 
 
 @pytest.fixture(autouse=True)

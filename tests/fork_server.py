@@ -17,6 +17,7 @@ import json
 import os
 import runpy
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -50,9 +51,29 @@ READ_AT_IMPORT = ("HF_", "TRANSFORMERS_", "TORCH_", "MKL_", "PYTHONHASHSEED", "P
 JAX_SETTINGS = {"JAX_PLATFORMS": "jax_platforms", "JAX_COMPILATION_CACHE_DIR": "jax_compilation_cache_dir"}
 """Variables that JAX reads while it is imported and that can be set afterwards."""
 
+FORKED_AGAIN = ("workings.engines.torch.trace.target",)
+"""Modules that tests and forked children start by themselves, as a run does, and that are forked, too: most of their
+time is PyTorch's import."""
+
 set_by_imports: dict[str, str] = {}
 """Variables that libraries set while they are imported, as they would in the child."""
 _STREAMS = 3
+
+
+def interpreter(folder: Path) -> Path:
+    """A Python that forks some modules once the server serves in this folder, and is the real one for all else."""
+    path = folder / "python"
+    if not path.exists():
+        real, client = shlex.quote(sys.executable), shlex.quote(str(ROOT / "tests" / "fork_client.py"))
+        path.write_text(f"""#!/bin/sh
+case "$1 $2" in
+{"|".join(f'"-m {name}"' for name in FORKED_AGAIN)})
+    if [ -S {shlex.quote(str(folder / "socket"))} ]; then shift; exec {real} -S {client} "$@"; fi ;;
+esac
+exec {real} "$@"
+""")
+        path.chmod(0o755)
+    return path
 
 
 class ForkedChild:
@@ -252,6 +273,8 @@ def _child(request: dict[str, Any], streams: Sequence[int]) -> int:
     sys.path[:0] = [request["cwd"] if option == "-m" else "", *extra]
     importlib.invalidate_caches()
     sys.orig_argv = [sys.executable, *request["arguments"]]
+    if "TESTS_FORK_FOLDER" in os.environ:
+        sys.executable = str(interpreter(Path(os.environ["TESTS_FORK_FOLDER"])))
     code: object = 0
     try:
         if option == "-m":

@@ -33,17 +33,25 @@ class KeptPrograms:
                 shutil.rmtree(left, ignore_errors=True)
         self.folder = Path(tempfile.mkdtemp(prefix="own-", dir=place))  # links need one file system
         self._known: set[str] = set()
+        self._changed: tuple[int, ...] = ()
         atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
         _drop_oldest(self.kept)
         self.exchange()
 
     def exchange(self) -> None:
         """Give what is new here, take what is new there."""
+        if self._times() == self._changed:  # a test rarely compiles, and thousands of names take a while to list
+            return
         for source, target in ((self.folder, self.kept), (self.kept, self.folder)):
             for name in {entry.name for entry in os.scandir(source)} - self._known:
                 with contextlib.suppress(FileExistsError, FileNotFoundError):
                     os.link(source / name, target / name)
                 self._known.add(name)
+        self._changed = self._times()
+
+    def _times(self) -> tuple[int, ...]:
+        """When a name was last added to or taken from either folder."""
+        return tuple(folder.stat().st_mtime_ns for folder in (self.folder, self.kept))
 
 
 def _machine() -> str:

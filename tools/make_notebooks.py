@@ -9,6 +9,7 @@ beside the wheel. `workings kaggle` writes notebooks that do name it.
 from pathlib import Path
 
 from workings.config.load import load_recipe
+from workings.engines.registry import engine_libraries
 from workings.kaggle.notebook import NotebookRequest, notebook_text
 from workings.kaggle.settings import find_machine
 
@@ -19,8 +20,9 @@ RECIPES = ("gemma-2b-v5e8", "gemma-2b-t4x2")
 def render(name: str) -> str:
     """The notebook of a shipped recipe."""
     loaded = load_recipe(name)
-    return notebook_text(NotebookRequest(name=name, recipe=loaded.text, engine=loaded.recipe.engine,
-                                         machine=find_machine("", loaded.recipe.device), data={}))
+    return notebook_text(NotebookRequest(name=name, recipe=loaded.text, data={},
+                                         libraries=engine_libraries(loaded.recipe.engine),
+                                         machine=find_machine("", loaded.recipe.device)))
 
 
 def main() -> None:

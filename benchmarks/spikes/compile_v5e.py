@@ -17,7 +17,8 @@ from pydantic import TypeAdapter
 from workings.config.method import MethodConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.engines.base import EngineRequest
-from workings.engines.jax.target import V5E_8, compile_for
+from workings.engines.jax.target import compile_for
+from workings.hardware.compile_target import V5E_8
 from workings.models.shapes import published_shape
 
 GIB = 2 ** 30
@@ -46,11 +47,11 @@ def main(model: str, optimizer: str, rows: str, length: str, *options: str) -> N
     floor = found.details["floor"]
     print(json.dumps({
         "command": " ".join(["python -m benchmarks.spikes.compile_v5e", *sys.argv[1:]]),
-        "peak_gib": round(found.peak_bytes / GIB, 3), "refused": found.details.get("refused", "no"),
+        "peak_gib": round(found.peak_bytes / GIB, 3), "refused": found.refused or "no",
         "floor_gib": round(sum(floor.values()) / GIB, 3),
         "breakdown_gib": {name: round(size / GIB, 3) for name, size in found.breakdown.items()},
         "versions": dict(found.versions),
-        **{name: value for name, value in found.details.items() if name not in ("floor", "refused")}}))
+        **{name: value for name, value in found.facts().items() if name not in ("floor", "refused")}}))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from workings.data.importing import sources
-from workings.data.importing.records import Record, Unreadable
+from workings.data.importing.records import SourceRecord, Unreadable
 from workings.data.importing.run import ImportRequest, ImportResult, import_traces, rejects_path
 from workings.data.importing.sources import open_file, open_hub
 from workings.data.traces import iterate_traces, read_traces
@@ -158,7 +158,7 @@ def test_rejects_of_an_earlier_import_do_not_stay(tmp_path: Path) -> None:
 
 
 def test_the_number_of_different_reasons_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workings.data.importing.run._MOST_REASONS", 2)
+    monkeypatch.setattr("workings.data.importing.run._MAX_REASONS", 2)
     result = run(written(tmp_path, b"1\n[1]\ntrue\n2\n"))
     assert dict(result.reasons) == {"a record must be an object, not a number": 2,
                                     "a record must be an object, not a list": 1, "other reasons": 1}
@@ -204,7 +204,8 @@ def test_a_data_set_by_the_datasets_library(tmp_path: Path) -> None:
 
 def test_records_know_their_lines(tmp_path: Path) -> None:
     found = list(open_file(written(tmp_path, b"\n1\n\nx\n2")).records(lambda _: None))
-    assert [(type(record), record.number) for record in found] == [(Record, 2), (Unreadable, 4), (Record, 5)]
+    assert [(type(record), record.number) for record in found] == [
+        (SourceRecord, 2), (Unreadable, 4), (SourceRecord, 5)]
 
 
 def test_progress_counts_the_files_bytes(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from workings.data import lazy_sequence, row_cache
 from workings.data.batches import Batches, Position
 from workings.data.lazy_sequence import TraceFile
 from workings.data.named_sets import make_kinds
-from workings.data.row_cache import MOST_SETS, cache_key, cached_rows
+from workings.data.row_cache import MAX_CACHED_SETS, cache_key, cached_rows
 from workings.data.rows import build_rows
 from workings.data.traces import completion_text, write_traces
 from workings.models.chat import ChatTemplate
@@ -137,7 +137,7 @@ def test_everything_that_decides_a_row_decides_the_key(made, monkeypatch):
 
 def test_old_sets_go(made, tmp_path):
     small = replace(made[2], rows=made[2].rows[:2])
-    for number in range(MOST_SETS + 2):
+    for number in range(MAX_CACHED_SETS + 2):
         cached_rows(tmp_path, f"k{number}", lambda: small)
-    assert len(list(tmp_path.iterdir())) == MOST_SETS
-    assert cached_rows(tmp_path, f"k{MOST_SETS + 1}", never).digest == small.digest
+    assert len(list(tmp_path.iterdir())) == MAX_CACHED_SETS
+    assert cached_rows(tmp_path, f"k{MAX_CACHED_SETS + 1}", never).digest == small.digest

@@ -20,7 +20,7 @@ from tests.runs.runs_helpers import write_recipe
 from workings.distributed import process_group
 from workings.distributed.process_group import ProcessGroup
 from workings.distributed.rpc import PeerFailed, read_call, write_call
-from workings.engines.base import LossSum, StepResult
+from workings.engines.base import DistributedEngine, LossSum, StepResult
 from workings.errors import RequestError, WorkingsError
 from workings.evidence.verify import verify
 from workings.record import jsonl
@@ -73,7 +73,7 @@ class ThreadProcesses:
         self.set(f"left/{self.index}", b"")
 
 
-class Counting:
+class Counting(DistributedEngine):
     """An engine that notes what it is asked; its state is the list of learning rates so far."""
 
     name = "counting"

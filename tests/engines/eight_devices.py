@@ -77,12 +77,12 @@ def adapters(method: str, folder: Path) -> dict:
         shape = tiny_shape("gemma2", vocab=64, layers=5, **WIDE if method == "qlora" else {})
         e = JaxEngine.open(request(shape, mesh=MESHES[mesh], method=METHODS[method],
                                    memory=MemoryConfig(loss_chunk=chunk, remat="layer")))
-        state, found[mesh] = curve(e, e.init(0), 20)
+        state, found[mesh] = curve(e, e.init(0), 8)
         if mesh == "1":
-            found["1 later"] = curve(e, e.restore(folder), 3, 20)[1]
+            found["1 later"] = curve(e, e.restore(folder), 3, 8)[1]
         else:
             e.save(state, folder)
-            found["later"] = curve(e, state, 3, 20)[1]
+            found["later"] = curve(e, state, 3, 8)[1]
             places = e._shardings["params"]["layers"]
             found["places"] = {name: list(place.shard_shape(x.shape)) for (name, place), x in
                                zip(places.items(), e._abstract["params"]["layers"].values(), strict=True)}

@@ -45,7 +45,8 @@ def test_on_a_cpu_lengths_between_powers_of_two_are_used_and_answers_keep_their_
     assert [padded_length(n, fine=True) for n in (16, 24, 48, 49, 65, 96, 97)] == [16, 32, 48, 64, 96, 96, 128]
     assert [padded_length(n, fine=False) for n in (48, 65)] == [64, 128]
     prompts = [[number % 40 + 8, number % 7 + 8] for number in range(150)]  # three batches of one shape
-    together = engine.generate(state, prompts, max_new_tokens=3, stop_ids=[])
+    on_a_cpu = JaxEngine.open(request(engine.spec.shape, cpu_optimizations=True))
+    together = on_a_cpu.generate(state, prompts, max_new_tokens=3, stop_ids=[])
     few = [0, 63, 64, 127, 128, 149]
     alone = engine.generate(state, [prompts[number] for number in few], max_new_tokens=3, stop_ids=[])
     assert [together[number].tokens for number in few] == [each.tokens for each in alone]

@@ -16,12 +16,17 @@ import torch
 from tests.engines.tiny import request, tiny_shape
 from workings.config.training import AdafactorConfig, AdamWConfig
 from workings.engines.jax import loss as jax_loss
-from workings.engines.jax import optimizer as jax_optimizer
+from workings.engines.jax import optimizers as jax_optimizers
 from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.optimizers.base import clip_factor as jax_clip_factor
+from workings.engines.jax.params_tree import flatten_params
 from workings.engines.jax.sharding import make_layout
 from workings.engines.torch import loss as torch_loss
-from workings.engines.torch import optimizer as torch_optimizer
+from workings.engines.torch import optimizers as torch_optimizers
 from workings.engines.torch.engine import TorchEngine
+from workings.engines.torch.optimizers.apply import update_tensors
+from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext
+from workings.engines.torch.optimizers.base import clip_factor as torch_clip_factor
 from workings.models.batch import Batch
 
 
@@ -113,21 +118,22 @@ class Jax:
 
     @staticmethod
     def update(case: UpdateCase) -> tuple[Any, dict[str, Any]]:
-        rule = jax_optimizer.make_rule(case.config, jnp.float32)
+        optimizer = jax_optimizers.make_optimizer(case.config, jnp.float32)
         value = jnp.asarray(case.start, jnp.float32)
-        moments = {slot: tree[case.name] for slot, tree in rule.init({case.name: value}).items() if case.name in tree}
+        moments = {slot: tree[case.name] for slot, tree in optimizer.init({case.name: value}).items()
+                   if case.name in tree}
         for step, grad in enumerate(case.grads, 1):
-            value, moments = rule.update(case.name, value, jnp.asarray(grad, jnp.float32), moments, jnp.int32(step),
-                                         jnp.float32(case.rate))
+            value, moments = optimizer.update(case.name, value, jnp.asarray(grad, jnp.float32), moments,
+                                              jnp.int32(step), jnp.float32(case.rate))
         return value, moments
 
     @staticmethod
     def clip(norm: float, limit: float) -> float:
-        return float(jax_optimizer.clip_factor(jnp.float32(norm), limit))
+        return float(jax_clip_factor(jnp.float32(norm), limit))
 
     @staticmethod
     def weights(state: Any) -> dict[str, np.ndarray]:
-        return {name: np.asarray(x) for name, x in jax_optimizer.flat(state["params"]).items()}
+        return {name: np.asarray(x) for name, x in flatten_params(state["params"]).items()}
 
 
 class Torch:
@@ -144,18 +150,17 @@ class Torch:
 
     @staticmethod
     def update(case: UpdateCase) -> tuple[Any, dict[str, Any]]:
-        rule = torch_optimizer.make_rule(case.config, torch.float32)
+        optimizer = torch_optimizers.make_optimizer(case.config, torch.float32)
         value = torch.tensor(case.start)
-        moments = rule.init(value)
+        moments = optimizer.init(value)
         for step, grad in enumerate(case.grads, 1):
-            torch_optimizer.update_tensors(
-                rule, [torch_optimizer.Updated(case.name, value, torch.tensor(grad), moments)],
-                torch_optimizer.Change(step=step, learning_rate=case.rate))
+            update_tensors(optimizer, [TensorUpdate(case.name, value, torch.tensor(grad), moments)],
+                           UpdateContext(step=step, learning_rate=case.rate))
         return value, moments
 
     @staticmethod
     def clip(norm: float, limit: float) -> float:
-        return float(torch_optimizer.clip_factor(torch.tensor(norm), limit))
+        return float(torch_clip_factor(torch.tensor(norm), limit))
 
     @staticmethod
     def weights(state: Any) -> dict[str, np.ndarray]:

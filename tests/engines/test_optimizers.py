@@ -8,7 +8,8 @@ import pytest
 from tests.engines.tiny import random_batch, request, tiny_shape
 from workings.config.training import AdafactorConfig, AdamWConfig, MuonConfig, PrecisionConfig
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.optimizer import Adafactor, Muon
+from workings.engines.jax.optimizers.adafactor import Adafactor
+from workings.engines.jax.optimizers.muon import Muon
 from workings.engines.jax.rounding import round_key, stochastic_bfloat16
 
 pytestmark = pytest.mark.slow
@@ -24,9 +25,9 @@ def test_adafactor_equals_transformers_over_ten_steps() -> None:
                   for x in (start["layers.a.weight"][0], start["layers.a.weight"][1], start["model.norm.weight"])]
     oracle = theirs(parameters, lr=3e-2, scale_parameter=False, relative_step=False, warmup_init=False,
                     eps=(1e-30, 1e-3), clip_threshold=1.0, decay_rate=-0.8, weight_decay=0.0)
-    rule = Adafactor(AdafactorConfig(name="adafactor"), jnp.float32)
+    optimizer = Adafactor(AdafactorConfig(name="adafactor"), jnp.float32)
     values = {name: jnp.asarray(x, jnp.float32) for name, x in start.items()}
-    moments = rule.init(values)
+    moments = optimizer.init(values)
     for step in range(1, 11):
         grads = {name: draw.normal(size=x.shape).astype(np.float32) * 10.0 ** -(step % 4) for name, x in start.items()}
         flat_grads = (*grads["layers.a.weight"], grads["model.norm.weight"])
@@ -35,7 +36,7 @@ def test_adafactor_equals_transformers_over_ten_steps() -> None:
         oracle.step()
         for name in values:
             mine = {slot: moments[slot][name] for slot in moments if name in moments[slot]}
-            values[name], mine = rule.update(name, values[name], jnp.asarray(grads[name]), mine, jnp.int32(step),
+            values[name], mine = optimizer.update(name, values[name], jnp.asarray(grads[name]), mine, jnp.int32(step),
                                              jnp.float32(3e-2))
             for slot, x in mine.items():
                 moments[slot][name] = x
@@ -103,11 +104,11 @@ def test_stochastic_runs_repeat_and_resume_bit_for_bit(tmp_path) -> None:
 
 
 def test_weight_decay_spares_norms() -> None:
-    rule = Adafactor(AdafactorConfig(name="adafactor", weight_decay=0.5), jnp.float32)
+    optimizer = Adafactor(AdafactorConfig(name="adafactor", weight_decay=0.5), jnp.float32)
     value = {"a.weight": jnp.ones((2, 2)), "model.norm.weight": jnp.ones(2)}
     for name, x in value.items():
-        moments = {slot: tree[name] for slot, tree in rule.init(value).items() if name in tree}
-        new, _ = rule.update(name, x, jnp.zeros_like(x), moments, jnp.int32(1), jnp.float32(0.1))
+        moments = {slot: tree[name] for slot, tree in optimizer.init(value).items() if name in tree}
+        new, _ = optimizer.update(name, x, jnp.zeros_like(x), moments, jnp.int32(1), jnp.float32(0.1))
         np.testing.assert_allclose(new, 0.95 if x.ndim == 2 else 1.0, rtol=1e-6)
 
 
@@ -119,19 +120,19 @@ def test_adamw_is_a_choice_of_the_recipe() -> None:
 MUON = MuonConfig(name="muon", weight_decay=0.1)
 
 
-def muon_steps(rule: Muon, values: dict, gradients: list[dict], rate: float) -> tuple[dict, dict]:
+def muon_steps(optimizer: Muon, values: dict, gradients: list[dict], rate: float) -> tuple[dict, dict]:
     """Values and moments after updates with these gradients, as the engine's step does them."""
     @jax.jit
     def update(values: dict, moments: dict, grads: dict, step: jax.Array) -> tuple[dict, dict]:
         new, kept = {}, {slot: {} for slot in moments}
         for name in values:
             mine = {slot: moments[slot][name] for slot in moments if name in moments[slot]}
-            new[name], mine = rule.update(name, values[name], grads[name], mine, step, jnp.float32(rate))
+            new[name], mine = optimizer.update(name, values[name], grads[name], mine, step, jnp.float32(rate))
             for slot, x in mine.items():
                 kept[slot][name] = x
         return new, kept
 
-    moments = rule.init(values)
+    moments = optimizer.init(values)
     for step, grads in enumerate(gradients, start=1):
         values, moments = update(values, moments, grads, jnp.int32(step))
     return values, moments
@@ -159,8 +160,8 @@ def test_muon_equals_optax_over_five_steps(adjust_lr: str, consistent_rms: float
             updates, state = update(grads, state, values)
             values = optax.apply_updates(values, updates)
         theirs |= {name: x for name, x in values.items() if name.startswith(part)}
-    rule = Muon(MuonConfig(name="muon", weight_decay=0.1, adjust_lr=adjust_lr), jnp.float32)
-    ours, moments = muon_steps(rule, dict(start), gradients, 3e-2)
+    optimizer = Muon(MuonConfig(name="muon", weight_decay=0.1, adjust_lr=adjust_lr), jnp.float32)
+    ours, moments = muon_steps(optimizer, dict(start), gradients, 3e-2)
     for name in sizes:
         np.testing.assert_allclose(ours[name], theirs[name], atol=1e-6, rtol=1e-6, err_msg=name)
     assert set(moments["momentum_buffer"]) == {"layers.a.weight", "layers.b.weight"}

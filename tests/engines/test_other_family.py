@@ -16,7 +16,7 @@ from workings.engines.jax.engine import JaxEngine
 from workings.engines.torch.engine import TorchEngine
 from workings.models.shapes import from_hf_config
 from workings.models.weights import tensor_shapes
-from workings.runs.inputs import planned_shape
+from workings.runs.resolve import find_shape
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def test_from_a_config_to_a_step_on_both_engines(tmp_path: Path) -> None:
     state = state | {"params": state["params"] | {"layers": layers}}
     ours.export(state, tmp_path)
     recipe = load_recipe("smoke-tiny", [f"model={{source: pretrained, id: {tmp_path}}}"])
-    assert planned_shape(recipe) == shape
+    assert find_shape(recipe) == shape
 
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
     assert type(model).__name__ == "SeedOssForCausalLM"

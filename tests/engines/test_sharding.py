@@ -39,9 +39,9 @@ def test_a_policy_gradient_is_the_same_on_every_mesh(run_forked, tmp_path: Path)
 
 @pytest.mark.parametrize("case", [pytest.param("lora", marks=pytest.mark.full), "qlora"])
 def test_adapters_train_the_same_on_every_mesh(case: str, run_forked, tmp_path: Path) -> None:
-    """Twenty steps with fsdp=8 (QLoRA: fsdp=4 x tp=2) and one device; a checkpoint of the former goes on with one."""
+    """Eight steps with fsdp=8 (QLoRA: fsdp=4 x tp=2) and one device; a checkpoint of the former goes on with one."""
     found = ask(run_forked, case, tmp_path)
-    assert found["1"][-1] < 0.97 * found["1"][0]
+    assert found["1"][-4] < found["1"][0]  # the same batch, four steps later
     np.testing.assert_allclose(found["4x2" if case == "qlora" else "8"], found["1"], rtol=1e-5)
     np.testing.assert_allclose(found["1 later"], found["later"], rtol=1e-5)
     if case == "lora":  # width 32 and inner width 48 over eight devices

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.engines.tiny import random_batch, request, tiny_shape
+from tests.engines.tiny import random_batch, tiny_shape
+from tests.engines.tiny import request as plain_request
 from workings.config.method import LoraConfig
 from workings.config.training import MemoryConfig
 from workings.engines.jax.attention import masked_attention, trained_attention
@@ -23,6 +24,7 @@ from workings.engines.torch.step import micro_batch_objective, to_rows
 from workings.models.batch import Batch
 
 pytestmark = pytest.mark.slow
+request = partial(plain_request, cpu_optimizations=True)
 
 
 def bounded(batch: Batch, more: int = 0) -> Batch:

@@ -250,11 +250,12 @@ def test_draws_follow_the_softmax() -> None:
 
 def test_random_weights_have_the_scale_of_the_other_engine() -> None:
     from workings.engines.jax.engine import JaxEngine
-    from workings.engines.jax.optimizer import flat
+    from workings.engines.jax.params_tree import flatten_params
 
     shape = tiny_shape("gemma3", vocab=512)
     ours = TorchEngine.open(request(shape)).init(5).trained
-    theirs = {name: np.asarray(x) for name, x in flat(JaxEngine.open(request(shape)).init(5)["params"]).items()}
+    params = JaxEngine.open(request(shape)).init(5)["params"]
+    theirs = {name: np.asarray(x) for name, x in flatten_params(params).items()}
     for name, x in theirs.items():
         stored = name.replace("layers.", "model.layers.0.") if name.startswith("layers.") else name
         np.testing.assert_allclose(float(ours[stored].detach().std()), x.std(), rtol=0.12, atol=1e-9)

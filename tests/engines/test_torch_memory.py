@@ -18,19 +18,14 @@ from workings.config.training import (  # noqa: E402
     AdamWConfig,
     MemoryConfig,
 )
-from workings.engines.jax import optimizer as jax_optimizer  # noqa: E402
-from workings.engines.torch import loss, optimizer  # noqa: E402
+from workings.engines.jax import optimizers as jax_optimizers  # noqa: E402
+from workings.engines.torch import loss  # noqa: E402
 from workings.engines.torch.backward_optimizer import BackwardOptimizer, refuse_conflicts  # noqa: E402
 from workings.engines.torch.loss import linear_cross_entropy  # noqa: E402
-from workings.engines.torch.optimizer import (  # noqa: E402
-    FUSED_BLOCK,
-    Change,
-    Updated,
-    in_groups,
-    make_rule,
-    sum_of_squares,
-    update_tensors,
-)
+from workings.engines.torch.optimizers import base, make_optimizer  # noqa: E402
+from workings.engines.torch.optimizers.adamw import FUSED_BLOCK  # noqa: E402
+from workings.engines.torch.optimizers.apply import in_groups, update_tensors  # noqa: E402
+from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext, sum_of_squares  # noqa: E402
 from workings.errors import RequestError  # noqa: E402
 from workings.models.weights import tensor_shapes  # noqa: E402
 
@@ -97,12 +92,12 @@ def gradients(step: int, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]
 def run_ours(config: Any, steps: int, dtype: Any = torch.float32, **change: Any) -> tuple[dict, dict]:
     """Tensors after so many updates at 3e-2, and their moments."""
     values = {name: torch.tensor(x).to(dtype) for name, x in start().items()}
-    rule = make_rule(config, torch.float32)
-    moments = {name: rule.init(x) for name, x in values.items()}
+    optimizer = make_optimizer(config, torch.float32)
+    moments = {name: optimizer.init(x) for name, x in values.items()}
     for step in range(1, steps + 1):
         for name, grad in gradients(step, values).items():
-            update_tensors(rule, [Updated(name, values[name], torch.tensor(grad).to(dtype), moments[name])],
-                           Change(step=step, learning_rate=3e-2, **change))
+            update_tensors(optimizer, [TensorUpdate(name, values[name], torch.tensor(grad).to(dtype), moments[name])],
+                           UpdateContext(step=step, learning_rate=3e-2, **change))
     return values, moments
 
 
@@ -112,7 +107,7 @@ def test_adafactor_equals_transformers_over_ten_steps(monkeypatch: pytest.Monkey
                                                       decay: float) -> None:
     """Row by row and whole, a matrix and a vector; transformers decays vectors too, we do not."""
     theirs = pytest.importorskip("transformers").Adafactor
-    monkeypatch.setattr(optimizer, "BLOCK", block)
+    monkeypatch.setattr(base, "BLOCK", block)
     parameters = {name: torch.nn.Parameter(torch.tensor(x)) for name, x in start().items()}
     settings: dict[str, Any] = {"lr": 3e-2, "scale_parameter": False, "relative_step": False, "warmup_init": False}
     oracles = [theirs([parameters["a.weight"]], weight_decay=decay, **settings),
@@ -140,30 +135,30 @@ def test_adamw_equals_torch_over_ten_steps() -> None:
         np.testing.assert_allclose(ours[name].numpy(), expected.detach().numpy(), rtol=2e-6, atol=2e-6)
 
 
-def tensors_of(rule: Any, sizes: dict[str, tuple[int, ...]]) -> list[Updated]:
+def tensors_of(optimizer: Any, sizes: dict[str, tuple[int, ...]]) -> list[TensorUpdate]:
     """Random tensors, one of bfloat16, with their moments."""
     draw = torch.Generator().manual_seed(3)
     found = []
     for name, size in sizes.items():
         dtype = torch.bfloat16 if name.startswith("half") else torch.float32
         param = torch.randn(size, generator=draw).to(dtype)
-        found.append(Updated(name, param, torch.randn(size, generator=draw).to(dtype), rule.init(param)))
+        found.append(TensorUpdate(name, param, torch.randn(size, generator=draw).to(dtype), optimizer.init(param)))
     return found
 
 
 def test_small_tensors_are_updated_together_as_each_is_alone() -> None:
     """No group is larger than a block or mixes decays; weights, moments and counts are equal."""
-    rule = make_rule(AdamWConfig(name="adamw", weight_decay=0.1), torch.float32)
+    optimizer = make_optimizer(AdamWConfig(name="adamw", weight_decay=0.1), torch.float32)
     sizes: dict[str, tuple[int, ...]] = {
         "large": (FUSED_BLOCK + 7, 2), "a": (200, 200), "norm": (64,), "half": (8, 8), "b": (150, 100), "c": (90, 200),
         "bias": (3,), "full": (FUSED_BLOCK // 8, 8)}
-    together, alone = tensors_of(rule, sizes), tensors_of(rule, sizes)
-    change = Change(step=3, learning_rate=1e-2, scale=torch.tensor(0.5))
-    groups = list(in_groups(rule, together, change))
+    together, alone = tensors_of(optimizer, sizes), tensors_of(optimizer, sizes)
+    change = UpdateContext(step=3, learning_rate=1e-2, scale=torch.tensor(0.5))
+    groups = list(in_groups(optimizer, together, change))
     assert [[each.name for each in group] for group in groups] == [
         ["large"], ["half"], ["a", "b"], ["full"], ["c"], ["norm", "bias"]]
-    counts = [int(update_tensors(rule, group, change)) for group in groups]
-    expected = {each.name: int(update_tensors(rule, [each], change)) for each in alone}
+    counts = [int(update_tensors(optimizer, group, change)) for group in groups]
+    expected = {each.name: int(update_tensors(optimizer, [each], change)) for each in alone}
     assert counts == [sum(expected[each.name] for each in group) for group in groups]
     for mine, its in zip(together, alone, strict=True):
         assert torch.equal(mine.param, its.param), mine.name
@@ -177,13 +172,13 @@ def test_small_tensors_are_updated_together_as_each_is_alone() -> None:
 def test_both_engines_move_weights_and_moments_alike(config: Any) -> None:
     """The same slots with the same numbers, so that a checkpoint of one is resumed by the other."""
     ours, moments = run_ours(config, 5)
-    rule = jax_optimizer.make_rule(config, jnp.float32)
+    optimizer = jax_optimizers.make_optimizer(config, jnp.float32)
     values = {name: jnp.asarray(x) for name, x in start().items()}
-    theirs = rule.init(values)
+    theirs = optimizer.init(values)
     for step in range(1, 6):
         for name, grad in gradients(step, start()).items():
             mine = {slot: theirs[slot][name] for slot in theirs if name in theirs[slot]}
-            values[name], mine = rule.update(name, values[name], jnp.asarray(grad), mine, jnp.int32(step),
+            values[name], mine = optimizer.update(name, values[name], jnp.asarray(grad), mine, jnp.int32(step),
                                              jnp.float32(3e-2))
             for slot, x in mine.items():
                 theirs[slot][name] = x
@@ -225,13 +220,13 @@ def test_shards_of_a_matrix_move_like_the_whole() -> None:
             meeting.wait()
             return total
 
-        rule = make_rule(AdafactorConfig(name="adafactor"), torch.float32)
+        optimizer = make_optimizer(AdafactorConfig(name="adafactor"), torch.float32)
         mine = values.split([40, 30])[rank]
-        moments = rule.init(mine)
+        moments = optimizer.init(mine)
         for step in range(1, 4):
             grad = torch.tensor(gradients(step, start())["a.weight"]).split([40, 30])[rank]
-            update_tensors(rule, [Updated("a.weight", mine, grad, moments)],
-                           Change(step=step, learning_rate=3e-2, reduce=reduce, whole_rows=70))
+            update_tensors(optimizer, [TensorUpdate("a.weight", mine, grad, moments)],
+                           UpdateContext(step=step, learning_rate=3e-2, reduce=reduce, whole_rows=70))
 
     with ThreadPoolExecutor(2) as devices:
         list(devices.map(device, (0, 1)))
@@ -240,13 +235,13 @@ def test_shards_of_a_matrix_move_like_the_whole() -> None:
 
 def test_bfloat16_weights_are_rounded_at_random_or_from_a_master() -> None:
     """At nearest a small update changes nothing; the count says so; the same seed draws the same numbers."""
-    rule = make_rule(AdafactorConfig(name="adafactor"), torch.float32)
+    optimizer = make_optimizer(AdafactorConfig(name="adafactor"), torch.float32)
     grad = torch.ones(64, 64)
     found = {}
     for rounding in ("nearest", "stochastic", "stochastic again", "master_fp32"):
         param = torch.ones(64, 64, dtype=torch.bfloat16)
-        slots = rule.init(param) | ({"master": param.float()} if rounding == "master_fp32" else {})
-        changed = update_tensors(rule, [Updated("a", param, grad, slots)], Change(
+        slots = optimizer.init(param) | ({"master": param.float()} if rounding == "master_fp32" else {})
+        changed = update_tensors(optimizer, [TensorUpdate("a", param, grad, slots)], UpdateContext(
             step=1, learning_rate=1e-3, rounding=rounding.split()[0], seed=7))
         found[rounding] = param.float()
         assert int(changed) == int((param != 1).sum())
@@ -259,17 +254,17 @@ def test_bfloat16_weights_are_rounded_at_random_or_from_a_master() -> None:
 def one_update(inside: bool) -> tuple[float, int, np.ndarray]:
     """Squared gradient norm, changed weights and the matrix after one step of a net that uses its matrix twice."""
     params = {name: torch.nn.Parameter(torch.tensor(x) / 9) for name, x in start((90, 90)).items()}
-    rule = make_rule(AdafactorConfig(name="adafactor"), torch.float32)
-    moments: dict[str, dict] = {slot: {} for slot in rule.slots}
+    optimizer = make_optimizer(AdafactorConfig(name="adafactor"), torch.float32)
+    moments: dict[str, dict] = {slot: {} for slot in optimizer.slots}
     for name, param in params.items():
-        for slot, x in rule.init(param.data).items():
+        for slot, x in optimizer.init(param.data).items():
             moments[slot][name] = x
-    hooks = BackwardOptimizer(params, rule, moments)
+    hooks = BackwardOptimizer(params, optimizer, moments)
     alive: list[int] = []
     for param in params.values():
         param.register_post_accumulate_grad_hook(
             lambda _: alive.append(sum(p.grad is not None for p in params.values())))
-    change = Change(step=1, learning_rate=1e-2)
+    change = UpdateContext(step=1, learning_rate=1e-2)
     x = torch.linspace(-1, 1, 90)
     value = ((params["a.weight"] @ torch.tanh(params["a.weight"] @ x)).sum() * params["norm.weight"]).sum()
     if inside:
@@ -279,7 +274,7 @@ def one_update(inside: bool) -> tuple[float, int, np.ndarray]:
         return float(hooks.squares), int(hooks.changed), params["a.weight"].detach().numpy()
     value.backward()
     squares = sum(sum_of_squares(p.grad) for p in params.values())
-    changed = sum(update_tensors(rule, [Updated.of(name, p.data, p.grad, moments)], change)
+    changed = sum(update_tensors(optimizer, [TensorUpdate.of(name, p.data, p.grad, moments)], change)
                   for name, p in params.items())
     return float(squares), int(changed), params["a.weight"].detach().numpy()
 

@@ -1,7 +1,5 @@
 """Attention over each segment of packed rows alone is the attention that a mask over whole rows gives."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -12,8 +10,8 @@ from workings.config.training import MemoryConfig
 from workings.data.batches import make_batch
 from workings.data.rows import Row
 from workings.engines.torch import step
+from workings.engines.torch.cpu.segments import find_segments
 from workings.engines.torch.engine import TorchEngine
-from workings.engines.torch.segments import find_segments
 from workings.models.batch import Batch
 
 LENGTHS = ((7, 5, 8), (9, 6), (4, 3, 8, 2, 6), ())
@@ -30,17 +28,16 @@ def packed_batch() -> Batch:
 
 @pytest.mark.parametrize("attention", ["auto", "plain", "chunked"])
 @pytest.mark.parametrize("family", ["gemma", "gemma2", "gemma3"])
-def test_loss_and_gradients_are_those_of_the_mask(family: str, attention: str, monkeypatch: Any) -> None:
-    """Grouped heads, caps and windows shorter than a segment."""
-    engine = TorchEngine.open(request(tiny_shape(family), memory=MemoryConfig(attention=attention)))
+def test_loss_and_gradients_are_those_of_the_mask(family: str, attention: str) -> None:
+    """Grouped heads, caps and windows shorter than a segment; `memory.cpu_optimizations` decides."""
     found: list[dict[str, torch.Tensor]] = []
     for alone in (True, False):
-        if not alone:
-            monkeypatch.setattr(step, "find_segments", lambda ids: None)
+        engine = TorchEngine.open(request(tiny_shape(family), memory=MemoryConfig(attention=attention),
+                                          cpu_optimizations=alone))
         state = roughened(engine)
         batch = packed_batch()
         [rows] = step.to_rows(engine.spec, batch)
-        assert (rows.laid is not None) == alone
+        assert (rows.attention_layout is not None) == alone
         loss, *_ = step.micro_batch_objective(engine.spec, state.model, rows, batch.divisor)
         loss.backward()
         found.append({"loss": loss.detach()} | {name: x.grad for name, x in state.trained.items()})

@@ -10,7 +10,7 @@ import pytest
 from tests.engines.tiny import request, tiny_shape
 from workings.config.training import PrecisionConfig
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.optimizer import flat
+from workings.engines.jax.params_tree import flatten_params
 from workings.engines.safetensors_file import TensorFile, write_tensors
 from workings.engines.weight_files import WeightFiles
 from workings.errors import RecordError, RequestError
@@ -42,7 +42,7 @@ def test_bfloat16_weights_survive_export_in_torch_bit_for_bit(tmp_path: Path) ->
     state = engine.init(0)
     engine.export(state, tmp_path)
     stored = load(tmp_path / "model.safetensors")
-    stacked = np.asarray(flat(state["params"])["layers.mlp.up_proj.weight"])
+    stacked = np.asarray(flatten_params(state["params"])["layers.mlp.up_proj.weight"])
     assert stored["model.layers.1.mlp.up_proj.weight"].dtype == torch.bfloat16
     bits = stored["model.layers.1.mlp.up_proj.weight"].view(torch.int16).numpy()
     np.testing.assert_array_equal(bits, stacked[1].view(np.int16))

@@ -27,11 +27,12 @@ def tiny_shape(family: str = "gemma", *, vocab: int = 61, layers: int = 2, **cha
     return ModelShape(**(shape.__dict__ | changes))
 
 
-def request(shape: ModelShape, **changes: Any) -> EngineRequest:
-    """A request for one CPU device."""
+def request(shape: ModelShape, *, cpu_optimizations: bool = False, **changes: Any) -> EngineRequest:
+    """A request for one CPU device, which runs the program of accelerators unless ``cpu_optimizations``."""
     settings: dict[str, Any] = {"optimizer": AdamWConfig(name="adamw"), "precision": PrecisionConfig(),
-                                "memory": MemoryConfig(), "mesh": MeshConfig(), "device": "cpu", "seed": 0}
-    return EngineRequest(shape=shape, **(settings | changes))
+                                "memory": MemoryConfig(), "mesh": MeshConfig(), "device": "cpu", "seed": 0} | changes
+    memory = settings["memory"].model_copy(update={"cpu_optimizations": cpu_optimizations})
+    return EngineRequest(shape=shape, **(settings | {"memory": memory}))
 
 
 def reference_loss_sum(hidden: Any, head: Any, targets: Any, weights: Any, softcap: float = 0.0) -> Any:

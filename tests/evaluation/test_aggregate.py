@@ -1,5 +1,6 @@
 """From samples to an item's score, and asking for samples at a temperature."""
 
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,7 @@ def test_samples_have_their_own_seeds(tmp_path: Path) -> None:
     fake, settings = adding_model(), EvaluationSettings(temperature=0.7, samples=3, batch_size=7, seed=5)
     engine = SamplingEngine()
     asked = items(3)
-    evaluate(engine, fake.state, fake.tokenizer, fake.template, asked, tmp_path / "out", settings=settings,
-             made_from=None)
+    evaluate(replace(fake, engine=engine), asked, tmp_path / "out", settings=settings, made_from=None)
     assert [len(call["prompts"]) for call in engine.calls] == [6, 3]
     seeds = [seed for call in engine.calls for seed in call["seeds"]]
     assert seeds == [sample_seed(5, item.id, sample) for item in asked for sample in range(3)]
@@ -80,8 +80,7 @@ def test_samples_have_their_own_seeds(tmp_path: Path) -> None:
 def test_an_engine_that_does_not_sample_says_so(tmp_path: Path) -> None:
     fake = adding_model()
     with pytest.raises(RequestError, match="engine adding, which does not sample"):
-        evaluate(fake.engine, fake.state, fake.tokenizer, fake.template, items(2), tmp_path / "out", made_from=None,
-                 settings=EvaluationSettings(temperature=0.5))
+        evaluate(fake, items(2), tmp_path / "out", made_from=None, settings=EvaluationSettings(temperature=0.5))
     assert not list(tmp_path.iterdir())
 
 
@@ -91,8 +90,7 @@ def test_a_killed_evaluation_with_samples_ends_the_same(tmp_path: Path, cut: int
     fake, asked = adding_model(), items(7)
 
     def ask(engine: SamplingEngine, name: str) -> None:
-        evaluate(engine, fake.state, fake.tokenizer, fake.template, asked, tmp_path / name, settings=settings,
-                 made_from=None)
+        evaluate(replace(fake, engine=engine), asked, tmp_path / name, settings=settings, made_from=None)
 
     ask(SamplingEngine(), "whole")
     with pytest.raises(KeyboardInterrupt):

@@ -18,7 +18,7 @@ BASE = {"shape": "tiny", "seed": 17}
 
 
 def ask(folder: Path, fake: Any, asked: list[Item], base: dict[str, Any], **settings: Any) -> CachedEvaluation:
-    return evaluate_base(fake.engine, lambda: fake.state, fake.tokenizer, fake.template, asked, folder,
+    return evaluate_base(fake, asked, folder, make_state=lambda: fake.state,
                          settings=EvaluationSettings(**settings), model=base, name="org/tiny (2 layers)")
 
 

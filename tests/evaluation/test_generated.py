@@ -3,12 +3,12 @@
 import json
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.evaluation.making import items, records, summary
+from workings.engines.session import ModelSession
 from workings.errors import RequestError
 from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
@@ -18,8 +18,8 @@ from workings.scoring.items import Item
 from workings.testing import adding_model
 
 
-def ask(fake: SimpleNamespace, asked: list[Item], out: Path, **settings: Any) -> Scorecard:
-    return evaluate(fake.engine, fake.state, fake.tokenizer, fake.template, asked, out, made_from="a" * 64,
+def ask(fake: ModelSession, asked: list[Item], out: Path, **settings: Any) -> Scorecard:
+    return evaluate(fake, asked, out, made_from="a" * 64,
                     settings=EvaluationSettings(**{"batch_size": 4, "form": "tags", **settings}))
 
 

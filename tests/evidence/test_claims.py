@@ -7,7 +7,7 @@ import pytest
 from workings.errors import RecordError, RequestError
 from workings.evidence.claims import (
     ClaimedText,
-    Source,
+    ClaimSource,
     agrees,
     claims_json,
     numbers_in,
@@ -18,7 +18,7 @@ from workings.evidence.claims import (
 )
 from workings.evidence.writeup import published, words_in
 
-SOURCE = Source(file="a.json", pointer="/x")
+SOURCE = ClaimSource(file="a.json", pointer="/x")
 
 
 @pytest.mark.parametrize(("text", "numbers"), [

@@ -27,10 +27,10 @@ def raise_a_score(run: Path) -> None:
 
 
 def raise_a_score_and_the_card(run: Path) -> None:
-    from workings.evaluation.summary import Summary
+    from workings.evaluation.summary import EvaluationSummary
     raise_a_score(run)
     unit = run / "eval/test"
-    again = Summary(unit / "predictions.jsonl", "mean")
+    again = EvaluationSummary(unit / "predictions.jsonl", "mean")
     problems = json.loads((unit / "eval_summary.json").read_bytes())["problems"]
     reseal.edit_json(unit / "eval_summary.json", lambda value: again.to_json(problems))
     (unit / "samples.md").write_text(again.samples_text())
@@ -51,10 +51,10 @@ def edit_an_interval_only(run: Path) -> None:
 
 
 def drop_the_hardest(run: Path) -> None:
-    from workings.evaluation.summary import Summary
+    from workings.evaluation.summary import EvaluationSummary
     unit = run / "eval/test"
     reseal.edit_lines(unit / "predictions.jsonl", lambda rows: [row for row in rows if row["score"] == 1])
-    again = Summary(unit / "predictions.jsonl", "mean")
+    again = EvaluationSummary(unit / "predictions.jsonl", "mean")
     reseal.edit_json(unit / "eval_summary.json", lambda value: again.to_json(value["problems"]))
     reseal.edit_json(unit / "eval_config.json", lambda value: value | {"items": value["items"] | {"count": 8}})
     (unit / "samples.md").write_text(again.samples_text())
@@ -250,10 +250,10 @@ def invent_the_completions(run: Path) -> None:
                                                    "steps_valid", "completion_tokens")}
                 | {"completion": f"<reasoning>1</reasoning><answer>{row['gold']}</answer>", "extracted": row["gold"]}
                 for row in rows]
-    from workings.evaluation.summary import Summary
+    from workings.evaluation.summary import EvaluationSummary
     unit = run / "eval/test"
     reseal.edit_lines(unit / "predictions.jsonl", change)
-    again = Summary(unit / "predictions.jsonl", "mean")
+    again = EvaluationSummary(unit / "predictions.jsonl", "mean")
     reseal.edit_json(unit / "eval_summary.json", lambda value: again.to_json(value["problems"]))
     (unit / "samples.md").write_text(again.samples_text())
 

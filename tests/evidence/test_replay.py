@@ -15,16 +15,16 @@ from proof import replay as proof
 from tests.evidence import reseal
 from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
 from workings.errors import RequestError
-from workings.evaluation.summary import Summary
-from workings.evidence.replay.course import without_a_row
+from workings.evaluation.summary import EvaluationSummary
 from workings.evidence.replay.judge import judge, relative, sentence
+from workings.evidence.replay.steps import without_a_row
 from workings.evidence.replay.tolerance import BITWISE, TOLERANCES, tolerance_for
 from workings.evidence.verify import verify
 from workings.models.batch import Batch
 from workings.record.reader import Run
 from workings.runs import describe, replay
 from workings.runs.code_version import CodeVersion
-from workings.runs.reopen import Parts
+from workings.runs.open_model import ReplayInputs
 from workings.runs.replay import ReplayRequest, replay_and_seal, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate
 
@@ -110,11 +110,11 @@ def test_the_data_are_found_by_digest_and_nowhere_else(run: Path, tmp_path: Path
     assert checks["replay.steps"][0] == checks["replay.controls"][0] == "not_checked"
     assert "--data FILE" in checks["replay.steps"][1]
     assert checks["level"] == ("2", "0 failed"), "a skipped check never counts as passed"
-    assert replay_run(run, ReplayRequest(parts=Parts(data=moved), predictions=0)).facts["verdict"] == "passed"
+    assert replay_run(run, ReplayRequest(inputs=ReplayInputs(data=moved), predictions=0)).facts["verdict"] == "passed"
     other = tmp_path / "other.jsonl"
     other.write_bytes(moved.read_bytes().replace(b"carry", b"Carry"))
     with pytest.raises(RequestError, match="the data that the run was trained on"):
-        replay_run(run, ReplayRequest(parts=Parts(data=other)))
+        replay_run(run, ReplayRequest(inputs=ReplayInputs(data=other)))
 
 
 def test_a_checkpoint_that_is_not_there_is_named(run: Path) -> None:
@@ -183,7 +183,7 @@ def invent_completions(run: Path) -> None:
     unit = run / "eval" / "items"
     reseal.edit_lines(unit / "predictions.jsonl", lambda rows: [
         row | {"completion": row["completion"] + " "} for row in rows])
-    again = Summary(unit / "predictions.jsonl", "mean")
+    again = EvaluationSummary(unit / "predictions.jsonl", "mean")
     reseal.edit_json(unit / "eval_summary.json", lambda value: again.to_json(value["problems"]))
     (unit / "samples.md").write_text(again.samples_text())
 

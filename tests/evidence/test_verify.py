@@ -11,7 +11,7 @@ import pytest
 from tests.evidence.reseal import edit_json, edit_manifest, reseal
 from tests.record import synthetic
 from workings.errors import RequestError
-from workings.evidence.verify import Verdict, Verification, verify
+from workings.evidence.verify import CheckVerdict, Verification, verify
 from workings.evidence.verify.checks import CHECKS, check
 from workings.evidence.verify.record import Record
 from workings.record.digest import bytes_digest
@@ -100,7 +100,7 @@ def test_a_folder_of_runs_and_an_evaluation_alone(run: Path) -> None:
     assert found.failed == 0
     assert found.level == 2
     extra = next(one for one in found.checks if one.id == "integrity.extra")
-    assert extra.verdict is Verdict.NOT_CHECKED
+    assert extra.verdict is CheckVerdict.NOT_CHECKED
     assert "third.partial" in extra.text
     assert "notes.txt" in extra.text
     alone = verify(run / "eval" / "test")
@@ -132,7 +132,7 @@ def test_a_foreign_engine_is_named_and_nothing_is_said_for_it(run: Path) -> None
     reseal(run)
     found = verify(run)
     engine = next(one for one in found.checks if one.id == "consistency.engine")
-    assert engine.verdict is Verdict.NOT_CHECKED
+    assert engine.verdict is CheckVerdict.NOT_CHECKED
     assert "comes from theirs 2.0" in engine.text
     assert (found.failed, found.level) == (0, 2)
 
@@ -177,10 +177,10 @@ def test_progress_counts_every_byte(run: Path) -> None:
 
 def test_a_check_that_is_not_made_never_counts_as_passed() -> None:
     from workings.evidence.verify.result import Check
-    passed = Check(id="a", level=0, verdict=Verdict.PASSED, text="")
-    skipped = Check(id="b", level=0, verdict=Verdict.NOT_CHECKED, text="")
-    outside = Check(id="c", level=0, verdict=Verdict.NOT_CHECKED, text="", blocking=False)
-    upper = Check(id="d", level=1, verdict=Verdict.PASSED, text="")
+    passed = Check(id="a", level=0, verdict=CheckVerdict.PASSED, text="")
+    skipped = Check(id="b", level=0, verdict=CheckVerdict.NOT_CHECKED, text="")
+    outside = Check(id="c", level=0, verdict=CheckVerdict.NOT_CHECKED, text="", blocking=False)
+    upper = Check(id="d", level=1, verdict=CheckVerdict.PASSED, text="")
 
     def level(*checks: Check) -> int:
         return Verification(path="", checks=checks, asked_level=1, root="", claims=()).level

@@ -24,7 +24,7 @@ Play = Callable[..., "subprocess.CompletedProcess[str]"]
 
 def request_for(name: str = "gemma-2b-v5e8", **changes: object) -> NotebookRequest:
     loaded = load_recipe(name)
-    values = {"name": name, "recipe": loaded.text, "engine": "jax", "machine": MACHINES["v5e-8"], "data": {}}
+    values = {"name": name, "recipe": loaded.text, "libraries": ("jax",), "machine": MACHINES["v5e-8"], "data": {}}
     return NotebookRequest(**{**values, **changes})
 
 

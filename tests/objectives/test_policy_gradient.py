@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from workings.errors import RequestError
-from workings.objectives.base import CROSS_ENTROPY, ArrayFunctions, register
+from workings.objectives.base import CROSS_ENTROPY, ArrayFunctions
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE, PolicyGradient
 
 NUMPY = ArrayFunctions(exp=np.exp, minimum=np.minimum, clip=np.clip, stop_gradient=np.asarray)
@@ -97,5 +97,3 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         PolicyGradient(clip_low=0)
     with pytest.raises(RequestError, match="normalize sequences"):
         PolicyGradient(ratio="sequence")
-    with pytest.raises(RequestError, match="not registered yet"):
-        register(PolicyGradient)

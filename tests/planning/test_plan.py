@@ -7,19 +7,19 @@ import pytest
 from tests.planning.planning_helpers import recipe, request_of, shape
 from workings.config.load import load_recipe
 from workings.engines.base import Inspection
+from workings.engines.jax import planning as jax_planning
+from workings.engines.jax.planning import check_split
 from workings.engines.jax.target import CompilerAbsent
 from workings.errors import RequestError, WorkingsError
 from workings.hardware.catalog import find_target, targets
-from workings.planning import plan as planning
 from workings.planning.breakdown import blame, split_parts
-from workings.planning.compiling import check_split
 from workings.planning.parts import estimated_parts, exact_parts
 from workings.planning.plan import make_plan
 from workings.planning.request import mesh_of
 from workings.planning.search import candidates, changed, difference
-from workings.runs.inputs import planned_shape
 from workings.runs.plan import plan
 from workings.runs.plan_write import write_nearest
+from workings.runs.resolve import find_shape
 
 
 @pytest.fixture
@@ -40,13 +40,14 @@ metadata.version = version
 
 
 @pytest.fixture
-def no_compiler(monkeypatch):
+def no_compiler(monkeypatch, tmp_path):
     """As on a machine without the compilers: the child says which package is missing."""
-    def absent(*_):
+    def absent(*_, **__):
         raise CompilerAbsent("compiling without its compiler", "the package jax-cuda12-plugin",
                              "pip install 'workings[plan]'")
 
-    monkeypatch.setattr(planning, "compile_program", absent)
+    monkeypatch.setattr(jax_planning, "compile_for", absent)
+    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
 
 
 def test_without_a_compiler_it_is_estimated_and_says_what_to_install(no_compiler):
@@ -155,12 +156,12 @@ def test_all_devices_share_the_rows_unless_told_otherwise():
 
 def test_an_instruction_tuned_model_has_the_shape_of_its_base():
     tuned = load_recipe("gemma-2b-v5e8", ["model.id=google/gemma-3-1b-it"])
-    assert planned_shape(tuned) == planned_shape(load_recipe("gemma-3-1b-v5e8"))
+    assert find_shape(tuned) == find_shape(load_recipe("gemma-3-1b-v5e8"))
 
 
 def test_a_program_with_an_unsplit_batch_is_no_verdict():
     found = Inspection(peak_bytes=1, source="compiled", breakdown={"sum": 1}, versions={},
-                       details={"mesh": {"fsdp": 8, "tp": 1}, "tokens_per_device": [1, 8, 64]})
+                       tokens_per_device=(1, 8, 64), details={"mesh": {"fsdp": 8, "tp": 1}})
     with pytest.raises(WorkingsError, match="not the program that would run"):
         check_split(found, (1, 8, 64))
 
@@ -239,9 +240,9 @@ def test_the_culprit_is_a_group_of_parts(no_compiler):
 def test_what_the_compiler_assigned_is_kept_apart_from_what_shapes_say():
     request, batch = request_of(recipe()), (1, 4, 64)
     found = split_parts(request, batch, (1, 1), "gpu", Inspection(
-        peak_bytes=10_000_000, source="compiled", breakdown={}, versions={}, details={
-            "exact": {"parameters": 4_000_000, "batch": 0},
-            "heap": {"gradients": 4_000_000, "logits": 1_500_000, "other temporaries": 500_000}}))
+        peak_bytes=10_000_000, source="compiled", breakdown={}, versions={},
+        exact={"parameters": 4_000_000, "batch": 0},
+        heap={"gradients": 4_000_000, "logits": 1_500_000, "other temporaries": 500_000}))
     assert [(part.name, part.certainty) for part in found] == [
         ("parameters", "exact"), ("gradients", "assigned"), ("logits", "assigned"),
         ("what nothing explains", "unexplained")]

@@ -12,8 +12,8 @@ from workings.errors import RequestError
 from workings.hardware.catalog import targets
 from workings.models.shape import ModelShape
 from workings.planning import history
-from workings.planning.compiling import depths, line
 from workings.planning.history import Finished, finished_runs, own_pace
+from workings.planning.inspecting import depths, line
 from workings.planning.request import programs_of
 from workings.planning.seconds import (
     DISK_BYTES_A_SECOND,
@@ -25,8 +25,8 @@ from workings.planning.seconds import (
     step_seconds,
 )
 from workings.runs import plan_time
-from workings.runs.inputs import planned_shape
 from workings.runs.plan_time import count_items, timed, with_deadline
+from workings.runs.resolve import find_shape
 
 
 @pytest.mark.parametrize(("text", "seconds"), [
@@ -125,19 +125,21 @@ def test_a_deadline_that_is_missed_comes_with_a_plan_that_finishes(planned):
 
 
 @pytest.fixture
-def planned(monkeypatch):
+def planned(monkeypatch, tmp_path):
     """A plan by formula, with its time."""
+    from workings.engines.jax import planning as jax_planning
     from workings.planning import plan as planning
 
-    monkeypatch.setattr(planning, "compile_program", _absent)
+    monkeypatch.setattr(jax_planning, "compile_for", _absent)
+    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
     monkeypatch.setattr(plan_time, "make_plan", planning.make_plan)
     loaded = load_recipe("gemma-2b-rtx5090", ["memory.remat=none"])
-    model = planned_shape(loaded)
+    model = find_shape(loaded)
     found = planning.make_plan(loaded.recipe, model, targets()["rtx5090"])
     return timed(found, loaded, model, targets()["rtx5090"]), loaded, model
 
 
-def _absent(*_):
+def _absent(*_, **__):
     from workings.engines.jax.target import CompilerAbsent
     raise CompilerAbsent("no compiler", "a compiler", "install it")
 

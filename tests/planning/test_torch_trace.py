@@ -78,5 +78,6 @@ def test_a_crash_is_no_verdict(cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_planning_imports_no_framework() -> None:
-    code = "import sys, workings.planning.tracing; sys.exit(any(x in sys.modules for x in ('torch', 'transformers')))"
+    code = ("import sys, workings.planning.plan; from workings.engines.registry import planning_engines; "
+            "planning_engines(); sys.exit(any(x in sys.modules for x in ('jax', 'torch', 'transformers')))")
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

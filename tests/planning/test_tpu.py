@@ -8,9 +8,11 @@ import pytest
 
 from tests.planning.planning_helpers import SHAPE, recipe, request_of
 from workings.config.load import check_recipe
-from workings.engines.jax.target import TpuTarget, compile_for, refused_bytes
+from workings.engines.base import EngineRequest
+from workings.engines.jax.target import compile_for, refused_bytes
 from workings.errors import WorkingsError
 from workings.hardware.catalog import targets
+from workings.hardware.compile_target import TpuTarget
 from workings.models.shapes import shape_from_config
 from workings.planning.parts import exact_parts
 from workings.planning.plan import make_plan
@@ -40,10 +42,14 @@ def test_a_crash_of_the_compiler_is_no_verdict(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("run_flags")
 def test_a_small_step_on_eight_chips(tmp_path, monkeypatch):
+    """Flash attention, bf16 and stochastic rounding: 16 rows of 128 tokens become 2 on each chip."""
     if importlib.util.find_spec("libtpu") is None:
         pytest.skip("the TPU compiler (libtpu) is not installed")
     monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
-    asked = recipe(memory={"attention": "chunked", "remat": "layer"}, batch={"micro_batch": 2},
+    asked = recipe(model={"source": "scratch", "shape": SHAPE | {"head_dim": 128}},
+                   data={"traces": "addition", "max_length": 128}, optimizer={"name": "adafactor"},
+                   precision={"parameters": "bf16", "compute": "bf16", "moments": "bf16", "rounding": "stochastic"},
+                   memory={"attention": "flash", "remat": "layer", "loss_chunk": 64}, batch={"micro_batch": 2},
                    evaluation={"items": "eval", "max_new_tokens": 16, "batch_size": 4})
     shape = shape_from_config(asked.model.shape, 96)
     found = make_plan(asked, shape, targets()["v5e-8"])
@@ -52,19 +58,26 @@ def test_a_small_step_on_eight_chips(tmp_path, monkeypatch):
     assert found.verdict.source == "compiled"
     assert found.verdict.devices == 8
     assert found.verdict.limit_bytes == int(15.75 * 2**30)
-    if found.program == "step":
-        assert found.details["tokens_per_device"] == [1, 2, 64]
+    assert found.verdict.versions["libtpu"]
     exact = {part.name: part.size_bytes for part in found.parts if part.certainty == "exact"}
     # The engine's own count of the same arrays, from their shardings; four bytes more for the step's number.
     assert found.details["floor"]["state"] == exact["parameters"] + exact["moments"] + 4
-    assert found.details["floor"]["gradients"] == exact_parts(request_of(asked), (1, 16, 64), 8, 1)["gradients"]
+    counted = exact_parts(EngineRequest.of(asked, shape), (1, 16, 128), 8, 1)
+    assert found.details["floor"]["gradients"] == counted["gradients"]
     assert sum(part.size_bytes for part in found.parts) == pytest.approx(found.verdict.peak_bytes, abs=1024)
-    kept = list((tmp_path / "plans").iterdir())
-    assert len(kept) == 2
+    kept = [json.loads(file.read_text("utf-8")) for file in (tmp_path / "plans").iterdir()]
+    assert {each["details"]["program"] for each in kept} == {"step", "generation"}
     again = make_plan(asked, shape, targets()["v5e-8"])
     assert again.details["cached"] is True
     assert again.verdict == found.verdict
-    assert found.verdict.peak_bytes in {json.loads(file.read_text("utf-8"))["peak_bytes"] for file in kept}
+    assert found.verdict.peak_bytes in {each["peak_bytes"] for each in kept}
+    step = next(each for each in kept if each["details"]["program"] == "step")
+    assert step["tokens_per_device"] == [1, 2, 128]
+    # 16 x 128 x 16 in bfloat16 would be an unsplit batch of activations.
+    assert not {"bf16[16,128,16]", "bf16[2048,16]"} & set(step["details"]["largest_arrays"])
+    heap = step["heap"]
+    assert 0 < sum(heap.values()) <= step["breakdown"]["temporaries"]
+    assert "activations kept for backward" in heap
 
 
 @pytest.mark.usefixtures("run_flags")

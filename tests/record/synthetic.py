@@ -18,6 +18,7 @@ from workings.data.batches import Batches, Position
 from workings.data.generators import addition
 from workings.data.rows import RowSet, build_rows
 from workings.engines.base import Completion
+from workings.engines.session import ModelSession
 from workings.evaluation.run import evaluate
 from workings.evaluation.settings import EvaluationSettings
 from workings.hardware.device import DeviceFacts
@@ -201,6 +202,7 @@ def add_evaluation(run: Path, name: str = "test") -> Path:
     items = [item_from_json(vars(item)) for item in addition.make(ROWS, ITEMS, 7)[1]]
     answers = iter([f"<reasoning>{index}</reasoning><answer>"
                     f"{item.expected_answer if index % 3 else '7'}</answer>" for index, item in enumerate(items)])
-    evaluate(CannedEngine(), answers, tokenizer(), template(), items, run / "eval" / name,  # type: ignore[arg-type]
-             settings=EvaluationSettings(form="tags"), made_from=root_digest(run))
+    session = ModelSession(engine=CannedEngine(), state=answers, tokenizer=tokenizer(),  # type: ignore[arg-type]
+                           template=template())
+    evaluate(session, items, run / "eval" / name, settings=EvaluationSettings(form="tags"), made_from=root_digest(run))
     return run / "eval" / name

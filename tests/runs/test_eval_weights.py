@@ -16,8 +16,8 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.publish.export import export_run
 from workings.record.digest import file_digest
 from workings.runs.evaluate import evaluate_run, evaluate_weights
+from workings.runs.open_model import WeightsRequest
 from workings.runs.train import train
-from workings.runs.weights import WeightsRequest
 
 pytest.importorskip("jax")
 pytest.importorskip("torch")

@@ -12,7 +12,7 @@ from tests.evidence import reseal
 from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
 from workings.data.batches import Position
 from workings.engines.base import Memory
-from workings.engines.registry import find_engine
+from workings.engines.registry import find_engine, find_planning_engine
 from workings.errors import DoesNotFit, RecordError
 from workings.evidence.verify import verify
 from workings.hardware.device import DeviceFacts
@@ -111,12 +111,12 @@ def test_a_program_that_the_compiler_refuses_is_a_verdict_that_no_force_can_chan
 
 def test_one_compile_serves_verdict_and_training(tmp_path):
     done = train("smoke-tiny", tmp_path / "run", ["training.steps=3"])
-    assert done.prepared.engine.compilations == 1
+    assert done.setup.engine.compilations == 1
     plan = json.loads((done.run / "plan/plan.json").read_text())
-    assert (plan["source"], plan["batch"]) == ("compiled", list(done.prepared.longest_batch))
-    batch, _ = done.prepared.batches.at(Position())
-    assert plan["peak_bytes"] == done.prepared.engine.inspect(batch).peak_bytes
-    assert done.prepared.engine.compilations == 1, "asking again is asking about the same executable"
+    assert (plan["source"], plan["batch"]) == ("compiled", list(done.setup.longest_batch))
+    batch, _ = done.setup.batches.at(Position())
+    assert plan["peak_bytes"] == done.setup.engine.inspect(batch).peak_bytes
+    assert done.setup.engine.compilations == 1, "asking again is asking about the same executable"
 
 
 @pytest.fixture(scope="module")
@@ -150,23 +150,25 @@ def test_the_largest_device_that_is_too_small_names_a_larger_one(tmp_path, monke
     assert caught.value.answer["peak_bytes"] > caught.value.answer["limit_bytes"]
 
 
-@pytest.mark.parametrize(("facts", "engine", "name"), [
-    (device(platform="cpu", kind="one core"), "jax", "cpu"),
-    (device(), "torch", "h200"),
-    (device(kind="NVIDIA H200", count=3), "torch", "3 x h200"),
-    (device(kind="NVIDIA Unheard Of"), "torch", "1 x NVIDIA Unheard Of"),
+@pytest.mark.parametrize(("facts", "name"), [
+    (device(platform="cpu", kind="one core"), "cpu"),
+    (device(), "h200"),
+    (device(kind="NVIDIA H200", count=3), "3 x h200"),
+    (device(kind="NVIDIA Unheard Of"), "1 x NVIDIA Unheard Of"),
 ])
-def test_the_device_is_found_in_the_catalog(facts, engine, name):
-    found = target_here(facts, engine)
+def test_the_device_is_found_in_the_catalog(facts, name):
+    found = target_here(facts)
     assert found.name == name
     assert found.devices == facts.count
     assert abs(found.memory_bytes - facts.memory_limit_bytes) < 2
 
 
 def test_the_share_of_a_card_that_jax_takes_is_counted_once(monkeypatch):
-    assert abs(target_here(device(), "jax").memory_bytes * 0.95 - 100 * 2**30) < 2
-    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5")
-    assert abs(target_here(device(), "jax").memory_bytes * 0.5 - 100 * 2**30) < 2
+    jax = find_planning_engine("jax")
+    for share in (0.95, 0.5):
+        monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", str(share))
+        found = target_here(device(memory_share=share))
+        assert abs(jax.usable_memory(found)[0] - 100 * 2**30) < 2
 
 
 @pytest.mark.usefixtures("run_flags")
@@ -224,8 +226,8 @@ def test_what_was_held_is_said_for_a_run_that_did_not_grow(tmp_path):
     recipe = write_recipe(tmp_path / "asked")
     watch = MemoryWatch()
     watch.peak_before = 2**60
-    prepared = train(str(recipe), tmp_path / "run").prepared
-    facts = watch.facts(prepared, prepared.engine.memory())
+    setup = train(str(recipe), tmp_path / "run").setup
+    facts = watch.facts(setup, setup.engine.memory())
     assert "absent" in facts["growth_bytes"]
     assert "measured_share_of_predicted" not in facts
     assert "at most" in sentence(facts)

@@ -35,19 +35,23 @@ def test_what_one_engine_alone_does_decides(words, engine):
 BOTH = ("jax", "torch")
 
 
-@pytest.mark.parametrize(("platform", "only", "installed", "engine"), [
-    ("tpu", {}, BOTH, "jax"), ("cpu", {"torch": "family gpt2"}, BOTH, "torch"), ("gpu", {"jax": "muon"}, BOTH, "jax"),
-    ("cpu", {}, BOTH, "jax"), ("gpu", {}, BOTH, "jax"), ("gpu", {}, ("torch",), "torch")])
-def test_the_engine_that_can_and_is_there_else_jax(platform, only, installed, engine):
-    assert select_engine(platform=platform, only=only, installed=installed)[0] == engine
+@pytest.mark.parametrize(("jax", "torch", "installed", "engine", "reason"), [
+    ([], ["a TPU"], BOTH, "jax", "the engine for a TPU"),
+    (["family gpt2"], [], BOTH, "torch", "the engine for family gpt2"),
+    ([], ["optimizer muon"], BOTH, "jax", "the engine for optimizer muon"),
+    ([], [], BOTH, "jax", "the first of the two that do what is asked"),
+    ([], [], ("torch",), "torch", "the only one of jax and torch that is installed")])
+def test_the_engine_that_can_and_is_there_else_jax(jax, torch, installed, engine, reason):
+    assert select_engine(refused={"jax": jax, "torch": torch}, installed=installed) == (engine, reason)
 
 
-@pytest.mark.parametrize(("platform", "only", "installed", "says"), [
-    ("tpu", {"torch": "family gpt2"}, BOTH, "family gpt2 and a TPU"),
-    ("cpu", {"torch": "family gpt2"}, ("jax",), "not installed"), ("cpu", {}, (), "neither is")])
-def test_what_no_engine_can_do_is_refused(platform, only, installed, says):
+@pytest.mark.parametrize(("jax", "torch", "installed", "says"), [
+    (["family gpt2"], ["a TPU"], BOTH, "family gpt2 and a TPU"),
+    (["family gpt2"], ["a TPU"], BOTH, "family gpt2: torch; a TPU: jax"),
+    (["family gpt2"], [], ("jax",), "not installed"), ([], [], (), "neither is")])
+def test_what_no_engine_can_do_is_refused(jax, torch, installed, says):
     with pytest.raises(RequestError) as error:
-        select_engine(platform=platform, only=only, installed=installed)
+        select_engine(refused={"jax": jax, "torch": torch}, installed=installed)
     assert says in str(error.value)
 
 

@@ -14,7 +14,7 @@ from workings.errors import RecordError, RequestError
 from workings.evidence.verify import verify
 from workings.models.tokenizer_training import train_tokenizer
 from workings.record.reader import Run
-from workings.runs.load import open_run
+from workings.runs.open_model import open_run
 from workings.runs.train import train
 
 pytestmark = pytest.mark.slow
@@ -66,7 +66,7 @@ def test_a_stopped_run_resumes_bit_for_bit(folder: Path, monkeypatch: pytest.Mon
 def test_it_verifies_and_answers(folder: Path) -> None:
     out = folder / "runs" / "straight"
     assert verify(out).failed == 0
-    opened = open_run(out)  # `base` is found from the run's place, whatever the current folder
+    opened = open_run(out).session  # `base` is found from the run's place, whatever the current folder
     prompt = opened.tokenizer.encode("What is 12 + 7?")
     [answer] = opened.engine.generate(opened.state, [prompt], max_new_tokens=4, stop_ids=[])
     assert len(answer.tokens) == 4

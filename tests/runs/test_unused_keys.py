@@ -14,7 +14,7 @@ from workings.errors import RequestError
 from workings.runs.plan import plan
 from workings.runs.prepare import prepare
 from workings.runs.smoke import Smoke
-from workings.runs.train import Policy, train
+from workings.runs.train import LoopSettings, train
 
 FOR_THE_ENGINE = ("optimizer", "precision", "memory", "mesh", "method")
 """Sections whose keys an engine honours or refuses: `EngineRequest` hands them on."""
@@ -82,8 +82,7 @@ def test_refused_is_what_a_run_does_not_read(recipe, read, schedule, items, trac
     keys = {key: place for key, place in keys_of(asked).items() if not key.startswith(FOR_THE_ENGINE)}
     assert len(keys) > 30
     read.clear()
-    prepared = prepare(replace(loaded, recipe=asked))
-    Policy.of(prepared)
+    LoopSettings.of(prepare(replace(loaded, recipe=asked)))
     unread = {key for key, place in keys.items() if place not in read}
     unread -= {"data.buckets"}  # an empty list is allowed with packing: it takes back those of a recipe
     assert {key for key in keys if refused(values, key)} == unread

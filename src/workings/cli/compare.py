@@ -8,6 +8,7 @@ import typer
 
 from workings.cli.output import JsonFlag, answer, say
 
+# As everywhere here: 2 says that the request was wrong, 3 that the answer is open; a script can tell them apart.
 NOT_COMPARABLE, INCONCLUSIVE = 2, 3
 
 
@@ -28,6 +29,7 @@ def compare_command(
     from workings.errors import RequestError
 
     seeds_a, seeds_b = [a, *(with_a or [])], [b, *(with_b or [])]
+    # Counted over both sides: a single further seed on one of them already asks for the other kind of comparison.
     several_seeds = len(seeds_a) + len(seeds_b) > 2
     if more and several_seeds:
         raise RequestError("more than two runs and --with-a or --with-b", "a table of runs, or several seeds of two")
@@ -46,6 +48,7 @@ def _pair(a: Path, b: Path, html: Path | None, as_json: bool) -> None:
     if html is not None:
         from workings.reports.html import write_report
 
+        # The page first: where it cannot be written, no answer says that all went well.
         write_report(html, [a, b], comparison)
         say(f"page: {html}")
     answer(comparison.to_json(), as_json=as_json, text=comparison_text(comparison))
@@ -75,6 +78,7 @@ def _table(runs: Sequence[Path], html: Path | None, as_json: bool) -> None:
         write_report(html, runs)
         say(f"page: {html}")
     answer(ranking.to_json(), as_json=as_json, text=ranking.text())
+    # A table has no single difference; what a script wants to know is whether there is a best run.
     _exit("better" if ranking.best else "inconclusive")
 
 

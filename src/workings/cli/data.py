@@ -19,7 +19,7 @@ ForceFlag = Annotated[bool, typer.Option("--force", help="Replace files that exi
 def import_command(
     file: Annotated[str, typer.Argument(help="A file (JSON lines, JSON array, parquet), or OWNER/NAME on the Hub.")],
     format_name: Annotated[str, typer.Option("--format", help="gsm8k, messages, prompt-completion, alpaca, sharegpt, "
-                                                              "tagged or traces.")],
+                                             "tagged or traces.")],
     out: Annotated[Path, typer.Option("--out", help="File of traces to write (JSON lines).")],
     on_error: Annotated[str, typer.Option(help="fail: stop at the first bad record; skip: write it beside.")] = "fail",
     annotations: Annotated[str, typer.Option(help="<<48/2=24>> in steps: strip (kept as metadata) or keep.")] = "strip",
@@ -38,6 +38,7 @@ def import_command(
     from workings.data.importing.run import ImportRequest, import_traces
     from workings.data.importing.sources import open_file, open_hub
 
+    # Nothing is downloaded unless a revision says so: a misspelt file name must not become a question to the Hub.
     opened = open_hub(file, revision=revision, subset=subset, split=split) if revision else open_file(Path(file))
     labels = {"section": section, "category": category, "difficulty": difficulty, "licence": licence,
               "source": source or (opened.name if revision else Path(file).name)}
@@ -46,10 +47,12 @@ def import_command(
                             force=force)
     with _Progress(opened.name, opened.size) as progress:
         result = import_traces(opened, out, request, progress)
+    # A wrong format rejects every record, often for a few reasons; the file of rejects has all of them.
     for reason, count in list(result.reasons.items())[:10]:
         say(f"rejected {count}: {reason}")
     text = f"{result.read} read, {result.written} written to {out}, {result.rejected} rejected"
     answer(result.to_json(), as_json=as_json, text=text + (f" (see {result.rejects})" if result.rejects else ""))
+    # Nothing was converted, which a script should not take for an empty data set.
     if not result.written:
         raise typer.Exit(1)
 
@@ -57,7 +60,7 @@ def import_command(
 @app.command("make")
 def make_command(
     kinds: Annotated[list[str], typer.Argument(metavar="KIND...", help="Kinds of problems, or one shipped name; see "
-                                                                       "`workings data list`.")],
+                                               "`workings data list`.")],
     out: Annotated[Path, typer.Option("--out", help="Directory, or a .jsonl file for the traces.")],
     n: Annotated[int, typer.Option("--n", min=0, help="Training traces.")] = 1000,
     items: Annotated[int, typer.Option("--items", min=0, help="Held-out items: other templates and problems.")] = 200,
@@ -69,6 +72,7 @@ def make_command(
     from workings.data.generate import make_files, make_named
     from workings.data.named_sets import shipped_sets
 
+    # A shipped name is a whole recipe with a recorded digest, so counts and seed on the command line do not apply.
     if len(kinds) == 1 and kinds[0] in shipped_sets():
         made = make_named(kinds[0], out, force=force)
     else:
@@ -109,10 +113,11 @@ def show_command(
 
     from workings.data.manifest import label_counts
     from workings.data.named_sets import make_set, shipped_sets
-    from workings.data.opening import open_traces
+    from workings.data.open import open_traces
 
     facts: dict[str, Any] = {"name": name}
     known = shipped_sets()
+    # A file of the person's own goes before a shipped set of the same name.
     if name in known and not Path(name).is_file():
         made = make_set(name)
         records = [vars(item) for item in made.items] or [trace.to_json() for trace in made.traces]
@@ -127,6 +132,7 @@ def show_command(
     recipe = facts.get("recipe")
     made_by = [f"made by: workings data make {' '.join(recipe['kinds'])} --n {recipe['traces']} --items "
                f"{recipe['items']} --seed {recipe['seed']} ({recipe['holds']})"] if recipe else []
+    # Letters beyond ASCII as they are: these lines are for people, and the answer for programs is another one.
     shown = [json.dumps(record, ensure_ascii=False, indent=2) for record in records[:n]]
     answer(facts, as_json=as_json, text="\n".join(
         [f"{name}: {len(records)} records, sha256 {facts['sha256']}", *made_by, *counts, *shown]))
@@ -139,12 +145,13 @@ def diff_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Compare two sets of traces by id. Exit code 1 when they differ."""
-    from workings.data.opening import open_traces
+    from workings.data.open import open_traces
     from workings.data.traces import diff_traces
 
     found = diff_traces(open_traces(a).traces, open_traces(b).traces)
     lines = [*(f"+ {name}" for name in found.added), *(f"- {name}" for name in found.removed),
              *(f"~ {name}: {', '.join(keys)}" for name, keys in found.changed.items())]
+    # Two sets may differ in every record, and a terminal is of no use for so many lines.
     more = [f"… and {len(lines) - 50} more (--json has all)"] if len(lines) > 50 else []
     summary = (f"{found.same} the same, {len(found.added)} added, {len(found.removed)} removed, "
                f"{len(found.changed)} changed")
@@ -167,12 +174,14 @@ class _Progress:
         self._bar: Any = None
 
     def __enter__(self) -> "_Progress":
+        # In a file or a notebook's log each refresh of a bar would be a line of its own.
         if sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
             self._bar = Progress(TextColumn("{task.description}"), BarColumn(), DownloadColumn(),
                                  TimeRemainingColumn(), console=Console(stderr=True))
+            # A stream may not know its size; without one the bar only shows that it moves.
             self._task = self._bar.add_task(self._name, total=self._size or None)
             self._bar.start()
         return self

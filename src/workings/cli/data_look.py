@@ -25,8 +25,9 @@ def check_command(
     from workings.data.checking.run import check, read_tolerantly, write_clean
     from workings.data.generate import make_named
     from workings.data.named_sets import shipped_sets
-    from workings.data.opening import open_items_file
+    from workings.data.open import open_items_file
 
+    # Shipped sets are made and not stored, so they are written here for the check and go with it.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(file)
         if not path.is_file() and file in shipped_sets():
@@ -37,12 +38,14 @@ def check_command(
         report = check(read, questions, ngram=ngram, row_problems=_row_problems(recipe, read) if recipe else None)
         values = report.to_json()
         if fix:
+            # The cleaned file would lie in the temporary folder and vanish with it.
             if path.parent == Path(folder):
                 raise RequestError(f"--fix of {file}, a shipped name", "a file, beside which the cleaned one can go",
                                    f"workings data make {file} --out {file}.jsonl")
             clean, left_out = write_clean(read, report, path)
             values |= {"clean": str(clean), "left_out": str(left_out),
                        "kept": read.records - len(report.left_out), "removed": len(report.left_out)}
+    # Counts name every kind; single findings are shown for what matters only, and not by the thousand.
     first = [finding for finding in report.findings if finding.matters][:20]
     lines = [f"{'matters' if KINDS[kind][0] else 'note   '}  {count:>6}  {kind}: {KINDS[kind][1]}"
              for kind, count in report.counts.items()]
@@ -74,6 +77,7 @@ def preview_command(
                       accumulation=asked.batch.accumulation, data_config=asked.data)
     summary = summarize(rows, batches)
     chosen = [found for found in rows.rows if found.id == row] if row else list(rows.rows[:n])
+    # A trace may give no row at all, for example because it is too long.
     if row and not chosen:
         raise RequestError(f"--row {row}", "the id of a trace that gives a row", "workings data preview without --row")
     shown = [(found, pieces(found, tokenizer)) for found in chosen]
@@ -92,10 +96,12 @@ def _print_rows(shown: Any) -> None:
 
     from workings.data.preview import marked
 
+    # Without highlighting, which would colour numbers in the text of a row as if that meant something.
     console = Console(highlight=False, soft_wrap=True)
     for row, parts in shown:
         console.print(f"{row.id}: {len(row.tokens)} tokens, {row.supervised_tokens} learned", style="dim")
         line = Text()
+        # Redirected output has no colours: there the marks « and » say what is learned.
         if console.color_system is None:
             line.append(marked(parts))
         for piece in parts if console.color_system else ():
@@ -108,11 +114,12 @@ def _open_recipe(name: str, overrides: list[str]) -> Any:
     """Recipe, traces, tokenizer and template, found as a run finds them; no device is opened."""
     from workings.config.load import load_recipe
     from workings.models.chat import ChatTemplate
-    from workings.runs.datasets import find_sources
-    from workings.runs.inputs import find_tokenizer, find_weights
+    from workings.runs.datasets import find_data
+    from workings.runs.resolve import find_tokenizer, find_weights
 
     loaded = load_recipe(name, overrides)
-    traces = find_sources(loaded).traces
+    traces = find_data(loaded).traces
+    # The tokenizer's files suffice; tensors would be gigabytes to download for a look at a row.
     tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), traces)
     return loaded, traces, tokenizer, ChatTemplate.for_config(loaded.recipe.data.template, tokenizer)
 
@@ -122,7 +129,7 @@ def _row_problems(recipe: str, read: Any) -> Any:
     from workings.config.load import load_recipe
     from workings.data.rows import row_problems
     from workings.models.chat import ChatTemplate
-    from workings.runs.inputs import find_tokenizer, find_weights
+    from workings.runs.resolve import find_tokenizer, find_weights
 
     loaded = load_recipe(recipe)
     tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), [trace for _, trace in read.traces])

@@ -26,6 +26,7 @@ def doctor_command(
     """Examine this machine: real kernels, drivers, wheels, versions, space, licences."""
     if setup is None and yes:
         raise RequestError("--yes without --setup", "--setup cuda --yes", "workings doctor --setup cuda --yes")
+    # Before anything else is imported: setting up is for machines on which the libraries do not work yet.
     if setup is not None:
         _set_up(yes, as_json)
         return

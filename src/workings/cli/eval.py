@@ -62,6 +62,7 @@ def eval_command(
     _check_source(model, predictions, harness_log, items)
     weights = {"template": template, "engine": engine, "precision": precision, "tokenizer": tokenizer,
                "revision": revision}
+    # Only what was typed: an option that was left out must stay apart from one that was set to its default.
     opening = {name: value for name, value in weights.items() if value is not None}
     recorded = _as_recorded(model, opening)
     given = {"max_new_tokens": max_new_tokens, "batch_size": batch_size, "form": form}
@@ -69,6 +70,7 @@ def eval_command(
         temperature=temperature, samples=samples, aggregate=aggregate, seed=seed, scorer=scorer,
         rules=tuple(rule for rule in rules.split(",") if rule),
         second_opinion="math_verify" if second_opinion else "none",
+        # What was typed goes over what the run recorded, which goes over this package's defaults.
         **recorded | {name: value for name, value in given.items() if value is not None})
 
     def progress(done: int, total: int) -> None:
@@ -83,21 +85,23 @@ def eval_command(
             scorecard = evaluate_predictions(predictions, read_items(items), out, settings=settings, progress=progress)
         elif opening:
             from workings.runs.evaluate import evaluate_weights
-            from workings.runs.weights import WeightsRequest
+            from workings.runs.open_model import WeightsRequest
 
             scorecard = evaluate_weights(
                 str(model), Path(str(items)), out, settings=settings, progress=progress,
                 request=WeightsRequest(device=device or "auto", **{"template": "", **opening}))  # type: ignore[arg-type]
         else:
             from workings.runs.evaluate import evaluate_run
-            from workings.runs.load import AS_RECORDED
+            from workings.runs.open_model import AS_RECORDED
 
             scorecard = evaluate_run(Path(str(model)), Path(str(items)), out, settings=settings,
                                      device=device or AS_RECORDED, progress=progress)
+    # What was scored lies in the unfinished folder already, so stopping loses only what was in work.
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; what was scored is kept in {out}.partial: the same command goes on") from None
     overall = scorecard.overall.to_json()
     values = {"items": overall["n"], "accuracy": overall["mean"], "errors": overall["errors"], "out": str(out)}
+    # Where no interval is possible, its ends are objects with the reason; the answer leaves such keys out.
     values |= {name: overall[name] for name in ("ci_low", "ci_high") if isinstance(overall[name], float | int)}
     answer(values, as_json=as_json, text=scorecard_text(scorecard, out))
 
@@ -125,6 +129,7 @@ def _as_recorded(model: str | None, opening: dict[str, Any]) -> dict[str, Any]:
                                f"workings eval {model} --template tokenizer --items ITEMS.jsonl --out DIR")
     elif opening:
         raise _misplaced(opening, "with a sealed run, whose recipe says it")
+    # From the manifest and not from the recipe's file, which may have been edited since.
     recipe = Run.open(path).manifest.config_snapshot
     asked = {name: recipe.get("evaluation", {}).get(name) for name in ("max_new_tokens", "batch_size")}
     asked["form"] = recipe.get("data", {}).get("reasoning")
@@ -148,6 +153,7 @@ def _check_source(model: str | None, predictions: Path | None, harness_log: Path
     if len(given) != 1:
         raise RequestError(" and ".join(given) or "nothing to score", "one of MODEL, --predictions and --harness-log",
                            example)
+    # A harness log holds its own items, and everything else needs some.
     if (items is None) != (harness_log is not None):
         raise RequestError("--items with --harness-log" if items else "no --items",
                            "a harness log alone: it brings its items" if items else "the items to score", example)

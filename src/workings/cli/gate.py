@@ -59,6 +59,7 @@ def gate_command(
     from workings.errors import RequestError
     from workings.evaluation.comparison.gate import EXIT_CODES, gate
 
+    # An open result is neither a yes nor a no, so whoever automates says what it shall mean.
     codes = {"pass": 0, "fail": 1, "3": 3}
     if inconclusive not in codes:
         raise RequestError(f"--inconclusive {inconclusive}", "pass, fail or 3")

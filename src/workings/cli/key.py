@@ -25,6 +25,8 @@ def new_command(
     from workings.evidence.attest.keys import new_key, require_available
 
     require_available()
+    # Asked on standard error, which leaves standard output to the answer, and never taken from the command line, where
+    # other users of the machine could read it.
     secret = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True, err=True) if passphrase else ""
     made = new_key(out, secret)
     answer({"key_id": made.key_id, "private": str(made.private), "public": str(made.public)}, as_json=as_json,

@@ -43,6 +43,7 @@ class Verbs(typer.core.TyperGroup):
         """Run the verb that was asked for."""
         try:
             return super().invoke(ctx)
+        # Caught here, because click would turn it into an abort before it reaches `main`.
         except KeyboardInterrupt as stop:
             raise Interrupted(f"stopped by {str(stop) or 'Ctrl-C'}: nothing half-written took effect; "
                               "type the same command to start again") from None
@@ -57,12 +58,14 @@ app = typer.Typer(
 @app.callback()
 def before_every_verb(context: typer.Context) -> None:
     """Train models that show their workings, and show yours: plan, train, evaluate and prove fine-tuning runs."""
+    # A launcher starts the same command many times at once, and all of them would write one folder.
     several = launched()
     if several and context.invoked_subcommand != "train":
         raise RequestError(f"workings {context.invoked_subcommand} in several processes ({several})",
                            "train: the one verb that several processes do together", "the same without the launcher")
 
 
+# In the order of a person's work; `--help` keeps it and puts groups of verbs at the end.
 app.command("quickstart")(quickstart.quickstart_command)
 app.command("doctor")(doctor.doctor_command)
 app.add_typer(recipes.app, name="recipes")
@@ -93,6 +96,7 @@ def main() -> None:
     Schedulers and ``kill`` send SIGTERM, at which a Python process just ends. Here SIGTERM does what Ctrl-C does: the
     verb cleans up, says that it was stopped and exits with 130. While a run trains, `StopRequest` takes both signals.
     """
+    # Before the verb is known: a scheduler may end the process while it still imports.
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         app()

@@ -15,6 +15,7 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object as
 
 def program() -> str:
     """How to type this program's name: `workings`, or the path it was called by where that is not on the PATH."""
+    # Started as `python -m workings` or from a test, the first argument is a file that nobody would type.
     if shutil.which("workings") or not sys.argv[0].endswith("workings"):
         return "workings"
     called = Path(sys.argv[0])
@@ -29,6 +30,8 @@ def say(text: str) -> None:
 def answer(values: Mapping[str, Any], *, as_json: bool, text: str) -> None:
     """The verb's answer: a line of JSON for tools, or a text for people, on standard output."""
     if as_json:
+        # NaN is no JSON, and a program that reads the line would fail on it; flushed, because a pipe is read while we
+        # run.
         print(json.dumps(values, allow_nan=False, sort_keys=False), flush=True)
     elif text:
         print(text, flush=True)

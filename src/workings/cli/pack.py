@@ -31,6 +31,7 @@ def pack_command(
     from workings.publish.pack import pack
     from workings.record.digest import HashProgress
 
+    # `show` is called before anything is written: what is about to be published can be read, and stopped.
     done = pack(runs, out, weights=weights, writeup=writeup, notebook=notebook, limit=limit, max_bytes=max_mib << 20,
                 dry_run=dry_run, show=_show, progress=HashProgress(say))
     values = {"out": str(out), "root": done.root, "files": len(done.entries), "bytes": done.bytes,

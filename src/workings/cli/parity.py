@@ -34,6 +34,7 @@ def table(found: "Parity") -> str:
 
     lines = [f"parity     {found.model}; {found.steps} steps, jax and torch, float32: "
              + ("passed" if found.passed else "FAILED")]
+    # Fields of the result have the names of their tolerances.
     for name, limit in TOLERANCES.items():
         value = getattr(found, name)
         verdict = "" if value <= limit else "  <- too large"

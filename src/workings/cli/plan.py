@@ -35,10 +35,13 @@ def plan_command(
     from workings.runs.plan_write import write_nearest
     from workings.runs.select_engine import with_engine
 
+    # Aliases are resolved first, so that one machine under two names is planned once.
     names = [find_target(name).name for words in on for name in words.split(",") if name.strip()]
     loaded = load_recipe(recipe, overrides or ())
     seconds = parse_duration(deadline) if deadline else 0.0
+    # Before planning, which may compile for minutes: a wrong option should not cost that time.
     _check_write(write, names)
+    # A dict keeps the order in which targets were named and drops repeated ones.
     made = [plan(loaded, name, nearest=nearest, deadline=seconds, runs=runs) for name in dict.fromkeys(names)]
     if len(made) == 1:
         answer(made[0].as_json(), as_json=as_json, text=table(made[0], recipe))
@@ -82,6 +85,7 @@ def table(plan: "Plan", recipe: str) -> str:
         "versions   " + ", ".join(f"{name} {version}" for name, version in plan.verdict.versions.items()),
     ]
     if plan.nearest is not None:
+        # Quoted where a shell would split it, so that the line can be copied.
         lines.append(f"try        {program()} plan {recipe} --on {plan.target} " + " ".join(
             f"'{word}'" if " " in word else word for word in plan.nearest.overrides))
     return "\n".join(lines)
@@ -117,6 +121,7 @@ def comparison(plans: list["Plan"]) -> str:
                      duration(plan.time.seconds) if plan.time else "-",
                      " ".join(plan.finishing) or ("met" if plan.meets_deadline else "-"),
                      " ".join(plan.nearest.overrides) if plan.nearest else ""))
+    # Padded by hand: the table should look the same in a terminal, in a log and in a notebook.
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
                      for row in rows)

@@ -7,6 +7,7 @@ import typer
 
 from workings.cli.output import JsonFlag, answer, say
 
+# 3 is an open result, as in `compare` and `gate`: no proof, and no failure either.
 EXIT_CODES = {"passed": 0, "failed": 1, "inconclusive": 3}
 
 
@@ -35,13 +36,13 @@ def replay_command(
     threads, versions and code are the recorded ones, else within a tolerance. Wrong seeds, learning rates,
     rows and checkpoints have to fall outside. Sealed as a unit of the run.
     """
-    from workings.runs.load import AS_RECORDED
-    from workings.runs.reopen import Parts
+    from workings.runs.open_model import AS_RECORDED, ReplayInputs
     from workings.runs.replay import ReplayRequest, replay_and_seal
 
     request = ReplayRequest(start=start, steps=steps, predictions=predictions,
-                            parts=Parts(data=data, weights=weights, device=device or AS_RECORDED, fsdp=fsdp))
+                            inputs=ReplayInputs(data=data, weights=weights, device=device or AS_RECORDED, fsdp=fsdp))
     facts, path = replay_and_seal(run, request, name, say)
+    # The steps themselves stand in the sealed unit; the answer counts them.
     values = {key: facts[key] for key in ("verdict", "sentence", "mode", "reasons")}
     values |= {"steps": len(facts["lines"]), "from_step": facts["from_step"], "unit": str(path),
                "controls": {key: control["outside"] for key, control in facts["controls"].items()},

@@ -22,6 +22,7 @@ def sign_command(
     from workings.evidence.attest.sign import sign_run
 
     require_available()
+    # Asked for and never an option: arguments of a command are visible to other users and stay in the shell's history.
     secret = typer.prompt("Passphrase", hide_input=True, err=True) if passphrase else ""
     signed = sign_run(run, key, secret)
     answer({"key_id": signed.key_id, "path": str(signed.path), "subjects": list(signed.subjects),

@@ -22,6 +22,7 @@ def track_command(
     """Tell another tracker a sealed run's parameters, metrics, evaluation and files; the run itself is not touched."""
     from workings.errors import RequestError
 
+    # Equal means both or neither, and exactly one of the two says where the run goes.
     if bool(mlflow) == bool(to) or to not in ("", "wandb"):
         given = f"--to {to}" if to else "neither --mlflow nor --to"
         raise RequestError("--mlflow and --to" if mlflow and to else given, "--mlflow ADDRESS, or --to wandb",

@@ -30,6 +30,7 @@ def train_command(
     small = Smoke(steps=smoke_steps or 2) if smoke or smoke_steps is not None else None
     try:
         result = train_and_evaluate(recipe, out, overrides or (), resume=resume, smoke=small, force=force)
+    # Not an error of this program: the plan that refused is the answer, with its own exit code.
     except DoesNotFit as refused:
         say(str(refused))
         answer(refused.answer, as_json=as_json, text="")
@@ -37,6 +38,7 @@ def train_command(
     if result.training.process:  # it took part to the end; what came of it is for process 0 to say
         return
     answer(result.as_json(), as_json=as_json, text=result.sentence())
+    # 128 and the number of SIGINT, as a shell reports a command that Ctrl-C has ended.
     if result.training.status == "interrupted":
         raise typer.Exit(130)
     if result.training.status == "failed":

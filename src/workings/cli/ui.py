@@ -17,6 +17,7 @@ def ui_command(
     """Open a local page over a folder of runs. It listens on this machine only; the printed link holds its token."""
     try:
         from workings.ui.serve import serve
+    # The page's libraries are an extra, so that training machines need not install a web server.
     except ModuleNotFoundError as error:
         raise RequestError(f"workings ui without {error.name}", "the libraries of the page",
                            "pip install 'workings[ui]' from the place this package came from") from error

@@ -47,6 +47,7 @@ def verify_command(
     found = verify(path, level=level, expect_root=expect_root, trusted=_trusted(key or []),
                    progress=HashProgress(say, _size(path)), replay=_replayer(level, steps, data, weights))
     answer(found.to_json(), as_json=as_json, text=text(found))
+    # A failed check goes before a level that was not reached: something is wrong, and not only missing.
     if found.failed:
         raise typer.Exit(1)
     if found.level < require_level:
@@ -61,6 +62,7 @@ def _trusted(files: list[Path]) -> tuple[bytes, ...]:
     from workings.evidence.attest.keys import public_key, require_available
 
     require_available()
+    # Each file is read as a key at once: a typing error should not look like a record without signatures.
     for file in files:
         try:
             public_key(file.read_bytes())
@@ -73,16 +75,18 @@ def _trusted(files: list[Path]) -> tuple[bytes, ...]:
 def _replayer(level: int, steps: int, data: Path | None,
               weights: Path | None) -> Callable[[Path], Mapping[str, Any]] | None:
     """What takes steps of a run again; None below level 3, where no engine is touched."""
+    # Without a replayer no engine is imported, which is what lets levels 0 to 2 run anywhere.
     if level < 3:
         return None
-    from workings.runs.reopen import Parts
+    from workings.runs.open_model import ReplayInputs
     from workings.runs.replay import ReplayRequest, replay_run
 
-    request = ReplayRequest(steps=steps, parts=Parts(data=data, weights=weights))
+    request = ReplayRequest(steps=steps, inputs=ReplayInputs(data=data, weights=weights))
     return lambda run: replay_run(run, request, say).facts
 
 
 def _size(path: Path) -> int:
     """Bytes to hash in a folder; 0 where that is not known before (a zip, nothing)."""
+    # Only for the display of progress; what is hashed is decided by the walk of `verify` itself.
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink()) \
         if path.is_dir() else 0

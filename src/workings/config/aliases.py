@@ -34,12 +34,14 @@ def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> list[s
         RequestError: a key without counterpart, or one whose counterpart is written as well.
     """
     notes = []
+    # A list first, because keys are taken out on the way.
     for alias in [key for key in values if key in table() and key not in known]:
         row = table()[alias]
         source = f"`{alias}` ({', '.join(row['from'])})"
         if "instead" in row:
             raise RequestError(f"{source} in {origin}", "keys that have a counterpart here", row["instead"])
         value = values.pop(alias)
+        # Keys of a JSON table are texts, so true and false are looked up as JSON writes them.
         translated = row.get("values", {}).get(json.dumps(value) if isinstance(value, bool) else value, value)
         for key, inner in {row["key"]: translated, **row.get("sets", {})}.items():
             _set(values, key, inner, source, origin)
@@ -48,11 +50,13 @@ def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> list[s
 
 
 def _set(values: dict[str, Any], dotted: str, value: Any, source: str, origin: str) -> None:
+    # All keys of ours that have an alias lie in a section, one level deep.
     section, key = dotted.split(".")
     inside = values.setdefault(section, {})
     if not isinstance(inside, dict):
         raise RequestError(f"{source} and `{section}: {inside!r}` in {origin}", f"`{section}` to be a section",
                            f"write `{dotted}: {value}` and leave the other out")
+    # The same value under both names contradicts nothing.
     if inside.get(key, value) != value:
         raise RequestError(f"{source} and `{dotted}: {inside[key]!r}` in {origin}", "one of the two",
                            f"leave {source} out")

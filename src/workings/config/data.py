@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from workings.config.families import TEMPLATES
 from workings.config.section import Section, refused
 
+# pydantic builds the choice from the data file at run time, which a type checker cannot follow.
 if TYPE_CHECKING:
     TemplateName = str
 else:
@@ -27,6 +28,7 @@ class DataConfig(Section):
     """Longest row, in tokens."""
     over_length: Literal["error", "drop"] = "error"
     """What happens to a trace whose row is longer than `max_length`: refuse to start, or leave it out and list it."""
+    # Not strict, because YAML and JSON give a list where a tuple is declared.
     buckets: tuple[int, ...] = Field(default=(), strict=False)
     """Row lengths, in tokens, to which batches are padded; empty: every batch is padded to `max_length`."""
     packing: Literal["none", "best_fit", "first_fit"] = "none"

@@ -16,6 +16,7 @@ from pydantic_core import CoreSchema, core_schema
 
 GROUP = "workings.families"
 """Entry points of other packages: family name -> a `workings.models.family.Family`."""
+# Read when the module is imported, because annotations of recipes are built from it.
 _LISTED = json.loads(files("workings.config").joinpath("families.json").read_text(encoding="utf-8"))
 FAMILIES: tuple[str, ...] = tuple(_LISTED["families"])
 """The families of this package."""
@@ -44,7 +45,9 @@ class FamilyName:
 
 
 def _check(name: object) -> object:
+    # In this order, so that a name of ours costs no look at the entry points.
     if name not in FAMILIES and name not in (known := known_families()):
+        # pydantic's words for a `Literal`, in whose place this annotation stands.
         *others, last = (f"'{each}'" for each in known)
         raise ValueError(f"Input should be {', '.join(others)} or {last}")
     return name

@@ -49,12 +49,14 @@ class LoadedRecipe:
         """The recipe as YAML: the file as it was written, or, with overrides, its keys as they then are."""
         if not self.overrides:
             return self.text
+        # Only keys that were given: a file with every default would hide what was asked for.
         values = self.recipe.model_dump(mode="json", exclude_unset=True)
         return (f"# {self.origin} with {' '.join(self.overrides)}\n"
                 + yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
 
     def path(self, name: str) -> Path:
         """A path that the recipe names, seen from the recipe's directory."""
+        # An absolute path replaces the recipe's directory in the join.
         return (self.base / Path(name).expanduser()).resolve()
 
 
@@ -77,6 +79,7 @@ def load_recipe(name: str | LoadedRecipe, overrides: Sequence[str] = ()) -> Load
     if not isinstance(values, dict):
         raise RequestError(f"{origin}: {type(values).__name__}", "a mapping of recipe keys",
                            "workings recipes show smoke-tiny")
+    # Before the overrides, which are written in our words alone.
     renamed = rename(values, frozenset(Recipe.model_fields), origin)
     for override in overrides:
         _apply(values, override)
@@ -102,6 +105,7 @@ def _find(name: str) -> tuple[str, str, Path]:
     path = Path(name).expanduser()
     if path.is_file():
         try:
+            # Editors on Windows put a byte order mark in front, which would become part of the first key.
             return path.read_text("utf-8-sig"), str(path), path.resolve().parent
         except (UnicodeDecodeError, OSError) as error:
             raise RequestError(f"{path}: {error}", "a readable UTF-8 file") from None
@@ -125,6 +129,7 @@ def _apply(values: dict[str, Any], override: str) -> None:
         if not isinstance(inner, dict):
             raise RequestError(override, f"`{parent}` to be a section; it is {inner!r}", "leave out the part after it")
         here = inner
+    # The value is read as in a file, so `[]`, `true` and `1e-3` mean the same in both.
     here[last] = parse_yaml(written, f"override {override!r}")
 
 
@@ -146,6 +151,7 @@ def _explain(errors: list[ErrorDetails], origin: str) -> RequestError:
             expected.append(f"`{dotted}`" + _described(location))
         else:
             given.append(f"{dotted}: {_short(error['input'])}")
+            # pydantic puts these words in front of what a validator of ours says.
             expected.append(f"{dotted}: {error['msg'].removeprefix('Value error, ')}" + _described(location))
     hints = [hint for hint in hints if hint] or ["workings recipes show smoke-tiny"]
     return RequestError(*("\n          ".join(lines) for lines in ([*given, f"in {origin}"], expected, hints)))
@@ -162,6 +168,7 @@ def _location(error: ErrorDetails) -> tuple[str, ...]:
     """The dotted place of an error, without the names pydantic gives to the members of a union."""
     known = {name for section in _sections(Recipe) for name in section.model_fields}
     parts = [str(part) for part in error["loc"]]
+    # A key that does not exist is in no section, and yet has to be named.
     keep = [part for index, part in enumerate(parts)
             if part in known or part.isdigit() or (index == len(parts) - 1 and error["type"] == "extra_forbidden")]
     return tuple(keep)
@@ -187,6 +194,7 @@ def _did_you_mean(location: tuple[str, ...]) -> str:
     near = difflib.get_close_matches(last, sorted(siblings), n=1, cutoff=0.5)
     if near:
         return f"did you mean `{'.'.join([*parents, near[0]])}`?"
+    # Right key, wrong section.
     elsewhere = [dotted for dotted in known_keys() if dotted.split(".")[-1] == last]
     if elsewhere:
         return f"did you mean `{elsewhere[0]}`?"
@@ -207,6 +215,7 @@ def known_keys() -> list[str]:
             inner = list(_models_in(field.annotation))
             for model in inner:
                 yield from walk(model, f"{prefix}{name}.")
+            # A union of sections and a plain value (`model.shape`: numbers or a name) is also a key by itself.
             if not inner or len(inner) < len(typing.get_args(field.annotation)):
                 yield f"{prefix}{name}"
     return list(dict.fromkeys(walk(Recipe, "")))
@@ -240,6 +249,7 @@ def _without_home(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_home(inner) for inner in value]
     home = str(Path.home())
+    # With the slash, because `/home/anna` does not lie in `/home/ann`; a home of `/` would be in every path.
     if isinstance(value, str) and len(home) > 1 and (value + "/").startswith(home + "/"):
         return "~" + value[len(home):]
     return value

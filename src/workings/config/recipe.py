@@ -19,6 +19,9 @@ from workings.config.training import (
     TrainingConfig,
 )
 
+DEFAULT_ENGINE = "jax"
+"""Engine of a recipe that names none, and the first that `engine: auto` takes: it runs on every kind of device."""
+
 
 class Recipe(Section):
     """What is asked for. Every key is documented where it is defined; unknown keys are refused."""
@@ -27,7 +30,7 @@ class Recipe(Section):
     """Name of the run, used in logs and reports."""
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Decides random weights, the order of rows and stochastic rounding."""
-    engine: str = "jax"
+    engine: str = DEFAULT_ENGINE
     """A registered engine: `jax`, `torch`, `tunix`, or one that another package provides. `auto`: the one of
     `jax` and `torch` that does what is asked and is installed, `jax` where both are."""
     device: Literal["auto", "cpu", "gpu", "cuda", "tpu"] = "auto"

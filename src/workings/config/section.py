@@ -43,6 +43,7 @@ def written_keys(section: Section, info: ValidationInfo, keys: Collection[str], 
     """
     if info.context != AS_WRITTEN:
         return ""
+    # pydantic keeps which fields were given; defaults are not among them.
     written = section.model_dump(mode="json", include=section.model_fields_set & set(keys))
     return ", ".join(f"{name}.{key}: {json.dumps(value)}" for key, value in written.items())
 

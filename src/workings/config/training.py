@@ -1,9 +1,10 @@
 """Recipe sections about how a step is taken: batch, training, optimizer, precision, memory, mesh, checkpoint."""
 
 import shlex
+from abc import abstractmethod
 from collections.abc import Sequence
 from math import prod
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self, get_args
 
 import yaml
 from pydantic import Field, ValidationInfo, model_validator
@@ -45,6 +46,7 @@ class TrainingConfig(Section):
     def constant_schedule_has_no_final_share(self, info: ValidationInfo) -> Self:
         """A learning rate that stays has no end value."""
         given = written_keys(self, info, {"final_share"}, name="training")
+        # Only where a person wrote the key: a resolved recipe names it with every schedule.
         if given and self.schedule == "constant":
             raise refused(f"{given} with training.schedule: constant",
                           "no `training.final_share`: a constant learning rate has no end value",
@@ -52,7 +54,46 @@ class TrainingConfig(Section):
         return self
 
 
-class AdamWFields(Section):
+MomentFormat = Literal["fp32", "bf16", "uint8"]
+MomentShapes = dict[str, tuple[tuple[int, ...], MomentFormat]]
+"""Slot -> shape and number format."""
+BYTES_OF_FORMAT = {"fp32": 4, "bf16": 2}
+"""Bytes of one number, by the names of `PrecisionConfig`."""
+BLOCK_OF_8BIT = 256
+"""Moments in 8 bits that share one scale."""
+SMALLEST_8BIT = 4096
+"""Tensors of fewer elements keep their moments in the recipe's format, as in bitsandbytes."""
+
+
+class OptimizerFields(Section):
+    """What plans ask of an optimizer, whichever it is."""
+
+    engines: ClassVar[tuple[str, ...]] = ("jax", "torch")
+    """Engines of this package that have it."""
+
+    @classmethod
+    def optimizer_name(cls) -> str:
+        """What a recipe calls it."""
+        return str(get_args(cls.model_fields["name"].annotation)[0])
+
+    @abstractmethod
+    def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
+        """The moments of one tensor, as the engines make them.
+
+        Args:
+            size: of the tensor, as one device holds it.
+            moments: format of a stored moment (`precision.moments`).
+            in_layer: whether the tensor belongs to a layer or an adapter, not to the embedding, head or last norm.
+        """
+
+    def state_bytes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> int:
+        """Bytes of the moments of one tensor; arguments as of `moment_shapes`."""
+        shapes = self.moment_shapes(size, moments=moments, in_layer=in_layer)
+        # Codes in 8 bits are a format of the optimizer's own, which no recipe can ask for.
+        return sum(prod(shape) * (BYTES_OF_FORMAT | {"uint8": 1})[number] for shape, number in shapes.values())
+
+
+class AdamWFields(OptimizerFields):
     """Settings of AdamW, however its moments are stored."""
 
     beta1: float = Field(default=0.9, ge=0, lt=1, strict=False)
@@ -73,15 +114,9 @@ class AdamWConfig(AdamWFields):
     name: Literal["adamw"]
     """AdamW."""
 
-    def state_bytes(self, size: Sequence[int], *, number: int, in_layer: bool) -> int:
-        """Bytes of optimizer state for one tensor.
-
-        Args:
-            size: of the tensor, as one device holds it.
-            number: bytes of a stored moment (`precision.moments`).
-            in_layer: whether the tensor belongs to a layer or an adapter, not to the embedding, head or last norm.
-        """
-        return 2 * prod(size) * number
+    def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
+        """Two of the tensor's shape."""
+        return {slot: (tuple(size), moments) for slot in ("exp_avg", "exp_avg_sq")}
 
 
 class AdamW8bitConfig(AdamWFields):
@@ -89,10 +124,17 @@ class AdamW8bitConfig(AdamWFields):
 
     name: Literal["adamw8bit"]
     """AdamW, moments in 8 bits."""
+    engines: ClassVar[tuple[str, ...]] = ("torch",)
 
-    def state_bytes(self, size: Sequence[int], *, number: int, in_layer: bool) -> int:
-        """As `AdamWConfig.state_bytes`: a byte a moment, and the largest value of every block of 256 in fp32."""
-        return 2 * prod(size) + 2 * 4 * prod(size) // 256
+    def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
+        """A byte a moment and the largest value of every block in fp32; small tensors as AdamW's."""
+        slots = ("exp_avg", "exp_avg_sq")
+        if prod(size) < SMALLEST_8BIT:
+            return {slot: (tuple(size), moments) for slot in slots}
+        # The scales cost 4 bytes for every 256 codes, a sixty-fourth of them, and count in a plan.
+        codes: MomentShapes = {slot: (tuple(size), "uint8") for slot in slots}
+        # Rounded up, because a last block that is not full has a scale of its own too.
+        return codes | {f"{slot}_absmax": ((-(-prod(size) // BLOCK_OF_8BIT),), "fp32") for slot in slots}
 
 
 class MuonConfig(AdamWFields):
@@ -100,6 +142,7 @@ class MuonConfig(AdamWFields):
 
     name: Literal["muon"]
     """Momentum made orthogonal."""
+    engines: ClassVar[tuple[str, ...]] = ("jax",)
     momentum: float = Field(default=0.95, ge=0, lt=1, strict=False)
     """Decay of the momentum (optax: `beta`)."""
     nesterov: bool = True
@@ -110,12 +153,14 @@ class MuonConfig(AdamWFields):
     """Factor on a matrix's update (PyTorch: `adjust_lr_fn`): `0.2 * max(out, in) ** 0.5`, with which AdamW's learning
     rates fit (Liu et al., 2025), or `original`, `max(1, out / in) ** 0.5`."""
 
-    def state_bytes(self, size: Sequence[int], *, number: int, in_layer: bool) -> int:
-        """As `AdamWConfig.state_bytes`: one moment for the layers' matrices, AdamW's two for all else."""
-        return (1 if in_layer and len(size) == 2 else 2) * prod(size) * number
+    def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
+        """One of the shape of a layer's matrix, AdamW's two for all else."""
+        # Orthogonal momentum has a meaning for matrices only; those outside of the layers are tables of vectors.
+        slots = ("momentum_buffer",) if in_layer and len(size) == 2 else ("exp_avg", "exp_avg_sq")
+        return {slot: (tuple(size), moments) for slot in slots}
 
 
-class AdafactorConfig(Section):
+class AdafactorConfig(OptimizerFields):
     """Adafactor (Shazeer and Stern, 2018) over Hugging Face's 2-D matrices, temporaries bounded."""
 
     name: Literal["adafactor"]
@@ -131,16 +176,16 @@ class AdafactorConfig(Section):
     clip_norm: float = Field(default=0.0, ge=0, strict=False)
     """Gradients are scaled down to this global norm; 0 switches clipping off."""
 
-    def state_bytes(self, size: Sequence[int], *, number: int, in_layer: bool) -> int:
-        """As `AdamWConfig.state_bytes`: a row and a column of a matrix, the whole of a vector."""
-        return sum(size) * number
+    def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
+        """A row and a column of a matrix, the whole of a vector."""
+        if len(size) < 2:
+            return {"exp_avg_sq": (tuple(size), moments)}
+        # Of a matrix [out, in], out + in numbers instead of out x in: this is what Adafactor is taken for.
+        return {"exp_avg_sq_row": ((size[0],), moments), "exp_avg_sq_col": ((size[1],), moments)}
 
 
 OptimizerConfig = Annotated[AdamWConfig | AdamW8bitConfig | AdafactorConfig | MuonConfig, Field(discriminator="name")]
-
-
-BYTES_OF_FORMAT = {"fp32": 4, "bf16": 2}
-"""Bytes of one number, by the names of `PrecisionConfig`."""
+OPTIMIZERS: tuple[type[OptimizerFields], ...] = (AdamWConfig, AdamW8bitConfig, AdafactorConfig, MuonConfig)
 
 
 class PrecisionConfig(Section):
@@ -176,6 +221,10 @@ class MemoryConfig(Section):
     """Positions whose logits exist at one time; 0: all of a micro batch."""
     optimizer_in_backward: bool = False
     """Each gradient is used and freed as soon as it is complete (engine `torch`); not with accumulation or clipping."""
+    cpu_optimizations: bool = True
+    """Variants of the programs that only a CPU gains from (`jax`: unstacked layers, loss positions, answers in two
+    batches at a time; `torch`: attention of packed rows by segment, short rows by plain products). `false`: a CPU runs
+    the programs that accelerators run, which other devices run either way."""
 
 
 class MeshConfig(Section):
@@ -217,6 +266,7 @@ class EvaluationConfig(Section):
     @model_validator(mode="after")
     def keys_belong_to_traces_or_items(self, info: ValidationInfo) -> Self:
         """Without items nothing is asked, and without traces as well nothing is measured during training."""
+        # With items every key of the section decides something.
         if self.items != "none":
             return self
         unused = {"samples", "max_new_tokens", "batch_size", "base"}
@@ -226,6 +276,7 @@ class EvaluationConfig(Section):
             beside = "neither evaluation.items nor evaluation.traces"
             expected = "`evaluation.items`; for `every_steps` alone, `evaluation.traces` is enough"
         if given := written_keys(self, info, unused, name="evaluation"):
+            # An override replaces the section as a whole, so the proposed one names what may stay.
             kept = self.model_dump(mode="json", include=self.model_fields_set - unused)
             without = yaml.safe_dump(kept, default_flow_style=True, sort_keys=False, width=1000).strip()
             raise refused(f"{given} with {beside}", expected,

@@ -39,6 +39,7 @@ class Position:
         Raises:
             RecordError: when it is not a position.
         """
+        # The exact type, because JSON's `true` is an int to `isinstance`.
         if set(record) != {"epoch", "batch"} or not all(type(value) is int and value >= 0
                                                         for value in record.values()):
             raise RecordError(f"data position {dict(record)!r}: epoch and batch, whole numbers, were expected")
@@ -64,6 +65,7 @@ class Batches:
         self._shape = (accumulation, rows_per_micro_batch)
         self._packing = data_config.packing
         self._packed = self._packing != "none"
+        # Packed sequences are all as long as the longest row allowed, so a run compiles one shape only.
         self._buckets = (rows.max_length,) if self._packed else bucket_lengths(data_config, rows.max_length)
         self._plans: dict[int, EpochPlan] = {}
         self._most: dict[int, int] = {}
@@ -93,6 +95,8 @@ class Batches:
 
     def shapes(self) -> list[tuple[int, int, int]]:
         """All shapes (A, B, S) that can come, longest first: the largest one decides whether the run fits."""
+        # Buckets that no row falls into are never compiled. Leftovers of several buckets take the longest of them, so
+        # no other length can come.
         used = self._buckets if self._packed else np.unique(bucket_of(self._rows.lengths, self._buckets)).tolist()
         return [(*self._shape, length) for length in sorted(used, reverse=True)]
 
@@ -131,6 +135,7 @@ class Batches:
         plan = self._plan(position.epoch)
         if position.batch >= len(plan):
             raise RecordError(f"data position {position}: epoch {position.epoch} has {len(plan)} batches only")
+        # The same form that `digest` finds in the arrays: the shape, then the digests of each sequence's rows.
         return _sequences_digest((*self._shape, int(plan.lengths[position.batch])),
                                  [[row_digests[row_id] for row_id in ids] for ids in self.row_ids(position)])
 
@@ -159,14 +164,18 @@ class Batches:
 def _row_digests(batch: Batch) -> list[list[str]]:
     """`Row.digest` of every run of one segment id in each of the A x B sequences, padding left out."""
     length = batch.tokens.shape[-1]
+    # A 0 on both sides, so that the first and the last row of a sequence have two borders like any other.
     segments = np.pad(batch.segment_ids.reshape(-1, length), ((0, 0), (1, 1)))
     number, border = np.nonzero(segments[:, 1:] != segments[:, :-1])
     mask = np.zeros((len(segments), length + 1), np.uint8)  # of a token; the loss mask stands one position before it
     mask[:, 1:] = batch.loss_mask.reshape(-1, length)
     mask[number, border] = 0  # nothing before its first token predicts it
+    # Little-endian on every machine, as in `Row.digest`; slices of a memoryview copy nothing.
     token_bytes = memoryview(batch.tokens.astype("<i4", copy=False).tobytes())
     mask_bytes = memoryview(mask[:, :length].tobytes())
     digests: list[list[str]] = [[] for _ in segments]
+    # Borders as places in all sequences laid end to end: from one to the next is a row, or padding. Between a full
+    # sequence and the next one there is an empty span, whose id is the 0 added above.
     borders = (number * length + border).tolist()
     inside = (segments[number, border + 1] > 0).tolist()
     for at, (start, end) in enumerate(pairwise(borders)):
@@ -205,6 +214,7 @@ def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], lengt
             loss_mask[number, start:end - 1] = row.loss_mask[1:]
             targets[number, start:end - 1] = row.tokens[1:] * row.loss_mask[1:]
             positions[number, start:end] = np.arange(len(row.tokens))
+            # Positions begin anew with each row: with an id of its own, a packed row is computed like one alone.
             segments[number, start:end] = segment
             start = end
     full = (*shape, length)
@@ -218,6 +228,7 @@ def fixed_batches(rows: RowSet, rows_per_batch: int, data_config: DataConfig) ->
     batches = []
     for start in range(0, len(rows.rows), rows_per_batch):
         group = rows.rows[start:start + rows_per_batch]
+        # One row decides the length of its batch, and buckets keep the number of programs to compile small.
         length = int(bucket_of(rows.lengths[start:start + rows_per_batch].max(), buckets))
         sequences: list[list[Row]] = [[row] for row in group] + [[]] * (rows_per_batch - len(group))
         batches.append(make_batch(sequences, (1, rows_per_batch), length, rows.pad_id))
@@ -227,4 +238,5 @@ def fixed_batches(rows: RowSet, rows_per_batch: int, data_config: DataConfig) ->
 def bucket_lengths(data_config: DataConfig, max_length: int) -> tuple[int, ...]:
     """The lengths that batches may have, ascending, ending with ``max_length``."""
     buckets = data_config.buckets
+    # The last bucket holds every row that was kept, because longer ones are dropped or refused when rows are made.
     return buckets if buckets and buckets[-1] == max_length else (*buckets, max_length)

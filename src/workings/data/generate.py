@@ -45,6 +45,7 @@ def make_files(kinds: Sequence[str], n_train: int, n_items: int, seed: int, out:
     beside = out.suffix == ".jsonl"
     names = [out, _sibling(out, "items.jsonl"), _sibling(out, "manifest.json")] if beside else \
         [out / "traces.jsonl", out / "items.jsonl", out / "manifest.json"]
+    # Before anything is made: a set of many problems takes a while.
     _refuse_existing(names, force)
     traces, items = make_kinds(kinds, n_train, n_items, seed)
     made_by = {"generator": "+".join(kinds), "version": kind_version(kinds), "seed": seed, "traces": n_train,
@@ -53,6 +54,7 @@ def make_files(kinds: Sequence[str], n_train: int, n_items: int, seed: int, out:
         _refuse_absent_folder(out)
         write_traces(names[0], traces)
         write_items(names[1], items)
+        # Read back from the disk, so that the manifest describes files and not intentions; it is written last.
         facts = {path.name: file_facts(path) for path in names[:2]}
         split = {"prompts_in_both": prompts_in_both([vars(trace) for trace in traces], [vars(item) for item in items])}
         atomic.write_json(names[2], {"schema": 1, "made_by": made_by, "files": facts, "split": split})
@@ -71,6 +73,7 @@ def make_named(name: str, out: Path, *, force: bool) -> MadeFiles:
     """
     _refuse_existing([out], force)
     _refuse_absent_folder(out)
+    # Raises where the bytes are not those of the name's digest, so that digest may be reported below.
     made = make_set(name)
     if made.traces:
         write_traces(out, made.traces)

@@ -19,7 +19,7 @@ from workings.record.digest import chunks, file_digest
 T = TypeVar("T")
 
 
-class OnDemand(Sequence[T]):
+class LazySequence(Sequence[T]):
     """Index, slices and iteration for whoever knows its length and makes an element by its number."""
 
     @abstractmethod
@@ -32,6 +32,7 @@ class OnDemand(Sequence[T]):
     def __getitem__(self, at: slice) -> Sequence[T]: ...
     def __getitem__(self, at: int | slice) -> T | Sequence[T]:
         if isinstance(at, slice):
+            # A range knows negative numbers and steps, and raises IndexError, by which iteration over a sequence ends.
             return [self._make(number) for number in range(len(self))[at]]
         return self._make(range(len(self))[at])
 
@@ -46,6 +47,7 @@ class TraceFile(Sequence[Trace]):
     def __init__(self, path: Path) -> None:
         """Hash the file. Raises `RequestError` as `read_traces` for one that is absent or empty."""
         self.path = path
+        # One pass over the bytes gives both, in constant memory.
         self.sha256, self._lines = _digest_and_lines(path) if path.is_file() else ("", 0)
         if not self._lines:
             read_traces(path)  # says why there are none
@@ -53,6 +55,7 @@ class TraceFile(Sequence[Trace]):
     @cached_property
     def _traces(self) -> list[Trace]:
         traces = read_traces(self.path)
+        # Hashed before and after reading: the recorded digest is then that of the lines that were read.
         if file_digest(self.path) != self.sha256:
             raise RequestError(f"{self.path}, which was changed while it was being read",
                                f"a file that stays as it is, SHA-256 {self.sha256}", "the same command again")
@@ -71,6 +74,7 @@ class TraceFile(Sequence[Trace]):
 
 def _digest_and_lines(path: Path) -> tuple[str, int]:
     """SHA-256 of a file, as hex, and how many lines it has; a last one without a line break counts."""
+    # An empty file has no line, which is why the byte before its first counts as a line break.
     digest, lines, last = hashlib.sha256(), 0, b"\n"
     with path.open("rb") as stream:
         for chunk in chunks(stream):

@@ -29,6 +29,7 @@ def write_data_set(directory: Path, traces: Sequence[Trace], items: Sequence[Ite
     directory.mkdir(parents=True, exist_ok=True)
     write_traces(directory / _TRACES, traces)
     write_items(directory / _ITEMS, items)
+    # Last, because it holds the digests of the files as they lie on the disk.
     return write_manifest(directory, **made_by)
 
 
@@ -41,6 +42,7 @@ def write_manifest(directory: Path, **made_by: Any) -> dict[str, Any]:
         directory: holds `traces.jsonl` and `items.jsonl`, and whatever else was made with them.
         made_by: generator, version, seed and counts asked for: all that is needed to make it again.
     """
+    # The manifest itself is left out: it cannot hold its own digest, and an old one may still lie there.
     files = {path.relative_to(directory).as_posix(): file_facts(path)
              for path in sorted(directory.rglob("*")) if path.is_file() and path.name != _MANIFEST}
     manifest = {"schema": SCHEMA, "made_by": made_by, "files": files, "split": {

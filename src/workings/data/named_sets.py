@@ -59,6 +59,7 @@ def make_set(name: str) -> NamedSet:
     if name not in known:
         raise RequestError(f"data set {name!r}", f"one of {', '.join(known)}", "workings data list")
     recipe = known[name]
+    # Both halves are made: with `addition`, which problems are traces depends on how many items are held out.
     traces, items = make_kinds(recipe.kinds, recipe.traces, recipe.items, recipe.seed)
     content = traces_bytes(traces) if recipe.holds == "traces" else items_bytes(items)
     if bytes_digest(content) != recipe.sha256:
@@ -79,6 +80,7 @@ def make_kinds(kinds: Sequence[str], n_train: int, n_items: int, seed: int) -> t
         raise RequestError(f"kinds: {', '.join(unknown)}", f"some of addition, {', '.join(mixed.KINDS)}",
                            "workings data list")
     if "addition" not in kinds:
+        # Without `addition`, any number of kinds can be mixed: they share one rule of what is held out.
         return mixed.make(kinds, n_train, n_items, seed)
     if len(kinds) > 1:
         raise RequestError(f"kinds: {', '.join(kinds)}", "addition alone: it is split by pairs of numbers, the other "

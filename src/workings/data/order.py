@@ -30,6 +30,7 @@ def epoch_order(row_ids: Sequence[str], seed: int, epoch: int) -> np.ndarray:
     hash a row and a sort of numbers; about a second for a million rows.
     """
     keys = order_keys(row_ids, seed, epoch)
+    # Read as big-endian, numbers compare as their bytes do; sorting them is far faster than sorting Python's bytes.
     heads = np.frombuffer(b"".join(keys), ">u8").reshape(-1, 4)[:, 0].astype(np.uint64)  # of 32 bytes the first 8
     order = np.argsort(heads)
     ascending = heads[order]
@@ -50,6 +51,7 @@ def first_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
 
     A tree of maxima finds the first sequence with room in O(log n), so a million rows take seconds, not hours.
     """
+    # As many leaves as there are rows, since in the worst case each opens a sequence; a power of two makes a full tree.
     size = 1
     while size < len(lengths):
         size *= 2
@@ -59,8 +61,10 @@ def first_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     _refuse_unfit(lengths, capacity)
     for row, length in enumerate(lengths):
         node = 1
+        # Left whenever there is room, so the leaf that is reached is the first one that fits.
         while node < size:
             node = 2 * node if room[2 * node] >= length else 2 * node + 1
+        # A leaf that nobody used has all its room, so no leaf beyond the next new one is ever reached.
         if node - size == len(packed):
             packed.append([])
         packed[node - size].append(row)
@@ -85,12 +89,15 @@ def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     for every room that they can have left, and a number's bits say which heaps hold any.
     """
     _refuse_unfit(lengths, capacity)
+    # having[r]: sequences with room for r more tokens; bit r of `rooms` is set where that heap is not empty.
     having: list[list[int]] = [[] for _ in range(capacity)]
     rooms = 0
     packed: list[list[int]] = []
+    # Python's sort is stable, so rows of one length stay in the epoch's order.
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
         length = lengths[row]
         if enough := rooms >> length:
+            # The lowest bit that is set is the least room that is enough; the heap gives the sequence opened first.
             room = length + (enough & -enough).bit_length() - 1
             place = heappop(having[room])
             if not having[room]:
@@ -99,6 +106,7 @@ def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
             room, place = capacity, len(packed)
             packed.append([])
         packed[place].append(row)
+        # A full sequence goes into no heap: nothing fits into it any more.
         if left := room - length:
             heappush(having[left], place)
             rooms |= 1 << left

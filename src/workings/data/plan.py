@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workings.data.lazy_sequence import OnDemand
+from workings.data.lazy_sequence import LazySequence
 from workings.data.order import PACKINGS
 
 
@@ -22,7 +22,7 @@ class Planned:
 
 
 @dataclass(frozen=True, eq=False)
-class EpochPlan(OnDemand[Planned]):
+class EpochPlan(LazySequence[Planned]):
     """The batches of an epoch; one is put together when it is asked for."""
 
     rows: np.ndarray
@@ -61,6 +61,7 @@ def plan_packed(order: np.ndarray, lengths: np.ndarray, packing: str, capacity: 
     packed = PACKINGS[packing](lengths[order].tolist(), capacity)
     borders = np.zeros(len(packed) + 1, np.int64)
     np.cumsum([len(sequence) for sequence in packed], out=borders[1:])
+    # Packing numbers rows by their place in the epoch's order; here they get their numbers in the row set back.
     rows = order[np.fromiter((at for sequence in packed for at in sequence), np.int64, len(order))]
     return _filled(rows, borders, np.full(len(packed), capacity, np.int64), size)
 
@@ -95,13 +96,17 @@ def _filled(rows: np.ndarray, borders: np.ndarray, long: np.ndarray, size: int) 
     """
     whole, left = [], []
     for length in np.unique(long):
+        # Sequences are numbered in the epoch's order, and `flatnonzero` keeps it.
         alike = np.flatnonzero(long == length)
         end = len(alike) - len(alike) % size
         whole.append(alike[:end].reshape(-1, size))
         left.append(alike[end:])
     full = np.concatenate(whole)
+    # The last member of a batch is the one that completed it, so this is the order in which batches were complete.
     full = full[np.argsort(full[:, -1])]
+    # Longest first, so that the first sequence of each leftover batch is its longest and decides its length.
     over = np.concatenate(left[::-1])
+    # -1 is no sequence; `EpochPlan` makes an empty one of it.
     last = np.pad(over, (0, -len(over) % size), constant_values=-1).reshape(-1, size)
     members = np.concatenate([full, last])
     return EpochPlan(rows, borders, members, long[members[:, 0]])

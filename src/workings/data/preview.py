@@ -26,7 +26,7 @@ class Piece:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Summary:
+class RowSummary:
     """Numbers about all rows."""
 
     rows: int
@@ -47,6 +47,7 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
+        # Nothing is ever cut, so the share of truncated rows below is 0 by construction.
         share = self.dropped / (self.rows + self.dropped)
         return {"rows": self.rows, "dropped": self.dropped, "dropped_share": share, "truncated_share": 0.0,
                 "tokens": self.tokens, "supervised_tokens": self.supervised_tokens, "shortest": self.shortest,
@@ -56,6 +57,7 @@ class Summary:
 
     def text(self) -> str:
         """A few lines for people, with a histogram of lengths."""
+        # There is at least one row, or `build_rows` would have refused the data.
         share = self.dropped / (self.rows + self.dropped)
         most = max(count for *_, count in self.histogram)
         bars = [f"  {low:>6}-{high:<6} {'█' * round(_BAR * count / most):<{_BAR}} {count}"
@@ -83,6 +85,7 @@ def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
         spelling = tokenizer.token(token)
         if spelling.startswith("▁") and not text.startswith(" "):
             text = f" {text}"  # some decoders take the space at the beginning of a text away
+        # U+FFFD stands for bytes that are no whole character by themselves.
         elif not text or "\ufffd" in text:
             text = spelling
         for hidden, visible in _VISIBLE.items():
@@ -102,15 +105,16 @@ def marked(row_pieces: Sequence[Piece]) -> str:
     return "".join(parts) + ("»" if inside else "")
 
 
-def summarize(rows: RowSet, batches: Batches) -> Summary:
+def summarize(rows: RowSet, batches: Batches) -> RowSummary:
     """Counts, lengths and padding of all rows."""
     lengths = sorted(len(row.tokens) for row in rows.rows)
     shortest, longest = lengths[0], lengths[-1]
+    # Rounded up, so that at most `_BINS` bins hold all lengths.
     width = max(-(-(longest - shortest + 1) // _BINS), 1)
     histogram = [(low, min(low + width - 1, longest), sum(low <= length < low + width for length in lengths))
                  for low in range(shortest, longest + 1, width)]
-    return Summary(rows=len(rows.rows), dropped=len(rows.dropped), tokens=rows.total_tokens,
-                   supervised_tokens=rows.supervised_tokens, shortest=shortest, longest=longest,
-                   histogram=tuple(histogram), padding_share=batches.padding_share(),
-                   shared_prefix=rows.shared_prefix, steps_an_epoch=batches.batches_in_epoch(0),
-                   shapes=tuple(batches.shapes()))
+    return RowSummary(rows=len(rows.rows), dropped=len(rows.dropped), tokens=rows.total_tokens,
+                      supervised_tokens=rows.supervised_tokens, shortest=shortest, longest=longest,
+                      histogram=tuple(histogram), padding_share=batches.padding_share(),
+                      shared_prefix=rows.shared_prefix, steps_an_epoch=batches.batches_in_epoch(0),
+                      shapes=tuple(batches.shapes()))

@@ -20,7 +20,7 @@ import numpy as np
 
 from workings.config.data import DataConfig
 from workings.data import rows, traces
-from workings.data.lazy_sequence import OnDemand
+from workings.data.lazy_sequence import LazySequence
 from workings.data.rows import Dropped, Row, RowSet
 from workings.models import chat, tokenizer
 from workings.models.chat import ChatTemplate
@@ -28,9 +28,9 @@ from workings.models.tokenizer import Tokenizer
 from workings.record import canonical, redact
 from workings.record.digest import bytes_digest, file_digest
 
-FEWEST = 10_000
+MIN_CACHED_ROWS = 10_000
 """Traces from which on rows are kept: fewer are made as fast as they are found."""
-MOST_SETS = 4
+MAX_CACHED_SETS = 4
 """Row sets kept; the ones that were used longest ago go first."""
 FACTS, REST, INDEX = "facts.json", "rest.json", "index.jsonl"
 """Digests of the other files; what is no array; `RowSet.index_bytes`."""
@@ -41,7 +41,7 @@ CODE = (traces, rows, chat, tokenizer, canonical, redact)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RowArrays(OnDemand[Row]):
+class RowArrays(LazySequence[Row]):
     """Rows one behind the other."""
 
     ids: list[str]
@@ -107,8 +107,10 @@ class KeptRowSet(RowSet):
 def cache_key(traces_digest: str, its_tokenizer: Tokenizer, template: ChatTemplate, config: DataConfig) -> str:
     """SHA-256, as hex, of what decides the rows of a data set and their index."""
     code = [bytes_digest(inspect.getsource(module).encode()) for module in CODE]
+    # Packing and buckets are not among them: they decide batches and leave rows as they are.
     parts = [traces_digest, its_tokenizer.digest, template.name, template.source, config.reasoning,
              config.max_length, config.over_length, str(Path.home()), *code]
+    # As JSON, because texts that are only joined could be cut in two ways.
     return bytes_digest(json.dumps(parts, ensure_ascii=False).encode())
 
 
@@ -128,27 +130,33 @@ def cached_rows(folder: Path, key: str, make: Callable[[], RowSet]) -> RowSet:
 
 def _read(place: Path) -> KeptRowSet | None:
     try:
+        # Every file is hashed before it is used: a bit that flipped on the disk would train other rows in silence.
         digests = json.loads((place / FACTS).read_text(encoding="utf-8"))["files"]
         if any(file_digest(place / name) != digests[name] for name in FILES):
             return None
+        # A plain array over the mapped pages: rows are slices, and slices of `np.memmap` cost much more to make.
         arrays = {name: np.asarray(np.load(place / f"{name}.npy", mmap_mode="r")) for name in ARRAYS}
         # like the arrays a view of this file, also when another process puts a new one in its place
         index = np.memmap(place / INDEX, np.uint8, "r").data
         rest = json.loads((place / REST).read_text(encoding="utf-8"))
+        # The folder's time is that of its last use, by which the oldest are removed.
         os.utime(place)
         return KeptRowSet(RowArrays(ids=rest["ids"], **arrays), tuple(Dropped(*each) for each in rest["dropped"]),
                           rest["pad_id"], rest["max_length"], rest["digest"], index)
+    # Absent, damaged or just being removed by another process: in each case the rows are made again.
     except (OSError, ValueError, KeyError):
         return None
 
 
 def _write(place: Path, found: RowSet) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
+    # On the same file system, so that the move into place is one rename and nobody sees half a folder.
     with tempfile.TemporaryDirectory(dir=place.parent) as name:
         partial = Path(name) / "rows"
         partial.mkdir()
         starts = np.zeros(len(found.rows) + 1, np.int64)
         np.cumsum(found.lengths, out=starts[1:])
+        # A SHA-256 as hex has 64 characters: as S64 all digests are one array that can be mapped.
         arrays = {"tokens": np.concatenate([row.tokens for row in found.rows]), "masks": found.masks, "starts": starts,
                   "prompt_digests": np.array([row.prompt_digest for row in found.rows], "S64")}
         for array, values in arrays.items():
@@ -159,9 +167,11 @@ def _write(place: Path, found: RowSet) -> None:
         (partial / INDEX).write_bytes(found.index_bytes)
         facts = {"files": {file: file_digest(partial / file) for file in FILES}}
         (partial / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+        # A folder cannot be renamed onto one that is not empty. What lay there was not intact when it was read.
         shutil.rmtree(place, ignore_errors=True)
         partial.replace(place)
+    # A temporary folder has its files one level deeper, so a set that another process is writing is not counted.
     others = sorted((path for path in place.parent.iterdir() if (path / FACTS).is_file()),
                     key=lambda path: path.stat().st_mtime, reverse=True)
-    for old in others[MOST_SETS:]:
+    for old in others[MAX_CACHED_SETS:]:
         shutil.rmtree(old, ignore_errors=True)

@@ -106,7 +106,9 @@ class RowSet:
         if not self.rows:
             return 0
         tokens, masks, first = self.tokens, self.masks, self._starts
+        # The last position of the shortest row predicts nothing, so `place + 1` below is inside every row.
         most = int(self.lengths.min()) - 1
+        # Position `place` predicts token `place + 1`. `tokens[place]` is the first row's.
         return next((place for place in range(most) if masks[first + place + 1].any()
                      or (tokens[first + place] != tokens[place]).any()), most)
 
@@ -114,6 +116,7 @@ class RowSet:
     def supervised(self) -> np.ndarray:
         """int64 ``[rows]``: positions of each row that predict a token that is learned; nothing predicts the first."""
         masks, first = self.masks, self._starts
+        # `reduceat` sums from each start to the next; no row is empty, because each has a stop token.
         return np.add.reduceat(masks, first, dtype=np.int64) - masks[first]
 
     @property
@@ -143,6 +146,7 @@ class RowSet:
     @cached_property
     def digest(self) -> str:
         """SHA-256, as hex, over ids and digests of the rows, sorted by id: the same for any order of the file."""
+        # The run's order comes from ids and not from the file, so a file in another order is the same data.
         lines = sorted(f"{row.id} {row.digest}\n" for row in self.rows)
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -167,6 +171,7 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
             rows.append(row)
             continue
         reason = f"{len(row.tokens)} tokens, and data.max_length is {limit}"
+        # Never cut: a shortened row would teach reasoning without its answer, and never the stop token.
         if over_length == "error":
             raise RequestError(f"trace {row.id}: {reason}", "reasoning and answer inside the window",
                                f"data.max_length={len(row.tokens)} or data.over_length=drop")
@@ -184,6 +189,8 @@ def row_problems(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTe
     limit = data_config.max_length
     for trace in traces:
         try:
+            # One trace at a time, so that an error is about this trace and the next is still looked at. `build_rows`
+            # encodes many at once and is faster, and stops at the first error.
             row = next(_encoded([trace], tokenizer, template, data_config.reasoning))
         except RequestError as error:
             yield trace.id, error.given.removeprefix(f"trace {trace.id}: ")
@@ -196,9 +203,12 @@ def _encoded(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTempla
     remaining = iter(traces)
     while chunk := list(islice(remaining, _CHUNK)):
         texts = [_texts(trace, template, reasoning) for trace in chunk]
+        # Prompt and completion apart: encoded as one text, tokens could merge across the border, and generation, which
+        # starts behind the prompt's tokens, would never see such a token.
         prompts = tokenizer.encode_batch([prompt for prompt, _ in texts])
         completions = tokenizer.encode_batch([completion for _, completion in texts])
         for trace, ids, learned in zip(chunk, prompts, completions, strict=True):
+            # After encoding, because `encode` adds no special token and the template may or may not write BOS itself.
             before = template.with_bos(ids)
             _prove(trace, before, learned, tokenizer, template, reasoning)
             mask = np.zeros(len(before) + len(learned), np.uint8)
@@ -219,6 +229,7 @@ def _prove(trace: Trace, before: list[int], learned: list[int], tokenizer: Token
            reasoning: str) -> None:
     """Check what must hold for a row; see the module's text. The reasons are what a person reads."""
     bos, stop = template.bos_id, template.stop_ids[0]
+    # First, because a forged turn also fails the checks below, with reasons that would mislead.
     _refuse_forged_turns(trace, before, learned, tokenizer, template, reasoning)
     if bos is not None and (before[0] != bos or before.count(bos) != 1):
         raise _unproved(trace, f"{before.count(bos)} BOS tokens in the prompt", "exactly one, at the start")
@@ -227,6 +238,8 @@ def _prove(trace: Trace, before: list[int], learned: list[int], tokenizer: Token
     if learned[-1] != stop or learned.count(stop) != 1:
         raise _unproved(trace, f"the last learned token is {tokenizer.token(learned[-1])}",
                         f"the stop token {tokenizer.token(stop)}, once, at the end")
+    # A tokenizer that does not know a character may drop it; only decoding shows that. White space is left out of the
+    # comparison, because some decoders add or take a space at a border.
     text = tokenizer.decode(learned)
     needed = [trace.answer] if reasoning == "answer_only" else [*trace.steps, trace.answer]
     for part in needed:
@@ -237,11 +250,13 @@ def _prove(trace: Trace, before: list[int], learned: list[int], tokenizer: Token
 
 def _refuse_forged_turns(trace: Trace, before: list[int], learned: list[int], tokenizer: Tokenizer,
                          template: ChatTemplate, reasoning: str) -> None:
+    # Counted as ids and not searched for as text: only what the tokenizer takes for a control token does harm.
     controls = tokenizer.control_ids
     expected = template.control_counts(tuple(role for role, _ in trace.history), reasoning == "think")
     if (sum(i in controls for i in before), sum(i in controls for i in learned)) == expected:
         return
     own = [trace.prompt, *trace.steps, trace.answer, *(text for _, text in trace.history)]
+    # Looked for only now: a vocabulary can hold thousands of control tokens, and nearly every row passes.
     found = [token for token in tokenizer.control_tokens if any(token in text for text in own)]
     raise _unproved(trace, f"control tokens in its text: {', '.join(found) or 'not found one by one'}",
                     "text that cannot end or forge a turn")

@@ -74,6 +74,7 @@ def trace_from_json(record: object, *, escapes: bool = True) -> Trace:
         raise ValueError("`steps` must be a list of texts")
     if escapes:
         try:
+            # Encoding reaches every nested text, keys and metadata included; half a surrogate pair has no UTF-8.
             json.dumps(record, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise ValueError("half a surrogate pair, which is not text") from None
@@ -102,6 +103,7 @@ def iterate_traces(path: Path) -> Iterator[Trace]:
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             try:
+                # UTF-8 cannot hold half a surrogate pair, so lines without an escape are spared the check.
                 trace = trace_from_json(canonical.loads(line), escapes=b"\\u" in line)
             except (ValueError, RecordError) as error:
                 raise _bad_line(path, number, str(error)) from None
@@ -126,6 +128,7 @@ def read_traces(path: Path) -> list[Trace]:
 
 def traces_bytes(traces: Iterable[Trace]) -> bytes:
     """The traces as JSON lines, keys in a fixed order, so that equal traces give equal bytes."""
+    # Digests of the shipped sets are of these bytes: another spacing would be other data.
     return b"".join(json.dumps(trace.to_json(), ensure_ascii=False).encode() + b"\n" for trace in traces)
 
 
@@ -180,6 +183,7 @@ def completion_text(trace: Trace, reasoning: str) -> str:
     """
     if reasoning == "answer_only":
         return trace.answer
+    # Empty tags would be a row that teaches a model to answer without reasoning, so it is an error instead.
     if not any(step.strip() for step in trace.steps):
         raise RequestError(f"trace {trace.id}: no steps", f"steps, because data.reasoning is {reasoning}",
                            "data.reasoning=answer_only, or traces with steps")
@@ -187,6 +191,7 @@ def completion_text(trace: Trace, reasoning: str) -> str:
     if reasoning == "tags":
         return f"<reasoning>{steps}</reasoning><answer>{trace.answer}</answer>"
     if reasoning == "think":
+        # The line break belongs to the opening tag: `workings.models.chat` compares with what templates write.
         return f"<think>\n{steps}\n</think>\n\n{trace.answer}"
     if reasoning == "hashes":
         return f"{steps}\n#### {trace.answer}"

@@ -26,7 +26,7 @@ from workings.distributed.rpc import (
     read_call,
     write_failure,
 )
-from workings.engines.base import DistributedEngine, Engine, Processes
+from workings.engines.base import DistributedEngine, Engine, JoiningEngine, Processes
 from workings.engines.hardware_probe import launched
 from workings.engines.registry import find_engine
 from workings.errors import RequestError, WorkingsError
@@ -63,9 +63,9 @@ class ProcessGroup:
         Raises:
             RequestError: several were started, and the engine cannot use them.
         """
-        found = find_engine(engine).engine
-        if hasattr(found, "join"):
-            return cls(cast(type[DistributedEngine], found).join(device))
+        found: object = find_engine(engine).engine
+        if isinstance(found, JoiningEngine):
+            return cls(found.join(device))
         if several := launched():
             raise RequestError(f"engine: {engine} in several processes ({several})", "an engine that runs in several: "
                                "jax or torch", "one process, or engine=torch")
@@ -85,6 +85,7 @@ class ProcessGroup:
                  traceback: TracebackType | None) -> None:
         if not self._processes:
             return
+        # From here on the watch must not end this process, which is about to wait for others.
         self._done.set()
         self._watch.join()
         try:
@@ -96,12 +97,16 @@ class ProcessGroup:
     def _shutdown(self, processes: Processes, error: BaseException | None) -> None:
         """Store the failure or send the last call, and wait until every process has read it."""
         broken = self._coordinator is not None and self._coordinator.broken
+        # A failure that came from another process is in the store already, under its own index and words.
         if error is not None and not isinstance(error, PeerFailed):
             processes.set(FAILED, write_failure(self.index, error))
+        # The loop has made an outcome of the failure (memory ran out), but workers may be stuck in that call: they
+        # would never read a last one, so they are told that the run has failed.
         elif broken:
             processes.set(FAILED, write_failure(0, WorkingsError(str(self.outcome.get("reason", "stopped")))))
         elif self._coordinator is not None and error is None:
             self._coordinator.send(END, self.outcome)
+        # After the failure or the last call: whoever sees this key will find those.
         processes.set(f"shutdown/{self.index}", b"")
         if isinstance(error, PeerFailed) and not self.is_coordinator:
             # A launcher ends all processes with the first that fails: let that be the one that failed by itself.
@@ -110,6 +115,7 @@ class ProcessGroup:
             limit = time.monotonic() + SHUTDOWN_TIMEOUT
             for index in range(1, self.count):
                 processes.wait(f"shutdown/{index}", max(0.1, limit - time.monotonic()))
+        # Leaving the group together needs every process; after a failure each ends as it is.
         if error is None and not broken:
             processes.shutdown()
 
@@ -120,16 +126,19 @@ class ProcessGroup:
         while not self._done.wait(WATCH_INTERVAL):
             try:
                 failure = self._processes.get(FAILED)
+            # The store is gone, and with it whatever could be read; the main thread meets that error itself.
             except RuntimeError:
                 return
             stuck = self._in_call or (self._coordinator is not None and self._coordinator.in_call)
             if failure is None or not stuck:
                 since = 0.0
+            # The first look at a failure starts a clock: most calls break by themselves in this time.
             elif not since:
                 since = time.monotonic()
             elif time.monotonic() - since > STUCK_TIMEOUT:
                 sys.stderr.write(f"process {self.index} ends: {PeerFailed(failure)}\n")
                 sys.stderr.flush()
+                # An exception would end this thread alone, while the main thread stays inside of a library's call.
                 os._exit(1)
 
     def agree(self, same: dict[str, Any], own: dict[str, Any]) -> list[dict[str, Any]]:
@@ -149,6 +158,7 @@ class ProcessGroup:
             self._processes.set(f"ready/{self.index}", json.dumps({"same": same, "own": own}).encode())
         facts = [own]
         for index in range(1, self.count if self.is_coordinator else 0):
+            # The coordinator alone compares; the others hear of a difference as its failure.
             theirs = json.loads(self._wait(f"ready/{index}", READY_TIMEOUT))
             for key in same:
                 if theirs["same"][key] != same[key]:
@@ -162,8 +172,8 @@ class ProcessGroup:
         """The engine as the coordinator calls it; unchanged where there are no workers."""
         if not self._processes:
             return engine
-        self._coordinator = CoordinatorEngine(cast(DistributedEngine, engine), self._processes)
-        return cast(Engine, self._coordinator)
+        self._coordinator = CoordinatorEngine(_distributed(engine), self._processes)
+        return cast(Engine, self._coordinator)  # it has every method but `open`: it is made of an engine that is open
 
     def work(self, engine: Engine, weights: Path | None, stop_requested: Callable[[], bool]) -> dict[str, Any]:
         """Make the coordinator's calls until the last one; returns the values of that one, its `outcome`.
@@ -177,12 +187,15 @@ class ProcessGroup:
             WorkingsError: another process failed or is gone.
         """
         assert self._processes
-        worker, number = WorkerEngine(cast(DistributedEngine, engine), weights), 0
+        worker, number = WorkerEngine(_distributed(engine), weights), 0
         while True:
             number += 1
+            # Both sides count calls from 1, so a number names the next one. There is no time limit: between two calls
+            # the coordinator may score items for hours.
             name, values, arrays = read_call(self._wait(f"call/{number}", 0.0, stop_requested))
             if name == END:
                 return values
+            # Set after the wait, which notices failures by itself and is never stuck.
             self._in_call = True
             try:
                 with raising_peer_failures(self._processes):
@@ -209,6 +222,7 @@ class ProcessGroup:
             try:
                 if (value := self._processes.wait(key, WAIT_INTERVAL)) is not None:
                     return value
+                # The value is asked for before the failure: a last call that is there already is still read.
                 failure = self._processes.get(FAILED)
                 self._forward_stop(stop_requested)
             except RuntimeError as error:
@@ -217,3 +231,11 @@ class ProcessGroup:
                 raise PeerFailed(failure)
             if limit and time.monotonic() - began > limit:
                 raise WorkingsError(f"no {key} after {limit:.0f} seconds: another process is gone or still prepares")
+
+
+def _distributed(engine: Engine) -> DistributedEngine:
+    """The engine as one whose steps several processes take together. Raises `RequestError` where it lacks a method."""
+    if not isinstance(engine, DistributedEngine):
+        raise RequestError(f"engine: {engine.name} in several processes",
+                           "an engine with the methods of `workings.engines.base.DistributedEngine`", "one process")
+    return engine

@@ -53,12 +53,14 @@ class StateHandle:
 
     def take(self) -> State:
         """The own shard, for a call that consumes it."""
+        # The engine consumes the shard; a reference kept here would hold the memory of two states during a step.
         shard, self.shard = self.shard, None
         return shard
 
 
 def write_call(name: str, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
     """Encode a call: a line of JSON, then the arrays one after the other, compressed."""
+    # Level 1, the fastest: padding and small integers shrink at any level, and the step waits for this.
     parts = [zlib.compress(np.ascontiguousarray(x).tobytes(), 1) for x in arrays.values()]
     header = {"name": name, "values": dict(values), "arrays": [
         [key, str(x.dtype), list(x.shape), len(part)] for (key, x), part in zip(arrays.items(), parts, strict=True)]}
@@ -71,6 +73,7 @@ def read_call(data: bytes) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
     header, start = json.loads(line), 0
     arrays = {}
     for key, dtype, size, length in header["arrays"]:
+        # A view of the decompressed bytes, and so read-only.
         arrays[key] = np.frombuffer(zlib.decompress(rest[start:start + length]), dtype).reshape(size)
         start += length
     return header["name"], header["values"], arrays
@@ -100,8 +103,10 @@ def raising_peer_failures(processes: Processes) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        # Its own lack of memory comes first: others that failed because of it would hide the cause.
         if is_out_of_memory(error):
             raise
+        # The connection may break a moment before the other process has stored its reason.
         if (failure := processes.wait(FAILED, FAILURE_TIMEOUT)) is not None:
             raise PeerFailed(failure) from error
         if any(word in str(error) for word in CONNECTION_LOST):
@@ -130,8 +135,10 @@ class CoordinatorEngine:
     def send(self, name: str, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> None:
         """Store a call for the workers."""
         self._calls += 1
+        # Popped one by one: a finalizer may append while this line runs, and what is left waits for the next call.
         values = dict(values) | {"dropped": [self._dropped.pop() for _ in range(len(self._dropped))]}
         self.processes.set(f"call/{self._calls}", write_call(name, values, arrays or {}))
+        # Kept until a step has shown that every worker has read it: deleting it earlier would leave one waiting.
         self._undeleted.append(self._calls)
 
     @contextmanager
@@ -157,6 +164,7 @@ class CoordinatorEngine:
     def _handle(self, shard: State, number: int) -> StateHandle:
         """A handle whose end makes the workers drop their shards of the state too."""
         handle = StateHandle(shard, number)
+        # The finalizer holds the list and not this engine, which may therefore end before its states.
         weakref.finalize(handle, self._dropped.append, number)
         return handle
 
@@ -166,6 +174,7 @@ class CoordinatorEngine:
 
     def init(self, seed: int, *, trainable: bool = True) -> State:
         """A fresh state with random weights."""
+        # The coordinator gives the numbers, so a state has the same one in every process and no answer is waited for.
         number = self._next_number()
         with self._collective("init", {"into": number, "seed": seed, "trainable": trainable}):
             return self._handle(self.engine.init(seed, trainable=trainable), number)
@@ -221,6 +230,7 @@ class CoordinatorEngine:
 
     def save(self, state: State, directory: Path) -> None:
         """Gather the shards of all processes; the coordinator writes."""
+        # Absolute, because processes may have been started in different folders.
         with self._collective("save", {"state": state.number, "directory": str(directory.absolute())}):
             self.engine.save(state.shard, directory)
 
@@ -266,12 +276,15 @@ class WorkerEngine:
     def dispatch(self, name: str, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Make one call that the coordinator sent."""
         for number in values["dropped"]:
+            # A step may have consumed the state of this number already.
             self._states.pop(number, None)
         if name in ("init", "load", "restore"):
             self._states[values["into"]] = self._new_state(name, values)
         elif name == "step":
+            # Taken out before the step, so that this process too holds one state at a time.
             shard = self._states.pop(values["state"])
             batch = Batch.of(arrays, values["divided_by"])
+            # The result is dropped: the coordinator has its own.
             self._states[values["into"]], _ = self.engine.step(shard, batch, values["learning_rate"])
         elif name in ("evaluate", "log_probs"):
             getattr(self.engine, name)(self._states[values["state"]], Batch.of(arrays))

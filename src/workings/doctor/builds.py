@@ -57,8 +57,10 @@ def compiled_for(names: Iterable[str]) -> tuple[list[str], list[str]]:
     ptx: list[str] = []
     for name in names:
         kind, _, digits = name.partition("_")
+        # `sm_90a` and `sm_120f` are variants of the same capability with further instructions.
         digits = digits.rstrip("af")
         if digits.isdigit() and len(digits) > 1:
+            # The last digit is the minor version, however many come before it: `sm_120` is 12.0.
             (code if kind == "sm" else ptx).append(f"{digits[:-1]}.{digits[-1]}")
     return code, ptx
 
@@ -73,7 +75,9 @@ def choose(cards: Sequence[Card], driver_cuda: str, candidates: Sequence[Build] 
     """
     chosen: list[Build] = []
     reasons: list[str] = []
+    # Newest first, and every build that is refused gives its reason: "none fits" alone could not be acted on.
     for build in candidates if candidates is not None else builds():
+        # On all cards of the machine: which of them a run will use is not known here.
         without = [card for card in cards if not runs_on(build.architectures, card.capability, build.ptx)]
         old = [card for card in cards if _major(card.driver) < build.lowest_driver]
         if without:
@@ -82,6 +86,7 @@ def choose(cards: Sequence[Card], driver_cuda: str, candidates: Sequence[Build] 
         elif old:
             reasons.append(f"{build.tag}: CUDA {build.cuda} needs driver {build.lowest_driver} or newer, this one is "
                            f"{old[0].driver}")
+        # Within a major version an older driver runs newer machine code, but its compiler does not know newer PTX.
         elif driver_cuda and _number(driver_cuda) < _number(build.cuda) and \
                 any(not _exact(build, card) for card in cards):
             reasons.append(f"{build.tag}: the driver's CUDA {driver_cuda} is older than {build.cuda} and cannot "

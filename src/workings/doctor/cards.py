@@ -14,12 +14,16 @@ from workings.doctor.nvidia import Card, Driver
 from workings.hardware.catalog import targets
 from workings.hardware.memory import gib
 
+WHEEL = "torch"
+"""Library whose wheel is compared with the cards: it brings machine code for some of them only."""
+# Importing PyTorch and opening a card may take a minute from a cold disk.
 SECONDS = 120
 SETUP = "workings doctor --setup cuda"
 
 
 def wheel_program() -> Path:
     """The file that says what a PyTorch was built for; it needs nothing but PyTorch beside it."""
+    # Found without importing it: the engine imports PyTorch, which is what is to be examined.
     found = find_spec("workings.engines")
     assert found is not None
     assert found.origin is not None  # it is a package of ours
@@ -33,6 +37,7 @@ def torch_wheel(python: str = sys.executable, *arguments: str) -> dict[str, Any]
     """
     done = subprocess.run([python, "-P", str(wheel_program()), *arguments], capture_output=True, text=True,
                           check=False, timeout=SECONDS)
+    # Libraries may print warnings first; the answer is the last line, and a crash leaves none.
     lines = done.stdout.strip().splitlines()
     found: dict[str, Any] = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
     return found
@@ -48,6 +53,7 @@ def check_cards(driver: Driver, present: Mapping[str, str], wheel: Mapping[str, 
     """
     if "gpu" not in present and not driver.cards:
         return
+    # Without a driver nothing can be said about wheels, so this finding ends the list.
     if driver.failure or not driver.cards:
         yield Finding(id="driver", judgement="problem", why="without its driver a card computes nothing",
                       what=f"{present.get('gpu', 'a card')} is there, but {driver.failure or 'the driver lists none'}",
@@ -60,6 +66,7 @@ def check_cards(driver: Driver, present: Mapping[str, str], wheel: Mapping[str, 
 
 
 def _card(card: Card, cuda: str) -> Iterator[Finding]:
+    # A card that the catalog does not know is judged by its capability alone.
     row = next((row for row in targets().values() if row.kind == card.name), None)
     lowest = row.lowest_cuda if row else ""
     what = (f"{card.name}, compute capability {card.capability}, driver {card.driver} (CUDA {cuda or 'unknown'}), "
@@ -69,6 +76,7 @@ def _card(card: Card, cuda: str) -> Iterator[Finding]:
                       why="an older driver does not know this card's code", mend="update NVIDIA's driver")
     else:
         yield Finding(id="driver", judgement="fine", what=what, why="wheels must suit the driver and the card")
+    # The driver itself always takes some; less than a tenth is not worth a note.
     if card.free_bytes < 0.9 * card.memory_bytes:
         yield Finding(id="card.memory", judgement="note", mend="nvidia-smi",
                       what=f"{gib(card.memory_bytes - card.free_bytes)} of {card.name} are in use",
@@ -81,6 +89,7 @@ def _wheel(wheel: Mapping[str, Any], driver: Driver) -> Iterator[Finding]:
         f"CUDA {wheel['cuda']}: {' '.join(wheel['architectures'])}" if wheel["cuda"] else "the CPU only")
     code, ptx = compiled_for(wheel["architectures"])
     strange = [card for card in driver.cards if not runs_on(code, card.capability, ptx)]
+    # A wheel for the CPU is no mistake where the other engine is used, so it is worth a note only.
     if not wheel["cuda"]:
         yield Finding(id="wheel.torch", judgement="note", what=built, mend=SETUP,
                       why="engine: torch cannot use the card with it")

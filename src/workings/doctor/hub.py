@@ -19,6 +19,7 @@ def check_hub(model: str, revision: str, online: bool) -> Iterator[Finding]:
     """
     if not model:
         return
+    # What lies on this machine needs neither a token nor a network, so it is looked for first.
     if Path(model).is_dir():
         yield Finding(id="model", judgement="fine", what=f"{model} is a directory on this machine", why=WHY)
         return
@@ -39,6 +40,7 @@ def _downloaded(model: str, revision: str) -> bool:
     except ModuleNotFoundError:
         return False
     try:
+        # Every model has this small file; a second kind of answer says that the Hub is known not to have it.
         return isinstance(try_to_load_from_cache(model, "config.json", revision=revision), str)
     except HFValidationError:
         return False
@@ -59,11 +61,14 @@ def _ask(model: str, revision: str) -> Iterator[Finding]:
         yield Finding(id="model", judgement="problem", what="huggingface_hub is not installed", why=WHY,
                       mend="pip install 'workings[hub]'")
         return
+    # That there is a token is said, its value never: findings are shown and packed into records.
     token = "HF_TOKEN is set" if os.environ.get("HF_TOKEN") else (
         "a token is stored on this machine" if get_token() else "there is no token")
     try:
+        # Asks for permission without downloading anything; a gated model has a readable page without it.
         HfApi().auth_check(model)
         commit = HfApi().model_info(model, revision=revision).sha
+    # Before the error of a missing repository, of which this one is a subclass.
     except GatedRepoError:
         yield Finding(id="model", judgement="problem", what=f"{model} is gated, and {token}", why=WHY,
                       mend=f"accept the licence at https://huggingface.co/{model}, then: export HF_TOKEN=hf_…")

@@ -21,6 +21,7 @@ from workings.errors import DeviceError, RequestError
 from workings.hardware.device import without_alias
 from workings.models.shapes import shape_from_config
 
+# The first kernel on an accelerator includes loading its libraries and compiling.
 SECONDS = 300
 WHY = "wheels for another card or driver import well and die at the first kernel"
 CHILD = "workings.doctor.kernels"
@@ -49,9 +50,11 @@ def probe(engine: str, device: str, dtypes: list[str]) -> list[dict[str, Any]]:
     except subprocess.TimeoutExpired:
         return [{"failure": f"no answer within {SECONDS} s", "kind": "silent"}]
     lines = done.stdout.strip().splitlines()
+    # Frameworks print on standard output as well; the answer is the last line and begins in this way only.
     if lines and lines[-1].startswith("[{"):
         found: list[dict[str, Any]] = json.loads(lines[-1])
         return found[:1] if all(entry.get("kind") == "not installed" for entry in found) else found
+    # A native crash has no traceback: its last line and the exit code are all that is known.
     said = (done.stderr.strip().splitlines() or ["nothing"])[-1][:300]
     return [{"failure": f"the process ended with {done.returncode}: {said}", "kind": "crash"}]
 
@@ -61,6 +64,7 @@ def _finding(engine: str, dtype: str, found: dict[str, Any], asked: bool) -> Fin
     if "failure" not in found:
         return Finding(id=name, judgement="fine", why=WHY, what=f"{found['kernel']} is right on "
                        f"{', '.join(found['devices'])} ({found['platform']}: {found['device']}; {found['reason']})")
+    # Where nobody asked for this engine by name, that it is missing stops nothing.
     absent = found["kind"] in ("not installed", "not offered")
     return Finding(id=name, judgement="note" if absent and not asked else "problem",
                    what=f"{dtype}: {found['failure']}", mend=found.get("mend", ""),

@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import dataclass
 
 QUERY = ("name", "compute_cap", "driver_version", "memory.total", "memory.free")
+# A driver that is waking up a card takes seconds, and one that hangs never answers.
 SECONDS = 60
 
 
@@ -43,6 +44,7 @@ def read_driver() -> Driver:
         return Driver(cards=parse_cards(rows), cuda=parse_cuda(_ask(program)))
     except subprocess.TimeoutExpired:
         return Driver(failure=f"nvidia-smi gave no answer within {SECONDS} s")
+    # nvidia-smi explains its failures on standard output.
     except (subprocess.CalledProcessError, ValueError) as error:
         said = getattr(error, "stdout", "") or str(error)
         return Driver(failure=f"nvidia-smi failed: {' '.join(str(said).split())[:300]}")
@@ -55,6 +57,7 @@ def _ask(program: str, *arguments: str) -> str:
 def parse_cards(text: str) -> tuple[Card, ...]:
     """Rows of ``nvidia-smi --query-gpu=…``, memory in MiB. Raises ValueError for a row that is none."""
     cards = []
+    # Read as CSV, because the name of a card may hold a comma.
     for row in csv.reader(text.strip().splitlines(), skipinitialspace=True):
         if len(row) != len(QUERY):
             raise ValueError(f"not a row of {', '.join(QUERY)}: {', '.join(row)[:200]!r}")
@@ -68,5 +71,6 @@ def parse_cards(text: str) -> tuple[Card, ...]:
 
 def parse_cuda(text: str) -> str:
     """The CUDA version in the head of `nvidia-smi`'s table; empty where it has none."""
+    # The query has no field for it; newer drivers write "CUDA UMD Version".
     found = re.search(r"CUDA(?: UMD)? Version:\s*(\d+\.\d+)", text)
     return found[1] if found else ""

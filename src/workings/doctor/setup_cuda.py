@@ -85,6 +85,7 @@ def plan_setup(driver: Driver) -> Setup:
             what=f"nothing is set up: {driver.failure or 'the driver lists no card'}",
             why="a build for CUDA needs a card with its driver, and a build for the CPU is not what was asked for"))
     choice = choose(driver.cards, driver.cuda)
+    # A build for the CPU would install without an error and be taken for a success.
     if not choice.builds:
         raise CannotSetUp(Finding(
             id="setup.cuda", judgement="problem", what="nothing is set up: " + "; ".join(choice.reasons),
@@ -97,9 +98,13 @@ def commands_for(build: Build) -> tuple[tuple[str, ...], ...]:
     """Make the environment, install this build and this package, run a kernel."""
     python = str(ENVIRONMENT / "bin" / "python")
     return (
+        # Cleared, so that nothing of a build that failed before is left beside the next one.
         (sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)),
+        # First alone from PyTorch's index, which has this build; then with everything else from PyPI. The same version
+        # is named again, so that pip keeps it instead of the build for another CUDA that PyPI has.
         (python, "-m", "pip", "install", f"torch=={build.torch}", "--index-url", build.index),
         (python, "-m", "pip", "install", f"torch=={build.torch}", f"{_own_source()}[torch,hub]"),
+        # An import is no proof: a wheel without code for the card fails at its first kernel only.
         (python, "-P", str(wheel_program()), "--kernel", KERNEL),
     )
 
@@ -125,6 +130,7 @@ def perform(setup: Setup, run: Runner, say: Callable[[str], None]) -> Setup:
         for command in commands:
             say(f"$ {shlex.join(command)}")
             done = run(command)
+            # The log is written anew after each command, so that it is whole even if the next one never ends.
             record += [f"$ {shlex.join(command)}", done.output.rstrip(), f"exit code {done.returncode}", ""]
             if ENVIRONMENT.is_dir():  # the first command makes it anew
                 LOG.write_text("\n".join(record), encoding="utf-8")

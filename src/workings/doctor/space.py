@@ -37,6 +37,7 @@ class Needs:
 
 def check_disk(place: Path, needs: Needs | None) -> Iterator[Finding]:
     """Room for checkpoints below a folder that may not exist yet."""
+    # The folder of runs is made by the first run; its disk is that of the nearest folder above it.
     existing = next(parent for parent in (place.absolute(), *place.absolute().parents) if parent.is_dir())
     free = shutil.disk_usage(existing).free
     wanted = needs.disk_bytes if needs else LEAST_FREE
@@ -47,6 +48,7 @@ def check_disk(place: Path, needs: Needs | None) -> Iterator[Finding]:
     why = "a run whose disk is full stops at its last checkpoint"
     if free >= wanted:
         yield Finding(id="space.disk", judgement="fine", what=what, why=why)
+    # Keeping one checkpoint needs room for two, because the new one is complete before the old one goes.
     elif needs and needs.kept > 1 and free >= needs.checkpoint_bytes * (1 + SPARE):
         yield Finding(id="space.disk", judgement="problem", what=what, why=why, mend="checkpoint.keep_last=1")
     else:
@@ -74,6 +76,7 @@ def check_pages(environment: Mapping[str, str], present: Mapping[str, str], page
         pages: where the kernel says what it offers.
     """
     asked = with_huge_pages(environment, pages)
+    # Advice and no setting of ours: the variable has to stand in the environment before the process starts.
     if asked and not present:
         yield Finding(
             id="space.pages", judgement="note", what="this kernel gives huge pages to those who ask, and nobody asked",
@@ -98,6 +101,7 @@ def check_kaggle(out: Path, platform: str, environment: Mapping[str, str] = os.e
         platform: of the accelerator that is here.
         environment: variables of this process.
     """
+    # Kaggle sets it in every session, interactive or not.
     kind = environment.get("KAGGLE_KERNEL_RUN_TYPE", "")
     if not kind:
         return

@@ -17,6 +17,7 @@ def holders(devices: list[Path], proc: Path = Path("/proc")) -> dict[int, str]:
         if int(folder.name) == os.getpid():
             continue
         try:
+            # Each entry of `fd` is a link to what the process has open.
             opened = {str(link.readlink()) for link in (folder / "fd").iterdir()}
             name = (folder / "comm").read_text(encoding="utf-8", errors="replace").strip()
         except OSError:  # it has ended, or belongs to another user
@@ -46,6 +47,7 @@ def check_tpu(seen: str, devices: list[Path], lock: Path = LOCK, proc: Path = Pa
         yield Finding(id="tpu.lock", judgement="problem", why=why, mend=f"kill {number}",
                       what=f"process {number} ({name}) holds the TPU at {seen}"
                       + (f", and {len(users) - 1} more" if len(users) > 1 else ""))
+    # The file survives a process that was killed, and libtpu may then refuse to start although the chips are free.
     elif lock.exists():
         yield Finding(id="tpu.lock", judgement="note", why=why, mend=f"rm {lock}",
                       what=f"{lock} was left behind, and no process that can be seen holds the TPU")

@@ -66,9 +66,11 @@ def check_versions(present: Mapping[str, str], version: Installed = installed_ve
             extra = _extra(requirement)
             other = requirement.name.lower().replace("_", "-")
             have = version(other)
+            # An extra that nobody asked for says nothing, but for JAX's plugins, which appear in its extras only.
             if not have or (extra and other not in PLUGINS) or (extra and name != "jax"):
                 continue
             seen += 1
+            # Pre-releases count as versions: what is installed is to be judged, not what pip would choose.
             if not requirement.specifier.contains(have, prereleases=True):
                 yield _declared_conflict(name, version(name), other, have, requirement.specifier, present)
     for row in known_conflicts():
@@ -89,6 +91,7 @@ def _extra(requirement: Requirement) -> bool:
 
 def _declared_conflict(name: str, have: str, other: str, found: str, wanted: SpecifierSet,
                        present: Mapping[str, str]) -> Finding:
+    # A plugin for a device that is not here is still used to compile plans for one.
     used = PLUGINS.get(other, "cpu") in {"cpu", *present}
     why = f"{name} {have} was released for {other}{wanted}; " + (
         "another one may fail to load, or compile another program" if used else

@@ -16,13 +16,18 @@ from pydantic import TypeAdapter
 from workings.config.method import FULL, FullConfig, LoraConfig, MethodConfig, QloraConfig
 from workings.config.recipe import Recipe
 from workings.config.training import MemoryConfig, MeshConfig, OptimizerConfig, PrecisionConfig
-from workings.errors import RequestError
+from workings.errors import RequestError, WorkingsError
+from workings.hardware.catalog import Target
 from workings.hardware.device import DeviceFacts, without_alias
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 from workings.objectives import base as objectives
 from workings.objectives.base import CROSS_ENTROPY, Objective
 
+ProgramName = Literal["step", "evaluation", "generation"]
+Programs = Mapping[ProgramName, tuple[int, int, int]]
+"""Programs of a run with their sizes. Step and evaluation: accumulation, rows over all devices, positions. Generation:
+prompts, tokens of the longest, new tokens."""
 State = Any
 """Parameters, optimizer state and step count, in whatever form the engine likes."""
 
@@ -162,7 +167,42 @@ class Inspection:
     """Bytes per device by category (`arguments`, `outputs`, `temporaries`, `aliased`, …)."""
     versions: Mapping[str, str]
     """Versions of whatever gave the verdict."""
+    refused: str = ""
+    """The compiler's sentence where it refused the program for lack of memory: no device of this kind can run it."""
+    limit_bytes: int = 0
+    """Bytes of a device that the compiler named when it refused; 0 where it named none."""
+    exact: Mapping[str, int] = field(default_factory=dict)
+    """Bytes per device of the program's own arrays by part (`parameters`, `moments`, `batch`, …), where they are known
+    from shapes and shardings."""
+    heap: Mapping[str, int] = field(default_factory=dict)
+    """Bytes per device of the program's heap by part, where the compiler wrote down which array lies where."""
+    assumed: tuple[str, ...] = ()
+    """Entries of ``breakdown`` that are a round figure for what no trace sees, such as a CUDA context."""
+    tokens_per_device: tuple[int, ...] = ()
+    """Shape of the token array that one device's program takes; empty where it is not known."""
+    why_estimated: str = ""
+    """Why neither a compiler nor a trace was asked, as a clause."""
+    notes: tuple[str, ...] = ()
+    """What a person should know of how this was found, a sentence each."""
     details: Mapping[str, Any] = field(default_factory=dict)
+    """Further facts that are shown or recorded; nothing above the engines decides by them."""
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Inspection":
+        """The inspection whose `dataclasses.asdict` was written as JSON, where tuples are lists."""
+        tuples = {name: tuple(values[name]) for name in ("assumed", "tokens_per_device", "notes") if name in values}
+        return cls(**{**values, **tuples})
+
+    def facts(self) -> dict[str, Any]:
+        """``details`` and the fields that say something, under one level of keys, as records and answers have it."""
+        own = {"refused": self.refused, "limit_bytes": self.limit_bytes, "exact": dict(self.exact),
+               "heap": dict(self.heap), "assumed": list(self.assumed),
+               "tokens_per_device": list(self.tokens_per_device), "why": self.why_estimated}
+        return {**self.details, **{name: value for name, value in own.items() if value}}
+
+
+Inspections = Mapping[ProgramName, Inspection]
+"""What is known of each program of a run."""
 
 
 class Engine(Protocol):
@@ -262,11 +302,86 @@ class SamplingEngine(Protocol):
 
 
 @runtime_checkable
+class ComparableEngine(Protocol):
+    """What an engine may offer beyond `Engine`: what a comparison of engines looks at and no run needs."""
+
+    def logits(self, state: State, batch: Batch) -> np.ndarray:
+        """``[B, S, V]`` float32 logits of a batch's first micro batch."""
+        ...
+
+
+@runtime_checkable
 class ReportingEngine(Protocol):
     """What an engine may offer beyond `Engine`: texts about its libraries and drivers for a run's record."""
 
     def environment_files(self) -> Mapping[str, str]:
         """Texts for people by file name, such as ``cuda_check.txt``; nothing in them names a person or a process."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """One thing that a request asks for and an engine does not do, with the three parts of a `RequestError`."""
+
+    feature: str
+    """What is asked for, in a few words (`mesh.tp above 1`)."""
+    given: str
+    expected: str
+    try_next: str
+
+    def error(self) -> RequestError:
+        """The error of a request that asks for it all the same."""
+        return RequestError(self.given, self.expected, self.try_next)
+
+
+class NotInspected(WorkingsError):
+    """Neither a compiler nor a trace answers about a program here; the message says why as a clause, or is empty."""
+
+
+@runtime_checkable
+class PlanningEngine(Protocol):
+    """What an engine may offer beyond `Engine`: answers about devices that are not here, before anything is opened.
+
+    A class has it by class methods, and is registered under its engine's name in the entry points of group
+    ``workings.planning_engines``. Its module loads no framework, so that planning and `engine: auto` load none: whoever
+    compiles or traces does it in a child process.
+    """
+
+    name: str
+    """The name that its engine is registered under."""
+    libraries: tuple[str, ...]
+    """Modules that must be installed for the engine to run."""
+    inspected_platforms: tuple[str, ...]
+    """Platforms of the targets that `inspect_for` takes. On a CPU that is not among them the engine is opened and asked
+    by `Engine.inspect`; other programs are estimated, and a TPU is refused."""
+
+    def refusals(self, request: EngineRequest) -> Sequence[Refusal]:
+        """What the engine does not do, of what is asked for; empty where it does all of it."""
+        ...
+
+    def inspect_for(self, request: EngineRequest, programs: Programs, target: Target) -> Inspections:
+        """Compile or trace the engine's own programs for a target.
+
+        Returns:
+            An inspection of each program. Where the step itself is refused, the others may be left out: the answer is
+            no already.
+
+        Raises:
+            RequestError: the engine does not do what is asked for, or its libraries are not installed.
+            NotInspected: nothing here can say what the programs need on this target.
+            WorkingsError: the compiler or the trace failed.
+        """
+        ...
+
+    def inspection_key(self, target: Target) -> Mapping[str, Any]:
+        """What decides `inspect_for` beside request and programs, as JSON values: answers are kept under its digest.
+
+        Namely the target as the compiler is told of it, versions, flags, and a digest of the engine's own source.
+        """
+        ...
+
+    def usable_memory(self, target: Target) -> tuple[int, str]:
+        """Bytes of one device of the target that a run with this engine may use, and who says so. Not for a CPU."""
         ...
 
 
@@ -299,6 +414,18 @@ class Processes(Protocol):
 
     def shutdown(self) -> None:
         """Leave the group of processes after everything is done."""
+        ...
+
+
+@runtime_checkable
+class JoiningEngine(Protocol):
+    """What an engine's class has that meets other processes; of a `DistributedEngine` it is a class method."""
+
+    def join(self, device: str) -> Processes | None:
+        """Meet the others before a device is touched; None where no launcher started several processes.
+
+        Raises `RequestError` where a launcher left its variables and they do not go together.
+        """
         ...
 
 

@@ -6,10 +6,13 @@ Ours are registered in `pyproject.toml` in the same way as another package would
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
-from workings.engines.base import Engine
+from workings.config.recipe import DEFAULT_ENGINE
+from workings.engines.base import Engine, PlanningEngine
 from workings.errors import RequestError
 
 GROUP = "workings.engines"
+PLANNING_GROUP = "workings.planning_engines"
+"""Entry points of what plans for an engine, by the engine's name; their modules load no framework."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,39 @@ def find_engine(name: str) -> RegisteredEngine:
         raise RequestError(f"engine: {name}", f"its libraries to be installed; {error.name!r} is not",
                            install_hint(name)) from error
     return RegisteredEngine(engine, *_distribution(point))
+
+
+def planning_engines() -> dict[str, PlanningEngine]:
+    """What can be asked about devices that are not here, by the engine's name; the default engine comes first."""
+    names = sorted({point.name for point in entry_points(group=PLANNING_GROUP)})
+    names.sort(key=lambda name: name != DEFAULT_ENGINE)
+    found = {name: find_planning_engine(name) for name in names}
+    return {name: engine for name, engine in found.items() if engine is not None}
+
+
+def engine_libraries(name: str) -> tuple[str, ...]:
+    """Modules that an engine needs, as far as it says so; nothing of it is imported."""
+    engine = find_planning_engine(name)
+    return () if engine is None else engine.libraries
+
+
+def find_planning_engine(name: str) -> PlanningEngine | None:
+    """What can be asked about devices that are not here, for the engine of this name; None where it offers nothing.
+
+    Raises:
+        RequestError: two packages claim the name, or what is registered lacks a method.
+    """
+    points = {point.value: point for point in entry_points(group=PLANNING_GROUP) if point.name == name}
+    if not points:
+        return None
+    if len(points) > 1:
+        raise RequestError(f"engine: {name}", "one package to plan for it; these do: " + ", ".join(
+            _distribution(point)[0] for point in points.values()), "uninstall all but one")
+    found = next(iter(points.values())).load()
+    if not isinstance(found, PlanningEngine):
+        raise RequestError(f"engine: {name}, planned by {next(iter(points))}",
+                           "a class with the methods of `workings.engines.base.PlanningEngine`")
+    return found
 
 
 def _distribution(point: EntryPoint) -> tuple[str, str]:

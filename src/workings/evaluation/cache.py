@@ -7,7 +7,7 @@ it and knowing that it is the right one are the same. One whose files do not mat
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,8 @@ from workings.scoring.items import Item, items_digest
 from workings.scoring.scorers import scorer_version
 
 if TYPE_CHECKING:
-    from workings.engines.base import Engine, State
-    from workings.models.chat import ChatTemplate
-    from workings.models.tokenizer import Tokenizer
+    from workings.engines.base import State
+    from workings.engines.session import ModelSession
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -39,21 +38,25 @@ class CachedEvaluation:
     """What was wrong with a unit that had to be made again, or ""."""
 
 
-def evaluate_base(engine: "Engine", state: "Callable[[], State]", tokenizer: "Tokenizer", template: "ChatTemplate",
-                  items: Sequence[Item], folder: Path, *, settings: EvaluationSettings, model: Mapping[str, Any],
-                  name: str, progress: Progress | None = None) -> CachedEvaluation:
+def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, *, make_state: "Callable[[], State]",
+                  settings: EvaluationSettings, model: Mapping[str, Any], name: str,
+                  progress: Progress | None = None) -> CachedEvaluation:
     """The evaluation of an untrained model at ``folder/base-NAME-DIGEST``: found there, or made.
 
     Args:
-        state: makes the state to ask; called only where there is nothing to be found.
+        session: engine, tokenizer and template; its own state is not asked.
+        items: the questions.
         folder: that of the runs; not a run, where an evaluation stands for that run's own model.
+        make_state: makes the state to ask; called only where there is no such evaluation yet.
+        settings: decoding, extraction, scoring.
         model: what decides the weights: their digests, or shape and seed of random ones, and number formats.
         name: what people call the model.
+        progress: called with the items that are done and the items in all.
 
     Raises:
         RequestError: another process is making it, or as `workings.evaluation.run.evaluate`.
     """
-    key = _key(engine, tokenizer, template, items, settings, model)
+    key = _key(session, items, settings, model)
     unit = folder / f"base-{_UNUSUAL.sub('-', name).strip('-.')[:60]}-{key}"
     note = ""
     if unit.exists():
@@ -61,23 +64,24 @@ def evaluate_base(engine: "Engine", state: "Callable[[], State]", tokenizer: "To
         if not note:
             return CachedEvaluation(record=EvaluationRecord(unit), from_cache=True, note="")
         shutil.rmtree(unit)
-    evaluate(engine, state(), tokenizer, template, items, unit, settings=settings, made_from=None, facts=model,
+    evaluate(replace(session, state=make_state()), items, unit, settings=settings, made_from=None, facts=model,
              progress=progress)
     return CachedEvaluation(record=EvaluationRecord(unit), from_cache=False, note=note)
 
 
-def _key(engine: "Engine", tokenizer: "Tokenizer", template: "ChatTemplate", items: Sequence[Item],
-         settings: EvaluationSettings, model: Mapping[str, Any]) -> str:
+def _key(session: "ModelSession", items: Sequence[Item], settings: EvaluationSettings,
+         model: Mapping[str, Any]) -> str:
     """The first digits of the digest over all that decides the answers and how they are judged."""
-    device = engine.describe()
+    device = session.engine.describe()
     scorer, version = scorer_version(settings.scorer)
     decoding = settings.decoding()
     if settings.temperature == 0:
         del decoding["seed"]  # decides nothing of greedy answers: runs with several seeds share their base
     return json_digest({
-        "model": dict(model), "items": items_digest(items), "tokenizer": tokenizer.digest,
-        "template": bytes_digest(template.source.encode()), "engine": engine.name, "versions": dict(device.versions),
-        "platform": device.platform, "device": device.kind, "scorer": [scorer, version], "decoding": decoding,
+        "model": dict(model), "items": items_digest(items), "tokenizer": session.tokenizer.digest,
+        "template": bytes_digest(session.template.source.encode()), "engine": session.engine.name,
+        "versions": dict(device.versions), "platform": device.platform, "device": device.kind,
+        "scorer": [scorer, version], "decoding": decoding,
         "extraction": settings.extraction(), "form": settings.form, "aggregate": settings.aggregate,
         "second_opinion": settings.second_opinion, "limits": settings.limits()})[:12]
 

@@ -10,8 +10,8 @@ from workings.errors import RequestError
 from workings.evaluation.predictions import Answered, prediction_line
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
-from workings.evaluation.summary import Summary
-from workings.evaluation.unit import EvaluationUnit
+from workings.evaluation.summary import EvaluationSummary
+from workings.evaluation.unit import EvaluationWriter
 from workings.record.digest import file_digest
 from workings.scoring.form import keeps_form, reasoning_text
 from workings.scoring.items import Item, items_digest
@@ -88,7 +88,7 @@ def import_harness_log(path: Path, out: Path, *, metric: str = "", filter_name: 
     log = HarnessLog.open(path, metric=metric, filter_name=filter_name)
     items = [item for item, _ in log.samples()]
     config = _config(log, items)
-    with EvaluationUnit(out, config) as unit:
+    with EvaluationWriter(out, config) as unit:
         sizes = [len(items[start:start + _CHUNK]) for start in range(0, len(items), _CHUNK)]
         done = sum(sizes[:unit.finished_chunks(sizes)])
         lines: list[dict[str, Any]] = []
@@ -98,7 +98,7 @@ def import_harness_log(path: Path, out: Path, *, metric: str = "", filter_name: 
             if len(lines) == _CHUNK or (index == len(items) - 1 and lines):
                 unit.append(lines)
                 lines = []
-        summary = Summary(unit.predictions, "mean")
+        summary = EvaluationSummary(unit.predictions, "mean")
         unit.seal(summary.to_json({}), summary.samples_text(), None)
     return summary.scorecard
 

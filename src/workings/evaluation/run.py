@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workings.errors import RequestError
-from workings.evaluation.foreign import ForeignPredictions
-from workings.evaluation.generate import check_can_sample, generate_batch
+from workings.evaluation.external import ExternalPredictions
+from workings.evaluation.generate import generate_batch, sampling_engine
 from workings.evaluation.predictions import Answered, prediction_line, sanitised
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings, is_aggregate
-from workings.evaluation.summary import Summary
-from workings.evaluation.unit import EvaluationUnit
+from workings.evaluation.summary import EvaluationSummary
+from workings.evaluation.unit import EvaluationWriter
 from workings.record.digest import bytes_digest, file_digest
 from workings.scoring.items import Item, items_digest
 from workings.scoring.judge import Judgement
@@ -21,42 +21,44 @@ from workings.scoring.process import ScoringProcess
 from workings.scoring.scorers import scorer_version
 
 if TYPE_CHECKING:
-    from workings.engines.base import Engine, State
-    from workings.models.chat import ChatTemplate
-    from workings.models.tokenizer import Tokenizer
+    from workings.engines.session import ModelSession
 
-FOREIGN_CHUNK = 1024
+EXTERNAL_CHUNK = 1024
 """Items that are scored between two writes to the disk."""
 
 Progress = Callable[[int, int], None]
 """Called with the items that are done and the items in all."""
 
 
-def evaluate(engine: "Engine", state: "State", tokenizer: "Tokenizer", template: "ChatTemplate", items: Sequence[Item],
-             out: Path, *, settings: EvaluationSettings, made_from: str | None,
-             facts: Mapping[str, Any] | None = None, progress: Progress | None = None) -> Scorecard:
+def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, settings: EvaluationSettings,
+             made_from: str | None, facts: Mapping[str, Any] | None = None,
+             progress: Progress | None = None) -> Scorecard:
     """Ask a model all items and seal the answers as an evaluation unit at ``out``.
 
     An evaluation that was killed is continued by the same call and ends the same.
 
     Args:
-        engine: an open engine, with the ``state`` to ask.
+        session: the model that is asked.
+        items: the questions.
         out: where the unit will stand; must not exist.
         settings: decoding, extraction, scoring.
-        made_from: root digest of the run whose checkpoint ``state`` is; None where there is no such run.
+        made_from: root digest of the run whose checkpoint is asked; None where there is no such run.
         facts: what else is known of the model (id, revision, checkpoint); recorded under ``model``.
+        progress: called with the items that are done and the items in all.
 
     Raises:
         RequestError: ``out`` exists, the items are none, a setting or scorer is wrong.
     """
-    check_can_sample(engine, settings)
+    engine, template = session.engine, session.template
+    if settings.temperature > 0:
+        sampling_engine(engine, settings.temperature)  # refused before anything is written
     _check_samples(settings.aggregate, settings.samples)
     config = _config(items, settings, source={"kind": "generated"}, made_from=made_from)
     device = engine.describe()
     config |= {
         "decoding": settings.decoding(),
         "template": {"name": template.name, "digest": bytes_digest(template.source.encode())},
-        "tokenizer": {"digest": tokenizer.digest},
+        "tokenizer": {"digest": session.tokenizer.digest},
         "engine": {"name": engine.name, "platform": device.platform, "device": device.kind, "devices": device.count,
                    "versions": dict(device.versions)},
         "model": dict(facts) if facts else {"absent": "not described by the caller"},
@@ -65,7 +67,7 @@ def evaluate(engine: "Engine", state: "State", tokenizer: "Tokenizer", template:
     batches = [items[start:start + size] for start in range(0, len(items), size)]
 
     def answer(index: int) -> list[Answered]:
-        return generate_batch(engine, state, tokenizer, template, batches[index], settings)
+        return generate_batch(session, batches[index], settings)
 
     return _score_and_seal(out, config, [len(batch) for batch in batches], answer, settings, made_from, dict, progress,
                            samples=settings.samples)
@@ -83,26 +85,26 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
     """
     settings = settings or EvaluationSettings()
     _need_items(items)
-    with ForeignPredictions(predictions, items) as foreign:
-        _check_samples(settings.aggregate, foreign.samples)
+    with ExternalPredictions(predictions, items) as external:
+        _check_samples(settings.aggregate, external.samples)
         source = {"kind": "predictions", "file": predictions.name, "digest": file_digest(predictions),
-                  "samples": foreign.samples}
+                  "samples": external.samples}
         unknown = {"absent": "not recorded in predictions from elsewhere"}
         config = _config(items, settings, source=source, made_from=None)
         config |= dict.fromkeys(("decoding", "template", "tokenizer", "engine", "model"), unknown)
-        chunks = [items[start:start + FOREIGN_CHUNK] for start in range(0, len(items), FOREIGN_CHUNK)]
+        chunks = [items[start:start + EXTERNAL_CHUNK] for start in range(0, len(items), EXTERNAL_CHUNK)]
 
         def answer(index: int) -> list[Answered]:
-            return [answered for item in chunks[index] for answered in foreign.of(item)]
+            return [answered for item in chunks[index] for answered in external.of(item)]
 
         return _score_and_seal(out, config, [len(chunk) for chunk in chunks], answer, settings, None,
-                               foreign.problems.to_json, progress, samples=foreign.samples)
+                               external.problems.to_json, progress, samples=external.samples)
 
 
 def _score_and_seal(out: Path, config: dict[str, Any], sizes: Sequence[int], answer: Callable[[int], list[Answered]],
                     settings: EvaluationSettings, made_from: str | None, problems: Callable[[], dict[str, Any]],
                     progress: Progress | None, *, samples: int) -> Scorecard:
-    with EvaluationUnit(out, config) as unit, ScoringProcess(settings) as scoring:
+    with EvaluationWriter(out, config) as unit, ScoringProcess(settings) as scoring:
         done = unit.finished_chunks(sizes, samples)
         items = sum(sizes[:done])
         for index, lines in _pipeline(range(done, len(sizes)), answer, scoring, settings):
@@ -110,7 +112,7 @@ def _score_and_seal(out: Path, config: dict[str, Any], sizes: Sequence[int], ans
             items += sizes[index]
             if progress:
                 progress(items, sum(sizes))
-        summary = Summary(unit.predictions, settings.aggregate)
+        summary = EvaluationSummary(unit.predictions, settings.aggregate)
         unit.seal(summary.to_json(problems()), summary.samples_text(), made_from)
     return summary.scorecard
 

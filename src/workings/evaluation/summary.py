@@ -14,7 +14,7 @@ _LENGTHS = ("completion_tokens", "reasoning_chars")
 _SHOWN_IDS = 20
 
 
-class Summary:
+class EvaluationSummary:
     """One pass over predictions: the scorecard, what else was measured, and the samples to show."""
 
     def __init__(self, predictions: Path, aggregate: str) -> None:

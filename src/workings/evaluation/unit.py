@@ -152,7 +152,7 @@ def _object(path: Path) -> dict[str, Any]:
     return value
 
 
-class EvaluationUnit:
+class EvaluationWriter:
     """One unit being written. Use as a context manager: leaving it keeps what was written, for the next attempt."""
 
     def __init__(self, out: Path, config: dict[str, Any]) -> None:
@@ -177,7 +177,7 @@ class EvaluationUnit:
         """Where the predictions stand."""
         return self.partial / PREDICTIONS
 
-    def __enter__(self) -> "EvaluationUnit":
+    def __enter__(self) -> "EvaluationWriter":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,

@@ -19,6 +19,7 @@ UNITS: dict[str, float] = {"number": 1.0, "percent": 100.0, "points": 100.0, "th
 """What a source's value is multiplied by before it is rounded."""
 CONSTANTS = {"95": "the confidence level of every interval"}
 """Numbers that are no results and need no source."""
+# A float has 15 to 17 digits; more in a format string would only cost time.
 MAX_DIGITS = 12
 
 _NUMBER = re.compile(r"(?<![\w./#@:,-])(?:(?<!\S)[+\-\u2212]|(?<=\()[+\-\u2212]|)\d+(?:[,\u202f]\d{3})*(?:\.\d+)?"
@@ -31,7 +32,7 @@ _SKIPPED = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class ClaimSource:
     """Where a number comes from."""
 
     file: str
@@ -56,7 +57,7 @@ class Claim:
     """Offset in characters."""
     text: str
     """As it stands there."""
-    source: Source
+    source: ClaimSource
     unit: str
     digits: int
     """Digits behind the point."""
@@ -82,7 +83,7 @@ class ClaimedText:
         self._length += len(text)
         return self
 
-    def number(self, value: float, source: Source, unit: str = "number", digits: int = 0, *,
+    def number(self, value: float, source: ClaimSource, unit: str = "number", digits: int = 0, *,
                signed: bool = False) -> "ClaimedText":
         """Add a number and remember where it comes from."""
         text = written(value, unit, digits, signed=signed)
@@ -105,8 +106,10 @@ def agrees(text: str, value: Any, unit: str, digits: int) -> bool:
     """Whether a number in a text is this value in this unit at this many digits."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return False
+    # Powers of ten are compared as they are formatted: as plain decimals a tiny p value would be zero.
     if "e" in text:
         return text == format(value * UNITS[unit], f".{digits}e")
+    # Pages group digits with a thin space and set a real minus sign; both mean the same number.
     shown = text.replace(",", "").replace("\u202f", "").replace("\u2212", "-").removeprefix("+")
     return shown == written(value, unit, digits).replace(",", "")
 
@@ -116,6 +119,7 @@ def resolve(value: Any, pointer: str) -> Any:
     if pointer and not pointer.startswith("/"):
         raise RecordError(f"not a JSON pointer: {pointer[:80]!r}")
     for part in pointer.split("/")[1:]:
+        # In this order, as RFC 6901 asks: `~01` means `~1` and not a slash.
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict) and name in value:
             value = value[name]
@@ -133,6 +137,7 @@ def pointer_to(*names: str) -> str:
 
 def numbers_in(text: str) -> Iterator[tuple[int, str]]:
     """Numbers that a text shows, with their offsets; code, comments, tags, drawings and addresses are left out."""
+    # Blanks of the same length, so that offsets in the rest stay what they are in the text.
     blank = _SKIPPED.sub(lambda match: " " * len(match.group(0)), text)
     return ((match.start(), match.group(0)) for match in _NUMBER.finditer(blank))
 
@@ -164,8 +169,9 @@ def _claim(row: Any, number: int) -> Claim:
         raise RecordError(f"{CLAIMS}: claim {number} does not have its keys")
     texts = (row["document"], row["text"], row["as"], source["file"], source["pointer"])
     counts = (row["at"], row["digits"], source.get("line", 0))
+    # `type` is asked for counts, because `True` would pass as an int.
     if not all(isinstance(text, str) for text in texts) or row["as"] not in UNITS \
             or not all(type(count) is int and count >= 0 for count in counts) or row["digits"] > MAX_DIGITS:
         raise RecordError(f"{CLAIMS}: claim {number} has a value of a wrong kind")
     return Claim(document=row["document"], at=row["at"], text=row["text"], unit=row["as"], digits=row["digits"],
-                 source=Source(file=source["file"], pointer=source["pointer"], line=source.get("line", 0)))
+                 source=ClaimSource(file=source["file"], pointer=source["pointer"], line=source.get("line", 0)))

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from workings.evidence.claims import ClaimedText, Source, pointer_to
+from workings.evidence.claims import ClaimedText, ClaimSource, pointer_to
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST
 from workings.record.manifest import RunManifest
 from workings.record.values import Absent
@@ -30,6 +30,7 @@ def model_card(document: str, place: str, manifest: RunManifest, root: str,
         evaluations: by the unit's name, its `summary` and `config`.
     """
     text = ClaimedText(document)
+    # Sorted, because a verifier makes the card again and compares the bytes.
     cards = {name: found for name, found in sorted(evaluations.items()) if _overall(found) is not None}
     _metadata(text, place, manifest, cards)
     text.say(f"\n# {_code(manifest.name)}\n\n")
@@ -47,6 +48,7 @@ def model_card(document: str, place: str, manifest: RunManifest, root: str,
 def _metadata(text: ClaimedText, place: str, manifest: RunManifest, cards: Mapping[str, Mapping[str, Any]]) -> None:
     """YAML; texts in JSON's quotes, which YAML reads too."""
     text.say("---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- workings\n- reasoning\n")
+    # The Hub links this key to a model page; random weights have none.
     if not _is_scratch(manifest):
         text.say(f"base_model: {json.dumps(manifest.model_id)}\n")
     if cards:
@@ -63,8 +65,9 @@ def _metadata(text: ClaimedText, place: str, manifest: RunManifest, cards: Mappi
 
 
 def _training(text: ClaimedText, file: str, manifest: RunManifest) -> None:
-    def value(name: str) -> Source:
-        return Source(file=file, pointer=pointer_to(name))
+    # Each number is written by `number`, which notes its offset: a number in plain text would be one without a source.
+    def value(name: str) -> ClaimSource:
+        return ClaimSource(file=file, pointer=pointer_to(name))
 
     begin = f"{SCRATCH} of the family" if _is_scratch(manifest) else f"{_code(manifest.model_id)}, family"
     text.say(f"Status: {manifest.status}. Trained from {begin} {_code(manifest.architecture)} (")
@@ -89,16 +92,18 @@ def _scorecard(text: ClaimedText, file: str, name: str, card: Mapping[str, Any])
         text.say(f"| {words} |")
         for key, unit, digits in (("n", "number", 0), ("correct", "number", 0), ("mean", "percent", 1),
                                   ("ci_low", "percent", 1), ("ci_high", "percent", 1)):
+            # A bound that does not exist is an object that says why, and no number to claim.
             if isinstance(cell.get(key), int | float):
-                source = Source(file=file, pointer=pointer_to("scorecard", *names, key))
+                source = ClaimSource(file=file, pointer=pointer_to("scorecard", *names, key))
                 text.say(" ").number(cell[key], source, unit, digits).say(" |")
             else:
                 text.say(" none |")
         text.say("\n")
 
 
-def _source(place: str, name: str, key: str) -> Source:
-    return Source(file=f"{place}/eval/{name}/{EVALUATION_SUMMARY}", pointer=pointer_to("scorecard", "overall", key))
+def _source(place: str, name: str, key: str) -> ClaimSource:
+    return ClaimSource(file=f"{place}/eval/{name}/{EVALUATION_SUMMARY}",
+                       pointer=pointer_to("scorecard", "overall", key))
 
 
 def _overall(found: Mapping[str, Any]) -> Any:

@@ -23,6 +23,7 @@ from workings.record.values import is_absent, now
 NOTES = "notes"
 SCHEMA = "note/1"
 KEY = re.compile(r"[a-z][a-z0-9_]{0,63}")
+# Room for an address or a sentence; a text as long as a log belongs into a file.
 MAX_VALUE_CHARS = 2000
 NUMBER = re.compile(r"[1-9]\d{0,5}")
 """Names of the units."""
@@ -61,6 +62,7 @@ def write_note(path: Path, facts: Mapping[str, str]) -> Path:
     for key, value in facts.items():
         if is_placeholder(value):
             raise RequestError(f"{key}={value[:60]}", "the fact itself, not a placeholder", "")
+        # Refused and not cleaned silently: a token that was typed here has to be replaced by its owner.
         if cleaned(value) != value:
             raise RequestError(f"{key}, whose value holds a token, a key or a home folder",
                                "facts that anybody may read", "leave that part out")
@@ -101,9 +103,11 @@ def read_notes(path: Path) -> list[dict[str, Any]]:
 
 def _seal(run: Run, note: dict[str, Any]) -> Path:
     """Make the unit beside the run and move it in whole: a kill in between leaves the run as it was."""
+    # Beside the run and with the suffix of unfinished runs, so that a leftover is known as such and fails no seal.
     staging = run.path.with_name(f"{run.path.name}.note{PARTIAL_SUFFIX}")
     with storage(staging, "make"):
         staging.mkdir(exist_ok=True)
+        # Two notes written at once would otherwise fill one folder, and take the same number.
         lock = DirectoryLock(staging)
         try:
             for name in (NOTE, SEAL, SUMS):  # left by a note that was killed
@@ -113,8 +117,10 @@ def _seal(run: Run, note: dict[str, Any]) -> Path:
             folder = run.path / NOTES
             folder.mkdir(exist_ok=True)
             taken = [int(unit.name) for unit in folder.iterdir() if NUMBER.fullmatch(unit.name)]
+            # After the highest number, not the count: a note that was removed must not let a later one replace another.
             final = folder / str(max(taken, default=0) + 1)
             staging.rename(final)
+            # The rename is on the disk only when its folder is.
             atomic.sync_directory(folder)
         finally:
             lock.release()

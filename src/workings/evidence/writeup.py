@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from workings.errors import RecordError, RequestError
-from workings.evidence.claims import UNITS, Claim, Source, agrees, numbers_in, pointer_to, resolve, written
+from workings.evidence.claims import UNITS, Claim, ClaimSource, agrees, numbers_in, pointer_to, resolve, written
 
 WRITEUP = "WRITEUP.md"
 _SOURCE = re.compile(r"[ \t]*<!--\s*from\s+([^\s:]+)(?::(\d+))?:\s+(\S+?)(?:\s+as\s+(\w+))?\s*-->")
@@ -31,6 +31,7 @@ def published(text: str, read: Callable[[str, int], Any]) -> tuple[str, list[Cla
     claims: list[Claim] = []
     end = length = 0
     for match in _SOURCE.finditer(text):
+        # Other comments go as well: they are notes of the writer, and nobody would look for them in a published text.
         before = _COMMENT.sub("", text[end:match.start()])
         parts.append(before)
         length += len(before)
@@ -47,7 +48,10 @@ def words_in(text: str) -> int:
 
 def _claim(before: str, match: re.Match[str], read: Callable[[str, int], Any]) -> Claim:
     file, line, place, unit = match.group(1), int(match.group(2) or 0), match.group(3), match.group(4) or "number"
+    # The number stands right before its comment, so the whole text need not be searched once for each claim.
     tail = before[-200:]
+    # Between number and comment only a percent sign, emphasis or spaces may stand, else the comment is about other
+    # words.
     found = [(at, number) for at, number in numbers_in(tail) if not tail[at + len(number):].strip(" %*_\u00a0")]
     if not found:
         raise RequestError(f"{WRITEUP}: {match.group(0).strip()}", "a number in front of the comment",
@@ -55,8 +59,9 @@ def _claim(before: str, match: re.Match[str], read: Callable[[str, int], Any]) -
     at, number = found[-1]
     if unit not in UNITS:
         raise RequestError(f"{WRITEUP}: unit {unit!r}", f"one of {', '.join(UNITS)}", "percent")
+    # The writer's rounding is kept: as many digits as stand there are compared.
     digits = len(number.rpartition(".")[2]) if "." in number else 0
-    source = Source(file=file, pointer=pointer_to(*place.split(".")), line=line)
+    source = ClaimSource(file=file, pointer=pointer_to(*place.split(".")), line=line)
     try:
         value = resolve(read(file, line), source.pointer)
     except RecordError as error:
@@ -65,5 +70,6 @@ def _claim(before: str, match: re.Match[str], read: Callable[[str, int], Any]) -
     if not agrees(number, value, unit, digits):
         right = written(value, unit, digits) if isinstance(value, int | float) else str(value)[:60]
         raise RequestError(f"{WRITEUP}: {number}, from {file}: {place}", f"{right}, which is what stands there", right)
+    # An offset in the published text, in which this comment and all before it are gone.
     return Claim(document=WRITEUP, at=len(before) - len(tail) + at, text=number, source=source, unit=unit,
                  digits=digits)

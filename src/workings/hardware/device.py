@@ -30,5 +30,7 @@ class DeviceFacts:
     """Axis sizes, e.g. `{"fsdp": 8, "tp": 1}`."""
     versions: Mapping[str, str]
     """Versions of the engine's libraries."""
+    memory_share: float = 1.0
+    """Share of the device's memory that ``memory_limit_bytes`` is, where the engine leaves the rest to others."""
     reason: str
     """Why this device: asked for, or what `auto` saw."""

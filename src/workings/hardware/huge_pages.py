@@ -29,6 +29,8 @@ def with_huge_pages(environment: Mapping[str, str], pages: Path = PAGES) -> dict
         offered = pages.read_text(encoding="ascii")
     except OSError:  # a kernel without huge pages
         return {}
+    # The kernel lists all settings and puts brackets around the one in force: `always [madvise] never`.
     if "[madvise]" not in offered:
         return {}
+    # glibc separates tunables by colons.
     return {VARIABLE: ":".join(filter(None, (tunables, f"{TUNABLE}=1")))}

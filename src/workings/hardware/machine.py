@@ -10,7 +10,7 @@ from workings.hardware.memory import host_memory
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
+class HostMachine:
     """What the operating system says about this machine and about what this process may use of it."""
 
     cpu_model: str
@@ -31,16 +31,18 @@ class Machine:
     """Variables that set the number of threads of numeric libraries, where they are set."""
 
 
-def describe(root: Path = Path("/")) -> Machine:
+def describe(root: Path = Path("/")) -> HostMachine:
     """Facts about the machine that this process runs on.
 
     Args:
         root: where ``proc`` and ``sys`` hang (tests give a folder).
     """
     memory = host_memory(root)
+    # `os.cpu_count` counts the whole machine; containers and job schedulers often leave a process fewer.
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    # A container's quota limits processor time and not which cores are used, so the affinity does not show it.
     quota = cgroup_cpu_quota(root / "sys/fs/cgroup")
-    return Machine(
+    return HostMachine(
         cpu_model=cpu_model(),
         architecture=platform.machine(),
         logical_cores=os.cpu_count() or 1,
@@ -57,7 +59,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 """Environment variables that decide how many threads numeric libraries use, and so the order of sums."""
 
 
-def as_json(machine: Machine) -> dict[str, object]:
+def as_json(machine: HostMachine) -> dict[str, object]:
     """The facts as JSON values."""
     return asdict(machine)
 
@@ -67,6 +69,7 @@ def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     if cpuinfo.is_file():
         for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
             key, _, value = line.partition(":")
+            # x86 has the first of these names, ARM and MIPS the others.
             if key.strip() in ("model name", "Hardware", "cpu model") and value.strip():
                 return value.strip()
     return platform.processor() or platform.machine()
@@ -81,6 +84,7 @@ def cgroup_cpu_quota(root: Path) -> int:
     """Whole processors that this process's control group may use, rounded up; 0 where there is no quota."""
     file = root / "cpu.max"
     if file.is_file():
+        # Microseconds of processor time in each period, of all cores together.
         quota, period = file.read_text(encoding="ascii").split()
         return 0 if quota == "max" else -(-int(quota) // int(period))
     return 0

@@ -34,7 +34,9 @@ def host_memory(root: Path = Path("/")) -> HostMemory:
         root: where ``proc`` and ``sys`` hang (tests give a folder).
     """
     found = [_machine(root), *_groups(root), *_address_space(root)]
+    # Limit and free memory are compared apart: the machine may be nearly full while a group's limit is lower.
     limit, limit_source = min((limit, source) for limit, _, source in found)
+    # A limit may be lowered below what is in use already.
     available, available_source = min((max(0, free), source) for _, free, source in found)
     return HostMemory(limit_bytes=limit, limit_source=limit_source, available_bytes=available,
                       available_source=available_source)
@@ -49,6 +51,7 @@ def peak_resident_bytes() -> int:
     """The most memory that this process has held so far."""
     import resource  # not on Windows, where nothing is trained; what only reads a record imports this module too
 
+    # Linux counts in KiB here, macOS in bytes.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
@@ -60,6 +63,7 @@ def _machine(root: Path) -> tuple[int, int, str]:
         kib = {key: int(value.split()[0]) for key, value in rows.items() if value.split()}
         if "MemTotal" in kib:
             total = kib["MemTotal"] * 1024
+            # MemAvailable counts the caches that the kernel would give up; MemFree leaves them out.
             return total, kib.get("MemAvailable", kib["MemTotal"]) * 1024, "machine (/proc/meminfo)"
     pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return pages, pages, "machine (sysconf)"
@@ -69,6 +73,7 @@ def _groups(root: Path) -> list[tuple[int, int, str]]:
     """Limits of the control group of this process and of the groups around it, version 2 and 1."""
     found = []
     for base, path, names in _memberships(root):
+        # Every group up to the mount limits what is in it.
         for folder in (base / path, *(base / path).parents):
             if not folder.is_relative_to(base):
                 break
@@ -99,6 +104,7 @@ def _memberships(root: Path) -> list[tuple[Path, str, tuple[str, str, str]]]:
 def _number(file: Path) -> int:
     """The number in a file; 0 where there is no file or no number."""
     text = file.read_text().strip() if file.is_file() else ""
+    # Version 2 writes `max` where there is no limit.
     return int(text) if text.isdigit() else 0
 
 
@@ -119,6 +125,7 @@ def _address_space(root: Path) -> list[tuple[int, int, str]]:
     virtual = _statm(root)[0]
     if soft == resource.RLIM_INFINITY or not virtual:
         return []
+    # This limit counts addresses, whether or not there is memory behind them.
     return [(soft, soft - virtual, "address space (ulimit -v)")]
 
 

@@ -9,6 +9,8 @@ from types import ModuleType
 from workings.errors import RequestError
 from workings.kaggle.settings import Machine
 
+UPGRADABLE = "jax"
+"""Library that is the only one which an image may have too old, and which a notebook may then install anew."""
 JAX_TESTED = "0.10.2"
 """The version that a notebook may install where the image's own is too old."""
 _CELL = re.compile(r"^# %%(?P<markdown> \[markdown\])?\n", re.MULTILINE)
@@ -23,7 +25,8 @@ class NotebookRequest:
     """The recipe's name, and the run's."""
     recipe: str
     """The recipe as it is written into the notebook."""
-    engine: str
+    libraries: tuple[str, ...]
+    """Modules that the run's engine needs."""
     machine: Machine
     data: dict[str, str]
     """Data files by the path that the recipe names, with their SHA-256."""
@@ -34,6 +37,7 @@ class NotebookRequest:
 
 def script(request: NotebookRequest) -> str:
     """The script twin: the notebook's cells, one after the other, in a file that runs by itself."""
+    # Values that become code go in as literals, by `repr`: a quote in a name cannot end the string.
     machine = request.machine
     values = {
         "TITLE": f"workings: {request.name} on {machine.editor_name}",
@@ -41,11 +45,12 @@ def script(request: NotebookRequest) -> str:
         "EDITOR_NAME": machine.editor_name, "SESSION_HOURS": f"{machine.session_hours:g}",
         "RUN": repr(request.name), "RUN_NAME": request.name, "TARGET": repr(machine.target),
         "SMOKE": repr(request.smoke), "WHEEL_SHA256": repr(request.wheel_sha256),
-        "JAX_NEEDED": repr(jax_needed() if request.engine == "jax" else ""),
+        "JAX_NEEDED": repr(jax_needed() if UPGRADABLE in request.libraries else ""),
         "JAX_PIN": repr(f"jax[{machine.jax_extra}]=={JAX_TESTED}"),
         "DATA": repr(dict(sorted(request.data.items()))), "RECIPE": _literal(request.recipe),
     }
     text = (files("workings.kaggle") / "template.py.txt").read_text(encoding="utf-8")
+    # A function as replacement, because backslashes in a recipe would mean groups in a text.
     return _MARK.sub(lambda match: values[match.group(1)], text)
 
 
@@ -58,6 +63,7 @@ def notebook_text(request: NotebookRequest) -> str:
     for number, (markdown, source) in enumerate(cells(script(request))):
         make = nbformat.v4.new_markdown_cell if markdown else nbformat.v4.new_code_cell
         made.cells.append(make(source, id=f"cell-{number:02d}"))  # ids are random otherwise
+    # An invalid notebook should fail here, and not after the upload.
     nbformat.validate(made)
     return str(nbformat.writes(made)) + "\n"
 
@@ -65,6 +71,7 @@ def notebook_text(request: NotebookRequest) -> str:
 def cells(text: str) -> list[tuple[bool, str]]:
     """The cells of a script in percent format: whether it is Markdown, and its source."""
     found = list(_CELL.finditer(text))
+    # A cell ends where the next one begins; what stands before the first mark belongs to none.
     ends = [match.start() for match in found[1:]] + [len(text)]
     return [(bool(match["markdown"]), _source(text[match.end():end], markdown=bool(match["markdown"])))
             for match, end in zip(found, ends, strict=True)]
@@ -72,6 +79,7 @@ def cells(text: str) -> list[tuple[bool, str]]:
 
 def jax_needed() -> str:
     """The oldest JAX that the installed package asks for."""
+    # From the installed package and not from a constant, so that the notebook asks for what this version asks for.
     for line in requires("workings") or []:
         if match := re.match(r"jax\s*>=\s*([\d.]+)", line):
             return match.group(1)
@@ -85,6 +93,7 @@ def _source(text: str, *, markdown: bool) -> str:
 
 def _literal(text: str) -> str:
     """A Python literal that people can read: the recipe's lines as they are, unless quotes in them forbid it."""
+    # Either would end or change a triple-quoted string.
     if '"""' in text or "\\" in text:
         return repr(text)
     return f'"""\\\n{text}"""' if text.endswith("\n") else f'"""\\\n{text}\n"""'

@@ -51,6 +51,7 @@ def find_machine(name: str, device: str) -> Machine:
     """The machine of a name; of an empty name, the one that suits a recipe's device. Raises `RequestError`."""
     if name in MACHINES:
         return MACHINES[name]
+    # A name that was given and is not known is never replaced by a guess.
     platform = {"tpu": "tpu", "gpu": "gpu", "cuda": "gpu"}.get(device, "") if not name else ""
     found = next((machine for machine in MACHINES.values() if machine.platform == platform), None)
     if found is None:
@@ -73,6 +74,7 @@ def check_user(user: str) -> str:
 
 def kernel_metadata(user: str, name: str, machine: Machine) -> dict[str, Any]:
     """Contents of `kernel-metadata.json`."""
+    # Kaggle makes the slug of a new notebook from its title, so id and title have to agree.
     title = f"workings {name}"
     return {
         "id": f"{user}/{slug(title)}", "title": title, "code_file": f"{name}.ipynb", "language": "python",

@@ -44,6 +44,7 @@ class Batch:
 
     def __post_init__(self) -> None:
         for name, x in self.signals.items():
+            # Another shape might be broadcast in the loss without an error.
             if x.shape != self.tokens.shape:
                 raise ValueError(f"signal {name} of shape {x.shape} beside tokens of shape {self.tokens.shape}")
 
@@ -66,8 +67,10 @@ class Batch:
         supervised = int(np.count_nonzero(self.loss_mask, axis=-1).max(initial=0))
         if supervised > most:
             raise ValueError(f"a row with {supervised} supervised positions in a batch of at most {most}")
+        # A list of all positions would only cost memory and a gather.
         if most >= self.tokens.shape[-1]:
             return replace(self, loss_positions=None)
+        # False sorts before True and the sort is stable: supervised positions first, in order, then others.
         order = np.argsort(self.loss_mask == 0, axis=-1, kind="stable")
         return replace(self, loss_positions=order[..., :most].astype(np.int32))
 
@@ -80,6 +83,7 @@ class Batch:
     @classmethod
     def blank(cls, shape: tuple[int, int, int]) -> "Batch":
         """A batch of this shape (A, B, S) without contents: what a compiler needs to know."""
+        # One array for four fields: a compiler reads nothing of it but shape and format.
         empty = np.zeros(shape, np.int32)
         return cls(tokens=empty, targets=empty, loss_mask=np.zeros(shape, np.float32), positions=empty,
                    segment_ids=empty)
@@ -87,6 +91,7 @@ class Batch:
     @property
     def supervised_tokens(self) -> int:
         """Number of supervised positions in the whole step."""
+        # A float32 sum stops counting at 2**24.
         return int(self.loss_mask.sum(dtype=np.float64))
 
     @property

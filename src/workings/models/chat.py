@@ -58,11 +58,13 @@ class ChatTemplate:
             return cls(template, tokenizer.chat_template, tokenizer)
         if template not in _TURN_MARKS:
             raise RequestError(f"data.template: {template}", f"tokenizer, {' or '.join(_TURN_MARKS)}")
+        # A mark that is not in the vocabulary would be cut into ordinary pieces, and the model would never see a turn.
         missing = [token for token in _TURN_MARKS[template] if tokenizer.token_id(token) is None]
         if missing or (_TURN_MARKS[template] and tokenizer.bos_id is None):
             unknown = ", ".join(missing) or "BOS"
             raise RequestError(f"data.template: {template}, and the tokenizer does not know {unknown}",
                                "a tokenizer of the Gemma family", "data.template=tokenizer or data.template=plain")
+        # `plain` writes no turn marks, so the end of the text is the only token that can stop the model.
         if template == "plain" and tokenizer.eos_id is None:
             raise RequestError("data.template: plain, and the tokenizer has no end-of-text token",
                                "a token that tells the model to stop", "data.template=tokenizer")
@@ -88,11 +90,14 @@ class ChatTemplate:
         """
         before = self.prompt_text(prompt, history)
         rest, opened = self._rest(before, self.full_text(prompt, completion, history))
+        # The prompt ends with the opening tag already, so generation begins behind it.
         if opened and completion.startswith(_THINK):
             return completion.removeprefix(_THINK) + self._stop_text
+        # The answer has to stand there letter by letter: some templates drop or trim reasoning.
         start = rest.find(completion)
         if opened or start < 0:
             raise self._wrong("it opens or rewrites the answer, so the reasoning would not be trained as written")
+        # Behind the answer, whose own text may hold the stop token; such a row is refused later, when it is proved.
         stop = rest.find(self._stop_text, start + len(completion))
         if stop < 0:
             raise self._wrong("the stop token does not follow the answer")
@@ -104,6 +109,7 @@ class ChatTemplate:
 
     def with_bos(self, ids: list[int]) -> list[int]:
         """Put BOS in front where the tokenizer is told to add it and the template does not write it."""
+        # Only the first token counts: whether BOS also stands further behind is for the check of rows to find.
         if self.bos_id is None or self.bos_id in ids[:1]:
             return ids
         return [self.bos_id, *ids]
@@ -138,6 +144,7 @@ class ChatTemplate:
             thinks: whether the completion begins with a `<think>` block.
         """
         if (roles, thinks) not in self._counts:
+            # The template's own control tokens depend on the roles and not on the texts, so any text does.
             history = [(role, "a") for role in roles]
             completion = f"{_THINK}a\n</think>\n\na" if thinks else "a"
             prompt = self.with_bos(self.tokenizer.encode(self.prompt_text("a", history)))
@@ -155,6 +162,7 @@ class ChatTemplate:
         """The first control token after an answer. Looked up once: a vocabulary can hold thousands of them."""
         rest, _ = self._rest(self.prompt_text("1+1?"), self.full_text("1+1?", "2"))
         tail = rest.partition("2")[2]
+        # Of tokens that begin at the same place the longest is meant.
         found = [(at, -len(token), token) for token in self.tokenizer.control_tokens if (at := tail.find(token)) >= 0]
         if not found:
             raise self._wrong("no control token follows the answer, so the model would never learn to stop")
@@ -173,6 +181,7 @@ class ChatTemplate:
 
     @cached_property
     def _template(self) -> jinja2.Template:
+        # The settings under which transformers renders: templates are written for them, down to the white space.
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
                                                     extensions=["jinja2.ext.loopcontrols", _GenerationMarks])
         environment.globals["raise_exception"] = _raise
@@ -187,6 +196,7 @@ class ChatTemplate:
         messages = [{"role": role, "content": text} for role, text in turns]
         try:
             return self._template.render(messages=messages, add_generation_prompt=add_generation_prompt, **names)
+        # A template is a program of somebody else, and these are the ways in which it can fail on plain texts.
         except (jinja2.TemplateError, TypeError, ValueError, OverflowError, MemoryError) as error:
             raise self._wrong(f"it fails: {error}") from None
 

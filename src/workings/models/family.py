@@ -129,6 +129,7 @@ class Family:
             RequestError: a key is missing, or a setting would be computed here differently from transformers.
         """
         require(config, self.needed)
+        # Biases that are not computed would be left out of the model without a word.
         biases = config.get("attention_bias") and not self.switches.get("qkv_bias")
         if biases or config.get("mlp_bias"):
             raise RequestError("attention_bias or mlp_bias: true", "a model without these biases")
@@ -137,16 +138,19 @@ class Family:
         sizes = {
             "vocab_size": int(config["vocab_size"]), "layers": int(config["num_hidden_layers"]), "width": width,
             "mlp_width": int(config["intermediate_size"]), "heads": heads,
+            # Older files have neither key: then heads share the width, and each has keys and values of its own.
             "head_dim": int(config.get("head_dim") or width // heads),
             "kv_heads": int(config.get("num_key_value_heads") or heads),
             "context": int(config["max_position_embeddings"]),
             "rms_norm_eps": float(config.get("rms_norm_eps", 1e-6)),
             "tied_embeddings": bool(config.get("tie_word_embeddings", self.ties_by_default))}
+        # What stands further right wins: the family's usual values, then whatever the file says.
         return ModelShape(family=self.name, **(
             dict(self.switches) | read_rotation(config) | self.read_attention(config) | sizes))
 
     def check_fixed(self, config: Mapping[str, Any]) -> None:
         """Raise `RequestError` for a setting that no model of the family has."""
+        # A key that is missing has the value that every model of the family has.
         if other := [f"{key}: {config[key]}" for key, value in self.fixed.items() if config.get(key, value) != value]:
             raise RequestError(", ".join(other) + f" in a {self.name} model",
                                ", ".join(f"{key}: {value}" for key, value in self.fixed.items()))
@@ -168,6 +172,7 @@ class Family:
             "rope_theta": shape.rope_theta, "tie_word_embeddings": shape.tied_embeddings,
             # Where there are such biases, `fixed` says by which key, if by any: Qwen 2 has none for them.
             **({} if shape.qkv_bias else {"attention_bias": False}),
+            # Both spellings: of transformers' classes those of Gemma 2 and 3 read the second, Llama's the first.
             "hidden_act": activation, "hidden_activation": activation,
             **self.fixed, **self.write_attention(shape), **write_rotation(shape)}
 

@@ -14,6 +14,7 @@ def read_rotation(config: Mapping[str, Any]) -> dict[str, Any]:
         RequestError: a kind of scaling that this package does not compute.
     """
     given = config.get("rope_parameters") or {}
+    # Where layers turn by two bases, the parameters are nested by the kind of layer.
     full = given.get("full_attention", given)
     local = given.get("sliding_attention", {})
     scaling = dict(config.get("rope_scaling") or {}) | {k: v for k, v in full.items() if k != "rope_theta"}
@@ -24,6 +25,7 @@ def read_rotation(config: Mapping[str, Any]) -> dict[str, Any]:
     local_theta = local.get("rope_theta", config.get("rope_local_base_freq"))
     if local_theta is not None:
         found["local_rope_theta"] = float(local_theta)
+    # `type` is the older spelling.
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind == "linear":
         found["rope_scaling"] = float(scaling["factor"])
@@ -55,6 +57,7 @@ def read_sliding(config: Mapping[str, Any], usual_pattern: int) -> dict[str, Any
     kinds, layers = config.get("layer_types"), int(config["num_hidden_layers"])
     pattern = int(config.get("sliding_window_pattern") or usual_pattern)
     if kinds:
+        # The first global layer gives the pattern, which the whole list then has to repeat.
         pattern = kinds.index("full_attention") + 1 if "full_attention" in kinds else layers + 1
         expected = ["full_attention" if (i + 1) % pattern == 0 else "sliding_attention" for i in range(layers)]
         if list(kinds) != expected:

@@ -9,6 +9,8 @@ SMALL = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_c
 """What says how a model is built and how it reads text: kilobytes."""
 PATTERNS = ("*.safetensors", "*.safetensors.index.json", *SMALL)
 """What is downloaded from a repository: weights in safetensors, configuration, tokenizer, licence."""
+LOCAL = "local directory"
+"""Stands where a commit would stand, for files that are on this machine."""
 
 
 def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tuple[Path, str]:
@@ -24,8 +26,9 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
     """
     local = Path(name)
     if local.is_dir():
-        return local, "local directory"
+        return local, LOCAL
     try:
+        # Here and not above: a local directory needs neither the package nor the time to import it.
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import (
             GatedRepoError,
@@ -41,9 +44,11 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
     try:
         wanted = list(PATTERNS if tensors else SMALL)
         directory = Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
+    # Before its base class `RepositoryNotFoundError`, whose advice is another.
     except GatedRepoError:
         raise RequestError(name, "a repository whose licence you have accepted and a token that may read it",
                            f"open https://huggingface.co/{name}, accept the licence, then set HF_TOKEN") from None
+    # Before its base class `HfHubHTTPError`, which stands for a Hub that cannot be reached.
     except RevisionNotFoundError:
         raise RequestError(f"{name} at revision {revision}", "a branch, tag or commit of that repository",
                            "set `model.revision: main`") from None

@@ -30,6 +30,7 @@ def pairs(length: int, window: int = 0) -> int:
     """Query and key pairs that causal attention over one row needs, within ``window`` positions where it is not 0."""
     if not window or window >= length:
         return length * (length + 1) // 2
+    # The first positions see 1, 2, … up to `window` keys, all further ones exactly `window`.
     return window * (window + 1) // 2 + (length - window) * window
 
 
@@ -41,6 +42,7 @@ def attention_operations(shape: ModelShape, length: int, *, square: bool = False
         length: tokens of the row.
         square: count every pair, as plain attention computes them, instead of the causal ones that matter.
     """
+    # For one pair: scores and weighted sum, each a multiplication and an addition for every number of every head.
     each = 2 * 2 * shape.heads * shape.head_dim
     total = 0
     for layer in range(shape.layers):
@@ -62,5 +64,6 @@ def step_operations(shape: ModelShape, lengths: Iterable[int], *, square: bool =
     total = 0
     for length in lengths:
         layers = length * projection_operations(shape) + attention_operations(shape, length, square=square)
+        # Recomputation repeats the layers only: the head lies outside of what `remat` covers.
         total += (1 + BACKWARD) * (layers + length * head_operations(shape)) + recompute * layers
     return total

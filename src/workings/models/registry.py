@@ -53,6 +53,7 @@ def find_model_type(config: Mapping[str, Any]) -> Family:
     wanted = config.get("model_type")
     _register_ours()
     if not any(family.model_type == wanted for family in _registered.values()):
+        # What is found is registered on the way, so the loop below sees it.
         for name in known_families():
             find_family(name)
     for family in _registered.values():
@@ -64,8 +65,10 @@ def find_model_type(config: Mapping[str, Any]) -> Family:
 
 def _register_ours() -> None:
     """Register the families of this package, once: a few small modules, and one look at the entry points."""
+    # They are added in order, so the last one stands for all.
     if FAMILIES[-1] in _registered:
         return
+    # Another package under one of our names could change what a recipe means without a change in the recipe.
     if taken := [point for point in entry_points(group=GROUP) if point.name in FAMILIES]:
         raise RequestError(f"model family {taken[0].name} of {_distribution(taken[0])}",
                            "a name that no family of this package has", f"pip uninstall {_distribution(taken[0])}")
@@ -76,6 +79,7 @@ def _register_ours() -> None:
 def _add(family: Family) -> Family:
     for key in ("name", "model_type"):
         value = getattr(family, key)
+        # The same object may be registered again; another one under its name may not.
         if taken := [other for other in _registered.values() if other is not family and getattr(other, key) == value]:
             raise RequestError(f"model families {taken[0].name} and {family.name}, both with {key} {value!r}",
                                f"a {key} that no other family has")
@@ -85,6 +89,7 @@ def _add(family: Family) -> Family:
 
 def _brought(name: str) -> Family:
     """A family from another package."""
+    # By what they point to, so that an entry point that is listed twice counts once.
     points = {point.value: point for point in entry_points(group=GROUP) if point.name == name}
     if not points:
         raise RequestError(f"model family {name!r}", f"one of {', '.join(known_families())}",

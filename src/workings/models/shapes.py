@@ -52,6 +52,7 @@ def published_shape(name: str) -> ModelShape:
     if name not in rows:
         near = get_close_matches(name, rows, 1) or ["gemma-2b"]
         raise RequestError(f"model shape {name!r}", f"one of {', '.join(rows)}", f"shape: {near[0]}")
+    # JSON has no tuples, and a frozen shape has to be hashable.
     row = {key: tuple(value) if isinstance(value, list) else value for key, value in rows[name]["shape"].items()}
     return check_shape(ModelShape(**(dict(find_family(str(row["family"])).switches) | row)))
 
@@ -66,6 +67,7 @@ def from_hf_config(config: Mapping[str, Any]) -> ModelShape:
     if isinstance(text, Mapping):
         for family in families():
             if config.get("model_type") in family.multimodal:
+                # Published files leave out what equals transformers' defaults, so those are filled in first.
                 config = {**family.multimodal[config["model_type"]], **text}
                 break
     return check_shape(find_model_type(config).read_config(config))

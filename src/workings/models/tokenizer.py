@@ -61,6 +61,7 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The same for many texts, on all cores."""
+        # The fast form leaves out the offsets of tokens in the text, which nobody asks for here.
         return [encoding.ids for encoding in self._backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def decode(self, ids: Sequence[int], skip_special: bool = False) -> str:
@@ -108,6 +109,7 @@ class Tokenizer:
     @cached_property
     def vocab_size(self) -> int:
         """Highest id plus one: the number of embeddings that a model for this tokenizer needs."""
+        # Not the number of tokens: ids may have gaps, and every id is a row of the embedding.
         return max(self._backend.get_vocab(with_added_tokens=True).values()) + 1
 
     @property
@@ -123,6 +125,7 @@ class Tokenizer:
     def digest(self) -> str:
         """SHA-256, as hex, over the tokenizer's JSON, its special tokens and its chat template."""
         parts = {
+            # Parsed, so that the same tokenizer in a file of other spacing or order has the same digest.
             "tokenizer": json.loads(self._backend.to_str()),
             "special": {name: self.special_text(name) for name in _USUAL_NAMES if self.special_text(name)},
             "chat_template": self.chat_template or "",
@@ -140,6 +143,7 @@ class Tokenizer:
         """Write `tokenizer.json` and `tokenizer_config.json`, chat template included, as transformers reads them."""
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "tokenizer.json").write_text(self._backend.to_str(pretty=True), encoding="utf-8")
+        # transformers needs the name of a class to open the files with; one that the settings have wins.
         settings = {"tokenizer_class": "PreTrainedTokenizerFast"} | self.settings
         text = json.dumps(settings, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
         (directory / "tokenizer_config.json").write_text(text, encoding="utf-8")
@@ -166,6 +170,7 @@ def _settings(directory: Path, backend: tokenizers.Tokenizer) -> dict[str, Any]:
     else:
         settings = {name: text for name, usual in _USUAL_NAMES.items()
                     if (text := next((text for text in usual if backend.token_to_id(text) is not None), ""))}
+    # Newer repositories keep the template in a file of its own, and that one wins.
     own_file = directory / "chat_template.jinja"
     if own_file.is_file():
         settings["chat_template"] = own_file.read_text(encoding="utf-8")

@@ -34,6 +34,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     """
     backend = tokenizers.Tokenizer(models.BPE(byte_fallback=True))
     backend.normalizer = normalizers.Replace(" ", "▁")
+    # No merge crosses these cuts: digits and line breaks stay alone, and a space belongs to the word before it.
     backend.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Split(tokenizers.Regex(r"\d"), "isolated"),
         pre_tokenizers.Split("\n", "isolated"),
@@ -41,6 +42,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     ])
     backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
     trainer = trainers.BpeTrainer(
+        # Tags are added after the training, so their places are left free here.
         vocab_size=max(vocab_size - len(TAGS), 0), special_tokens=[*CONTROL_TOKENS, *_BYTES], show_progress=False,
         # every digit is in the alphabet, whether or not the texts show it
         initial_alphabet=list("0123456789"))
@@ -70,6 +72,7 @@ def _bytes_are_ordinary(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
     """
     content = json.loads(backend.to_str())
     content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] in CONTROL_TOKENS]
+    # A new tokenizer from changed JSON, because the library cannot make a token ordinary again.
     plain = tokenizers.Tokenizer.from_str(json.dumps(content))
     plain.add_tokens([AddedToken(tag, normalized=False, special=False) for tag in TAGS])
     return plain

@@ -40,4 +40,5 @@ def tensor_shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
 def parameter_count(shape: ModelShape) -> int:
     """Number of stored parameters; a tied embedding counts once."""
     inner = sum(prod(size) for size in layer_shapes(shape).values())
+    # All layers have the same tensors, so one is counted and multiplied.
     return sum(prod(size) for size in outer_shapes(shape).values()) + shape.layers * inner

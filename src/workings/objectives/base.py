@@ -9,6 +9,7 @@ Shape suffixes: B rows, S positions of a row.
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import entry_points
 from typing import Any, ClassVar, Protocol
 
 from workings.errors import RequestError
@@ -66,16 +67,8 @@ class Objective(Protocol):
         ...
 
 
-OBJECTIVES: dict[str, type[Any]] = {}
-"""Class of an objective by its name."""
-
-
-def register(objective: type[Any]) -> type[Any]:
-    """Make an objective known by its name; a second one under the same name is refused."""
-    if objective.name in OBJECTIVES:
-        raise RequestError(f"objective {objective.name!r}", "a name that is not registered yet")
-    OBJECTIVES[objective.name] = objective
-    return objective
+GROUP = "workings.objectives"
+"""Entry points of objectives by name: ours in `pyproject.toml`, those of other packages in theirs."""
 
 
 def to_json(objective: Objective) -> dict[str, Any]:
@@ -84,15 +77,21 @@ def to_json(objective: Objective) -> dict[str, Any]:
 
 
 def from_json(values: Mapping[str, Any]) -> Objective:
-    """The objective that `to_json` wrote. Raises `RequestError` for a name that nobody registered."""
+    """The objective that `to_json` wrote.
+
+    Raises:
+        RequestError: no package registers an objective of this name, or several do.
+    """
     name = str(values["name"])
-    if name not in OBJECTIVES:
-        raise RequestError(f"objective {name!r}", f"one of {', '.join(sorted(OBJECTIVES))}")
-    made: Objective = OBJECTIVES[name](**{key: value for key, value in values.items() if key != "name"})
+    points = {point.value: point for point in entry_points(group=GROUP) if point.name == name}
+    if len(points) != 1:
+        names = sorted({point.name for point in entry_points(group=GROUP)})
+        raise RequestError(f"objective {name!r}, which {len(points)} packages bring", f"one of {', '.join(names)}")
+    made: Objective = next(iter(points.values())).load()(
+        **{key: value for key, value in values.items() if key != "name"})
     return made
 
 
-@register
 @dataclass(frozen=True, kw_only=True)
 class CrossEntropy:
     """Negative log likelihood in nats: imitation. Engines compute it and its gradient in one walk over the logits."""

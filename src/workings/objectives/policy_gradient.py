@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from workings.errors import RequestError
-from workings.objectives.base import Array, ArrayFunctions, Terms, register
+from workings.objectives.base import Array, ArrayFunctions, Terms
 
 ADVANTAGE, BEHAVIOR, REFERENCE = "advantage", "behavior_log_prob", "reference_log_prob"
 """Signals: how much better a completion was than its like; log probability of each token when it was drawn; the same
 under the model that the policy shall not move away from."""
 
 
-@register
 @dataclass(frozen=True, kw_only=True)
 class PolicyGradient:
     """Minus the advantage, weighted by the bounded ratio of a token's probability now to that when it was drawn."""
@@ -68,15 +67,19 @@ class PolicyGradient:
         """Its value on some rows, as `Objective.terms`."""
         advantage, tokens_B1 = signals[ADVANTAGE], mask_BS.sum(-1, keepdims=True)
         share = mask_BS / (tokens_B1 + (tokens_B1 == 0))  # a row without supervised tokens counts nothing
+        # 0 outside of the mask, so ratios there are 1 and their gains finite.
         log_ratio = (log_probs_BS - signals[BEHAVIOR]) * mask_BS
         if self.ratio == "sequence":
+            # The mean over a row's tokens, [B, 1], spread over them again: each token's gradient has a part of all.
             log_ratio = (log_ratio * share).sum(-1, keepdims=True) * mask_BS
         ratio = array.exp(log_ratio)
         bounded = array.clip(ratio, 1 - self.clip_low, 1 + self.clip_high)
         if self.bound == "pessimistic":
             gain = array.minimum(ratio * advantage, bounded * advantage)
+            # There the minimum is the bounded gain, which is constant in the log probability.
             beyond = ratio * advantage > bounded * advantage
         else:
+            # Stopped, because the ratio is a weight here: within the bound its derivative would add a term.
             gain = array.stop_gradient(bounded) * advantage * log_probs_BS
             beyond = ratio != bounded
         loss, count = -gain, mask_BS.sum()
@@ -85,6 +88,7 @@ class PolicyGradient:
         if self.kl_beta:
             apart = _divergence(array, (signals[REFERENCE] - log_probs_BS) * mask_BS)
             loss, sums["kl_reference"] = loss + self.kl_beta * apart, apart.sum()
+        # `share` sums to 1 over each row that has tokens; the number of rows comes in by `Batch.divisor`.
         weight = share if self.normalize == "sequences" else mask_BS
         return Terms(total=(loss * weight).sum(), metrics={name: (x, count) for name, x in sums.items()})
 

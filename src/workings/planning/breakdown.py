@@ -9,10 +9,9 @@ spoke. `assumed`: a round figure for what no trace sees, such as a CUDA context.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workings.engines.base import EngineRequest, Inspection
+from workings.engines.base import EngineRequest, Inspection, ProgramName
 from workings.hardware.memory import gib
 from workings.planning.parts import beside_the_step, estimated_parts, exact_parts
-from workings.planning.request import ProgramName
 from workings.planning.verdict import Verdict
 
 UNEXPLAINED = "what nothing explains"
@@ -55,17 +54,15 @@ def split_parts(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple
         difference: parts of a refused step by two shallow models.
     """
     if found.source == "traced":
-        assumed = found.details.get("assumed", ())
-        return tuple(Part(name=name, size_bytes=size, certainty="assumed" if name in assumed else "traced")
+        return tuple(Part(name=name, size_bytes=size, certainty="assumed" if name in found.assumed else "traced")
                      for name, size in found.breakdown.items())
     if found.source == "estimated":
         return _estimated(request, batch, mesh, platform, program)
-    details = found.details
-    exact = dict(details["exact"]) if "exact" in details else {
+    exact = found.exact or {
         name: size for name, size in exact_parts(request, batch, *mesh).items() if not name.startswith("gradient")}
     parts = [Part(name=name, size_bytes=size, certainty="exact") for name, size in exact.items()]
-    if "heap" in details:
-        parts += [Part(name=name, size_bytes=size, certainty="assigned") for name, size in details["heap"].items()
+    if found.heap:
+        parts += [Part(name=name, size_bytes=size, certainty="assigned") for name, size in found.heap.items()
                   if name != UNNAMED]
     elif difference:
         parts += [Part(name=name, size_bytes=size, certainty="by difference") for name, size in difference.items()
@@ -74,7 +71,7 @@ def split_parts(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple
         gradients = {name: size for name, size in exact_parts(request, batch, *mesh).items()
                      if name.startswith("gradient")}
         parts += [Part(name=name, size_bytes=size, certainty="exact") for name, size in gradients.items()]
-        if "refused" not in details:
+        if not found.refused:
             parts += _by_proportion(request, batch, mesh, platform, found.peak_bytes - _total(parts))
     rest = found.peak_bytes - _total(parts)
     if code := min(max(0, rest), found.breakdown.get("code", 0)):

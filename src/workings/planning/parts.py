@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from math import prod
 
 from workings.config.training import BYTES_OF_FORMAT
-from workings.engines.base import EngineRequest
+from workings.engines.base import EngineRequest, ProgramName
 from workings.models.weights import EMBEDDING, HEAD, RESIDUAL, layer_shapes, outer_shapes
-from workings.planning.request import ProgramName
 
 INPUT_SPLIT = tuple(f"{name}.weight" for name in RESIDUAL)
 """Matrices whose input axis is split over ``tp``; all others split their output axis."""
@@ -84,8 +83,8 @@ def exact_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, 
     trained = adapters or shapes
     elements = sum(prod(size) * count for size, count in trained)
     stored = 4 if adapters else BYTES_OF_FORMAT[request.precision.parameters]
-    number = BYTES_OF_FORMAT[request.precision.moments]
-    moments = sum(count * request.optimizer.state_bytes(size, number=number, in_layer=bool(adapters) or count > 1)
+    moments = sum(count * request.optimizer.state_bytes(size, moments=request.precision.moments,
+                                                        in_layer=bool(adapters) or count > 1)
                   for size, count in trained)
     parts = {
         "parameters": _frozen_bytes(request, shapes) + (4 * elements if adapters else 0),

@@ -1,21 +1,27 @@
 """The plan of a recipe on a target: verdict, parts, the culprit in one sentence, time, and the nearest plan that fits.
 
-Where a compiler answers (TPU by libtpu, NVIDIA by XLA for CUDA, CPU on this machine) the verdict is ``compiled``; where
-none does it is ``estimated`` by formula, and the reasons say why. A run computes more than its step: held-out batches
-and answers to its items are planned as well, and the verdict is the worst of them.
+The engine is asked (`workings.engines.base.PlanningEngine`): where it has its programs compiled or traced, the verdict
+is ``compiled`` or ``traced``; where nobody answers it is ``estimated`` by formula, and the reasons say why. A run
+computes more than its step: held-out batches and answers to its items are planned as well, and the verdict is the worst
+of them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from workings.config.recipe import Recipe
-from workings.config.training import MeshConfig
-from workings.engines.base import EngineRequest, Inspection
-from workings.engines.gpu_memory import gpu_share
+from workings.engines.base import (
+    EngineRequest,
+    Inspection,
+    Inspections,
+    NotInspected,
+    PlanningEngine,
+    ProgramName,
+    Programs,
+)
 from workings.engines.hardware_probe import cpu_memory
-from workings.engines.jax.target import CompilerAbsent, Unimplemented
-from workings.engines.registry import find_engine
+from workings.engines.registry import find_engine, find_planning_engine, planning_engines
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.hardware.device import DeviceFacts
@@ -23,12 +29,11 @@ from workings.hardware.memory import gib
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 from workings.planning.breakdown import Part, blame, split_parts, unexplained_share
-from workings.planning.compiling import compile_program, compile_programs, refused_parts
+from workings.planning.inspecting import inspect_programs, refused_parts
 from workings.planning.notes import notes
 from workings.planning.parts import beside_the_step, estimated_parts, estimated_peak, exact_parts
-from workings.planning.request import ProgramName, Programs, engine_request, longest_batch, mesh_of, programs_of
+from workings.planning.request import engine_request, longest_batch, mesh_of, programs_of
 from workings.planning.seconds import RunTime, step_seconds
-from workings.planning.tracing import trace_gpu
 from workings.planning.verdict import Verdict, judge
 
 __all__ = ["Nearest", "Part", "Plan", "explain", "make_plan"]
@@ -123,56 +128,46 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
         RequestError: what is asked for does not go together.
         WorkingsError: the compiler crashed.
     """
-    if target.platform == "tpu" and recipe.engine != "jax":
+    engine = find_planning_engine(recipe.engine)
+    inspects = engine is not None and target.platform in engine.inspected_platforms
+    if target.platform == "tpu" and not inspects:
+        able = [name for name, other in planning_engines().items() if "tpu" in other.inspected_platforms]
         raise RequestError(f"engine: {recipe.engine} on {target.name}", "the engine that a TPU's compiler is asked for",
-                           "engine=jax")
+                           " or ".join(f"engine={name}" for name in able))
     if target.platform == "cpu":
         fsdp = 1 if recipe.mesh.fsdp == "auto" else recipe.mesh.fsdp
         if fsdp * recipe.mesh.tp > 1:
             raise RequestError(f"mesh.fsdp x mesh.tp = {fsdp} x {recipe.mesh.tp} on cpu", "one device",
                                "mesh.fsdp=1 mesh.tp=1")
     request = engine_request(recipe, shape, target)
-    if target.platform == "cpu" and recipe.engine != "jax":
+    if target.platform == "cpu" and not inspects:
         return _by_its_engine(recipe, request, target)
     mesh = (1, 1) if target.platform == "cpu" else mesh_of(recipe, target)
     programs = programs_of(recipe, mesh[0])
-    found = inspect_programs(recipe, request, programs, mesh, target)
+    found = _inspect_or_estimate(engine if inspects else None, request, programs, mesh, target)
     worst = max(found, key=lambda name: found[name].peak_bytes)
     difference = None
-    if explained and "refused" in found[worst].details:
+    if explained and engine is not None and found[worst].refused:
         parts = split_parts(request, programs["step"], mesh, target.platform, found[worst])
         if unexplained_share(parts, found[worst].peak_bytes) > MOST_UNEXPLAINED:
-            difference = refused_parts(request, programs["step"], target)
-    device = device_of(target, found[worst], mesh, recipe.engine)
+            difference = refused_parts(engine, request, programs["step"], target)
+    device = device_of(target, found[worst], mesh, engine)
     return explain(recipe, request, programs[worst], found[worst], device, target,
                    program=worst, peaks={name: one.peak_bytes for name, one in found.items()}, difference=difference)
 
 
-def inspect_programs(recipe: Recipe, request: EngineRequest, programs: Programs, mesh: tuple[int, int],
-                     target: Target) -> dict[ProgramName, Inspection]:
-    """What a compiler, or else the formula, says about each program of the run.
+def _inspect_or_estimate(engine: PlanningEngine | None, request: EngineRequest, programs: Programs,
+                         mesh: tuple[int, int], target: Target) -> Inspections:
+    """What the engine, or else the formula, says about each program of the run.
 
     Where the step is refused, nothing else is asked: the answer is no already.
     """
     why = ""
-    if recipe.engine == "torch" and target.platform == "gpu":
-        fsdp, tp = mesh
-        if tp == 1:
-            shared = replace(request, mesh=MeshConfig(fsdp=fsdp, tp=1))
-            return trace_gpu(shared, programs, target)
-        why = "engine: torch splits rows and parameters, not matrices (mesh.tp)"
-    if recipe.engine == "jax" and (target.platform != "gpu" or target.gpu_config):
+    if engine is not None:
         try:
-            step = compile_program(request, programs["step"], target)
-            if "refused" in step.details:
-                return {"step": step}
-            others: Programs = {name: size for name, size in programs.items() if name != "step"}
-            found: dict[ProgramName, Inspection] = {"step": step}
-            return found | compile_programs(request, others, target)
-        except CompilerAbsent as absent:
-            why = f"this machine lacks {absent.expected}; to have it compiled: {absent.try_next}"
-        except Unimplemented as error:
-            why = f"XLA does not compile this program for {target.name}: {str(error).splitlines()[0]}"
+            return inspect_programs(engine, request, programs, target)
+        except NotInspected as absent:
+            why = str(absent)
     return {name: estimate(request, size, mesh, target, name, why) for name, size in programs.items()}
 
 
@@ -183,15 +178,23 @@ def _by_its_engine(recipe: Recipe, request: EngineRequest, target: Target) -> Pl
     return explain(recipe, request, batch, engine.inspect(Batch.blank(batch)), engine.describe(), target)
 
 
-def device_of(target: Target, found: Inspection, mesh: tuple[int, int], engine: str = "jax") -> DeviceFacts:
-    """The target as a device to judge against; the compiler's own limit where it named one."""
-    limit, source = (cpu_memory() if target.platform == "cpu" else (target.memory_bytes, target.memory_source))
-    if target.platform == "gpu" and engine == "jax":
-        share = gpu_share()
-        limit = int(limit * share)
-        source = f"{share:.0%} of the card, which a run with JAX takes; {source}"
-    if found.details.get("limit_bytes"):
-        limit, source = int(found.details["limit_bytes"]), "the compiler"
+def device_of(target: Target, found: Inspection, mesh: tuple[int, int], engine: PlanningEngine | None) -> DeviceFacts:
+    """The target as a device to judge against: what the engine may use of it, or the compiler's own limit.
+
+    Args:
+        target: the machine.
+        found: what was said about the program that needs the most.
+        mesh: sizes of ``fsdp`` and ``tp``.
+        engine: that would run there; None where it says nothing about devices that are not here.
+    """
+    if target.platform == "cpu":
+        limit, source = cpu_memory()
+    elif engine is not None:
+        limit, source = engine.usable_memory(target)
+    else:
+        limit, source = target.memory_bytes, target.memory_source
+    if found.limit_bytes:
+        limit, source = found.limit_bytes, "the compiler"
     return DeviceFacts(
         platform=target.platform, kind=target.kind, count=mesh[0] * mesh[1], memory_limit_bytes=limit,
         memory_limit_source=source, mesh={"fsdp": mesh[0], "tp": mesh[1]}, versions=found.versions,
@@ -208,7 +211,7 @@ def estimate(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[in
         parts = beside_the_step(request, program, batch, *mesh, target.platform)
         peak = sum(parts.values())
     return Inspection(peak_bytes=peak, source="estimated", breakdown=parts, versions={"formula": "1"},
-                      details={"why": why} if why else {})
+                      why_estimated=why)
 
 
 def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int], found: Inspection,
@@ -237,11 +240,11 @@ def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int],
     if len(peaks) > 1:
         remarks.append(f"decided by the {program}, which needs the most: " + ", ".join(
             f"{name} {gib(peak)}" for name, peak in peaks.items()))
-    elif "refused" in found.details:
+    elif found.refused:
         remarks.append("evaluation and generation were not asked about: the step does not fit already")
     step = longest_batch(recipe, mesh[0])
     seconds, how = step_seconds(request, step, target, used)
-    remarks += notes(recipe, target, found)
+    remarks += notes(recipe, target, found, batch)
     return Plan(recipe=recipe.name, target=target.name, verdict=verdict, parts=parts, culprit=culprit,
                 step_seconds=seconds, step_time=how if target.platform != "cpu" else "", remarks=tuple(remarks),
-                batch=step, mesh=mesh, details=dict(found.details), program=program, peaks=peaks)
+                batch=step, mesh=mesh, details=found.facts(), program=program, peaks=peaks)

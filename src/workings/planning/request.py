@@ -1,17 +1,11 @@
 """From a recipe and a target to what an engine is asked: the programs of the run, each with its longest batch."""
 
-from typing import Literal
-
 from workings.config.recipe import Recipe
-from workings.engines.base import EngineRequest
+from workings.engines.base import EngineRequest, ProgramName, Programs
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
 
-ProgramName = Literal["step", "evaluation", "generation"]
-Programs = dict[ProgramName, tuple[int, int, int]]
-"""Step and evaluation: accumulation, rows over all devices, positions. Generation: prompts, tokens of the longest, new
-tokens."""
 MOST_PROMPTS = 128
 """Prompts that an engine answers at a time, however many it is given."""
 
@@ -41,7 +35,7 @@ def programs_of(recipe: Recipe, fsdp: int) -> Programs:
     The longest prompt is not known without data; it has at most the tokens of the longest row.
     """
     step = longest_batch(recipe, fsdp)
-    found: Programs = {"step": step}
+    found: dict[ProgramName, tuple[int, int, int]] = {"step": step}
     evaluation = recipe.evaluation
     if evaluation.traces != "none":
         found["evaluation"] = (1, *step[1:])

@@ -10,12 +10,11 @@ from math import prod
 from typing import Any
 
 from workings.config.recipe import Recipe
-from workings.engines.base import EngineRequest
+from workings.engines.base import EngineRequest, Programs
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.models.weights import layer_shapes, parameter_count
 from workings.planning.parts import checkpoint_bytes, exact_parts
-from workings.planning.request import Programs
 
 EFFICIENCY = 0.4
 """Share of the peak rate that a tuned training step reaches (published: Levanter 35 to 54 %, MaxText 39.8 %)."""

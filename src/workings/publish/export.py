@@ -12,7 +12,7 @@ from workings.models.tokenizer import Tokenizer
 from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.storage import storage
-from workings.runs.load import AS_RECORDED, LoadedRun, open_run
+from workings.runs.open_model import AS_RECORDED, TrainedModel, open_run
 
 SCHEMA = "export/1"
 ORIGIN = "export_info.json"
@@ -55,13 +55,16 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED) -> Exported:
     """
     if out.exists():
         raise RequestError(f"--out {out}, which exists", "a directory that does not exist yet", "choose another --out")
-    loaded = open_run(run, device)
+    opened = open_run(run, device)
+    # Beside the target, because a rename is only atomic within one file system.
     temporary = out.with_name(f".{out.name}.tmp")
     with storage(out, "export to"):
+        # Left by an export that was killed.
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         try:
-            exported = _write(loaded, temporary, out)
+            exported = _write(opened, temporary, out)
+            # Bytes before the name: after a power cut a folder of this name should hold whole files.
             atomic.sync_tree(temporary)
             temporary.rename(out)
         except BaseException:
@@ -71,13 +74,15 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED) -> Exported:
     return exported
 
 
-def _write(loaded: LoadedRun, directory: Path, out: Path) -> Exported:
-    loaded.engine.export(loaded.state, directory)
-    write_tokenizer(loaded.tokenizer, loaded.template, directory)
+def _write(opened: TrainedModel, directory: Path, out: Path) -> Exported:
+    session = opened.session
+    session.engine.export(session.state, directory)
+    write_tokenizer(session.tokenizer, session.template, directory)
     files = {path.relative_to(directory).as_posix(): file_digest(path) for path in sorted(directory.rglob("*"))
              if path.is_file()}
-    exported = Exported(directory=out, run=loaded.run.path.name, root=loaded.root, step=loaded.checkpoint.step,
+    exported = Exported(directory=out, run=opened.run.path.name, root=opened.root, step=opened.checkpoint.step,
                         files=files)
+    # Without the place: it belongs to this machine, and the folder may be moved or published.
     facts = {name: value for name, value in exported.as_json().items() if name != "out"}
     atomic.write_json(directory / ORIGIN, {"schema": SCHEMA} | facts)
     return exported
@@ -87,10 +92,12 @@ def write_tokenizer(tokenizer: Tokenizer, template: ChatTemplate, directory: Pat
     """Tokenizer files with the trained chat template, and ``generation_config.json`` with the trained stop tokens."""
     tokenizer.save(directory)
     config = directory / "tokenizer_config.json"
+    # The model was trained with this template, which may differ from the one that its tokenizer came with.
     settings = json.loads(config.read_text(encoding="utf-8")) | {"chat_template": template.source}
     _write_json(config, settings)
     special = {"bos_token_id": tokenizer.bos_id, "pad_token_id": tokenizer.pad_id, "eos_token_id": template.stop_ids}
     _write_json(directory / "generation_config.json",
+                # Greedy, as runs are evaluated unless a temperature is asked for.
                 {name: value for name, value in special.items() if value is not None} | {"do_sample": False})
 
 

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 import workings
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.model import FromPretrained
+from workings.engines.registry import engine_libraries
 from workings.errors import RequestError
 from workings.kaggle.notebook import NotebookRequest, notebook_text, script
 from workings.kaggle.settings import Machine, check_user, dataset_metadata, find_machine, kernel_metadata
@@ -56,11 +57,13 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
     Raises:
         RequestError: ``out`` exists, no wheel can be had, or data that the recipe names lie above it.
     """
+    # Cheap questions before dear ones: building a wheel takes a while.
     if out.exists():
         raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", "another --out")
     check_user(user)
     loaded = load_recipe(recipe, overrides)
     machine = find_machine(on, loaded.recipe.device)
+    # `auto` is decided here, for Kaggle's machine and not for this one.
     loaded = with_engine(loaded, machine.platform)
     data = data_files(loaded)
     with tempfile.TemporaryDirectory(prefix="workings-kaggle-") as folder:
@@ -68,8 +71,9 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
         if not found.is_file() or found.suffix != ".whl":
             raise RequestError(f"--wheel {found}", "this package's wheel", "make dist, then --wheel dist/…")
         request = NotebookRequest(
-            name=loaded.recipe.name, recipe=loaded.written(), engine=loaded.recipe.engine, machine=machine,
-            data={name: file_digest(path) for name, path in data.items()}, wheel_sha256=file_digest(found), smoke=smoke)
+            name=loaded.recipe.name, recipe=loaded.written(), machine=machine,
+            libraries=engine_libraries(loaded.recipe.engine), wheel_sha256=file_digest(found), smoke=smoke,
+            data={name: file_digest(path) for name, path in data.items()})
         text = notebook_text(request)  # before anything is written: it may lack its library
         _write_dataset(out / "dataset", found, data, user)
     kernel = kernel_metadata(user, request.name, machine)
@@ -91,6 +95,7 @@ def data_files(loaded: LoadedRecipe) -> dict[str, Path]:
         path = loaded.path(name)
         if not path.is_file():
             continue  # a shipped set, made on the spot
+        # The recipe is written into the notebook as it is, and its paths have to mean the same files there.
         if Path(name).is_absolute() or ".." in PurePosixPath(name).parts or name.startswith("~"):
             raise RequestError(f"{name} in {loaded.origin}", "data beside the recipe or below it, so that the notebook "
                                "finds them under the same name", "move them and change the recipe")
@@ -104,6 +109,7 @@ def build_wheel(folder: Path) -> Path:
     if not (root / "pyproject.toml").is_file():
         raise RequestError("no --wheel, and this package was not started from a checkout", "the wheel to install there",
                            "--wheel workings-….whl")
+    # Without isolation the build needs no network: it takes the tools that are installed here.
     words = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(root)]
     done = subprocess.run(words, env={**os.environ, "SOURCE_DATE_EPOCH": BUILD_EPOCH}, capture_output=True, text=True,
                           check=False)
@@ -121,6 +127,7 @@ def _write_dataset(folder: Path, wheel: Path, data: dict[str, Path], user: str) 
     for name, path in data.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, folder / name)
+    # Sums before the metadata: Kaggle keeps that file to itself, and a sum of it could not be checked there.
     digests = {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(folder.rglob("*"))
                if path.is_file()}
     atomic.write_bytes(folder / SUMS, sums_text(digests))

@@ -76,10 +76,12 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, writeup: Pa
     if weights not in (INSIDE, BY_DIGEST):
         raise RequestError(f"--weights {weights}", f"{INSIDE} or {BY_DIGEST}", f"--weights {BY_DIGEST}")
     contents = gather(paths, weights)
+    # Verified before anything is made of them, and once more as a zip at the end.
     _refuse_failing([*(run.path for run in contents.runs.values()), *contents.evaluations.values()], progress)
     documents, claims, words = _documents(contents, weights, writeup, notebook)
     if limit:
         check_words(limit, words)
+    # Sealed last: the pack's sums cover the texts above, and its root is over all of it.
     documents = seal_documents(documents)
     texts = {name: data.decode("utf-8") for name, data in documents.items() if name.endswith((".md", ".html"))}
     planned = Packed(
@@ -96,6 +98,7 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, writeup: Pa
 def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, limit: str, max_bytes: int,
            progress: Callable[[int], None] | None) -> Packed:
     out = planned.out
+    # Under another name until it has been verified: a file called as asked is one that passed.
     unverified = out.with_name(f".{out.name}.unverified")
     try:
         write_zip(unverified, documents, contents.files)
@@ -106,6 +109,7 @@ def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, lim
             raise RequestError(f"a pack of {size:,} bytes", f"at most {max_bytes:,}", "--weights digest")
         _refuse_failing([unverified], progress)
         unverified.rename(out)
+    # After the rename there is nothing left to remove; after an error the rejected zip goes.
     finally:
         unverified.unlink(missing_ok=True)
     return Packed(**{**vars(planned), "bytes": size})
@@ -127,6 +131,7 @@ def _documents(contents: Contents, weights: str, writeup: Path | None,
         evaluations = {unit.name: {"summary": unit.summary,
                                    "config": loads((unit.path / EVALUATION_CONFIG).read_bytes())}
                        for unit in run.evaluations()}
+        # By the same function as in verification, which makes the card again and compares the bytes.
         card = model_card(f"model_cards/{name}.md", place, run.manifest, run.root, evaluations)
         claims += card.claims
         found[card.document] = card.text.encode("utf-8")
@@ -142,6 +147,7 @@ def _documents(contents: Contents, weights: str, writeup: Path | None,
         found[WRITEUP] = _clean(writeup, text)
     if notebook is not None:
         found[f"notebook/{notebook.name}"] = _clean(notebook, _notebook(notebook))
+    # After everything that it names, and before the pack's own list.
     found[README] = readme(version("workings"), contents.runs, compared=comparison, by_digest=contents.by_digest,
                            has_report=REPORT in found, has_writeup=writeup is not None).encode("utf-8")
     found[CLAIMS] = line(claims_json(claims))
@@ -154,6 +160,8 @@ def _pages(contents: Contents, found: dict[str, bytes]) -> tuple[list[str], list
     found_at = {**{place: run.path for place, run in contents.runs.items()}, **contents.evaluations}
     places = {place: found_at[place] for place in contents.order}
     sides = [place for place, path in places.items() if any(path.glob(f"**/{EVALUATION_SUMMARY}"))]
+    # Links give the runs the places that they have in the pack, and relative paths then are the pack's own: no path of
+    # this machine reaches the pages. The working folder belongs to the whole process, so no thread may run beside this.
     with tempfile.TemporaryDirectory(prefix="workings-pack-") as folder:
         Path(folder, "runs").mkdir()
         for place, path in places.items():
@@ -177,6 +185,7 @@ def _column(contents: Contents, place: str, comparison: dict[str, Any]) -> Colum
     """What the report's column about a run shows."""
     run = contents.runs.get(place)
     path = run.path if run else contents.evaluations[place]
+    # A run may hold several evaluations; the report shows the one that was compared, else the first.
     sides = [str(comparison[side]["path"]) for side in ("a", "b") if side in comparison]
     units = [unit.path for unit in find_units(path)] if any(path.glob(f"**/{EVALUATION_SUMMARY}")) else []
     names = {f"{place}/{unit.relative_to(path).as_posix()}".removesuffix("/."): unit for unit in units}
@@ -190,6 +199,7 @@ def _column(contents: Contents, place: str, comparison: dict[str, Any]) -> Colum
 
 def _compared(sides: list[str]) -> Comparison | None:
     """The comparison of exactly two sides that answered the same items."""
+    # With more there is no pair of which one is A.
     if len(sides) != 2:
         return None
     a, b = find_pair(*map(Path, sides))
@@ -246,6 +256,7 @@ def _clean(path: Path, text: str) -> bytes:
     if found := find_secrets(text):
         raise RequestError(f"{path}: {found[0]}, a token or a key", "a text that anybody may read",
                            "take it out, and make a new token")
+    # Cleaning finds more than the list of known tokens: named passwords and this person's home folder.
     if cleaned(text) != text:
         raise RequestError(f"{path}: a key, a password or your home folder", "a text that anybody may read",
                            "take it out")

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workings.errors import RecordError
-from workings.evidence.claims import Claim, Source, agrees, numbers_in, pointer_to, resolve
+from workings.evidence.claims import Claim, ClaimSource, agrees, numbers_in, pointer_to, resolve
 from workings.evidence.pack.form import COMPARISON, REPORT
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, METRICS
 from workings.reports.run_table import MEASURES
 
+# The confidence level stands in every interval's text and is no result.
 CONSTANT = "95"
+# In the order in which the sentence says them: numbers are matched with values from left to right.
 _SENTENCE = ("items", "b/accuracy", "b/ci_low", "b/ci_high", "a/accuracy", "a/ci_low", "a/ci_high", "delta",
              "delta_ci_low", "delta_ci_high", "p_value")
 _TILES = (("a/accuracy", "a/ci_low", "a/ci_high"), ("b/accuracy", "b/ci_low", "b/ci_high"),
@@ -64,6 +66,7 @@ def report_claims(page: str, sentence: str, comparison: dict[str, Any], columns:
         for words, claims in _TABLES.items():
             if heads[:len(words)] == list(words):
                 found += [claim for row in rows for claim in claims(heads, row, comparison, columns)]
+    # One claim a place: a step's number stands in the first column for every run of its row.
     known: dict[int, Claim] = {}
     for claim in found:
         if claim is not None:
@@ -75,12 +78,14 @@ def _lead(page: str, sentence: str, comparison: dict[str, Any]) -> Iterator[Clai
     opening = '<p class="lead">'
     start = page.find(opening)
     text = page[start + len(opening):page.find("</p>", start)]
+    # Compared with what the page should say: a changed wording gets no claims instead of wrong ones.
     if sentence and start >= 0 and html.unescape(text).replace("\u00a0", " ") == sentence:
         yield from _row((start + len(opening), text), [f"/{place}" for place in _SENTENCE], COMPARISON, comparison)
 
 
 def _tiles(page: str, comparison: dict[str, Any]) -> Iterator[Claim | None]:
     tiles = re.finditer(r'<div class="number"><span class="name">[^<]*</span><b>(.*?</span>)</div>', page)
+    # Not strict: a page without a comparison has no tiles.
     for tile, places in zip(tiles, _TILES, strict=False):
         yield from _row((tile.start(1), tile.group(1)), [f"/{place}" for place in places], COMPARISON, comparison)
 
@@ -101,6 +106,7 @@ def _tables(page: str) -> Iterator[tuple[list[str], list[Row]]]:
     for table in re.finditer(r"<table>.*?</table>", page, re.DOTALL):
         heads, rows = list[str](), list[Row]()
         for row in re.finditer(r"<tr>.*?</tr>", table.group(0), re.DOTALL):
+            # Offsets in the whole page, because a claim says where in the document its number stands.
             cells = [(table.start() + row.start() + cell.start(1), cell.group(1))
                      for cell in re.finditer(r"<t[hd][^>]*>(.*?)</t[hd]>", row.group(0), re.DOTALL)]
             if heads:
@@ -129,6 +135,7 @@ def _difference(heads: list[str], row: Row, comparison: dict[str, Any],
     names = [part.get("section") for part in comparison.get("sections", [])]
     if section != "overall" and section not in names:
         return
+    # The page shows a section's adjusted p value where there is one.
     base = "" if section == "overall" else f"/sections/{names.index(section)}"
     p_value = "p_value_holm" if base and "p_value_holm" in comparison["sections"][names.index(section)] else "p_value"
     for (at, text), keys in zip(row[1:], (("items",), ("delta",), ("delta_ci_low", "delta_ci_high"), (p_value,),
@@ -141,6 +148,7 @@ def _losses(heads: list[str], row: Row, comparison: dict[str, Any],
     step = row[0][1].replace("\u202f", "")
     for (at, text), name in zip(row[1:], heads[1:], strict=False):
         column = next((column for column in columns if column.name == name), None)
+        # Steps are the lines of the log, counted from 1.
         if column is None or not step.isdigit() or not 0 < int(step) <= len(column.steps):
             continue
         line, source = column.steps[int(step) - 1], f"{column.place}/{METRICS}"
@@ -177,6 +185,7 @@ def _recipe(heads: list[str], row: Row, comparison: dict[str, Any],
     for number, (at, text) in enumerate(row[1:]):
         if number < len(runs):
             place = pointer_to("config_snapshot", *key.split("."))
+            # A list is shown with commas, so each of its values gets a pointer of its own.
             yield from _row((at, text), [place, *(f"{place}/{index}" for index in range(text.count(",") + 1))],
                             f"{runs[number].place}/{MANIFEST}", runs[number].manifest)
 
@@ -197,6 +206,7 @@ def _row(cell: Cell, pointers: Sequence[str], file: str, value: Any, line: int =
         for index, pointer in enumerate(waiting):
             if (claim := _claim(start + at, number, text[at + len(number):], pointer, file, value, line)) is not None:
                 yield claim
+                # Values before the one that fitted are passed over: two equal numbers then get two different sources.
                 del waiting[:index + 1]
                 break
 
@@ -209,9 +219,10 @@ def _claim(at: int, number: str, after: str, pointer: str, file: str, value: Any
         found = resolve(value, pointer)
     except RecordError:
         return None
+    # A unit behind the number decides; without one, number, percent and points are tried in this order.
     unit = next((unit for unit in _BYTES if after.startswith(f" {unit}")), "")
     for candidate in (unit,) if unit else ("number", "percent", "points"):
         if agrees(number, found, candidate, digits):
             return Claim(document=REPORT, at=at, text=number, unit=candidate, digits=digits,
-                         source=Source(file=file, pointer=pointer, line=line))
+                         source=ClaimSource(file=file, pointer=pointer, line=line))
     return None

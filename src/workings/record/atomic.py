@@ -28,9 +28,11 @@ def write_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
                 stream.flush()
                 os.fsync(stream.fileno())
             temporary.replace(path)
+        # Also on Ctrl-C: a temporary file that stays would keep the unit from being sealed.
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+        # The rename is an entry of the folder: until the folder is synced, a power cut may bring the old file back.
         sync_directory(path.parent)
 
 
@@ -81,6 +83,7 @@ def sync_tree(root: Path) -> None:
     """Wait until every file and every name below ``root`` is on the disk. Raises `StorageError`."""
     with storage(root, "write"):
         for directory, _, names in os.walk(root):
+            # Files before the folder that names them, so that no name on the disk stands for bytes that are not.
             for name in names:
                 sync_file(Path(directory, name))
             sync_directory(Path(directory))

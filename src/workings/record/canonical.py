@@ -11,6 +11,7 @@ MAX_DEPTH = 64
 """Deepest nesting of a record. Nothing of ours is deeper than ten; more is an attack on the reader's stack."""
 
 
+# RFC 8785 knows one kind of number, the double, which holds every integer up to here.
 _EXACT_INTEGERS = 2 ** 53
 _ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False)
 
@@ -34,14 +35,17 @@ def _plain(value: Any) -> Any:
     It writes alike: texts, truth values, integers below 2**53, floats that need no exponent, and lists and objects of
     them with ASCII keys.
     """
+    # Exact types: to `isinstance` True is an integer, and a subclass may be written in another way.
     kind = type(value)
     if kind is str or kind is bool:
         return value
     if kind is int:
         return value if abs(value) < _EXACT_INTEGERS else None
     if kind is float:
+        # RFC 8785 writes 1.0 as 1 and -0.0 as 0, as an integer is written.
         if value.is_integer() and abs(value) < _EXACT_INTEGERS:
             return int(value)
+        # Outside of these bounds Python and RFC 8785 begin to write exponents, at different sizes.
         return value if 1e-4 <= abs(value) < 1e15 else None
     if kind is dict:
         plain = {}
@@ -67,6 +71,7 @@ def line(obj: Any) -> bytes:
 def record_line(obj: Any, where: str) -> bytes:
     """`line` of what a record holds. Raises `RecordError` naming ``where`` for a null: a record says why instead."""
     written = line(obj)
+    # The bytes are searched first: `null` may stand in a text, but mostly it is nowhere, and the walk is spared.
     if b"null" in written and (nulls := find_nulls(obj)):
         raise RecordError(f'{where}: null at {", ".join(nulls[:5])}; a record says {{"absent": "why"}} instead')
     return written
@@ -85,6 +90,7 @@ def loads(data: bytes | str) -> Any:
         raise RecordError(f"JSON nested deeper than {MAX_DEPTH}") from None
     except ValueError as error:  # JSONDecodeError and UnicodeDecodeError, and integers of more than 4,300 digits
         raise RecordError(f"not JSON: {str(error)[:200]}") from None
+    # Fewer brackets than the limit cannot nest deeper; counting them is much faster than walking.
     if text.count("[") + text.count("{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
         raise RecordError(f"JSON nested deeper than {MAX_DEPTH}")
     return value

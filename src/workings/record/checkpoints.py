@@ -63,11 +63,13 @@ class CheckpointStore:
         temporary = self.directory / f".{final.name}.tmp"
         with storage(final, "save"):
             self.directory.mkdir(parents=True, exist_ok=True)
+            # What a killed save of this step left would be in the way of the new folder.
             self.clean()
             temporary.mkdir()
             try:
                 write(temporary)
                 atomic.write_json(temporary / STATE, {"step": step, "facts": facts})
+                # Tensors first, then the lines that the checkpoint stands on, then the file that makes it count.
                 atomic.sync_tree(temporary)
                 self._before_commit()
                 atomic.write_json(temporary / COMMIT, {"schema": SCHEMA, "step": step, "files": describe(temporary)})
@@ -76,14 +78,17 @@ class CheckpointStore:
                 raise
             if final.exists():  # from before a resume: damaged, or about to be written again with the same bytes
                 self._discard(final)
+            # Until here the folder has a hidden name, which no resume looks at.
             temporary.rename(final)
             atomic.sync_directory(self.directory)
+            # Only now may older ones go: the new one has its name on the disk.
             self.prune(step)
         return final
 
     def latest_valid(self) -> tuple[Checkpoint | None, list[str]]:
         """The newest checkpoint whose every byte is as committed, and a line for each newer one that is not."""
         skipped: list[str] = []
+        # From the newest on, and every byte is hashed: this takes as long as reading the checkpoint.
         for path in reversed(self.folders()):
             try:
                 return self.load(path), skipped
@@ -99,14 +104,17 @@ class CheckpointStore:
             raise RecordError(f"{path.name}: files differ from {COMMIT}: {sorted(found ^ set(commit))[:5]}")
         for name, fact in commit.items():
             file = path / name
+            # A link could lead out of the run, to bytes that no seal covers.
             if file.is_symlink() or not file.is_file():
                 raise RecordError(f"{path.name}/{name}: not a regular file")
+            # Sizes are compared first: a truncated file is then found without hashing gigabytes.
             if (size := file.stat().st_size) != fact["bytes"]:
                 raise RecordError(f"{path.name}/{name}: {size} bytes, {fact['bytes']} were committed")
             if file_digest(file) != fact["sha256"]:
                 raise RecordError(f"{path.name}/{name}: its bytes differ from those committed")
         state = loads((path / STATE).read_bytes())
         step = int(_match(path).group(1))
+        # A folder that was renamed by hand would be gone on with under a wrong step number.
         if state["step"] != step:
             raise RecordError(f"{path.name}: {STATE} says step {state['step']}")
         return Checkpoint(step=step, path=path, facts=state["facts"])
@@ -116,10 +124,12 @@ class CheckpointStore:
         if not self.directory.is_dir():
             return []
         found = [path for path in self.directory.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()]
+        # By number, because names of more than six digits do not sort as texts.
         return sorted(found, key=lambda path: int(_match(path).group(1)))
 
     def clean(self) -> list[str]:
         """Remove what a killed save or removal left behind; the names removed."""
+        # `.step_*.tmp` of a save and `.step_*.old` of a removal.
         left = [path for path in self.directory.glob(".step_*") if path.is_dir()] if self.directory.is_dir() else []
         for path in left:
             shutil.rmtree(path)
@@ -134,6 +144,7 @@ class CheckpointStore:
         folders = self.folders()
         earlier = [path for path in folders if int(_match(path).group(1)) <= step]
         for path in folders:
+            # `keep_last` is at least 1, because a slice from -0 on would be the whole list.
             if path not in earlier[-self.keep_last:]:
                 self._discard(path)
 

@@ -70,5 +70,6 @@ class HashProgress:
             return
         self._said = now
         share = f" of {self._total / 2**30:.2f}" if self._total else ""
+        # At least `EVERY_SECONDS` have passed since the start, so nothing is divided by zero.
         speed = self.done_bytes / 2**20 / (now - self._started)
         self._say(f"hashed {self.done_bytes / 2**30:.2f}{share} GiB ({speed:.0f} MiB/s)")

@@ -16,6 +16,7 @@ class Appender:
     def __init__(self, path: Path) -> None:
         self.path = path
         with storage(path, "open"):
+            # With O_APPEND the kernel puts each write at the end, wherever another process has written meanwhile.
             self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | PRIVATE, 0o644)
 
     def append(self, obj: dict[str, Any]) -> None:
@@ -36,6 +37,7 @@ class Appender:
                 while written < len(data):  # a short write means a full disk: the next one says so
                     written += os.write(self._descriptor, data[written:])
             except OSError:
+                # Half a line in the middle of the file would be damage; only at its end can one be cut.
                 if written:
                     os.ftruncate(self._descriptor, before)
                 raise
@@ -71,6 +73,7 @@ def parse(data: bytes, name: str) -> tuple[list[dict[str, Any]], str | None]:
         RecordError: names file and line.
     """
     lines = data.split(b"\n")
+    # What stands behind the last newline: nothing, in a file that was written whole.
     torn = lines.pop()
     rows = []
     for number, text in enumerate(lines, start=1):
@@ -96,6 +99,7 @@ def cut_torn_line(path: Path) -> str | None:
     if not path.exists():
         return None
     data = path.read_bytes()
+    # 0 where there is no newline at all, and then all of it is torn.
     end = data.rfind(b"\n") + 1
     if end == len(data):
         return None

@@ -80,6 +80,7 @@ def check_relative(text: str) -> PurePosixPath:
         RecordError: for an absolute path, `..`, a hidden or empty name, a space, a backslash, another script.
     """
     parts = text.split("/")
+    # Windows takes a dot at the end of a name away, and the listed file would not be found there.
     if not all(_NAME.fullmatch(part) and not part.endswith(".") for part in parts):
         raise RecordError(f"not a path that a record may hold: {text[:200]!r} (letters, digits and ._+=@- only, "
                           "no hidden names, no '..')")

@@ -18,6 +18,7 @@ try:
 except ImportError:  # Windows
     import msvcrt
 
+# The first is what flock says; the others are what Windows says.
 HELD = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
 """What the system says where another process holds the lock."""
 MOMENTS, MOMENT_SECONDS = 5, 0.01
@@ -71,12 +72,14 @@ def is_held(path: Path) -> bool:
         return False
     descriptor = _opened(place)
     try:
+        # Shared (but on Windows), so that two processes that ask at the same time do not take each other for a writer.
         _lock(descriptor, shared=True)
     except OSError as error:
         if error.errno in HELD:
             return True
         raise
     finally:
+        # Closing also gives back the lock that asking has taken.
         os.close(descriptor)
     return False
 
@@ -105,6 +108,7 @@ def _lock_patiently(descriptor: int) -> None:
 def _lock(descriptor: int, *, shared: bool = False) -> None:
     """Lock an open folder or file, or raise `OSError` at once; closing it unlocks it."""
     if FOLDERS:
+        # The lock belongs to this descriptor: the kernel frees it when the process ends, however it ends.
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     else:
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]

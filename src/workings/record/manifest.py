@@ -23,6 +23,7 @@ UNKNOWN_OUTSIDE_KAGGLE = Absent(absent="not run on Kaggle, or not known while it
 
 
 class _Part(BaseModel):
+    # `model_id` and `model_revision` begin with a prefix that pydantic keeps for itself unless told otherwise.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True,
                               protected_namespaces=())
 
@@ -174,5 +175,6 @@ def parse_manifest(data: bytes) -> RunManifest:
     try:
         return RunManifest.model_validate(value)
     except ValidationError as error:
+        # The first five are enough to act on; a file of another kind would give an error for every key.
         wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:5])
         raise RecordError(f"{MANIFEST}: {wrong}") from None

@@ -14,7 +14,7 @@ from workings.record.seal import parse_seal, root_digest
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationUnit:
+class SealedEvaluation:
     """A sealed evaluation of a run."""
 
     name: str
@@ -59,12 +59,13 @@ class Run:
         """Lines of `train/events.jsonl`, in order. Raises `RecordError`."""
         return self._lines(EVENTS)
 
-    def evaluations(self) -> list[EvaluationUnit]:
+    def evaluations(self) -> list[SealedEvaluation]:
         """Sealed evaluations, by name. Raises `RecordError`."""
         folder = self.path / "eval"
+        # An evaluation that is still being written has no seal yet and is passed over.
         units = [path for path in sorted(folder.iterdir()) if (path / SEAL).is_file()] if folder.is_dir() else []
-        return [EvaluationUnit(name=unit.name, path=unit, root=root_digest(unit),
-                               summary=loads((unit / EVALUATION_SUMMARY).read_bytes())) for unit in units]
+        return [SealedEvaluation(name=unit.name, path=unit, root=root_digest(unit),
+                                 summary=loads((unit / EVALUATION_SUMMARY).read_bytes())) for unit in units]
 
     @property
     def checkpoints(self) -> CheckpointStore:
@@ -73,6 +74,7 @@ class Run:
 
     def _lines(self, name: str) -> list[dict[str, Any]]:
         rows, torn = jsonl.read(self.path / name)
+        # Recovery cuts torn lines before sealing, so here one means that the file was changed afterwards.
         if torn is not None:
             raise RecordError(f"{self.path / name}: torn last line in a sealed run")
         return rows

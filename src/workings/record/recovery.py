@@ -30,9 +30,11 @@ def finish_sealing(final: Path, progress: Progress | None = None) -> str:
     status = parse_manifest((partial / MANIFEST).read_bytes()).status
     with storage(final, "seal"):
         if not (partial / SEAL).exists():
+            # A hidden file would be refused by the seal. Sums that a killed sealing has left are made again.
             remove_temporaries(partial)
             (partial / SUMS).unlink(missing_ok=True)
             seal_unit(partial, "run", status, None, progress)
+        # One rename, last: a folder with the final name is always sealed.
         partial.rename(final)
         atomic.sync_directory(final.parent)
     return status
@@ -55,6 +57,7 @@ def remove_temporaries(directory: Path) -> list[str]:
     """Remove the temporary files of writes that never took effect; their names."""
     removed = []
     for path in directory.rglob(f".*{atomic.TEMPORARY_SUFFIX}"):
+        # Those in a half-written checkpoint go with its folder (`CheckpointStore.clean`).
         if path.is_file() and not path.parent.name.startswith(".step_"):
             path.unlink()
             removed.append(path.relative_to(directory).as_posix())
@@ -66,8 +69,10 @@ def keep_metrics(path: Path, last_step: int) -> dict[str, int]:
     data = path.read_bytes()
     rows, _ = jsonl.parse(data, path.name)
     kept = [row for row in rows if int(row["step"]) <= last_step]
+    # The checkpoint was saved after these lines were synced; a gap means that somebody removed them.
     if [int(row["step"]) for row in kept] != list(range(1, last_step + 1)):
         raise RecordError(f"{path}: lines of steps 1 to {last_step} are not all there")
+    # The bytes are cut and not written anew, so the kept lines stay what they were.
     lines = data.split(b"\n")[:len(kept)]
     atomic.write_bytes(path, b"".join(line + b"\n" for line in lines))
     return {"kept_steps": len(kept), "dropped_steps": len(rows) - len(kept)}
@@ -92,17 +97,20 @@ def begin_from_sealed(final: Path) -> None:
     partial = partial_path(final)
     staging = partial.with_name(f".{partial.name}{atomic.TEMPORARY_SUFFIX}")
     with storage(partial, "make"):
+        # Otherwise an earlier call was killed after the renaming, and the sealed folder already has its number.
         if sealed == final:
             sealed = _next_name(final)
             final.rename(sealed)
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir()
         shutil.copytree(sealed / "train", staging / "train")
+        # One checkpoint is copied, often gigabytes; the others stay in the sealed run.
         checkpoint, _ = CheckpointStore(sealed / CHECKPOINTS).latest_valid()
         if checkpoint is not None:
             shutil.copytree(checkpoint.path, staging / CHECKPOINTS / checkpoint.path.name)
         jsonl.append(staging / EVENTS, {"time": now(), "kind": "resumed_from_sealed", "name": sealed.name,
                                         "root": root_digest(sealed)})
+        # The copy has a hidden name until it is whole on the disk: half of one must not pass for an unfinished run.
         atomic.sync_tree(staging)
         staging.rename(partial)
         atomic.sync_directory(partial.parent)
@@ -115,6 +123,7 @@ def _sealed_origin(final: Path) -> Path:
     if final.exists() or not earlier:
         raise RequestError(f"--resume for {final}", "an unfinished or interrupted run of that name",
                            "leave --resume out to start it")
+    # The newest, where a run was interrupted more than once.
     return earlier[max(earlier)]
 
 

@@ -28,6 +28,7 @@ _NAMED = re.compile(
     r"|kaggle[_-]key)[\"']?\s*[=:]\s*[\"']?)([A-Za-z0-9._~+/=-]{8,})")
 _NAMED_HINTS = ("bearer", "apikey", "api_key", "api-key", "accesstoken", "access_token", "access-token", "_token",
                 "secret", "password", "kaggle_key", "kaggle-key")
+# Every repetition is bounded, so that a search through a long log stays linear.
 _URL_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@]{1,200}:)([^\s/@]{1,200})(?=@)")
 
 
@@ -54,6 +55,7 @@ def _possible(text: str) -> list[re.Pattern[str]]:
 def without_home(text: str) -> str:
     """The text with this person's home folder written as `~`."""
     home = str(Path.home()).rstrip("/")
+    # Only up to the end of a name: `/home/ann` is no part of `/home/anna`. A home of `/` would be in every path.
     return re.sub(re.escape(home) + r"(?=/|$|[^\w.-])", "~", text) if len(home) > 1 and home in text else text
 
 
@@ -73,6 +75,7 @@ class RedactingFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Redact; every record passes."""
+        # The arguments are in the message now, and would be formatted into it a second time.
         record.msg, record.args = redact(record.getMessage()), ()
         return True
 

@@ -46,9 +46,11 @@ def seal_unit(directory: Path, unit: str, status: str, made_from: str | None, pr
     if (directory / SEAL).exists():
         raise RecordError(f"{directory} is sealed already; sealed units never change")
     with storage(directory, "seal"):
+        # Every step from here on can be done again, so a sealing that is killed is simply repeated.
         remove_empty_folders(directory)
         files = unit_files(directory, nested=unit == "run")
         sums = sums_text({name: file_digest(directory / name, progress) for name in files})
+        # The listed files are on the disk before the list is, and the list before the seal that relies on it.
         atomic.sync_tree(directory)
         atomic.write_bytes(directory / SUMS, sums)
         root = bytes_digest(sums)
@@ -72,9 +74,11 @@ def unit_files(directory: Path, *, nested: bool) -> list[str]:
         place = Path(parent).relative_to(directory).as_posix()
         prefix = "" if place == "." else place + "/"
         if nested:
+            # In place, because that is how `os.walk` is told not to go down into them.
             folders[:] = [name for name in folders if not unit_of(PurePosixPath(prefix + name))]
         for name in folders + names:
             check_relative(prefix + name)
+            # `lstat` looks at a link itself: following it would list a file from outside of the unit.
             mode = Path(parent, name).lstat().st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 raise RecordError(f"{prefix}{name}: a link or a special file; a record holds plain files only")
@@ -94,6 +98,7 @@ def refuse_same_but_for_case(files: list[str]) -> None:
 
 def remove_empty_folders(directory: Path) -> None:
     """Remove folders without files, from the bottom up; ``directory`` itself stays."""
+    # `iterdir` looks again, because the lists of the walk were made before inner folders were removed.
     for parent, _, _ in os.walk(directory, topdown=False):
         if Path(parent) != directory and next(Path(parent).iterdir(), None) is None:
             Path(parent).rmdir()
@@ -117,6 +122,7 @@ def parse_sums(data: bytes) -> dict[str, str]:
             raise RecordError(f"{SUMS}, line {number}: no SHA-256 in lower-case hexadecimal")
         check_relative(name)
         digests[name] = digest
+    # Writing it again finds every other deviation: another order, a path given twice, CRLF, no newline at the end.
     if sums_text(digests) != data:
         raise RecordError(f"{SUMS} is not in its one form: sorted paths, each once, a newline after each")
     return digests

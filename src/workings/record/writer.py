@@ -37,6 +37,7 @@ class RunWriter:
 
     def __init__(self, final: Path, lock: DirectoryLock, keep_last: int) -> None:
         self.final = final
+        # The lock is held by whoever made this object, so nobody else creates, cuts or appends below.
         self.directory = lock.path
         self._lock = lock
         with storage(self.directory, "write"):
@@ -45,6 +46,7 @@ class RunWriter:
         self._metrics = jsonl.Appender(self.directory / METRICS)
         self._events = jsonl.Appender(self.directory / EVENTS)
         self._log = jsonl.Appender(self.directory / LOG)
+        # A run that goes on counts from its last line.
         rows = self.metrics()
         self._last_step = int(rows[-1]["step"]) if rows else 0
         self.checkpoints = CheckpointStore(self.directory / CHECKPOINTS, keep_last, before_commit=self.sync)
@@ -58,6 +60,7 @@ class RunWriter:
             StorageError: the folder cannot be made.
         """
         partial = partial_path(final)
+        # `lexists`, because a link that leads nowhere is in the way as well.
         if os.path.lexists(final):
             raise RequestError(f"{final}, which exists", "the name of a new run", "another --out")
         if os.path.lexists(partial):
@@ -90,6 +93,7 @@ class RunWriter:
             if status := recovery.finish_sealing(final):
                 raise RequestError(f"{final}, which had ended with status {status}; its sealing is now finished",
                                    "an unfinished run", f"workings verify {final}")
+            # Repaired before the files are opened for appending: cutting a torn line replaces the file.
             repairs = recovery.repair(partial)
             writer = cls(final, lock, keep_last)
         except BaseException:
@@ -111,6 +115,8 @@ class RunWriter:
         """
         if partial_path(final).is_dir():
             lock = DirectoryLock(partial_path(final))
+            # Under the lock, because another process may be sealing. `reopen` takes the lock itself, and two
+            # descriptors of one process exclude each other, so it is given back first.
             finished = recovery.finish_sealing(final)
             lock.release()
             if not finished:
@@ -179,6 +185,7 @@ class RunWriter:
 
     def sync(self) -> None:
         """Wait until all lines are on the disk."""
+        # The log is for people and is not waited for; a resume needs metrics and events.
         self._metrics.sync()
         self._events.sync()
 
@@ -212,9 +219,11 @@ class RunWriter:
         if not (self.directory / README).is_file():
             raise RecordError(f"{self.directory} has no {README}; write it before sealing")
         self.sync()
+        # Before the sums list what is there: leftovers of a killed save, and checkpoints that were to go.
         self.checkpoints.clean()
         self.checkpoints.prune(self._last_step)
         atomic.sync_tree(self.directory)
+        # All else is on the disk by now: from this file on a killed sealing is finished, and not resumed.
         atomic.write_json(self.directory / MANIFEST, cleaned(manifest.to_json()))
         recovery.finish_sealing(self.final, progress)
         self.close()

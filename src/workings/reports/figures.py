@@ -11,13 +11,15 @@ from workings.evaluation.comparison.paired import PairedDifference, p_text, poin
 from workings.evaluation.scorecard import percent
 from workings.evaluation.statistics.intervals import Interval
 from workings.reports.gather import RunView
-from workings.reports.interval_chart import IntervalChart, Mark, Row, draw_interval_chart
+from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark, draw_interval_chart
 from workings.reports.line_chart import Curve, LineChart, Points, draw_line_chart, marker, smoothed
 
 WIDE, NARROW = 880, 360
 SMOOTHING_SHARE = 50
 """The smoothed training loss is a moving mean over this part (1/50) of the steps."""
+# Behind the colours 0 to 3 of the runs: a difference belongs to none of them.
 _DELTA_COLOR = 4
+# Beyond this ratio a linear axis presses the later part of a training curve flat.
 _LOG_RATIO = 8
 _TABLE_ROWS = 12
 _LABEL_CHARS = 22
@@ -57,6 +59,7 @@ def accuracy_figure(views: Sequence[RunView]) -> Drawn | None:
     if not scored:
         return None
     names = ["overall", *sorted({name for view in scored for name in view.scorecard["per_section"]})]
+    # With one section the overall row would stand there twice.
     if len(names) == 2:
         names = names[:1]
     rows, table = [], []
@@ -68,8 +71,9 @@ def accuracy_figure(views: Sequence[RunView]) -> Drawn | None:
                 marks.append(_accuracy_mark(cell, view.color))
                 table.append([name, view.name, str(cell["n"]), str(cell["correct"]), percent(cell["mean"]),
                               _bounds(cell), str(cell["errors"])])
+        # The label has room for one count, that of the first run; the table has those of all.
         size = next(row[2] for row in table if row[0] == name)
-        rows.append(Row(name=f"{name} ({size})", marks=marks))
+        rows.append(IntervalRow(name=f"{name} ({size})", marks=marks))
     description = "; ".join(f"{row[1]}, {row[0]}: {row[4]}, interval {row[5]}" for row in table)
     chart = IntervalChart(title="Accuracy with 95 % intervals", description=description, rows=rows,
                           x_label="right answers, %", low=0.0, high=100.0)
@@ -85,8 +89,9 @@ def delta_figure(comparison: Comparison) -> Drawn | None:
         return None
     entries = [("overall", comparison.difference, comparison.difference.p_value)]
     if len(comparison.sections) > 1:
+        # Adjusted for the number of sections: of twenty, one looks significant by chance.
         entries += [(section.name, section.difference, section.p_adjusted) for section in comparison.sections]
-    rows = [Row(name=f"{name} ({found.n})", marks=[_delta_mark(found)]) for name, found, _ in entries]
+    rows = [IntervalRow(name=f"{name} ({found.n})", marks=[_delta_mark(found)]) for name, found, _ in entries]
     table = [[name, str(found.n), points(found.delta), _delta_bounds(found), p_text(p) if p is not None else "none",
               str(found.newly_right), str(found.newly_wrong)] for name, found, p in entries]
     description = "; ".join(f"{row[0]}: {row[2]} points, interval {row[3]}" for row in table)
@@ -103,6 +108,7 @@ def loss_figures(views: Sequence[RunView]) -> list[LossFigure]:
     figures = []
     trained = [view for view in views if len(view.train_loss) > 1]
     if trained:
+        # One span for all runs, so that their curves are smoothed alike.
         span = max(1, max(len(view.train_loss) for view in trained) // SMOOTHING_SHARE)
         curves = [Curve(name=view.name, points=view.train_loss, color=view.color, style="faint")
                   for view in trained if span > 1]
@@ -133,12 +139,14 @@ def short(name: str) -> str:
 
 def _loss(title: str, curves: Sequence[Curve], views: Sequence[RunView], series: Sequence[Points]) -> Drawn:
     values = [value for points_ in series for _, value in points_]
+    # The logarithm needs values above zero, and a loss may reach zero.
     log = min(values) > 0 and max(values) > _LOG_RATIO * min(values)
     description = "; ".join(
         f"{view.name}: {points_[0][1]:.3f} at step {points_[0][0]:g}, {points_[-1][1]:.3f} at step {points_[-1][0]:g}"
         for view, points_ in zip(views, series, strict=True))
     chart = LineChart(title=title, description=description, curves=curves, x_label="step", log=log,
                       y_label="nats per token (log scale)" if log else "nats per token")
+    # Names at the ends of curves need a margin that a narrow drawing does not have; its key names them.
     bare = LineChart(title=title, description=description, x_label="step", y_label=chart.y_label, log=log,
                      curves=[Curve(name=c.name, points=c.points, color=c.color, style=c.style) for c in curves])
     kind = "dashed" if curves[0].style == "dots" else "line"
@@ -150,6 +158,7 @@ def _loss_table(title: str, views: Sequence[RunView], series: Sequence[Points]) 
     """About a dozen steps, the first and the last among them."""
     steps = sorted({step for points_ in series for step, _ in points_})
     stride = max(1, (len(steps) - 1) // (_TABLE_ROWS - 1))
+    # The last step is what people look for, and the stride may jump over it.
     shown = sorted({*steps[::stride], steps[-1]})
     lookup = [dict(points_) for points_ in series]
     rows = [[f"{step:g}", *(f"{values[step]:.4f}" if step in values else "—" for values in lookup)] for step in shown]
@@ -157,6 +166,7 @@ def _loss_table(title: str, views: Sequence[RunView], series: Sequence[Points]) 
 
 
 def _accuracy_mark(cell: dict[str, Any], color: int) -> Mark:
+    # A bound that does not exist is an object with its reason.
     low, high = (None if isinstance(cell[name], dict) else 100 * cell[name] for name in ("ci_low", "ci_high"))
     return Mark(value=100 * cell["mean"], low=low, high=high, color=color,
                 label=f"{100 * cell['mean']:.1f}" + (f" ({low:.1f}–{high:.1f})" if low is not None and high is not None

@@ -45,6 +45,7 @@ class SamplePair:
 
 def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> RunView:
     """Read one run directory, or one evaluation that stands alone."""
+    # An evaluation of an untrained model, or of texts from elsewhere, has no run around it.
     if not (path / MANIFEST).is_file():
         record = unit or find_units(path)[0]
         return RunView(name=record.name, path=path, color=color, manifest=None, root=record.root, evaluation=record)
@@ -53,6 +54,7 @@ def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> Ru
     has_evaluation = any(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
     return RunView(
         name=path.resolve().name, path=path, color=color, manifest=run.manifest, root=run.root,
+        # A loss that was not finite has no number in the log, and a curve goes past it.
         train_loss=[(line["step"], line["loss"]) for line in metrics if isinstance(line.get("loss"), int | float)],
         evaluation_loss=[(line["step"], line["evaluation_loss"]) for line in metrics
                          if isinstance(line.get("evaluation_loss"), int | float)],
@@ -63,6 +65,7 @@ def sample_pairs(a: EvaluationRecord, b: EvaluationRecord, wanted: list[str]) ->
     """The wanted items with the completions of both sides, in the order wanted."""
     found: dict[str, list[dict[str, Any]]] = {}
     for record in (a, b):
+        # Read one item at a time: completions of a large evaluation need not lie in memory together.
         for samples in read_predictions(record.path / PREDICTIONS):
             if samples[0]["id"] in wanted:
                 found.setdefault(samples[0]["id"], []).append(samples[0])
@@ -78,6 +81,7 @@ def configuration_rows(runs: list[RunView]) -> tuple[list[tuple[str, str]], list
         return [], []
     same, different = [], []
     for key in sorted(set().union(*flat)):
+        # A key may belong to one method only, so the others have none.
         values = [config.get(key, "—") for config in flat]
         if len(set(values)) == 1:
             same.append((key, values[0]))
@@ -105,6 +109,7 @@ def _train_again(run: Path) -> str:
     A recipe names its data relative to its own place, so the copy in the run is shown only if the original is gone.
     """
     asked = loads((run / OVERRIDES).read_bytes()) if (run / OVERRIDES).is_file() else {}
+    # The layout that quickstart and packs make: runs and recipes side by side.
     original = run.parent.parent / "recipes" / Path(str(asked.get("origin", ""))).name
     recipe = original if original.is_file() else run / RECIPE
     overrides = [str(override) for override in asked.get("overrides", [])]

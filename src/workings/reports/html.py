@@ -22,6 +22,7 @@ from workings.reports.run_table import behaviour_rows, run_rows
 
 VERDICTS = {"better": "{b} is better", "worse": "{b} is worse", "inconclusive": "inconclusive",
             "not comparable": "not comparable"}
+# Completions are shown in full, and a page should stay readable.
 SHOWN_SAMPLES = 3
 MAX_RUNS = 4
 """More curves than this cannot be told apart."""
@@ -54,6 +55,7 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
     """The page's HTML."""
     configured = [view for view in views if view.manifest is not None]
     same, different = configuration_rows(configured)
+    # Evaluations that are not comparable have a sentence that says so and no numbers.
     compared = comparison if comparison and comparison.difference else None
     samples = _samples(views, comparison) if compared else []
     return render_page(
@@ -73,6 +75,7 @@ def render_page(template: str, **values: Any) -> str:
     environment = jinja2.Environment(loader=jinja2.PackageLoader("workings.reports"), autoescape=True,
                                      undefined=jinja2.StrictUndefined, trim_blocks=True)
     style = (files("workings.reports") / "templates" / "style.css").read_text(encoding="utf-8")
+    # The page's policy allows this one style by its digest: markup in a text of a run could bring no style of its own.
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return environment.get_template(template).render(style=style, style_hash=f"sha256-{digest}", **values)
 
@@ -80,6 +83,7 @@ def render_page(template: str, **values: Any) -> str:
 def _views(runs: Sequence[Path], comparison: Comparison | None) -> list[RunView]:
     """Runs with the very evaluations that were compared; colors follow the order A, B, then the others."""
     units: dict[Path, EvaluationRecord] = {}
+    # A run may hold several evaluations, and the page has to show the two that the verdict is about.
     for side in (comparison.a, comparison.b) if comparison else ():
         if side is not None:
             record = EvaluationRecord(Path(side.path))
@@ -151,6 +155,7 @@ def _delta_caption(comparison: Comparison | None) -> str:
 def _samples(views: Sequence[RunView], comparison: Comparison | None) -> list[Any]:
     if comparison is None or len(views) < 2 or views[0].evaluation is None or views[1].evaluation is None:
         return []
+    # One item that got worse is always among them, where there is one: only gains would flatter B.
     wrong = comparison.newly_wrong[:1]
     wanted = comparison.newly_right[:SHOWN_SAMPLES - len(wrong)] + wrong
     return sample_pairs(views[0].evaluation, views[1].evaluation, wanted)

@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from workings.reports.line_chart import Scale, linear_ticks, marker, svg
 
+# In units of the view box, which a browser scales as a whole.
 _ROW, _TOP, _BOTTOM = 21, 8, 40
 _GAP = 12
 
@@ -24,7 +25,7 @@ class Mark:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class IntervalRow:
     """Marks under one name: the runs of one section."""
 
     name: str
@@ -37,7 +38,7 @@ class IntervalChart:
 
     title: str
     description: str
-    rows: Sequence[Row]
+    rows: Sequence[IntervalRow]
     x_label: str
     zero_line: bool = False
     low: float | None = None
@@ -48,6 +49,7 @@ def draw_interval_chart(chart: IntervalChart, width: int) -> Markup:
     """The figure as one SVG element; its height follows from its rows."""
     names = max(len(row.name) for row in chart.rows)
     narrow = width < 500
+    # Widths of texts are estimated by their letters: on the server no font can be measured.
     left = 12 if narrow else min(180, 18 + 7 * names)
     labels = max(len(mark.label) for row in chart.rows for mark in row.marks)
     right = width - (14 if narrow else 14 + 6.7 * labels)
@@ -62,7 +64,7 @@ def draw_interval_chart(chart: IntervalChart, width: int) -> Markup:
     return svg(width, height, chart.title, chart.description, Markup("").join(parts))
 
 
-def _row_height(row: Row, narrow: bool) -> int:
+def _row_height(row: IntervalRow, narrow: bool) -> int:
     return (_ROW + 16 if narrow else _ROW) * len(row.marks) + _GAP
 
 
@@ -71,6 +73,7 @@ def _domain(chart: IntervalChart) -> tuple[float, float]:
               for value in (mark.value, mark.low, mark.high) if value is not None]
     values += [0.0] if chart.zero_line else []
     low, high = min(values), max(values)
+    # Where all values are equal the domain would be empty, and a scale would divide by zero.
     pad = (high - low) * 0.06 or 1.0
     return (chart.low if chart.low is not None else low - pad, chart.high if chart.high is not None else high + pad)
 
@@ -89,7 +92,7 @@ def _axis(chart: IntervalChart, x: Scale, height: int, width: int) -> Markup:
     return Markup("").join(parts)
 
 
-def _wide_row(row: Row, x: Scale, top: float) -> Markup:
+def _wide_row(row: IntervalRow, x: Scale, top: float) -> Markup:
     """Name at the left, numbers at the right."""
     parts = [Markup('<text class="row" x="{x}" y="{y}" text-anchor="end">{name}</text>').format(
         x=x.start - 12, y=top + _ROW * len(row.marks) / 2 + 4, name=row.name)]
@@ -101,7 +104,7 @@ def _wide_row(row: Row, x: Scale, top: float) -> Markup:
     return Markup("").join(parts)
 
 
-def _narrow_row(row: Row, x: Scale, top: float) -> Markup:
+def _narrow_row(row: IntervalRow, x: Scale, top: float) -> Markup:
     """Name and numbers above the marks."""
     parts = [Markup('<text class="row" x="{x}" y="{y}">{name}</text>').format(x=x.start, y=top + 12, name=row.name)]
     for mark in row.marks:
@@ -116,6 +119,7 @@ def _mark(mark: Mark, x: Scale, y: float) -> Markup:
     parts = []
     if mark.low is not None and mark.high is not None:
         a, b = x(mark.low), x(mark.high)
+        # One path for the three strokes keeps the file small.
         parts.append(Markup('<path class="whisker" d="M{a} {y}H{b}M{a} {t}V{u}M{b} {t}V{u}"/>').format(
             a=a, b=b, y=y, t=y - 5, u=y + 5))
     parts.append(marker(mark.color, x(mark.value), y, 4.5))

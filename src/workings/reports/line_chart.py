@@ -26,6 +26,7 @@ class Scale:
         """Pixel of a value, rounded to a tenth: more digits only make the file longer."""
         low, high, value = (math.log10(v) for v in (self.low, self.high, value)) if self.log else (
             self.low, self.high, value)
+        # A domain of one value is drawn in the middle.
         share = (value - low) / (high - low) if high > low else 0.5
         return round(self.start + share * (self.end - self.start), 1)
 
@@ -35,8 +36,10 @@ def linear_ticks(low: float, high: float, count: int) -> list[float]:
     if high <= low:
         return [low]
     raw = (high - low) / max(count, 1)
+    # The factors below take a little less than asked, because powers of ten are not exact in binary.
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
+    # Multiples of whole numbers: adding the step again and again would collect rounding errors.
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [round(index * step, 12) for index in range(first, last + 1)]
@@ -91,11 +94,13 @@ class LineChart:
 
 def draw_line_chart(chart: LineChart, width: int, height: int) -> Markup:
     """The figure as one SVG element of this size; it scales with its container."""
+    # About the width of a letter, because no font can be measured here.
     right = 14 + max((round(7.6 * len(curve.label)) for curve in chart.curves), default=0)
     xs = [x for curve in chart.curves for x, _ in curve.points]
     ys = [y for curve in chart.curves for _, y in curve.points if y > 0 or not chart.log]
     low, high = _domain(ys, chart.log)
     x = Scale(min(xs), max(xs), _LEFT, width - right)
+    # SVG counts downwards, so the range is turned over.
     y = Scale(low, high, height - _BOTTOM, _TOP, chart.log)
     parts = [_grid(x, y, chart, width - right, height)]
     parts += [_curve(curve, x, y) for curve in chart.curves]
@@ -130,6 +135,7 @@ def smoothed(points: Points, span: int) -> list[tuple[float, float]]:
 
 def moving_mean(values: Values, span: int) -> Values:
     """The mean around each value over ``span`` of them (fewer at both ends)."""
+    # A mean is the difference of two running sums, so the cost does not depend on the span.
     sums = np.concatenate([[0.0], np.cumsum(values)])
     index = np.arange(len(values))
     first, last = np.maximum(0, index - span // 2), np.minimum(len(values), index + span // 2 + 1)
@@ -146,6 +152,7 @@ def kept_places(values: Values, limit: int) -> list[int]:
     count = len(values)
     if count <= limit:
         return list(range(count))
+    # Each bin keeps two points, so bins are twice as long as thinning to one point would need.
     size = -(-2 * count // limit)
     inner = values[1:-1]
     bins = -(-len(inner) // size)
@@ -161,6 +168,7 @@ def _domain(values: Sequence[float], log: bool) -> tuple[float, float]:
     if log:
         return low / 1.15, high * 1.15
     pad = (high - low) * 0.05 or 0.5
+    # Zero is shown where it is near: an axis that starts just below the values makes small changes look large.
     return (0.0 if 0 <= low < high / 3 else low - pad), high + pad
 
 
@@ -185,6 +193,7 @@ def _grid(x: Scale, y: Scale, chart: LineChart, right: float, height: int) -> Ma
 
 
 def _curve(curve: Curve, x: Scale, y: Scale) -> Markup:
+    # A value of zero or less has no place on a logarithmic axis.
     points = [(x(a), y(b)) for a, b in thinned(curve.points) if b > 0 or not y.log]
     if not points:
         return Markup("")
@@ -205,6 +214,7 @@ def _labels(curves: Sequence[Curve], x: Scale, y: Scale) -> Markup:
     ends = sorted((y(curve.points[-1][1]) + 4, index) for index, curve in enumerate(curves) if curve.label)
     parts, previous = [], -100.0
     for place, index in ends:
+        # From top to bottom, so that each label only has to give way to the one above it.
         previous = max(place, previous + 14)
         curve = curves[index]
         parts.append(Markup('<text class="end t{c}" x="{x}" y="{y}">{text}</text>').format(

@@ -30,6 +30,7 @@ def log_run(path: Path, uri: str, experiment: str, *, weights: bool = False) -> 
         RequestError: no sealed run there, no such kind of address, or the MLflow client is not installed.
         WorkingsError: the server did not take it; nothing of the run directory was changed.
     """
+    # A path would make MLflow write a folder here, and a database address needs its full package.
     if not uri.startswith(("http://", "https://")):
         raise RequestError(f"--mlflow {uri}", "the address of a tracking server", "mlflow server --port 5000, then "
                            "--mlflow http://127.0.0.1:5000")
@@ -46,6 +47,7 @@ def log_run(path: Path, uri: str, experiment: str, *, weights: bool = False) -> 
         found = client.get_experiment_by_name(experiment)
         place = found.experiment_id if found is not None else client.create_experiment(experiment)
         logged = client.create_run(place, run_name=path.resolve().name, tags=tags(run)).info.run_id
+        # The run exists on the server from here on, and must not stay "running" there when the upload fails.
         try:
             _log(client, logged, run, path, weights)
         except BaseException:
@@ -60,12 +62,14 @@ def log_run(path: Path, uri: str, experiment: str, *, weights: bool = False) -> 
 def _log(client: Any, logged: str, run: Run, path: Path, weights: bool) -> None:
     from mlflow.entities import Metric, Param
 
+    # The server refuses longer values, and more than 100 parameters in one call.
     params = [Param(key, value[:6_000]) for key, value in settings(path)]
     for start in range(0, len(params), 100):
         client.log_batch(logged, params=params[start:start + 100])
     started = _milliseconds(run.manifest.started_at)
     metrics, elapsed = [], 0.0
     for line in run.metrics():
+        # The log holds durations and no times, so a step's time is counted from the start of the run.
         elapsed += line["seconds"]
         metrics += [Metric(f"train/{key}", float(line[key]), int(started + 1_000 * elapsed), line["step"])
                     for key in METRICS if isinstance(line.get(key), int | float)]

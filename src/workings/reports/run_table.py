@@ -11,7 +11,7 @@ from workings.reports.gather import RunView
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunRow:
+class TableRow:
     """One fact about every run."""
 
     name: str
@@ -19,22 +19,23 @@ class RunRow:
     digest: bool = False
 
 
-def run_rows(views: Sequence[RunView]) -> list[RunRow]:
+def run_rows(views: Sequence[RunView]) -> list[TableRow]:
     """Facts from the manifests; an evaluation without a run has only its digest."""
     rows = []
     if any(view.manifest is not None for view in views):
-        rows = [RunRow(name=name, cells=[fact(view.manifest) if view.manifest else "not a run" for view in views])
+        rows = [TableRow(name=name, cells=[fact(view.manifest) if view.manifest else "not a run" for view in views])
                 for name, fact in _FACTS]
-    return [*rows, RunRow(name="Root digest", cells=[view.root for view in views], digest=True)]
+    return [*rows, TableRow(name="Root digest", cells=[view.root for view in views], digest=True)]
 
 
-def behaviour_rows(views: Sequence[RunView]) -> list[RunRow]:
+def behaviour_rows(views: Sequence[RunView]) -> list[TableRow]:
     """How the evaluated runs answer: form, truncation, arithmetic, length, with intervals where there are some."""
     scored = [view.evaluation.summary for view in views if view.evaluation]
-    rows = [RunRow(name=words, cells=[_measure(summary["behaviour"].get(name, {"absent": "not measured"}), share)
-                                      for summary in scored]) for name, words, share in MEASURES]
+    rows = [TableRow(name=words, cells=[_measure(summary["behaviour"].get(name, {"absent": "not measured"}), share)
+                                        for summary in scored]) for name, words, share in MEASURES]
+    # Which rule found an answer shows a model that no longer keeps to its trained form.
     rules = [", ".join(f"{rule} {count(number)}" for rule, number in summary["rules"].items()) for summary in scored]
-    return [*rows, RunRow(name="Answers found by rule", cells=rules)] if scored else []
+    return [*rows, TableRow(name="Answers found by rule", cells=rules)] if scored else []
 
 
 def _measure(entry: dict[str, Any], share: bool) -> str:
@@ -56,6 +57,7 @@ def duration(seconds: float) -> str:
     """Seconds as a person says them."""
     if seconds < 120:
         return f"{seconds:.0f} s"
+    # Rounded once at the start: rounding the parts could give 60 s.
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

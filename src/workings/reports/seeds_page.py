@@ -12,7 +12,7 @@ from workings.evaluation.unit import find_unit
 from workings.record import atomic
 from workings.reports.figures import NARROW, WIDE, Drawn, Table
 from workings.reports.html import render_page
-from workings.reports.interval_chart import IntervalChart, Mark, Row, draw_interval_chart
+from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark, draw_interval_chart
 
 METHOD = (
     "An item's value is its mean score over the seeds of a side. The interval over items is Tango's for scores of 0 "
@@ -32,6 +32,7 @@ def write_seeds_page(out: Path, a: Sequence[Path], b: Sequence[Path], found: See
     """
     runs, items = len(found.a.names) + len(found.b.names), found.difference.n
     verdict = f"these runs: {found.verdict}; {_WORDS.get(found.method_verdict, 'no claim about the method')}"
+    # `--with-a=PATH` in one word, so that a path that begins with a dash is not taken for an option.
     command = ["workings", "compare", str(a[0]), str(b[0]), *(f"--with-a={path}" for path in a[1:]),
                *(f"--with-b={path}" for path in b[1:])]
     tiles = [{"name": f"{name}: {len(side.names)} run{'s' if len(side.names) > 1 else ''}", "value": percent(side.mean),
@@ -54,11 +55,12 @@ def _difference(found: SeedsComparison) -> Drawn:
     rows, table = [], []
     for name, interval in (("over items", found.difference.interval), ("over seeds", found.method_interval)):
         known = isinstance(interval, Interval)
+        # One seed a side has no spread, so the interval over seeds is a text that says why there is none.
         low, high = (100 * interval.low, 100 * interval.high) if isinstance(interval, Interval) else (None, None)
         bounds = f"{low:+.1f} to {high:+.1f}" if known else str(interval)
         delta = found.difference.delta
-        rows.append(Row(name=name, marks=[Mark(value=100 * delta, low=low, high=high, color=4,
-                                               label=f"{points(delta)} ({bounds if known else 'no interval'})")]))
+        label = f"{points(delta)} ({bounds if known else 'no interval'})"
+        rows.append(IntervalRow(name=name, marks=[Mark(value=100 * delta, low=low, high=high, color=4, label=label)]))
         table.append([name, points(delta), bounds])
     return _drawn(IntervalChart(title="Difference of B minus A", rows=rows, x_label="percentage points", zero_line=True,
                                 description="; ".join(f"{row[0]}: {row[1]}, interval {row[2]}" for row in table)),
@@ -73,7 +75,7 @@ def _runs(a: Sequence[Path], b: Sequence[Path], found: SeedsComparison) -> Drawn
             known = isinstance(cell["ci_low"], int | float)
             low, high = (100 * cell["ci_low"], 100 * cell["ci_high"]) if known else (None, None)
             bounds = f"{low:.1f} to {high:.1f}" if known else "no interval"
-            rows.append(Row(name=f"{letter}: {name}", marks=[
+            rows.append(IntervalRow(name=f"{letter}: {name}", marks=[
                 Mark(value=100 * cell["mean"], low=low, high=high, color="AB".index(letter),
                      label=f"{percent(cell['mean'])} ({bounds})")]))
             table.append([f"{letter}: {name}", str(cell["n"]), percent(cell["mean"]), bounds, str(cell["errors"])])

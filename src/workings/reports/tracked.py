@@ -13,6 +13,7 @@ from workings.record.reader import Run
 METRICS = ("loss", "evaluation_loss", "learning_rate", "grad_norm", "share_of_weights_changed", "memory_bytes",
            "tokens", "supervised_tokens", "seconds")
 """Of a line of the log, where it has them."""
+# Trackers are for numbers and texts: a larger file is taken only where weights are asked for.
 LARGE_BYTES = 64 * 2 ** 20
 
 
@@ -33,6 +34,7 @@ def artifacts(path: Path, weights: bool) -> Iterator[tuple[Path, str | None]]:
     """Files of a run and the folder each goes to; tensors only where they are asked for."""
     for file in sorted(path.rglob("*")):
         relative = file.relative_to(path)
+        # A link would upload a file from outside the record.
         if file.is_symlink() or not file.is_file() or (file.suffix == ".safetensors" and not weights):
             continue
         if file.stat().st_size > LARGE_BYTES and not weights:
@@ -56,6 +58,7 @@ def _scores(unit: EvaluationRecord) -> Iterator[tuple[str, float]]:
         f"section/{name}": cell for name, cell in unit.summary["scorecard"]["per_section"].items()}
     for name, cell in cells.items():
         for key, value in (("accuracy", cell["mean"]), ("ci_low", cell["ci_low"]), ("ci_high", cell["ci_high"])):
+            # Trackers take numbers only; a bound that does not exist is left out.
             if isinstance(value, int | float):
                 yield f"eval/{unit.path.name}/{name}/{key}", float(value)
 

@@ -41,10 +41,12 @@ def write_offline(path: Path, out: Path, project: str, *, weights: bool = False)
         raise RequestError("an offline run of Weights & Biases without its package", "the package wandb",
                            "pip install 'workings[wandb]'") from error
     out.mkdir(parents=True, exist_ok=True)
+    # The names of its settings change between versions, and an unknown one is an error.
     known = wandb.Settings.model_fields
     try:
         logged = wandb.init(
             mode="offline", dir=str(out), project=project, name=path.resolve().name, config=dict(settings(path)),
+            # `create_new`, because wandb would otherwise go on with a run that this process has open.
             notes=f"root digest {run.root}", job_type="train", reinit="create_new",
             settings=wandb.Settings(**{name: value for name, value in QUIET.items() if name in known}))
         for line in run.metrics():
@@ -52,6 +54,7 @@ def write_offline(path: Path, out: Path, project: str, *, weights: bool = False)
                        step=line["step"])
         logged.summary.update(tags(run) | dict(scores(path)))
         _attach(wandb, logged, path, weights)
+        # Asked before `finish`: wandb's folder for files lies one below the one that `wandb sync` wants.
         place = Path(logged.dir).parent
         logged.finish()
     except (wandb.Error, OSError) as error:

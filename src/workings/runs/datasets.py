@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from workings.config.load import LoadedRecipe
 from workings.data.generators import addition
 from workings.data.generators.base import ItemRecord, items_bytes
-from workings.data.opening import open_traces, shipped_items
+from workings.data.open import open_traces, shipped_items
 from workings.data.traces import Trace, traces_bytes
 from workings.record.digest import bytes_digest, file_digest
 from workings.scoring.items import Item, item_from_json, read_items
@@ -18,7 +18,7 @@ ADDITION_ITEMS = 600
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sources:
+class RunData:
     """The data of a run, before it becomes rows."""
 
     traces: Sequence[Trace]
@@ -29,11 +29,11 @@ class Sources:
     """Questions; empty when the recipe has none."""
     digests: dict[str, str]
     """SHA-256 of each file's bytes, or of the bytes that a made set would have as a file."""
-    whole: bool = True
+    is_full: bool = True
     """Whether the traces are all of those that the digest names."""
 
 
-def find_sources(loaded: LoadedRecipe) -> Sources:
+def find_data(loaded: LoadedRecipe) -> RunData:
     """Read or make what `data.traces`, `evaluation.traces` and `evaluation.items` name."""
     recipe = loaded.recipe
     digests: dict[str, str] = {}
@@ -42,7 +42,7 @@ def find_sources(loaded: LoadedRecipe) -> Sources:
     traces = _traces(loaded, names[0], made[0], "traces", digests)
     held_out = [] if names[1] == "none" else _traces(
         loaded, names[1], addition.held_out_traces(made[1], recipe.seed), "evaluation_traces", digests)
-    return Sources(traces=traces, held_out=held_out, items=_items(loaded, names[2], made[1], digests), digests=digests)
+    return RunData(traces=traces, held_out=held_out, items=_items(loaded, names[2], made[1], digests), digests=digests)
 
 
 def _traces(loaded: LoadedRecipe, name: str, made: list[Trace], label: str, digests: dict[str, str]) -> Sequence[Trace]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from workings.engines.base import Memory, ReportingEngine
 from workings.models.weights import parameter_count
-from workings.record.digest import json_digest
 from workings.record.environment import collect
 from workings.record.layout import (
     CONFIG,
@@ -28,19 +27,19 @@ from workings.record.manifest import DeviceRecord, Distribution, Origin, RunMani
 from workings.record.redact import redact
 from workings.record.values import Absent, absent, now, text_view
 from workings.record.writer import RunWriter
-from workings.runs.base_weights import weight_digests
 from workings.runs.code_version import code_version
 from workings.runs.guard import plan_here
-from workings.runs.prepare import Prepared
+from workings.runs.prepare import TrainSetup
+from workings.runs.resolve import weight_digests
 from workings.training.loop import Outcome
 
 NEAR = 3
 """Folders that a recipe may lie above its run and still be named by its relative path."""
 
 
-def data_digests(prepared: Prepared) -> dict[str, str]:
+def data_digests(setup: TrainSetup) -> dict[str, str]:
     """Digests of everything that the run is trained and measured with."""
-    return prepared.sources.digests | {"rows": prepared.rows.digest, "tokenizer": prepared.tokenizer.digest}
+    return setup.data.digests | {"rows": setup.rows.digest, "tokenizer": setup.tokenizer.digest}
 
 
 def base_from(run: Path, base: Path) -> str | dict[str, str]:
@@ -56,37 +55,36 @@ def base_from(run: Path, base: Path) -> str | dict[str, str]:
     return relative if relative.count("..") <= NEAR and not above_home else {"absent": "far away from the run"}
 
 
-def write_request(writer: RunWriter, prepared: Prepared) -> None:
+def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     """Recipe, data, environment and verdict: everything that is known before the first step."""
-    loaded = prepared.loaded
+    loaded = setup.loaded
     writer.write_text(RECIPE, loaded.text)
     writer.write_json(OVERRIDES, {"origin": Path(loaded.origin).name, "overrides": list(loaded.overrides),
                                   "renamed": list(loaded.renamed), "chosen": list(loaded.chosen),
                                   "base": base_from(writer.final, loaded.base)})
-    writer.write_json(CONFIG, loaded.resolved())
-    prepared.tokenizer.save(writer.path(TOKENIZER))
-    writer.write_json(MODEL_SHAPE, asdict(prepared.shape))
-    writer.write_json(DATA_DIGESTS, data_digests(prepared))
-    writer.write_cleaned(ROWS, prepared.rows.index_bytes)
+    writer.write_json(CONFIG, setup.config)
+    setup.tokenizer.save(writer.path(TOKENIZER))
+    writer.write_json(MODEL_SHAPE, asdict(setup.shape))
+    writer.write_json(DATA_DIGESTS, data_digests(setup))
+    writer.write_cleaned(ROWS, setup.rows.index_bytes)
     environment = collect()
     writer.write_json(ENVIRONMENT, environment)
     writer.write_text(ENVIRONMENT_TEXT, text_view(environment))
-    if isinstance(prepared.engine, ReportingEngine):
-        for name, text in prepared.engine.environment_files().items():
+    if isinstance(setup.engine, ReportingEngine):
+        for name, text in setup.engine.environment_files().items():
             writer.write_text(f"env/{name}", redact(text))
-    device = prepared.device
+    device = setup.device
     writer.write_json(DEVICE_CHECKS, {"platform": device.platform, "kind": device.kind, "count": device.count,
-                                      "mesh": dict(device.mesh), **prepared.device_check})
-    writer.write_json(PLAN, plan_here(prepared).as_json())
+                                      "mesh": dict(device.mesh), **setup.device_check})
+    writer.write_json(PLAN, plan_here(setup).as_json())
 
 
-def build_manifest(prepared: Prepared, outcome: Outcome, metrics: list[dict[str, Any]], *, out: Path, started_at: str,
+def build_manifest(setup: TrainSetup, outcome: Outcome, metrics: list[dict[str, Any]], *, out: Path, started_at: str,
                    resumes: int, resumed_from: dict[str, str] | None, memory: Memory,
                    facts: dict[str, Any]) -> RunManifest:
     """The run on one page, from what was asked for, what ran, and the metrics that were written."""
-    recipe, device, progress = prepared.loaded.recipe, prepared.device, outcome.progress
-    code, resolved = code_version(), prepared.loaded.resolved()
-    precision = recipe.precision
+    recipe, device, progress = setup.recipe, setup.device, outcome.progress
+    code, precision = code_version(), recipe.precision
     dtypes: dict[str, str] = {"parameters": precision.parameters, "compute": precision.compute,
                               "moments": precision.moments}
     no_steps = absent("no step was completed")
@@ -94,18 +92,18 @@ def build_manifest(prepared: Prepared, outcome: Outcome, metrics: list[dict[str,
         name=out.name, recipe=recipe.name, status=outcome.status,
         status_reason=outcome.reason or "all steps were taken",
         workings_version=code.version, engine=recipe.engine,
-        engine_distribution=Distribution(name=prepared.registered.distribution, version=prepared.registered.version),
+        engine_distribution=Distribution(name=setup.registered.distribution, version=setup.registered.version),
         commit_sha=code.commit or absent(code.absent_because),
         dirty_diff_digest=code.dirty_diff_sha256 or absent(code.absent_because),
-        seed=recipe.seed, config_digest=json_digest(resolved), config_snapshot=resolved,
-        data_digests=data_digests(prepared), model_id=prepared.weights.id,
-        model_revision=absent("random weights") if prepared.weights.directory is None else prepared.weights.revision,
-        weight_digests=_weight_digests(prepared.weights.directory), architecture=prepared.shape.family,
-        parameters=parameter_count(prepared.shape), requested_device=recipe.device,
+        seed=recipe.seed, config_digest=setup.config_digest, config_snapshot=setup.config,
+        data_digests=data_digests(setup), model_id=setup.weights.id,
+        model_revision=absent("random weights") if setup.weights.directory is None else setup.weights.revision,
+        weight_digests=_weight_digests(setup.weights.directory), architecture=setup.shape.family,
+        parameters=parameter_count(setup.shape), requested_device=recipe.device,
         actual_device=DeviceRecord(platform=device.platform, kind=device.kind, count=device.count,
                                    reason=device.reason),
-        requested_dtypes=dtypes, actual_dtypes=dict(prepared.engine.dtypes()), mesh=dict(device.mesh),
-        global_batch=prepared.global_batch, memory_limit_bytes=device.memory_limit_bytes,
+        requested_dtypes=dtypes, actual_dtypes=dict(setup.engine.dtypes()), mesh=dict(device.mesh),
+        global_batch=setup.global_batch, memory_limit_bytes=device.memory_limit_bytes,
         memory_limit_source=device.memory_limit_source, measured_peak_bytes=memory.peak_bytes,
         measured_peak_source=memory.source, hardware=f"{device.count} x {device.kind}",
         vram=absent("no accelerator") if device.platform == "cpu" else device.memory_limit_bytes,
@@ -123,18 +121,18 @@ def _weight_digests(directory: Path | None) -> dict[str, str] | Absent:
     return weight_digests(directory)
 
 
-def readme(manifest: RunManifest, prepared: Prepared, command: str, memory: str) -> str:
+def readme(manifest: RunManifest, setup: TrainSetup, command: str, memory: str) -> str:
     """What this run was, in a screen, and how to reproduce and verify it.
 
     Args:
         manifest: of the run.
-        prepared: what ran.
+        setup: what ran.
         command: that asks for it again.
         memory: predicted and measured, in a sentence.
     """
     loss = "no step was completed" if isinstance(manifest.final_loss, Absent) else (
         f"loss {manifest.first_loss:.4f} at the first step, {manifest.final_loss:.4f} at the last")
-    padding = prepared.batches.padding_share()
+    padding = setup.batches.padding_share()
     return f"""# Run {manifest.name}
 
 Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_steps} of {manifest.planned_steps} steps.
@@ -142,7 +140,7 @@ Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_st
 - Model: {manifest.model_id} ({manifest.architecture}, {manifest.parameters:,} parameters), seed {manifest.seed}.
 - Engine: {manifest.engine} from {manifest.engine_distribution.name} {manifest.engine_distribution.version}.
 - Device: {manifest.hardware} ({manifest.actual_device.platform}; {manifest.actual_device.reason}).
-- Data: {len(prepared.rows.rows):,} rows, {len(prepared.rows.dropped):,} dropped, {padding:.1%} padding in epoch 0.
+- Data: {len(setup.rows.rows):,} rows, {len(setup.rows.dropped):,} dropped, {padding:.1%} padding in epoch 0.
 - Trained on {manifest.supervised_tokens:,} supervised tokens; {loss}.
 - Memory: {memory}.
 - Made by workings {manifest.workings_version}.
@@ -159,13 +157,13 @@ Verify it, offline, without any ML library; every file is listed in `{SUMS}`:
 """
 
 
-def reproduce_command(prepared: Prepared, out: Path) -> str:
+def reproduce_command(setup: TrainSetup, out: Path) -> str:
     """The command that asks for this run again, typed inside its directory.
 
     A recipe file is named where it stood, because what it names is relative to that place; a place far away is not
     written down (it may name a person's home), and the copy in `config/` stands for it.
     """
-    loaded = prepared.loaded
+    loaded = setup.loaded
     if loaded.origin.startswith("shipped:"):
         name = loaded.origin.removeprefix("shipped:")
     else:

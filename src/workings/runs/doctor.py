@@ -9,7 +9,7 @@ from typing import Any
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.model import FromPretrained
 from workings.config.training import BYTES_OF_FORMAT
-from workings.doctor.cards import check_cards, torch_wheel
+from workings.doctor.cards import WHEEL, check_cards, torch_wheel
 from workings.doctor.finding import Finding
 from workings.doctor.hub import check_hub
 from workings.doctor.kernels import check_kernels
@@ -19,11 +19,12 @@ from workings.doctor.tpu import check_tpu, tpu_devices
 from workings.doctor.versions import check_versions, installed_version
 from workings.engines.base import EngineRequest
 from workings.engines.hardware_probe import accelerators
+from workings.engines.registry import engine_libraries
 from workings.errors import RequestError
 from workings.hardware.memory import host_memory
 from workings.models.weights import parameter_count
 from workings.planning.parts import checkpoint_bytes
-from workings.runs.inputs import planned_shape
+from workings.runs.resolve import find_shape
 from workings.runs.select_engine import with_engine
 
 BOTH = ["fp32", "bf16"]
@@ -78,8 +79,8 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
     if "tpu" in present:
         yield from check_tpu(present["tpu"], tpu_devices())
     has_card = "gpu" in present or bool(driver.cards)
-    about_torch = has_card and bool(installed_version("torch")) and (recipe is None or recipe.engine == "torch")
-    yield from check_cards(driver, present, torch_wheel() if about_torch else {})
+    asked = has_card and bool(installed_version(WHEEL)) and (recipe is None or WHEEL in engine_libraries(recipe.engine))
+    yield from check_cards(driver, present, torch_wheel() if asked else {})
     yield from check_versions(present)
     if kernels:
         yield from check_kernels([recipe.engine] if recipe else [], recipe.device if recipe else "auto",
@@ -105,7 +106,7 @@ def needs_of(loaded: LoadedRecipe) -> Needs | None:
     """Bytes that a recipe's checkpoints and weights take; None where its shape is not known without a download."""
     recipe = loaded.recipe
     try:
-        shape = planned_shape(loaded)
+        shape = find_shape(loaded)
     except RequestError:
         return None
     return Needs(checkpoint_bytes=checkpoint_bytes(EngineRequest.of(recipe, shape)), kept=recipe.checkpoint.keep_last,

@@ -8,8 +8,7 @@ from typing import Any
 from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
-from workings.runs.load import AS_RECORDED, open_run
-from workings.runs.weights import WeightsRequest, open_weights
+from workings.runs.open_model import AS_RECORDED, WeightsRequest, open_run, open_weights
 from workings.scoring.items import read_items
 
 
@@ -33,10 +32,10 @@ def ask(run: Path, question: str, *, max_new_tokens: int = 256) -> Reply:
         RequestError: no sealed run at that path.
         RecordError: it has no intact checkpoint.
     """
-    loaded = open_run(run)
-    completion = loaded.engine.generate(loaded.state, [loaded.template.prompt_ids(question)],
-                                        max_new_tokens=max_new_tokens, stop_ids=loaded.template.stop_ids)[0]
-    return Reply(text=loaded.tokenizer.decode(completion.tokens), finish_reason=completion.finish_reason,
+    session = open_run(run).session
+    completion = session.engine.generate(session.state, [session.template.prompt_ids(question)],
+                                         max_new_tokens=max_new_tokens, stop_ids=session.template.stop_ids)[0]
+    return Reply(text=session.tokenizer.decode(completion.tokens), finish_reason=completion.finish_reason,
                  tokens=len(completion.tokens))
 
 
@@ -57,10 +56,9 @@ def evaluate_run(run: Path, items: Path, out: Path, *, settings: EvaluationSetti
         RecordError: the run has no intact checkpoint.
     """
     questions = read_items(items)
-    loaded = open_run(run, device)
-    return evaluate(loaded.engine, loaded.state, loaded.tokenizer, loaded.template, questions, out,
-                    settings=settings or EvaluationSettings(), made_from=loaded.root,
-                    facts={"run": loaded.run.path.resolve().name, "step": loaded.checkpoint.step}, progress=progress)
+    opened = open_run(run, device)
+    return evaluate(opened.session, questions, out, settings=settings or EvaluationSettings(), made_from=opened.root,
+                    facts={"run": opened.run.path.resolve().name, "step": opened.checkpoint.step}, progress=progress)
 
 
 def evaluate_weights(model: str, items: Path, out: Path, *, request: WeightsRequest,
@@ -77,9 +75,9 @@ def evaluate_weights(model: str, items: Path, out: Path, *, request: WeightsRequ
         progress: called with the items that are done and the items in all.
 
     Raises:
-        RequestError: as `workings.runs.weights.open_weights`, or as `evaluate_run`.
+        RequestError: as `workings.runs.open_model.open_weights`, or as `evaluate_run`.
     """
     questions = read_items(items)
     opened = open_weights(model, request)
-    return evaluate(opened.engine, opened.state, opened.tokenizer, opened.template, questions, out,
-                    settings=settings or EvaluationSettings(), made_from=None, facts=opened.facts, progress=progress)
+    return evaluate(opened.session, questions, out, settings=settings or EvaluationSettings(), made_from=None,
+                    facts=opened.facts, progress=progress)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from workings.engines.base import Memory
-from workings.engines.gpu_memory import gpu_share
 from workings.errors import DoesNotFit, WorkingsError
 from workings.hardware.catalog import Target, targets
 from workings.hardware.device import DeviceFacts
@@ -18,18 +17,16 @@ from workings.planning.plan import Nearest, Plan, explain
 from workings.planning.search import nearest
 from workings.planning.verdict import MARGINAL_SHARE, Verdict
 from workings.record.values import absent
-from workings.runs.prepare import Prepared
+from workings.runs.prepare import TrainSetup
 
 LARGER_SHOWN = 3
 """Machines that are named where no change of the recipe makes it fit."""
 
 
-def target_here(device: DeviceFacts, engine: str) -> Target:
+def target_here(device: DeviceFacts) -> Target:
     """The device that a run was given, as a target to plan for: its row of the catalog, or one made from its facts."""
-    limit = device.memory_limit_bytes
-    if device.platform == "gpu" and engine in ("jax", "tunix"):
-        # `plan` counts the share of the card that JAX takes; the limit that the device names is that share already.
-        limit = int(limit / gpu_share())
+    # A target has the whole card, of which `plan` counts the engine's share; the device names that share already.
+    limit = int(device.memory_limit_bytes / device.memory_share)
     known = [row for row in targets().values() if row.platform == device.platform
              and (row.platform == "cpu" or row.kind == device.kind)]
     row = next((row for row in known if row.devices == device.count), known[0] if known else None)
@@ -47,18 +44,18 @@ def _platform(device: DeviceFacts) -> Any:
     return device.platform
 
 
-def plan_here(prepared: Prepared) -> Plan:
+def plan_here(prepared: TrainSetup) -> Plan:
     """The verdict on the compiled step with its parts and the culprit."""
-    target = target_here(prepared.device, prepared.loaded.recipe.engine)
+    target = target_here(prepared.device)
     plan = explain(prepared.loaded.recipe, prepared.request, prepared.longest_batch, prepared.inspection,
                    prepared.device, target)
     return replace(plan, verdict=prepared.verdict, batch=prepared.longest_batch)
 
 
-def refusal(prepared: Prepared) -> DoesNotFit:
+def refusal(prepared: TrainSetup) -> DoesNotFit:
     """Why the run does not start, and the nearest plan on this device that fits, or a machine that is large enough."""
     recipe = prepared.loaded.recipe
-    target = target_here(prepared.device, recipe.engine)
+    target = target_here(prepared.device)
     plan = plan_here(prepared)
     lines, found = list(plan.reasons), None
     if target.platform != "tpu" or target.topology:
@@ -72,7 +69,7 @@ def refusal(prepared: Prepared) -> DoesNotFit:
     else:
         lines.append("no plan of the search fits this device: a smaller model or shorter rows are left, or another "
                      f"machine: {_larger(prepared.verdict)}")
-    if "refused" in prepared.inspection.details:
+    if prepared.inspection.refused:
         lines.append("the compiler itself refuses this program, so that --force cannot run it")
     else:
         lines.append("--force runs it all the same")
@@ -106,7 +103,7 @@ class MemoryWatch:
         self.resident = resident_bytes()
         self.peak_before = peak_resident_bytes()
 
-    def facts(self, prepared: Prepared, memory: Memory, out_of_memory: str = "") -> dict[str, Any]:
+    def facts(self, prepared: TrainSetup, memory: Memory, out_of_memory: str = "") -> dict[str, Any]:
         """`plan/measured.json`.
 
         On an accelerator the device counts what the program holds, which is what was predicted. A CPU's count is the

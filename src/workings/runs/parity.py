@@ -18,18 +18,18 @@ from workings.config.method import FULL
 from workings.config.training import AdamWConfig, OptimizerConfig
 from workings.data.batches import Batches, Position
 from workings.data.rows import build_rows
-from workings.engines.base import Engine, EngineRequest, State
+from workings.engines.base import ComparableEngine, Engine, EngineRequest, State
 from workings.engines.registry import find_engine
 from workings.engines.safetensors_file import TensorFile
+from workings.errors import RequestError
 from workings.models.batch import Batch
-from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
-from workings.runs.datasets import find_sources
-from workings.runs.inputs import find_shape, find_tokenizer, find_weights
+from workings.runs.resolve import resolve
 from workings.runs.smoke import Smoke
 from workings.training.schedule import Schedule
 
 ENGINES = ("jax", "torch")
+"""The two that are compared. The second one makes the weights and adapters that both begin with."""
 TOLERANCES = {"logit": 1e-4, "loss": 1e-5, "gradient": 1e-4, "curve": 1e-4, "resume": 1e-4}
 """Largest differences that pass: logits and losses absolute, gradients relative (`gradient_difference`)."""
 COMPARED = 3
@@ -98,7 +98,7 @@ class Case:
         fresh = self.folder / f"fresh-{optimizer.name}"
         if not fresh.exists():
             fresh.mkdir()
-            maker = self.engine("torch", optimizer=optimizer)
+            maker = self.engine(ENGINES[1], optimizer=optimizer)
             maker.save(maker.load(self.weights), fresh)
         return engine.restore(fresh)
 
@@ -141,11 +141,9 @@ def _comparable(loaded: LoadedRecipe, steps: int, *, on_cpu: bool) -> LoadedReci
 
 def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool) -> Case:
     """Batches by the recipe's own rules, and weights on disk that both engines load."""
-    recipe, sources, weights = loaded.recipe, find_sources(loaded), find_weights(loaded)
-    tokenizer = find_tokenizer(loaded, weights, sources.traces)
-    template = ChatTemplate.for_config(recipe.data.template, tokenizer)
-    rows = build_rows(sources.traces, tokenizer, template, recipe.data)
-    shape = find_shape(loaded, weights, tokenizer)
+    resolved, recipe = resolve(loaded), loaded.recipe
+    rows = build_rows(resolved.data.traces, resolved.tokenizer, resolved.template, recipe.data)
+    shape, weights = resolved.shape, resolved.weights
     if small and shape.sliding_pattern:
         shape = ModelShape(**(asdict(shape) | REACH))
     batches = Batches(rows, seed=recipe.seed, rows_per_micro_batch=recipe.batch.micro_batch,
@@ -159,7 +157,7 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool) -> Case:
     if weights.directory is None:
         start = folder / "start"
         start.mkdir()
-        engine = find_engine("torch").engine.open(replace(request, method=FULL))
+        engine = find_engine(ENGINES[1]).engine.open(replace(request, method=FULL))
         engine.export(engine.init(recipe.seed), start)
     return Case(request=request, batches=found, weights=weights.directory or folder / "start", folder=folder,
                 rates=[schedule.at(step + 1) for step in range(recipe.training.steps)])
@@ -186,7 +184,7 @@ def compare(case: Case, name: str) -> Parity:
     return Parity(
         model=f"{name}: {case.request.shape.family}, {case.request.method.name}, {case.request.optimizer.name}",
         steps=len(case.batches), logit=_logit_difference(case), loss=_loss_difference(case), gradient=gradient,
-        worst_gradient=worst, curve=_largest(curves["jax"], curves["torch"]), resume=max(resumed))
+        worst_gradient=worst, curve=_largest(*curves.values()), resume=max(resumed))
 
 
 def _largest(a: Any, b: Any) -> float:
@@ -217,17 +215,16 @@ def _logit_difference(case: Case) -> float:
 
     After some steps adapters and biases are no longer zero; the trained models are exported and opened as full ones.
     """
-    from workings.engines.jax.compare import logits as of_jax
-    from workings.engines.torch.compare import logits as of_torch
-
     trained = case.folder / "trained"
     trained.mkdir()
-    opened = case.engine("torch")
+    opened = case.engine(ENGINES[1])
     opened.export(_course(case, opened, case.begin(opened, case.request.optimizer), 0, COMPARED)[0], trained)
     batch, found = case.batches[0], []
-    for name, logits in (("jax", of_jax), ("torch", of_torch)):
-        engine: Any = case.engine(name, method=FULL)
-        found.append(logits(engine, engine.load(trained), batch))
+    for name in ENGINES:
+        engine = case.engine(name, method=FULL)
+        if not isinstance(engine, ComparableEngine):
+            raise RequestError(f"parity with engine {name}", "an engine that says its logits (`ComparableEngine`)")
+        found.append(engine.logits(engine.load(trained), batch))
     real = batch.segment_ids[0] != 0
     return _largest(found[0][real], found[1][real])
 

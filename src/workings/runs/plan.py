@@ -9,8 +9,8 @@ from workings.hardware.catalog import find_target
 from workings.planning.history import own_pace
 from workings.planning.plan import Plan
 from workings.planning.search import plan_with_nearest
-from workings.runs.inputs import planned_shape
 from workings.runs.plan_time import timed, with_deadline
+from workings.runs.resolve import find_shape
 from workings.runs.select_engine import with_engine
 
 OWN_RUNS = Path("runs")
@@ -35,7 +35,7 @@ def plan(recipe: str | LoadedRecipe, on: str, overrides: Sequence[str] = (), *, 
     """
     target = find_target(on)
     loaded = with_engine(load_recipe(recipe, overrides), target.platform)
-    shape = planned_shape(loaded)
+    shape = find_shape(loaded)
     found = plan_with_nearest(loaded.recipe, shape, target, search=nearest)
     found = timed(found, loaded, shape, target, own_pace(runs, target) if runs.is_dir() else None)
     found = replace(found, remarks=(*found.remarks, *loaded.chosen))

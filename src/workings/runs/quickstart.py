@@ -19,7 +19,7 @@ from workings.models.tokenizer_training import train_tokenizer
 from workings.record import atomic
 from workings.reports.html import write_report
 from workings.runs.datasets import ADDITION_ITEMS, ADDITION_TRACES
-from workings.runs.inputs import TRAINED_VOCABULARY
+from workings.runs.resolve import TRAINED_VOCABULARY
 from workings.runs.train_and_evaluate import TrainAndEvaluateResult, train_and_evaluate
 
 WITH_STEPS = "with-steps"
@@ -39,13 +39,15 @@ class QuickstartResult:
 
     def as_json(self) -> dict[str, Any]:
         """Keys of `quickstart --json`."""
-        found = self.comparison.to_json()
+        compared = self.comparison.to_json()
         values = {
-            "traces_accuracy": found["b"]["accuracy"], "answer_only_accuracy": found["a"]["accuracy"],
-            "items": found["items"], "p_value": found["p_value"], "seconds": round(self.seconds, 1),
+            "traces_accuracy": compared["b"]["accuracy"], "answer_only_accuracy": compared["a"]["accuracy"],
+            "items": compared["items"], "p_value": compared["p_value"], "seconds": round(self.seconds, 1),
             "runs": [str(result.training.run) for result in self.runs.values()],
-            "delta": found["delta"], "delta_ci_low": found["delta_ci_low"], "delta_ci_high": found["delta_ci_high"],
-            "verdict": found["verdict"], "sentence": self.comparison.sentence, "report": str(self.out / "report.html"),
+            "delta": compared["delta"], "delta_ci_low": compared["delta_ci_low"],
+            "delta_ci_high": compared["delta_ci_high"],
+            "verdict": compared["verdict"], "sentence": self.comparison.sentence,
+            "report": str(self.out / "report.html"),
             "supervised_tokens": {name: _supervised(result) for name, result in self.runs.items()}}
         if SAME_TOKENS in self.more:
             values["same_tokens_accuracy"] = self.more[SAME_TOKENS].to_json()["a"]["accuracy"]
@@ -142,7 +144,7 @@ def _supervised(result: TrainAndEvaluateResult) -> int:
 
 def _verify_all(runs: list[Path]) -> None:
     for run in runs:
-        found = verify(run)
-        if found.failed:
+        verification = verify(run)
+        if verification.failed:
             raise RecordError(f"{run} does not verify: " + "; ".join(
-                f"{check.id}: {check.text}" for check in found.checks if check.verdict == "failed"))
+                f"{check.id}: {check.text}" for check in verification.checks if check.verdict == "failed"))

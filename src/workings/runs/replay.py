@@ -9,7 +9,7 @@ from typing import Any
 from workings.data.batches import Position
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
-from workings.evidence.replay import course as courses
+from workings.evidence.replay import steps as replay_steps
 from workings.evidence.replay.conditions import (
     code_text,
     conditions,
@@ -20,9 +20,9 @@ from workings.evidence.replay.conditions import (
     on_cpu,
     platform,
 )
-from workings.evidence.replay.course import Beginning, Course
 from workings.evidence.replay.judge import SCHEMA, Facts, judge, sentence
-from workings.evidence.replay.outcomes import Asked, Model, compare_weights, generate_again
+from workings.evidence.replay.outcomes import RecordedEvaluation, compare_weights, generate_again
+from workings.evidence.replay.steps import InitialState, ReplayPlan
 from workings.evidence.replay.tolerance import BITWISE, Tolerance, number_format, tolerance_for
 from workings.evidence.replay.unit import unit_path, write_unit
 from workings.record import environment, jsonl
@@ -31,7 +31,7 @@ from workings.record.checkpoints import Checkpoint
 from workings.record.layout import ENVIRONMENT, EVALUATION_CONFIG, PREDICTIONS
 from workings.record.reader import Run
 from workings.runs.code_version import code_version
-from workings.runs.reopen import Parts, Reopened, reopen
+from workings.runs.open_model import ReopenedRun, ReplayInputs, reopen_run
 from workings.training.schedule import Schedule
 
 STEPS, ITEMS = 10, 8
@@ -42,7 +42,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayRequest:
-    """What is replayed."""
+    """Which steps of a run are taken again, and what for."""
 
     start: int | None = None
     """Step of the checkpoint to start from, 0 for the first weights; None: the earliest one with steps after it."""
@@ -50,13 +50,13 @@ class ReplayRequest:
     """Steps to take; fewer where the run ends."""
     predictions: int = ITEMS
     """Items of each of the run's own evaluations to ask again; 0: none."""
-    parts: Parts = field(default_factory=Parts)
+    inputs: ReplayInputs = field(default_factory=ReplayInputs)
     """Where data and weights lie, and the device."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replayed:
-    """What came out."""
+class ReplayResult:
+    """What a replay computed, and how it was judged."""
 
     facts: Facts
     """Contents of `replay.json`."""
@@ -76,7 +76,7 @@ class _Standard:
     mode: str
 
 
-def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None) -> Replayed:
+def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None) -> ReplayResult:
     """Replay a sealed run. Nothing is written.
 
     Args:
@@ -91,28 +91,28 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     metrics = Run.open(path).metrics()
     if not metrics:
         raise RequestError(f"{path}, which took no step", "a run with at least one step")
-    opened = reopen(path, request.parts)
+    opened = reopen_run(path, request.inputs)
     from_step, checkpoint = _start(opened, len(metrics), request.start)
     collected = environment.collect()
     standard = _standard(opened, collected)
-    course = Course(
+    plan = ReplayPlan(
         engine=opened.engine, batches=opened.batches(opened.recipe.seed), schedule=Schedule.of(opened.recipe.training),
-        start=_beginning(opened, checkpoint), position=Position.from_json(checkpoint.facts["position"])
+        start=_initial_state(opened, checkpoint), position=Position.from_json(checkpoint.facts["position"])
         if checkpoint else Position(), lines=[*metrics[from_step:from_step + request.steps]])
-    say(f"{len(course.lines)} steps from {course.start.words}, judged by {standard.mode}")
-    lines, weights = _replay(opened, course)
+    say(f"{len(plan.lines)} steps from {plan.start.words}, judged by {standard.mode}")
+    lines, weights = _replay(opened, plan)
     say("controls: another seed, another learning rate, a row left out, another checkpoint")
-    found = _controls(opened, course, from_step, standard.tolerance)
+    controls = _controls(opened, plan, from_step, standard.tolerance)
     predictions = _predictions(opened, request.predictions, standard.mode == "bitwise", say)
     facts: Facts = {
-        "schema": SCHEMA, "run": opened.run.manifest.name, "from_step": from_step, "start": course.start.words,
+        "schema": SCHEMA, "run": opened.run.manifest.name, "from_step": from_step, "start": plan.start.words,
         "conditions": {"recorded": standard.there, "here": standard.here,
                        "differing": differing(standard.there, standard.here)},
         "mode": standard.mode, "tolerance": standard.tolerance.to_json(), "lines": lines, "weights": weights,
-        "controls": found, "predictions": _counted(predictions, request.predictions)}
+        "controls": controls, "predictions": _counted(predictions, request.predictions)}
     verdict, reasons = judge(facts)
     facts |= {"verdict": verdict, "reasons": reasons, "sentence": sentence(facts)}
-    return Replayed(facts=facts, predictions=predictions, environment=collected)
+    return ReplayResult(facts=facts, predictions=predictions, environment=collected)
 
 
 def replay_and_seal(path: Path, request: ReplayRequest, name: str = "",
@@ -140,9 +140,9 @@ def replay_and_seal(path: Path, request: ReplayRequest, name: str = "",
     return done.facts, unit
 
 
-def _start(opened: Reopened, done: int, asked: int | None) -> tuple[int, Checkpoint | None]:
+def _start(opened: ReopenedRun, done: int, asked: int | None) -> tuple[int, Checkpoint | None]:
     """The step to start after, and its checkpoint; None for the first weights."""
-    before_the_end = [step for step in opened.kept if step < done]
+    before_the_end = [step for step in opened.checkpoints_by_step if step < done]
     if asked is None:
         asked = before_the_end[0] if before_the_end else 0
     if asked == 0:
@@ -154,26 +154,27 @@ def _start(opened: Reopened, done: int, asked: int | None) -> tuple[int, Checkpo
                        "leave --from out")
 
 
-def _beginning(opened: Reopened, checkpoint: Checkpoint | None) -> Beginning:
+def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> InitialState:
     if checkpoint is not None:
         place = checkpoint.path
-        return Beginning(make=lambda: opened.engine.restore(place), words=f"checkpoint {place.name}")
+        return InitialState(make=lambda: opened.engine.restore(place), words=f"checkpoint {place.name}")
     seed = opened.recipe.seed
-    words = f"random weights of seed {seed}" if opened.weights is None else \
+    words = f"random weights of seed {seed}" if opened.weights.directory is None else \
         f"the weights of {opened.run.manifest.model_id}"
-    return Beginning(make=lambda: opened.first_state(seed), words=words)
+    return InitialState(make=lambda: opened.initial_state(opened.engine, seed), words=words)
 
 
-def _controls(opened: Reopened, course: Course, from_step: int, tolerance: Tolerance) -> dict[str, Facts]:
+def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, tolerance: Tolerance) -> dict[str, Facts]:
     other_seed = opened.recipe.seed + 1
-    others = [step for step in opened.kept if step != from_step]
-    other = _beginning(opened, opened.checkpoint(others[-1])) if others else Beginning(
+    others = [step for step in opened.checkpoints_by_step if step != from_step]
+    other = _initial_state(opened, opened.checkpoint(others[-1])) if others else InitialState(
         make=lambda: opened.engine.init(other_seed), words=f"random weights of seed {other_seed}")
-    begun = course.start if from_step else Beginning(make=lambda: opened.first_state(other_seed), words="another seed")
-    return courses.controls(course, opened.batches(other_seed), other, begun, tolerance)
+    begun = plan.start if from_step else InitialState(
+        make=lambda: opened.initial_state(opened.engine, other_seed), words="another seed")
+    return replay_steps.controls(plan, opened.batches(other_seed), other, begun, tolerance)
 
 
-def _standard(opened: Reopened, collected: Mapping[str, Any]) -> _Standard:
+def _standard(opened: ReopenedRun, collected: Mapping[str, Any]) -> _Standard:
     """To the bit where the conditions are the recorded ones, else by the tolerance of the run's number format."""
     manifest, device, code = opened.run.manifest, opened.engine.describe(), code_version()
     packages = sorted({*device.versions} & {*environment.PACKAGES})
@@ -194,37 +195,37 @@ def _standard(opened: Reopened, collected: Mapping[str, Any]) -> _Standard:
     return _Standard(there=there, here=here, tolerance=tolerance, mode="tolerance")
 
 
-def _replay(opened: Reopened, course: Course) -> tuple[list[Facts], Facts]:
+def _replay(opened: ReopenedRun, plan: ReplayPlan) -> tuple[list[Facts], Facts]:
     """The lines of the replayed steps, and the weights after them where the run kept a checkpoint of that step."""
     lines, state = [], None
-    for taken in courses.replay(course):
-        lines.append(taken.line)
-        state = taken.state
+    for step in replay_steps.replay(plan):
+        lines.append(step.line)
+        state = step.state
     last = lines[-1]["step"]
-    if last not in opened.kept:
+    if last not in opened.checkpoints_by_step:
         return lines, {"absent": f"the run kept no checkpoint of step {last}"}
     with tempfile.TemporaryDirectory(prefix="workings-replay-") as folder:
         opened.engine.save(state, Path(folder))
         return lines, compare_weights(last, opened.checkpoint(last).path, Path(folder))
 
 
-def _asked(run: Run) -> Iterator[Asked]:
+def _own_evaluations(run: Run) -> Iterator[RecordedEvaluation]:
     """The run's own evaluations of its last state."""
     for unit in run.evaluations():
         config = loads((unit.path / EVALUATION_CONFIG).read_bytes())
         if config.get("source") == {"kind": "generated"} and config.get("made_from") == run.root:
-            yield Asked(unit=f"eval/{unit.name}", config=config, rows=jsonl.read(unit.path / PREDICTIONS)[0])
+            yield RecordedEvaluation(unit=f"eval/{unit.name}", config=config,
+                                     rows=jsonl.read(unit.path / PREDICTIONS)[0])
 
 
-def _predictions(opened: Reopened, count: int, whole_batches: bool, say: Say) -> list[dict[str, Any]]:
+def _predictions(opened: ReopenedRun, count: int, whole_batches: bool, say: Say) -> list[dict[str, Any]]:
     last = opened.run.manifest.completed_steps
-    units = list(_asked(opened.run)) if count and last in opened.kept else []
+    units = list(_own_evaluations(opened.run)) if count and last in opened.checkpoints_by_step else []
     if not units:
         return []
     say(f"{count} predictions of {', '.join(unit.unit for unit in units)}")
-    model = Model(engine=opened.engine, state=opened.engine.restore(opened.checkpoint(last).path),
-                  tokenizer=opened.tokenizer, template=opened.template)
-    return [line for unit in units for line in generate_again(model, unit, count, whole_batches=whole_batches)]
+    session = opened.session(opened.engine, opened.engine.restore(opened.checkpoint(last).path))
+    return [line for unit in units for line in generate_again(session, unit, count, whole_batches=whole_batches)]
 
 
 def _counted(predictions: list[dict[str, Any]], count: int) -> Facts:

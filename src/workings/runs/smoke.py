@@ -1,15 +1,12 @@
 """`--smoke`: any recipe's whole path, with a tiny model of the same architecture, in under a minute."""
 
-import json
 from dataclasses import dataclass, replace
 from typing import Any
 
 from workings.config.load import LoadedRecipe, check_recipe
-from workings.config.model import FromPretrained
-from workings.errors import RequestError
 from workings.models.registry import find_family
-from workings.models.shapes import catalog, from_hf_config, published_shape
-from workings.runs.datasets import Sources
+from workings.runs.datasets import RunData
+from workings.runs.resolve import TRAINED_VOCABULARY, find_shape
 
 TINY = {"layers": 2, "width": 32, "mlp_width": 64, "heads": 2, "kv_heads": 1, "head_dim": 16}
 TRACES = 64
@@ -28,7 +25,7 @@ class Smoke:
         """The recipe with a tiny model from scratch, few steps and small batches; everything else as it was."""
         values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
         values["name"] += "-smoke"
-        family = _family(loaded)
+        family = find_shape(loaded, vocabulary=TRAINED_VOCABULARY).family
         shape: dict[str, Any] = {"family": family, **TINY}
         if not find_family(family).grouped_heads:
             shape["kv_heads"] = shape["heads"]
@@ -42,21 +39,7 @@ class Smoke:
         evaluation["max_new_tokens"] = min(NEW_TOKENS, loaded.recipe.evaluation.max_new_tokens)
         return replace(loaded, recipe=check_recipe(values, f"{loaded.origin} with --smoke"))
 
-    def cut(self, sources: Sources) -> Sources:
+    def cut(self, data: RunData) -> RunData:
         """The first few traces and items."""
-        return replace(sources, traces=sources.traces[:TRACES], held_out=sources.held_out[:ITEMS],
-                       items=sources.items[:ITEMS], whole=False)
-
-
-def _family(loaded: LoadedRecipe) -> str:
-    model = loaded.recipe.model
-    if isinstance(model, FromPretrained):
-        config = loaded.path(model.id) / "config.json"
-        if config.is_file():
-            return from_hf_config(json.loads(config.read_text("utf-8"))).family
-        families = [row["shape"]["family"] for row in catalog().values() if row.get("hub_id") == model.id]
-        if not families:
-            raise RequestError(f"model.id: {model.id}", "a model of a known family, so that a tiny one can stand in",
-                               "download it and give its directory")
-        return str(families[0])
-    return published_shape(model.shape).family if isinstance(model.shape, str) else model.shape.family
+        return replace(data, traces=data.traces[:TRACES], held_out=data.held_out[:ITEMS],
+                       items=data.items[:ITEMS], is_full=False)

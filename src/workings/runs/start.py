@@ -117,8 +117,8 @@ def _before(writer: RunWriter, out: Path, relative: str) -> dict[str, Any] | Non
     """A file of the run as it was, or of the sealed one that it goes on from; None where neither has it."""
     origin = writer.resumed_from
     places = [writer.path(relative)] + ([out.with_name(origin["name"]) / relative] if origin else [])
-    found: dict[str, Any] | None = next((loads(place.read_bytes()) for place in places if place.is_file()), None)
-    return found
+    values: dict[str, Any] | None = next((loads(place.read_bytes()) for place in places if place.is_file()), None)
+    return values
 
 
 def _rows(config: Mapping[str, Any], mesh: Mapping[str, int]) -> int:
@@ -136,7 +136,7 @@ def _refuse_other_rows(before: int, now: int, fsdp: int) -> None:
 
 def _differences(before: Any, now: Any, prefix: str) -> list[tuple[str, Any, Any]]:
     if isinstance(before, dict) and isinstance(now, dict):
-        return [found for key in sorted(before.keys() | now.keys())
-                for found in _differences(before.get(key, "(absent)"), now.get(key, "(absent)"), f"{prefix}{key}.")]
+        return [one for key in sorted(before.keys() | now.keys())
+                for one in _differences(before.get(key, "(absent)"), now.get(key, "(absent)"), f"{prefix}{key}.")]
     return [] if before == now else [(prefix.rstrip("."), before, now)]
 

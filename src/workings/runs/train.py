@@ -16,11 +16,11 @@ from workings.errors import DoesNotFit, RequestError
 from workings.evaluation.settings import EvaluationSettings
 from workings.models.weights import parameter_count
 from workings.record import attempts, jsonl
-from workings.record.digest import HashProgress, json_digest
+from workings.record.digest import HashProgress
 from workings.record.layout import CONFIG, DATA_DIGESTS, DOCTOR, MEASURED, METRICS, README
 from workings.record.storage import storage
 from workings.runs.code_version import code_version
-from workings.runs.datasets import find_sources
+from workings.runs.datasets import find_data
 from workings.runs.describe import (
     build_manifest,
     data_digests,
@@ -30,9 +30,9 @@ from workings.runs.describe import (
 )
 from workings.runs.doctor import Examination, doctor
 from workings.runs.guard import MemoryWatch, refusal, sentence
-from workings.runs.inputs import fetch_tensors
 from workings.runs.preflight import preflight_lines
-from workings.runs.prepare import Prepared, prepare
+from workings.runs.prepare import TrainSetup, prepare
+from workings.runs.resolve import fetch_tensors
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.start import Start, begin_again, begin_new, progress_facts
@@ -55,8 +55,8 @@ class TrainResult:
     supervised_tokens: int
     final_loss: float | None
     run: Path
-    prepared: Prepared
-    policy: "Policy"
+    setup: TrainSetup
+    settings: "LoopSettings"
     state: State
     process: int = 0
     """Of the processes that ran together, this one; only 0 has the run and its state."""
@@ -68,7 +68,7 @@ class TrainResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Policy:
+class LoopSettings:
     """When to save and when to look. A recipe with a key that has no meaning here was refused when it was loaded."""
 
     name: str
@@ -84,18 +84,18 @@ class Policy:
     """Whether the untrained model is asked them too."""
 
     @classmethod
-    def of(cls, prepared: Prepared) -> "Policy":
+    def of(cls, setup: TrainSetup) -> "LoopSettings":
         """What the recipe's sections `checkpoint` and `evaluation` mean for this run."""
-        recipe, items = prepared.loaded.recipe, prepared.sources.items
-        policy = cls(name=recipe.name, save_every=recipe.checkpoint.every_steps,
-                     keep_last=recipe.checkpoint.keep_last)
-        if items or prepared.held_out:
-            policy = replace(policy, look_every=recipe.evaluation.every_steps)
+        recipe, items = setup.recipe, setup.data.items
+        settings = cls(name=recipe.name, save_every=recipe.checkpoint.every_steps,
+                       keep_last=recipe.checkpoint.keep_last)
+        if items or setup.held_out:
+            settings = replace(settings, look_every=recipe.evaluation.every_steps)
         if items:
-            settings = settings_of(recipe)
-            policy = replace(policy, prompts=tuple(item.prompt for item in items[:recipe.evaluation.samples]),
-                             max_new_tokens=settings.max_new_tokens, evaluation=settings, base=recipe.evaluation.base)
-        return policy
+            asking = settings_of(recipe)
+            settings = replace(settings, prompts=tuple(item.prompt for item in items[:recipe.evaluation.samples]),
+                               max_new_tokens=asking.max_new_tokens, evaluation=asking, base=recipe.evaluation.base)
+        return settings
 
 
 def settings_of(recipe: Recipe) -> EvaluationSettings:
@@ -135,31 +135,31 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
         _check_out(out, resume)
     if smoke is not None:
         loaded = smoke.shrink(loaded)
-    sources = find_sources(loaded)
-    prepared = prepare(loaded, smoke.cut(sources) if smoke is not None else sources)
-    facts = {"padding_share_of_first_epoch": prepared.batches.padding_share(),
-             "shared_prefix_of_rows": prepared.rows.shared_prefix, "smoke": smoke is not None,
-             "forced": not prepared.verdict.fits, "predicted_peak_bytes": prepared.verdict.peak_bytes,
+    data = find_data(loaded)
+    setup = prepare(loaded, smoke.cut(data) if smoke is not None else data)
+    facts = {"padding_share_of_first_epoch": setup.batches.padding_share(),
+             "shared_prefix_of_rows": setup.rows.shared_prefix, "smoke": smoke is not None,
+             "forced": not setup.verdict.fits, "predicted_peak_bytes": setup.verdict.peak_bytes,
              "processes": processes.count}
-    policy = Policy.of(prepared)
-    if not prepared.verdict.fits and (not force or "refused" in prepared.inspection.details):
-        raise refusal(prepared) if processes.is_coordinator else DoesNotFit("; ".join(prepared.verdict.reasons))
-    fetch_tensors(loaded, prepared.weights)
-    must_agree = {"recipe": json_digest(loaded.resolved()), "data": data_digests(prepared),
+    settings = LoopSettings.of(setup)
+    if not setup.verdict.fits and (not force or setup.inspection.refused):
+        raise refusal(setup) if processes.is_coordinator else DoesNotFit("; ".join(setup.verdict.reasons))
+    fetch_tensors(setup.weights)
+    must_agree = {"recipe": setup.config_digest, "data": data_digests(setup),
                   "workings": code_version().version}
-    checks = processes.agree(facts_of(prepared.engine) | must_agree, dict(prepared.device_check))
+    checks = processes.agree(facts_of(setup.engine) | must_agree, dict(setup.device_check))
     with StopRequest() as stop:
         if not processes.is_coordinator:
-            ended = processes.work(prepared.engine, prepared.weights.directory, lambda: stop.requested)
-            return _worked(ended, processes, prepared, policy, out)
-        prepared = replace(prepared, engine=processes.coordinate(prepared.engine), device_check=_all_checks(checks))
+            ended = processes.work(setup.engine, setup.weights.directory, lambda: stop.requested)
+            return _worked(ended, processes, setup, settings, out)
+        setup = replace(setup, engine=processes.coordinate(setup.engine), device_check=_all_checks(checks))
         examined = doctor(loaded, out=out.parent, kernels=False)
-        start = _start(prepared, out, resume, examined)
+        start = _start(setup, out, resume, examined)
         watch = MemoryWatch()
         try:
-            outcome = _take_steps(start, prepared, policy, out,
+            outcome = _take_steps(start, setup, settings, out,
                                   lambda: processes.stop_requested(stop.requested), examined)
-            result = _seal(start, prepared, policy, outcome, out, facts, watch)
+            result = _seal(start, setup, settings, outcome, out, facts, watch)
         finally:
             start.writer.close()  # harmless after sealing; after an error the folder stays and can be resumed
     processes.outcome = {"status": result.status, "reason": result.reason, "steps": result.steps,
@@ -177,16 +177,16 @@ def _all_checks(checks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**own, "processes": len(checks), "devices": devices, "max_difference_to_numpy": worst}
 
 
-def _worked(ended: Mapping[str, Any], processes: ProcessGroup, prepared: Prepared, policy: Policy,
+def _worked(ended: Mapping[str, Any], processes: ProcessGroup, setup: TrainSetup, settings: LoopSettings,
             out: Path) -> TrainResult:
     """The result in a process that took part and wrote nothing, as process 0 told it."""
     return TrainResult(status=ended["status"], reason=ended["reason"], steps=ended["steps"],
                        supervised_tokens=ended["supervised_tokens"], final_loss=ended["final_loss"], run=out,
-                       prepared=prepared, policy=policy, state=None, process=processes.index)
+                       setup=setup, settings=settings, state=None, process=processes.index)
 
 
 def _check_out(out: Path, resume: bool) -> None:
-    """Said before a minute of preparing; `RunWriter` makes sure of it again."""
+    """Refuse a run directory that cannot be made before a minute is spent on preparing; `RunWriter` checks it again."""
     if out.exists() and not resume:
         raise RequestError(f"--out {out}, which exists", "a directory that does not exist yet",
                            "choose another --out, or add --resume if that run did not finish")
@@ -196,38 +196,37 @@ def _check_out(out: Path, resume: bool) -> None:
                            "a place for the run directory", "choose another --out")
 
 
-def _start(prepared: Prepared, out: Path, resume: bool, examined: Examination) -> Start:
+def _start(setup: TrainSetup, out: Path, resume: bool, examined: Examination) -> Start:
     """Open the run directory, list the attempt, write down what is asked for."""
-    resolved = prepared.loaded.resolved()
     with storage(out.parent, "make"):
         out.parent.mkdir(parents=True, exist_ok=True)
-    attempts.append(out.parent, {"run": out.name, "recipe": prepared.loaded.recipe.name,
-                                 "config_digest": json_digest(resolved), "resume": resume})
-    start = begin_again(out, {CONFIG: resolved, DATA_DIGESTS: data_digests(prepared)},
-                        prepared.device.mesh) if resume else begin_new(out)
-    write_request(start.writer, prepared)
+    attempts.append(out.parent, {"run": out.name, "recipe": setup.recipe.name,
+                                 "config_digest": setup.config_digest, "resume": resume})
+    start = begin_again(out, {CONFIG: setup.config, DATA_DIGESTS: data_digests(setup)},
+                        setup.device.mesh) if resume else begin_new(out)
+    write_request(start.writer, setup)
     start.writer.write_json(DOCTOR, examined.as_json())
     return start
 
 
-def _take_steps(start: Start, prepared: Prepared, policy: Policy, out: Path,
+def _take_steps(start: Start, setup: TrainSetup, settings: LoopSettings, out: Path,
                 stop_requested: Callable[[], bool], examined: Examination) -> Outcome:
     writer = start.writer
-    writer.checkpoints.keep_last = policy.keep_last
-    with Display(policy.name, prepared.schedule.steps, start.progress, writer.log) as display:
+    writer.checkpoints.keep_last = settings.keep_last
+    with Display(settings.name, setup.schedule.steps, start.progress, writer.log) as display:
         for line in preflight_lines(
-                recipe=prepared.loaded.recipe, device=prepared.device, shape=prepared.shape,
-                parameters=parameter_count(prepared.shape),
-                model_id=prepared.weights.id, revision=prepared.weights.revision, rows=len(prepared.rows.rows),
-                supervised_tokens=prepared.rows.supervised_tokens, data_sha256=prepared.rows.digest,
-                verdict=prepared.verdict, out=out):
+                recipe=setup.recipe, device=setup.device, shape=setup.shape,
+                parameters=parameter_count(setup.shape),
+                model_id=setup.weights.id, revision=setup.weights.revision, rows=len(setup.rows.rows),
+                supervised_tokens=setup.rows.supervised_tokens, data_sha256=setup.rows.digest,
+                verdict=setup.verdict, out=out):
             display.say(line)
         for finding in examined.findings:
             if finding.judgement == "problem":
                 display.say(f"doctor     {finding.what}; {finding.why}; try: {finding.mend}")
-        for note in prepared.loaded.renamed:
+        for note in setup.loaded.renamed:
             display.say(f"renamed    {note}")
-        for note in prepared.loaded.chosen:
+        for note in setup.loaded.chosen:
             display.say(f"chosen     {note}")
         if start.resumed:
             display.say(f"resume     after step {start.progress.step}")
@@ -238,55 +237,53 @@ def _take_steps(start: Start, prepared: Prepared, policy: Policy, out: Path,
             scalars.line(line)
 
         parts = LoopParts(
-            engine=prepared.engine, experience=TraceExperience(prepared.batches), schedule=prepared.schedule,
-            observer=_observer(prepared, policy, display), write_metric=write_metric,
-            save=lambda state, at: _save(start, prepared, state, at),
-            checkpoint_due=lambda step: step % policy.save_every == 0, stop_requested=stop_requested,
+            engine=setup.engine, experience=TraceExperience(setup.batches), schedule=setup.schedule,
+            observer=_observer(setup, settings, display), write_metric=write_metric,
+            save=lambda state, at: _save(start, setup, state, at),
+            checkpoint_due=lambda step: step % settings.save_every == 0, stop_requested=stop_requested,
             show=display.show)
         try:
-            return run_loop(parts, lambda: _first_state(start, prepared), start.progress)
+            return run_loop(parts, lambda: _first_state(start, setup), start.progress)
         finally:
             scalars.close()
 
 
-def _first_state(start: Start, prepared: Prepared) -> State:
+def _first_state(start: Start, setup: TrainSetup) -> State:
     if start.checkpoint is not None:
-        return prepared.engine.restore(start.checkpoint.path)
-    if prepared.weights.directory is not None:
-        return prepared.engine.load(prepared.weights.directory)
-    return prepared.engine.init(prepared.loaded.recipe.seed)
+        return setup.engine.restore(start.checkpoint.path)
+    return setup.initial_state(setup.engine, setup.recipe.seed)
 
 
-def _observer(prepared: Prepared, policy: Policy, display: Display) -> Observer:
-    if not prepared.held_out and not policy.prompts:
+def _observer(setup: TrainSetup, settings: LoopSettings, display: Display) -> Observer:
+    if not setup.held_out and not settings.prompts:
         return NoObserver()
     return HeldOutObserver(
-        engine=prepared.engine, batches=prepared.held_out, prompts=policy.prompts, tokenizer=prepared.tokenizer,
-        template=prepared.template, max_new_tokens=policy.max_new_tokens, every_steps=policy.look_every,
-        last_step=prepared.schedule.steps, say=display.say)
+        engine=setup.engine, batches=setup.held_out, prompts=settings.prompts, tokenizer=setup.tokenizer,
+        template=setup.template, max_new_tokens=settings.max_new_tokens, every_steps=settings.look_every,
+        last_step=setup.schedule.steps, say=display.say)
 
 
-def _save(start: Start, prepared: Prepared, state: State, at: Progress) -> None:
-    start.writer.checkpoints.save(at.step, lambda directory: prepared.engine.save(state, directory),
+def _save(start: Start, setup: TrainSetup, state: State, at: Progress) -> None:
+    start.writer.checkpoints.save(at.step, lambda directory: setup.engine.save(state, directory),
                                   progress_facts(at))
 
 
-def _seal(start: Start, prepared: Prepared, policy: Policy, outcome: Outcome, out: Path, facts: dict[str, Any],
+def _seal(start: Start, setup: TrainSetup, settings: LoopSettings, outcome: Outcome, out: Path, facts: dict[str, Any],
           watch: MemoryWatch) -> TrainResult:
-    memory = prepared.engine.memory()  # once: a CPU's peak still grows while this is written down
-    writer, measured = start.writer, watch.facts(prepared, memory, outcome.out_of_memory)
+    memory = setup.engine.memory()  # once: a CPU's peak still grows while this is written down
+    writer, measured = start.writer, watch.facts(setup, memory, outcome.out_of_memory)
     if outcome.out_of_memory:
         writer.event("out_of_memory", **measured)
         outcome = replace(outcome, reason=f"{outcome.reason}: {sentence(measured)}; {outcome.out_of_memory}")
     writer.write_json(MEASURED, measured)
     metrics = jsonl.read(writer.path(METRICS))[0]
-    manifest = build_manifest(prepared, outcome, metrics, out=out, started_at=start.first_started_at,
+    manifest = build_manifest(setup, outcome, metrics, out=out, started_at=start.first_started_at,
                               resumes=start.resumes, resumed_from=writer.resumed_from, memory=memory, facts=facts)
     if outcome.status == "failed":
         writer.event("failed", reason=outcome.reason)
-    writer.write_text(README, readme(manifest, prepared, reproduce_command(prepared, out), sentence(measured)))
+    writer.write_text(README, readme(manifest, setup, reproduce_command(setup, out), sentence(measured)))
     run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
     return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,
                        supervised_tokens=outcome.progress.supervised_tokens,
-                       final_loss=metrics[-1]["loss"] if metrics else None, run=run, prepared=prepared, policy=policy,
+                       final_loss=metrics[-1]["loss"] if metrics else None, run=run, setup=setup, settings=settings,
                        state=outcome.state)

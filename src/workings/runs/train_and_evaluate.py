@@ -7,7 +7,6 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.distributed.process_group import ProcessGroup
-from workings.engines.base import State
 from workings.errors import RequestError
 from workings.evaluation.cache import evaluate_base
 from workings.evaluation.comparison.compare import Comparison, compare
@@ -16,7 +15,7 @@ from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.reader import Run
 from workings.record.values import Absent
-from workings.runs.prepare import Prepared
+from workings.runs.prepare import TrainSetup
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train import TrainResult, train_in
@@ -37,10 +36,11 @@ class BaseResult:
 
     def as_json(self) -> dict[str, Any]:
         """Keys of `train --json` about it."""
-        found = self.comparison.to_json()
+        compared = self.comparison.to_json()
         keys = ("delta", "delta_ci_low", "delta_ci_high", "p_value", "verdict")
-        values: dict[str, Any] = {key: found[key] for key in keys if key in found}
-        return {"base": str(self.path), "base_accuracy": found["a"]["accuracy"], **values} if "a" in found else values
+        values: dict[str, Any] = {key: compared[key] for key in keys if key in compared}
+        return ({"base": str(self.path), "base_accuracy": compared["a"]["accuracy"], **values} if "a" in compared
+                else values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,44 +99,38 @@ def _evaluated(training: TrainResult) -> TrainAndEvaluateResult:
     """The scorecards of a run; nothing for one that was cut short, and in a process that only took part."""
     if training.process:
         return TrainAndEvaluateResult(training=training, scorecard=None)
-    prepared = training.prepared
-    settings = training.policy.evaluation
+    setup, settings = training.setup, training.settings.evaluation
     if training.status != "complete" or settings is None:
         return TrainAndEvaluateResult(training=training, scorecard=None)
     sealed = Run.open(training.run)
+    # The session is handed on at once: a name for it here would keep the trained model beside the untrained one.
     scorecard = evaluate(
-        prepared.engine, training.state, prepared.tokenizer, prepared.template, prepared.sources.items,
-        training.run / EVALUATION, settings=settings, made_from=sealed.root,
-        facts={"run": sealed.manifest.name, "step": training.steps})
-    if not training.policy.base:
+        setup.session(setup.engine, training.state), setup.data.items, training.run / EVALUATION, settings=settings,
+        made_from=sealed.root, facts={"run": sealed.manifest.name, "step": training.steps})
+    if not training.settings.base:
         return TrainAndEvaluateResult(training=training, scorecard=scorecard)
     training = replace(training, state=None)
     try:
-        base = _base(prepared, settings, sealed)
+        base = _base(setup, settings, sealed)
     except RequestError as error:  # another run beside this one is asking the same model just now
         return TrainAndEvaluateResult(training=training, scorecard=scorecard, base_missing=error.given)
     return TrainAndEvaluateResult(training=training, scorecard=scorecard, base=base)
 
 
-def _base(prepared: Prepared, settings: EvaluationSettings, run: Run) -> BaseResult:
+def _base(setup: TrainSetup, settings: EvaluationSettings, run: Run) -> BaseResult:
     """The untrained model's evaluation, found beside the run or made, and the run against it."""
-    found = evaluate_base(
-        prepared.engine, lambda: _untrained(prepared), prepared.tokenizer, prepared.template, prepared.sources.items,
-        run.path.parent, settings=settings, model=_model(prepared, run), name=prepared.weights.id)
-    return BaseResult(path=found.record.path, comparison=compare(found.record.path, run.path),
-                      notes=(found.note,) if found.note else ())
+    evaluation = evaluate_base(
+        setup.session(setup.engine, None), setup.data.items, run.path.parent,
+        make_state=lambda: setup.initial_state(setup.engine, setup.recipe.seed), settings=settings,
+        model=_model(setup, run), name=setup.weights.id)
+    return BaseResult(path=evaluation.record.path, comparison=compare(evaluation.record.path, run.path),
+                      notes=(evaluation.note,) if evaluation.note else ())
 
 
-def _untrained(prepared: Prepared) -> State:
-    if prepared.weights.directory is not None:
-        return prepared.engine.load(prepared.weights.directory)
-    return prepared.engine.init(prepared.loaded.recipe.seed)
-
-
-def _model(prepared: Prepared, run: Run) -> dict[str, Any]:
+def _model(setup: TrainSetup, run: Run) -> dict[str, Any]:
     """What decides the untrained model's weights; digests are those that the run's manifest has already."""
     digests = run.manifest.weight_digests
-    origin: dict[str, Any] = ({"shape": asdict(prepared.shape), "seed": prepared.loaded.recipe.seed}
+    origin: dict[str, Any] = ({"shape": asdict(setup.shape), "seed": setup.recipe.seed}
                               if isinstance(digests, Absent) else {"weights": dict(digests)})
-    return {"id": prepared.weights.id, "revision": prepared.weights.revision, "step": 0,
-            "dtypes": dict(prepared.engine.dtypes()), **origin}
+    return {"id": setup.weights.id, "revision": setup.weights.revision, "step": 0,
+            "dtypes": dict(setup.engine.dtypes()), **origin}

@@ -26,8 +26,10 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
     first = json.loads(sys.stdin.readline())
+    # JSON has no tuples.
     first["rules"] = tuple(first["rules"])
     settings = ScoringSettings(**first)
+    # Before the scorer is loaded, because loading a file runs other people's code as well.
     _limit_memory(settings.child_bytes)
     scorer = load_scorer(settings.scorer)
     answers.write(json.dumps({"ready": scorer.version}) + "\n")
@@ -55,6 +57,7 @@ def _limit_memory(limit_bytes: int) -> None:
         import resource
     except ImportError:  # Windows: time is limited there, memory is not
         return
+    # Address space is what can be limited: Linux ignores the limit on resident memory.
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
     with contextlib.suppress(ValueError, OSError):  # some systems (macOS) do not limit address space

@@ -18,6 +18,7 @@ EXTRACTION_VERSION = 1
 Kind = Literal["number", "text"]
 Rule = Callable[[str, Kind], str | None]
 
+# Characters. A longer text is an explanation that holds the answer, not the answer.
 MAX_AFTER_THINK = 200
 MAX_WHOLE = 100
 NO_RULE = "none"
@@ -50,6 +51,7 @@ def boxed(text: str, kind: Kind) -> str | None:
     rest = text[at + len("\\boxed"):].lstrip()
     if not rest.startswith("{"):
         return rest.split(maxsplit=1)[0].rstrip("$.") if rest else None
+    # Braces are counted, because a fraction inside of the box has braces of its own and a pattern cannot pair them.
     depth = 0
     for index, character in enumerate(rest):
         depth += (character == "{") - (character == "}")
@@ -66,6 +68,7 @@ def answer_phrase(text: str, kind: Kind) -> str | None:
     """What follows the last "Answer:" or "the answer is", to the end of its line or sentence."""
     found = None
     for match in _PHRASE.finditer(text):
+        # The bare word, as in "answer these", announces nothing.
         if _PHRASE_MARK.search(match.group()):
             found = match
     if found is None:
@@ -84,6 +87,7 @@ def after_think(text: str, kind: Kind) -> str | None:
     return rest
 
 
+# A minus sign counts only where no operand stands right before it: in `12-5` it is an operation.
 _NUMBER = re.compile(
     r"(?:(?<![\w).])[-−])?(?:[$€£¥₹]\s?)?(?:(?<![\w).])[-−])?"
     r"(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)(?:\s?/\s?\d+(?![\d.]))?(?:\s?%)?")
@@ -111,6 +115,7 @@ def whole(text: str, kind: Kind) -> str | None:
 
 RULES: dict[str, Rule] = {rule.__name__: rule for rule in (
     answer_tag, hashes, boxed, answer_phrase, after_think, last_number, whole)}
+# From the plainest mark to the vaguest: a tag is meant as the answer, a last number may be anything.
 DEFAULT_RULES: dict[Kind, tuple[str, ...]] = {
     "number": ("answer_tag", "hashes", "boxed", "answer_phrase", "after_think", "last_number"),
     "text": ("answer_tag", "hashes", "boxed", "answer_phrase", "after_think", "whole"),
@@ -134,6 +139,7 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = ()) -> Extraction:
 
 
 def _between(text: str, opening: str, closing: str) -> str | None:
+    # The closing tag is looked for first, so a tag that is open at the end of a cut text is no answer.
     end = text.rfind(closing)
     start = text.rfind(opening, 0, end) if end >= 0 else -1
     return text[start + len(opening):end] if start >= 0 else None

@@ -28,6 +28,7 @@ def keeps_form(text: str, form: str) -> bool:
     found = _FORMS[form].fullmatch(text)
     if found is None or not found["answer"].strip():
         return False
+    # The patterns let any text stand between tags, a second block included; no tag may come twice.
     tags = re.findall(r"</?(?:reasoning|answer|think)>|####", text)
     return len(tags) == len(set(tags))
 
@@ -36,6 +37,7 @@ def reasoning_text(text: str) -> str:
     """What stands before the answer: inside the reasoning tags, before ``####`` or ``<answer>``; else all of it."""
     for opening, closing in (("<reasoning>", "</reasoning>"), ("<think>", "</think>")):
         if opening in text:
+            # Without a closing tag the completion was cut off while it reasoned: the rest is reasoning.
             return text.split(opening, 1)[1].split(closing, 1)[0]
     for mark in ("<answer>", "####"):
         if mark in text:

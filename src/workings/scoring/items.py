@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from workings.data.opening import shipped_items
+from workings.data.open import shipped_items
 from workings.errors import RequestError
 from workings.record.canonical import record_line
 from workings.scoring.lines import read_lines
@@ -77,7 +77,9 @@ def read_items(path: Path) -> list[Item]:
             items.append(item_from_json(record, fallback_id=f"{path.stem}-{number:05d}"))
         except ValueError as error:
             problems.append(f"line {number}: {error}")
+    # Scores are joined by id, run against run, so an id must name one question.
     problems += [f"id {name!r} comes {count} times" for name, count in _doubles(items)]
+    # Raised after all lines were read, so that a person mends them in one go.
     if problems:
         shown = "; ".join(problems[:_SHOWN_PROBLEMS])
         more = f"; and {len(problems) - _SHOWN_PROBLEMS} more" if len(problems) > _SHOWN_PROBLEMS else ""
@@ -102,13 +104,16 @@ def items_digest(items: Sequence[Item]) -> str:
 def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
     """One item from one JSON object. Raises ``ValueError`` that says what is wrong with it."""
     if "question" in record and "answer" in record and "prompt" not in record:
+        # Told by its keys: GSM8K calls `answer` what holds the worked solution too.
         record = _from_gsm8k(record, fallback_id)
     for name in ("id", "prompt", "expected_answer"):
         if name not in record:
             raise ValueError(f"has no {name!r}")
     answer = record["expected_answer"]
+    # True is an int in Python, and `True` as an answer would be scored as the text "True".
     if isinstance(answer, bool) or not isinstance(answer, str | int | float):
         raise ValueError(f"expected_answer is {type(answer).__name__}, not text or a number")
+    # Only NaN differs from itself.
     if answer != answer or str(answer).strip() == "" or answer in (float("inf"), float("-inf")):
         raise ValueError(f"expected_answer is {answer!r}")
     texts = {name: _text(record, name) for name in ("id", "prompt", *_TEXT_FIELDS) if name in record}

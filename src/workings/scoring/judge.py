@@ -47,6 +47,7 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
                          error=f"scorer returned {str(value)[:60]}, not a number from 0 to 1")
     # A completion that is nothing but its answer has no reasoning.
     reasoning = "" if text.strip() == found.text else reasoning_text(text)
+    # Of the reasoning alone: an equation in the answer is judged by its result.
     steps = check_steps(reasoning)
     return Judgement(
         extracted=found.text, rule=found.rule, score=float(value), format_ok=keeps_form(text, settings.form),
@@ -67,6 +68,7 @@ def second_opinion(given: str, item: Item) -> str:
     if not given:
         return "wrong"
     targets = [parse(f"${answer}$", parsing_timeout=None) for answer in (item.expected_answer, *item.aliases)]
+    # It looks for LaTeX between dollar signs, and models write answers with and without them.
     for written in (given, f"${given}$"):
         parsed = parse(written, parsing_timeout=None)
         if any(verify(target, parsed, timeout_seconds=None) for target in targets):

@@ -33,8 +33,10 @@ _VALUE = re.compile(
     rf"|(?P<top>{_DECIMAL})\s*/\s*(?P<bottom>{_DECIMAL})"
     rf"|(?P<decimal>{_DECIMAL})(?:\s*(?:[eE]|(?:x|\*)\s*10\s*(?:\^|\*\*)\s*)(?P<exponent>[+-]?\d{{1,4}}))?")
 _CURRENCY_MARK = re.compile(r"(?:US\$|USD|EUR|GBP|[$€£¥₹])\s*")
+# A word that joins or negates is no unit: "5 or 6" and "5 minus 2" are more than one number.
 _WORD = r"(?!(?:or|and|not|to|but|minus|plus|times)\b)[^\W\d_]+(?:\^?[23])?"
 _UNIT = re.compile(rf"-?{_WORD}(?:[ ./-]+{_WORD}){{0,4}}\.?|°[CF]?", re.IGNORECASE)
+# In this order: fractions while their braces are there, braces that are left over last.
 _LATEX = (
     (re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r" \1/\2"),
     (re.compile(r"\\[dt]?frac\s*(\d)\s*(\d)"), r" \1/\2"),
@@ -102,6 +104,7 @@ def equal_numbers(given: Number, expected: Number, tolerance: float = 0.0) -> bo
     """
     if given.unit and expected.unit and given.unit != expected.unit:
         return False
+    # Through its text: a tolerance of 0.1 means a tenth, and not the double beside it.
     allowed = Fraction(str(tolerance))
     candidates = [given.value]
     if given.percent and not expected.percent:
@@ -114,6 +117,7 @@ def equal_numbers(given: Number, expected: Number, tolerance: float = 0.0) -> bo
 def _clean(text: str) -> str:
     if text.isascii() and text.isdigit():
         return text
+    # The space is put in first, because NFKC turns the sign ½ into the three characters 1, slash and 2.
     text = unicodedata.normalize("NFKC", _mixed_vulgar(text)).replace("⁄", "/").translate(_DASHES)
     for pattern, replacement in _LATEX:
         text = pattern.sub(replacement, text)
@@ -151,6 +155,7 @@ def _value(found: re.Match[str]) -> Fraction | None:
         bottom = _fraction(found["bottom"])
         return _fraction(found["top"]) / bottom if bottom else None
     exponent = int(found["exponent"] or 0)
+    # Powers of fractions are exact: a large exponent would be as many digits in memory.
     if abs(exponent) > MAX_EXPONENT:
         return None
     return _fraction(found["decimal"]) * Fraction(10) ** exponent
@@ -161,6 +166,7 @@ def _with_unit(value: Fraction, rest: str, unit: str) -> Number | None:
     match = re.match(r"(?:%|percent\b|per cent\b)\s*", rest, re.IGNORECASE)
     if match:
         percent, rest = True, rest[match.end():]
+    # After the percent sign and before the unit, as in "3 million people".
     scale = re.match(r"-?([A-Za-z]+)\b\s*", rest)
     if scale and scale[1].lower() in _SCALES:
         value, rest = value * _SCALES[scale[1].lower()], rest[scale.end():]

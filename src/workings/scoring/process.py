@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -61,6 +62,7 @@ class ScoringProcess:
         request = [{"item": item.to_json(), "text": text, "second": second} for item, text in completions]
         done: list[Judgement] = []
         try:
+            # The child answers only when it has read the whole line, so neither side waits for the other to read.
             child.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[union-attr]
             child.stdin.flush()  # type: ignore[union-attr]
             while len(done) < len(completions):
@@ -83,9 +85,11 @@ class ScoringProcess:
             raise CancelledError
         if self._child is not None:
             return self._child
+        # New with every child: answers of one that was killed may still arrive in the old queue.
         self._answers, self._rest = queue.Queue(), b""
         child = subprocess.Popen([sys.executable, "-m", "workings.scoring.child"], env=_environment(),
                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # A thread, because reading from a pipe knows no time limit and waiting for a queue does.
         threading.Thread(target=_forward, args=(child.stdout, self._answers), daemon=True).start()
         self._child = child
         child.stdin.write(json.dumps(self._settings.for_scoring()).encode() + b"\n")  # type: ignore[union-attr]
@@ -118,13 +122,16 @@ class ScoringProcess:
         if child is None:
             return
         child.kill()
+        # Without it the killed child would stay in the process table.
         child.wait()
-        child.stdin.close()  # type: ignore[union-attr]
+        with suppress(BrokenPipeError):  # closing writes what is still buffered, and nobody reads it any more
+            child.stdin.close()  # type: ignore[union-attr]
 
 
 def _forward(stream: IO[bytes], answers: "queue.Queue[bytes]") -> None:
     """Pass on what the process writes; an empty piece says that it ended."""
     with stream:
+        # `os.read` returns what is there; a buffered `read` would wait for the whole size.
         while piece := os.read(stream.fileno(), PIECE_BYTES):
             answers.put(piece)
     answers.put(b"")

@@ -63,6 +63,7 @@ def load_scorer(name: str) -> Scorer:
     if ".py:" not in name:
         return get_scorer(name)
     path, function = _parts(name)
+    # The digest is taken before the file runs, because code can change the file that it stands in.
     recorded, version = scorer_version(name)
     namespace = runpy.run_path(str(path))
     if not callable(namespace.get(function)):
@@ -88,12 +89,14 @@ def answer(given: str, item: Item) -> float:
 
     Where a number is expected, a sentence that holds exactly one number stands for it; one that holds several does not.
     """
+    # The whole text first: "1 1/2" is one number as a whole and several when they are searched for.
     number = parse_number(given) or parse_number(only_number(given))
     for expected in (item.expected_answer, *item.aliases):
         target = parse_number(expected)
         if target is not None and number is not None:
             if equal_numbers(number, target, item.tolerance):
                 return 1.0
+        # Reached also where only one of the two is a number: then they differ unless their texts are equal.
         elif normalise_text(given) == normalise_text(expected):
             return 1.0
     return 0.0

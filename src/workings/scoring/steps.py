@@ -11,8 +11,10 @@ from itertools import pairwise
 
 MAX_CHARACTERS = 100_000
 """Only this much of a completion is looked at."""
+# It also bounds the parser's recursion: 200 open brackets are 600 frames of Python's stack.
 MAX_SIDE = 200
 """Longest side of an equation, in characters."""
+# Wrong equations are kept with every completion of an evaluation, so a few must do.
 MAX_SHOWN = 5
 
 _TOKEN = re.compile(r"(?P<number>(?:\d{1,3}(?:,\d{3})+|\d{1,40})(?:\.\d{1,40})?|\.\d{1,40})(?P<percent>\s?%)?"
@@ -52,6 +54,7 @@ def check_steps(text: str) -> StepCheck:
     checked = valid = 0
     wrong: list[str] = []
     pieces = text.split("=")
+    # In `a = b = c` the middle piece ends as the right side of one equation and begins the next.
     for left_text, right_text in pairwise(pieces):
         left, right = _left_side(left_text), _right_side(right_text)
         if left is None or right is None:
@@ -70,6 +73,7 @@ def check_steps(text: str) -> StepCheck:
 
 def _left_side(text: str) -> _Side | None:
     """The last expression before an equals sign; None if there is none or it has no operation."""
+    # Only the end of the text can be the left side; the bound keeps a long text linear.
     runs = _runs(text[-MAX_SIDE:])
     side = runs[-1] if runs else None
     if side is None or not any(token in "+-*/" for token in side.tokens[1:]):
@@ -104,6 +108,7 @@ def _runs(text: str, *, first_only: bool = False) -> list[_Side]:
         if found["space"] is not None:
             continue
         if found["other"] is not None:
+            # What stands here (a word, a semicolon) ends every expression before it.
             close(found.start())
             ended_by_other, after_operand = True, False
             if first_only:
@@ -113,6 +118,7 @@ def _runs(text: str, *, first_only: bool = False) -> list[_Side]:
         operand_follows = tokens and _ends_operand(tokens[-1]) and (token == "(" or token[0] in ".0123456789")
         if operand_follows:
             close(found.start())
+            # Set after `close`, which has given the run that ends its own.
             after_operand = True
             if first_only:
                 break
@@ -135,6 +141,7 @@ def _trimmed(run: _Side, *, left: bool = False) -> _Side:
     """Without operators or brackets that dangle at the far end ("= 12 - carry")."""
     tokens, text = run.tokens, run.text
     if left:
+        # A minus stays: it may be the sign of the first number.
         while tokens and tokens[0] in "*/)+":
             tokens, text = tokens[1:], text[1:].lstrip()
     else:
@@ -179,6 +186,7 @@ def _product(tokens: list[str]) -> tuple[Fraction, list[str]]:
     while tokens and tokens[0] in "*/":
         operation, tokens = tokens[0], tokens[1:]
         factor, tokens = _operand(tokens)
+        # Not counted as wrong either: what a division by zero would have to equal is unknown.
         if operation == "/" and factor == 0:
             raise _NotArithmetic
         value = value * factor if operation == "*" else value / factor

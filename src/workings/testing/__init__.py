@@ -3,7 +3,7 @@
 - `UnigramEngine` is a whole engine (`workings.engines.base.Engine`) in NumPy. Runs with it take seconds, and variables
   in the environment make it misbehave. An entry point of group ``workings.engines`` has to name it before a recipe can.
 - `AddingEngine`, `CharacterTokenizer` and `PlainTemplate` are as much of a model as `workings.evaluation.run.evaluate`
-  asks for. Their answers are known beforehand. `adding_model` makes all of them at once.
+  asks for. Their answers are known beforehand. `adding_model` makes all of them at once, as one `ModelSession`.
 
 An evaluation without a model::
 
@@ -16,8 +16,7 @@ An evaluation without a model::
 
     model = adding_model(wrong_every=4)
     items = [Item(id=f"i{a}", prompt=f"What is {a}+7?", expected_answer=str(a + 7)) for a in range(8)]
-    scorecard = evaluate(model.engine, model.state, model.tokenizer, model.template, items, Path("evaluation"),
-                         settings=EvaluationSettings(), made_from=None)
+    scorecard = evaluate(model, items, Path("evaluation"), settings=EvaluationSettings(), made_from=None)
     assert scorecard.accuracy == 0.75
 
 Nothing here imports a framework, and nothing is imported before it is used.
@@ -43,6 +42,7 @@ _PLACES = {
 __all__ = ["AddingEngine", "CharacterTokenizer", "PlainTemplate", "UnigramEngine", "adding_model"]
 
 
+# Asked by Python for names that the module does not have yet, so importing this module imports no double.
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module 'workings.testing' has no attribute {name!r}")

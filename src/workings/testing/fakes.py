@@ -4,10 +4,11 @@ They have what `workings.evaluation` asks of a model and nothing else, so a run 
 """
 
 from collections.abc import Sequence
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any
 
 from workings.engines.base import Completion
+from workings.engines.session import ModelSession
 from workings.hardware.device import DeviceFacts
 
 
@@ -71,6 +72,7 @@ class AddingEngine:
             ValueError: a prompt does not read "What is a+b?" with two whole numbers.
             KeyboardInterrupt: this is call ``die_at_call``.
         """
+        # Before the call is remembered, so that `calls` holds those that were answered.
         if len(self.calls) == self._die_at_call:
             raise KeyboardInterrupt
         texts = ["".join(map(chr, prompt)) for prompt in prompts]
@@ -79,19 +81,29 @@ class AddingEngine:
 
     def _answer(self, text: str, max_new_tokens: int) -> Completion:
         a, b = (int(number) for number in text.removeprefix("What is ").removesuffix("?").split("+"))
+        # Only the answer is off and never the step, so that validity of steps and accuracy can be told apart.
         off = 1 if self._wrong_every and a % self._wrong_every == 0 else 0
         answer = f"<reasoning>{a}+{b}={a + b}</reasoning><answer>{a + b + off}</answer>"
         tokens = [ord(character) for character in answer]
+        # As a real engine does it: a cut answer lacks its closing tag.
         if len(tokens) > max_new_tokens:
             return Completion(tokens=tokens[:max_new_tokens], finish_reason="length")
         return Completion(tokens=tokens, finish_reason="stop")
 
 
-def adding_model(*, wrong_every: int = 4, die_at_call: int | None = None) -> SimpleNamespace:
-    """The four things that `evaluate` asks for: ``engine``, ``state``, ``tokenizer`` and ``template``.
+@dataclass(frozen=True, kw_only=True)
+class AddingModel(ModelSession):
+    """The session that `adding_model` makes.
 
-    The engine is an `AddingEngine` with these settings. To a type checker all four are `Any`: the fakes are no
-    subclasses of what they stand for.
+    To a type checker its fields are `Any`: the fakes are no subclasses of what they stand for.
     """
-    return SimpleNamespace(engine=AddingEngine(wrong_every=wrong_every, die_at_call=die_at_call), state=object(),
-                           tokenizer=CharacterTokenizer(), template=PlainTemplate())
+
+    engine: Any
+    tokenizer: Any
+    template: Any
+
+
+def adding_model(*, wrong_every: int = 4, die_at_call: int | None = None) -> AddingModel:
+    """A `ModelSession` as `evaluate` asks for it, around an `AddingEngine` with these settings."""
+    return AddingModel(engine=AddingEngine(wrong_every=wrong_every, die_at_call=die_at_call), state=object(),
+                       tokenizer=CharacterTokenizer(), template=PlainTemplate())

@@ -21,11 +21,13 @@ class AsyncMetricsWriter:
 
     def add(self, line: Line) -> None:
         """Write a line beside what comes next, once the line before is written. Raises what that one raised."""
+        # One line at most is under way, so an error is heard one step late at most.
         self.wait()
         self._last = self._thread.submit(self._write, line)
 
     def wait(self) -> None:
         """Return when every line is written. Raises what the last one raised."""
+        # Forgotten before it is asked, so that one error is not raised again at the exit.
         last, self._last = self._last, None
         if last is not None:
             last.result()

@@ -32,6 +32,7 @@ class Display:
         self._began = time.perf_counter()
         self._start = start
         self._console = Console(stderr=True)
+        # Disabled where nobody looks: a bar that redraws itself would fill a log file with control characters.
         self._bar = RichProgress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[facts]}"),
             TimeRemainingColumn(), console=self._console, disable=not self._console.is_terminal, refresh_per_second=4)
@@ -47,6 +48,7 @@ class Display:
     def show(self, line: dict[str, Any], progress: Progress) -> None:
         """Take note of a finished step."""
         elapsed = time.perf_counter() - self._began
+        # Speed is that of this attempt: a run that goes on may be on another machine.
         done = progress.step - self._start.step
         rate = (progress.tokens - self._start.tokens) / elapsed
         left = elapsed / done * (self._steps - progress.step)

@@ -66,12 +66,14 @@ class TraceExperience:
     def take(self, state: State, position: Position, step: int) -> PreparedBatch:
         """The batch at a position. Raises `RecordError` as `Batches.at` does."""
         del state, step
+        # Taken out, so that no batch is given twice and its memory is free after the step.
         begun, self._begun = self._begun, None
         if begun is not None and begun[0] == position:
             return begun[1].result()
         return self._prepare(position)
 
     def _prepare(self, position: Position) -> PreparedBatch:
+        # The digest too is made here, in the thread where the device does not wait for it.
         batch, after = self._batches.at(position)
         return PreparedBatch(batch=batch, after=after, digest=self._batches.digest(batch), tokens=batch.real_tokens,
                              supervised_tokens=batch.supervised_tokens)

@@ -104,24 +104,30 @@ def train(parts: LoopParts, first: Callable[[], State], progress: Progress) -> O
     A batch that follows from its position alone is made beside the step before; nothing above depends on when. A
     step's line is written beside the step after: before a checkpoint, and before the end, all lines are waited for.
     """
+    # No step has this number.
     saved_at = -1
     try:
         with _beside_the_step() as thread, AsyncMetricsWriter(parts.write_metric, thread) as lines:
             if progress.step < parts.schedule.steps:
+                # Before the state is made, which may read gigabytes: both go on at once.
                 parts.experience.begin(progress.position, thread)
             state = first()
             while progress.step < parts.schedule.steps:
                 if parts.stop_requested():
+                    # A checkpoint of this very step may be there already, and costs as much the second time.
                     if saved_at != progress.step:
                         lines.wait()
                         parts.save(state, progress)
                     return Outcome(status="interrupted", state=state, progress=progress, reason="asked to stop")
 
+                # Waiting for the batch counts as time of the step; evaluation and saving do not.
                 started = time.perf_counter()
                 prepared = parts.experience.take(state, progress.position, progress.step + 1)
                 if progress.step + 1 < parts.schedule.steps:
+                    # Before the step, which returns only when the device is done: the next batch is made meanwhile.
                     parts.experience.begin(prepared.after, thread)
                 learning_rate = parts.schedule.at(progress.step + 1)
+                # The old state is consumed: from here on nothing but the new one may be used.
                 state, result = parts.engine.step(state, prepared.batch, learning_rate)
                 seconds = time.perf_counter() - started
 
@@ -138,6 +144,7 @@ def train(parts: LoopParts, first: Callable[[], State], progress: Progress) -> O
                 if parts.observer.due(step):
                     line |= parts.observer.look(state, step)
                 lines.add(line)
+                # Only now does the step count: where something above fails, `progress` does not have it.
                 progress = after
                 if parts.checkpoint_due(step) or step == parts.schedule.steps:
                     lines.wait()
@@ -145,6 +152,7 @@ def train(parts: LoopParts, first: Callable[[], State], progress: Progress) -> O
                     saved_at = step
                 parts.show(line, progress)
             return Outcome(status="complete", state=state, progress=progress)
+    # XLA and PyTorch report a lack of memory as a RuntimeError, and much else as well.
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
@@ -158,6 +166,7 @@ def train(parts: LoopParts, first: Callable[[], State], progress: Progress) -> O
 @contextmanager
 def _beside_the_step() -> Iterator[Executor]:
     """One thread for what need not wait for the device; what has not begun when the loop ends is left."""
+    # One thread does lines and batches in the order in which they were given, so it needs no locks.
     thread = ThreadPoolExecutor(1, thread_name_prefix="beside the step")
     try:
         yield thread

@@ -37,6 +37,7 @@ class HeldOutObserver:
         self._sample(state, step)
         if not self.batches:
             return {}
+        # Sums and not means: batches have different numbers of supervised tokens.
         sums = [self.engine.evaluate(state, batch) for batch in self.batches]
         tokens = sum(part.supervised_tokens for part in sums)
         return {"evaluation_loss": sum(part.loss_sum for part in sums) / tokens,

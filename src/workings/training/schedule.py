@@ -36,6 +36,7 @@ class Schedule:
             raise ValueError(f"step {step} is outside 1..{self.steps}")
         if step <= self.warmup_steps:
             return self.peak * step / self.warmup_steps
+        # 0 at the end of the warm-up, 1 at the last step.
         share = (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps)
         match self.kind:
             case "constant":

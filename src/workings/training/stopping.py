@@ -20,6 +20,7 @@ class StopRequest:
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> "StopRequest":
+        # `signal.signal` raises ValueError in any other thread, and a server may train in one.
         if threading.current_thread() is not threading.main_thread():
             return self
         for number in self.SIGNALS:
@@ -30,6 +31,7 @@ class StopRequest:
         self._restore()
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
+        # Little more than a flag: a handler runs between any two instructions, also in the middle of a write.
         self.requested = True
         self._restore()
 

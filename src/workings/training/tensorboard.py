@@ -41,11 +41,13 @@ class Scalars:
         folder = run.parent / FOLDER / run.name
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            # A name that no earlier attempt can have: its files stay beside this one.
             self._file = RecordWriter((folder / f"events.out.tfevents.{time.time_ns()}").open("xb"))
         except OSError as error:
             say(f"tensorboard none: {folder}: {error.strerror}")
             return
         self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
+        # TensorBoard hides what other files of the run hold from this step on.
         self._write(Event(wall_time=time.time(), step=after_step + 1, session_log=SessionLog(status=SessionLog.START)))
         say(f"tensorboard {folder}")
 
@@ -57,6 +59,7 @@ class Scalars:
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         values = [Summary.Value(tag=tag, simple_value=value) for key, tag in SCALARS.items()
+                  # What a device does not report is an object that says why, and has no point in a curve.
                   if isinstance(value := metric.get(key), int | float)]
         if metric["seconds"] > 0:
             values.append(Summary.Value(tag="train/tokens_per_second",
@@ -66,6 +69,7 @@ class Scalars:
     def close(self) -> None:
         """Write out what is held; harmless when repeated."""
         if self._file is not None:
+            # Forgotten first: closing flushes and may fail, and a second close then does nothing.
             file, self._file = self._file, None
             try:
                 file.close()
@@ -77,6 +81,7 @@ class Scalars:
             return
         try:
             self._file.write(event.SerializeToString())
+            # Often enough for somebody who watches, and not one system call a step.
             if time.monotonic() - self._flushed > FLUSH_SECONDS:
                 self._file.flush()
                 self._flushed = time.monotonic()

@@ -12,9 +12,11 @@ from workings.errors import RecordError, RequestError
 from workings.record.layout import EVALUATION_SUMMARY, PARTIAL_SUFFIX, PREDICTIONS
 from workings.ui.folder import Folder
 
+# More on one page would be slow to draw: each row holds a whole prompt and a whole completion.
 PAGE = 50
 Result = Literal["", "right", "wrong", "error"]
 Change = Literal["newly_right", "newly_wrong", "both_wrong", "both_right"]
+# Every character falls into one of the three kinds, so the tokens joined are the text again.
 _TOKEN = re.compile(r"\s+|[^\s\w]|\w+")
 
 
@@ -51,7 +53,7 @@ class Answers(BaseModel):
     rows: list[Answer]
 
 
-class Piece(BaseModel):
+class AnswerPiece(BaseModel):
     """A stretch of a text, and whether the other side has it too."""
 
     text: str
@@ -68,8 +70,8 @@ class Pair(BaseModel):
     change: Change
     a: Answer
     b: Answer
-    a_pieces: list[Piece]
-    b_pieces: list[Piece]
+    a_pieces: list[AnswerPiece]
+    b_pieces: list[AnswerPiece]
 
 
 def units_of(run: Path) -> dict[str, Path]:
@@ -101,11 +103,13 @@ def read_answers(folder: Folder, unit: Path) -> list[Answer]:
     if not path.is_file():
         raise RecordError(f"{path.name} is missing")
     tail = folder.tail(path)
+    # Building the rows costs more than reading the lines, so they are kept until the file has more of them.
     kept: Any = tail.derived
     lines = tail.lines()
     if kept is None or len(kept) != len(lines):
         try:
             kept = [_answer(line) for line in lines]
+        # Lines are believed as a whole or not at all: a page with some of the items would show a wrong accuracy.
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(f"{path.name} holds a line that is no scored prediction") from error
         tail.derived = kept
@@ -115,6 +119,7 @@ def read_answers(folder: Folder, unit: Path) -> list[Answer]:
 
 def _answer(line: dict[str, Any]) -> Answer:
     completion, extracted, finish = line["completion"], line["extracted"], line["finish_reason"]
+    # A value that does not exist is an object with the reason, for the completion as for the extracted answer.
     missing = completion.get("absent", "") if isinstance(completion, dict) else ""
     return Answer(
         id=str(line["id"]), sample=int(line["sample"]), section=str(line["section"]), category=str(line["category"]),
@@ -139,6 +144,7 @@ def search(folder: Folder, run: Path, *, unit: str = "", text: str = "", result:
              and (not result or _result(row) == result)
              and (not wanted or any(wanted in value.casefold() for value in
                                     (row.id, row.prompt, row.completion, row.gold, row.extracted)))]
+    # Rounded up, and one empty page where nothing was found, so that page 1 exists always.
     pages = max(1, -(-len(found) // PAGE))
     if not 1 <= page <= pages:
         raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")
@@ -155,6 +161,7 @@ def _result(row: Answer) -> Result:
 
 def pair_changes(a: list[Answer], b: list[Answer]) -> dict[Change, list[tuple[Answer, Answer]]]:
     """First samples of the items that both have, by what changed from A to B."""
+    # One sample an item: with several there would be no single answer that changed.
     second = {row.id: row for row in b if row.sample == 0}
     found: dict[Change, list[tuple[Answer, Answer]]] = {
         "newly_right": [], "newly_wrong": [], "both_wrong": [], "both_right": []}
@@ -170,18 +177,20 @@ def pair_changes(a: list[Answer], b: list[Answer]) -> dict[Change, list[tuple[An
 
 def pair(a: Answer, b: Answer, change: Change) -> Pair:
     """Two completions with what differs marked, word by word."""
+    # Comparing costs up to the product of the two lengths, so long texts are cut, and longer lists not compared.
+    # Without `autojunk=False` difflib ignores frequent tokens, which blanks and digits are here.
     left, right = _TOKEN.findall(a.completion[:20_000]), _TOKEN.findall(b.completion[:20_000])
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=False) if len(left) + len(right) < 4_000 else None
     return Pair(id=a.id, section=a.section, prompt=a.prompt, gold=a.gold, change=change, a=a, b=b,
                 a_pieces=_pieces(left, matcher, first=True), b_pieces=_pieces(right, matcher, first=False))
 
 
-def _pieces(tokens: list[str], matcher: difflib.SequenceMatcher[str] | None, *, first: bool) -> list[Piece]:
+def _pieces(tokens: list[str], matcher: difflib.SequenceMatcher[str] | None, *, first: bool) -> list[AnswerPiece]:
     if matcher is None:  # too long to be compared word by word in a moment
-        return [Piece(text="".join(tokens), same=True)]
+        return [AnswerPiece(text="".join(tokens), same=True)]
     found = []
     for tag, a_from, a_to, b_from, b_to in matcher.get_opcodes():
         text = "".join(tokens[a_from:a_to] if first else tokens[b_from:b_to])
         if text:
-            found.append(Piece(text=text, same=tag == "equal"))
+            found.append(AnswerPiece(text=text, same=tag == "equal"))
     return found

@@ -31,9 +31,11 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
         port: where it will listen; part of what a request's `Host` must say.
     """
     site = Site.over(root)
+    # FastAPI's own pages of documentation load scripts from another host, which the policy forbids and offline fails.
     app = FastAPI(title="workings", version=version("workings"), description=DESCRIPTION, docs_url=None,
                   redoc_url=None, openapi_url="/api/openapi.json",
                   middleware=[Middleware(Guard, token=token, port=port)])
+    # The guard wraps the whole application, so no route can be forgotten here.
     for part in (runs, run, compare, data, plan, start, jobs):
         app.include_router(part.router(site))
 
@@ -45,6 +47,7 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
 
     def problem(request: Request, status: int, given: str, expected: str = "", try_next: str = "") -> Response:
+        # A program that asked for JSON gets its error as JSON too.
         if request.url.path.startswith("/api/"):
             said = {"error": given, "expected": expected, "try": try_next}
             return JSONResponse({key: text for key, text in said.items() if text}, status_code=status)
@@ -52,6 +55,7 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
 
     @app.exception_handler(RequestError)
     def wrong_request(request: Request, error: RequestError) -> Response:
+        # A link to what does not exist is not found; a form with a wrong value was understood and cannot be done.
         return problem(request, 404 if request.method == "GET" else 422, error.given, error.expected, error.try_next)
 
     @app.exception_handler(WorkingsError)
@@ -64,6 +68,7 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
         return problem(request, 409, f"{request.url.path}: a file of this run has not the form it should have "
                        f"({type(error).__name__})", "a run whose files are whole", "workings verify on it says more")
 
+    # Named one by one: Starlette runs a handler for `Exception` outside the guard and then raises the error once more.
     for kind in (AttributeError, KeyError, TypeError, ValueError, RecursionError, jinja2.TemplateRuntimeError):
         app.add_exception_handler(kind, misshapen)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from workings.errors import RequestError
 
+# Opening a tokenizer and counting rows takes seconds; a browser would give up on a page that takes minutes.
 SECONDS = 90
 
 
@@ -17,16 +18,20 @@ def ask(words: list[str], cwd: Path) -> dict[str, Any]:
     Raises:
         RequestError: it gave no answer; what it said is in the message.
     """
+    # An exit code of 1 is an answer as well (`data check` found something), so only the output decides. Standard input
+    # is empty: a question on it ends at once instead of waiting for somebody.
     try:
         done = subprocess.run([sys.executable, "-m", "workings", *words, "--json"], cwd=cwd, text=True,
                               stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise RequestError(f"workings {' '.join(words)}", f"an answer within {SECONDS} s",
                            "run the command in a terminal") from None
+    # Libraries print as well; the verb's answer is the last line by promise of `--json`.
     last = done.stdout.strip().rpartition("\n")[2]
     try:
         value = json.loads(last)
     except ValueError:
+        # The end of it: a verb says its reason last.
         said = done.stderr.strip() or f"exit code {done.returncode}"
         raise RequestError(f"workings {' '.join(words)}", "an answer; it said: " + said[-1500:]) from None
     if not isinstance(value, dict):

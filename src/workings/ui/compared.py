@@ -44,9 +44,11 @@ class ComparedPairs:
             if stamp in kept:
                 kept[stamp] = kept.pop(stamp)  # the newest stands last
                 return kept[stamp]
+        # Outside the lock: a comparison of many items takes a while, and other pages should not wait for it.
         found = make()
         with self._lock:
             kept[stamp] = found
+            # A dict keeps the order of insertion, so the first ones are those that nobody asked for the longest.
             for old in list(kept)[:-KEPT]:
                 del kept[old]
         return found
@@ -54,6 +56,7 @@ class ComparedPairs:
 
 def _stamp(pair: tuple[EvaluationRecord, EvaluationRecord]) -> Stamp:
     """Changes when any file changes that a comparison stands on."""
+    # Contents are not read: time, size and file number change whenever one of our writers replaces a file.
     names = (EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SUMS)
     files = [record.path / name for record in pair for name in names]
     states = [(path.stat() if path.is_file() else None) for path in files]

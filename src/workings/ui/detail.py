@@ -28,7 +28,9 @@ from workings.ui.answers import units_of
 from workings.ui.folder import Folder
 from workings.ui.replays import Replay, read_replays
 
+# The end of a log tells how it stands, and a log of a week would be megabytes in every page.
 LOG_CHARS = 20_000
+# A run has some dozens; more is somebody's folder that looks like a run.
 FILES = 2_000
 
 
@@ -47,7 +49,7 @@ class MemoryPart(BaseModel):
     size_bytes: int
 
 
-class Memory(BaseModel):
+class DeviceMemory(BaseModel):
     """What fills a device: planned before launch, measured afterwards. Bytes per device."""
 
     planned_bytes: int | None = None
@@ -59,7 +61,7 @@ class Memory(BaseModel):
     reasons: list[str] = []
 
 
-class Unit(BaseModel):
+class RunEvaluation(BaseModel):
     """An evaluation of the run."""
 
     name: str
@@ -75,8 +77,8 @@ class Detail(BaseModel):
     recipe_text: str = ""
     environment: dict[str, Any] = {}
     device_checks: dict[str, Any] = {}
-    memory: Memory = Memory()
-    evaluations: list[Unit] = []
+    memory: DeviceMemory = DeviceMemory()
+    evaluations: list[RunEvaluation] = []
     replays: list[Replay] = []
     samples: str = ""
     events: list[dict[str, Any]] = []
@@ -94,16 +96,18 @@ def read_detail(folder: Folder, run: Path) -> Detail:
         try:
             return folder.object(run / name)
         except RecordError as error:
+            # A run that is being written does not have all its files yet, which is no damage.
             if (run / name).exists() or not run.name.endswith(PARTIAL_SUFFIX):
                 notes.append(str(error))
             return {}
 
     is_run = (run / CONFIG).is_file() or (run / MANIFEST).is_file()
+    # The manifest is written when a run is sealed, so an unfinished one is not asked for it.
     manifest = part(MANIFEST) if is_run and not run.name.endswith(PARTIAL_SUFFIX) else {}
     units = []
     for name, place in units_of(run).items():
         try:
-            units.append(Unit(name=name, summary=folder.object(place / EVALUATION_SUMMARY)))
+            units.append(RunEvaluation(name=name, summary=folder.object(place / EVALUATION_SUMMARY)))
         except RecordError as error:
             notes.append(f"evaluation {name}: {error}")
     overrides = part(OVERRIDES).get("overrides", []) if is_run else []
@@ -118,16 +122,17 @@ def read_detail(folder: Folder, run: Path) -> Detail:
         files=list_files(run), root_digest=root_digest(run) if (run / SUMS).is_file() else "")
 
 
-def _memory(plan: dict[str, Any], manifest: dict[str, Any], lines: list[dict[str, Any]]) -> Memory:
+def _memory(plan: dict[str, Any], manifest: dict[str, Any], lines: list[dict[str, Any]]) -> DeviceMemory:
     measured = manifest.get("measured_peak_bytes")
     source = manifest.get("measured_peak_source", "")
+    # While it runs, the last line of the log has the peak so far.
     if not isinstance(measured, int) and lines:
         measured, source = lines[-1].get("memory_bytes"), lines[-1].get("memory_source", "")
-    return Memory(planned_bytes=plan.get("peak_bytes"), planned_source=str(plan.get("source", "")),
-                  limit_bytes=plan.get("limit_bytes"), parts=_parts(plan),
-                  reasons=[str(r) for r in plan.get("reasons", [])],
-                  measured_bytes=measured if isinstance(measured, int) else None,
-                  measured_source=str(source) if isinstance(source, str) else "")
+    return DeviceMemory(planned_bytes=plan.get("peak_bytes"), planned_source=str(plan.get("source", "")),
+                        limit_bytes=plan.get("limit_bytes"), parts=_parts(plan),
+                        reasons=[str(r) for r in plan.get("reasons", [])],
+                        measured_bytes=measured if isinstance(measured, int) else None,
+                        measured_source=str(source) if isinstance(source, str) else "")
 
 
 def _parts(plan: dict[str, Any]) -> list[MemoryPart]:
@@ -149,9 +154,11 @@ def _samples(run: Path) -> str:
 
 def _text(path: Path) -> str:
     """The end of a text file, at most `LOG_CHARS`; empty where there is none. Links are not followed."""
+    # A run from elsewhere could hold a link to a private file, which the page would then show.
     if path.is_symlink() or not path.is_file():
         return ""
     with path.open("rb") as file:
+        # Seeking counts bytes and may land inside a character; the decoder puts a mark in place of the rest of it.
         file.seek(max(0, path.stat().st_size - LOG_CHARS))
         return file.read(LOG_CHARS).decode("utf-8", "replace")
 
@@ -159,6 +166,7 @@ def _text(path: Path) -> str:
 def list_files(run: Path) -> list[FileRow]:
     """Files of a run, at most `FILES`, links not followed."""
     found: list[FileRow] = []
+    # Sorting the folders in place decides in which order `walk` enters them, so the list is the same each time.
     for place, folders, names in os.walk(run):
         folders.sort()
         for name in sorted(names):

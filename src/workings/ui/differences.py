@@ -31,6 +31,7 @@ def differences(folder: Folder, runs: Sequence[Path]) -> list[Difference]:
         sides = [_facts(folder, run, group) for run in runs]
         for key in sorted(set().union(*sides)):
             values = [side.get(key, "not recorded") for side in sides]
+            # The recipe's name differs in nearly all runs and decides nothing.
             if len(set(values)) > 1 and (group, key) != ("recipe", "name"):
                 found.append(Difference(group=group, key=key, values=values))
     return found
@@ -46,6 +47,7 @@ def _facts(folder: Folder, run: Path, group: str) -> dict[str, str]:
     if group == "recipe":
         return _flat(read(CONFIG))
     if group == "environment":
+        # The time of recording is never the same twice.
         environment = {key: value for key, value in _flat(read(ENVIRONMENT)).items() if not key.startswith("time")}
         return environment | _flat({key: value for key, value in read(MANIFEST).items() if key in DEVICE})
     manifest = read(MANIFEST)
@@ -57,6 +59,7 @@ def _facts(folder: Folder, run: Path, group: str) -> dict[str, str]:
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in values.items():
+        # An absent value is shown with its reason, not taken apart like a section.
         if isinstance(value, dict) and set(value) != {"absent"}:
             found |= _flat(value, f"{prefix}{key}.")
         else:

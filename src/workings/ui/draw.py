@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from workings.hardware.memory import byte_text
-from workings.ui.detail import Memory
+from workings.ui.detail import DeviceMemory
 
 WIDTH, NARROW, HEIGHT, LEFT = 880, 360, 34, 4
 GROUPS = 6
 """Colours of parts; further parts begin again, told apart by their hatching and by the table."""
 
 
-def memory_bar(memory: Memory) -> Markup | None:
+def memory_bar(memory: DeviceMemory) -> Markup | None:
     """What fills a device: planned parts, the measured peak, and the limit. None where nothing was planned."""
     if memory.planned_bytes is None or memory.limit_bytes is None:
         return None
@@ -34,16 +34,19 @@ def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: i
 
 
 def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, width: int) -> Markup:
+    # A plan that does not fit is longer than the limit, and its bar has to stay in the picture; the rest is a margin.
     top = max(limit, *(sum(size for _, size in parts) for _, parts in bars)) * 1.04
     scale = (width - 2 * LEFT) / top
     names = list(dict.fromkeys(name for _, parts in bars for name, _ in parts))
     rows, said = [], []
     for index, (name, parts) in enumerate(bars):
+        # Sizes are in units of the view box; a browser scales the whole, text included, to the width of the page.
         y, x = index * (HEIGHT + 24) + 18, float(LEFT)
         total = sum(size for _, size in parts)
         rows.append(Markup('<text class="row" x="{x}" y="{y}">{text}</text>').format(
             x=LEFT, y=y - 5, text=f"{name}: {byte_text(total)}"))
         for part, size in parts:
+            # `Markup.format` escapes what it fills in, so names from a plan of somebody else stay text.
             rows.append(Markup('<rect class="part p{n}" x="{x:.1f}" y="{y}" width="{w:.1f}" height="{h}"><title>'
                                "{text}</title></rect>").format(n=names.index(part) % GROUPS, x=x, y=y, w=size * scale,
                                                                h=HEIGHT - 8, text=f"{part}: {byte_text(size)}"))
@@ -73,6 +76,7 @@ def _histogram(bins: Sequence[Sequence[int]], what: str, width: int) -> Markup:
                             '<text class="tick" x="{m:.1f}" y="{t:.1f}" text-anchor="middle">{count}</text>'
                             '<text class="tick" x="{m:.1f}" y="192" text-anchor="middle">{name}</text>').format(
             x=index * step + 2, y=172 - tall, w=step - 4, h=tall, m=(index + 0.5) * step, t=167 - tall, count=count,
+            # The narrow drawing has no room for both ends of a bin.
             name=f"{low}–{high}" if high > low and width > NARROW else low))
     label = f"{what}: " + "; ".join(f"{low} to {high}: {count}" for low, high, count in bins)
     return Markup('<svg viewBox="0 0 {w} 200" role="img" aria-label="{label}" class="chart">{content}</svg>').format(

@@ -48,8 +48,10 @@ class Folder:
 
     def inside(self, name: str) -> Path:
         """A path below the folder, links resolved. Raises `RequestError` for one that leads out of it."""
+        # The system's calls refuse a NUL with an error of another kind, which would look like a damaged record.
         if "\0" in name:
             raise RequestError("a path with a NUL in it", "a path inside the folder of this page", "")
+        # Resolved first: `..` and links are gone then, and the comparison cannot be deceived by either.
         place = (self.root / name).resolve()
         if not place.is_relative_to(self.root.resolve()):
             raise RequestError(f"path {name}", "a path inside the folder of this page", "")
@@ -69,6 +71,8 @@ class Folder:
         """
         try:
             found = path.stat()
+            # The time alone is too coarse on some file systems: two writes within one tick of their clock look the
+            # same.
             stamp = (found.st_mtime_ns, found.st_size)
             kept = self._read.get(path)
             if kept is None or kept[0] != stamp:
@@ -91,6 +95,7 @@ class Folder:
         lines = tail.lines()
         kept: list[dict[str, Any]] = tail.derived or []
         if tail.derived is None or tail.seen != len(lines):
+            # A new list: another thread may be reading the one before.
             kept = [*kept, *(line for line in lines[tail.seen:] if _is_metric(line))]
             tail.derived, tail.seen = kept, len(lines)
         return kept
@@ -101,6 +106,7 @@ class Folder:
         tail = self.tail(run / METRICS)
         with self._growing:
             kept = self._columns.get(run)
+            # A resume cuts lines off the log, after which the arrays hold steps that are no longer there.
             if kept is None or kept[0] is not tail or kept[1].count > len(lines):
                 kept = (tail, Columns())
                 self._columns[run] = kept
@@ -124,6 +130,7 @@ class Folder:
 
 def _find(folder: Path, depth: int) -> Iterator[Path]:
     """Units below a folder; the inside of a unit is not searched, links are not followed."""
+    # What lies in a unit belongs to it, and asking stops there: a run of thousands of files costs one look.
     if _is_unit(folder):
         yield folder
         return
@@ -134,11 +141,13 @@ def _find(folder: Path, depth: int) -> Iterator[Path]:
     except OSError:
         return
     for entry in entries:
+        # A link could lead round in a circle, or out of the folder that the person has opened.
         if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
             yield from _find(Path(entry.path), depth - 1)
 
 
 def _is_unit(place: Path) -> bool:
+    # An unfinished run has no manifest yet; its resolved recipe is the first thing that it writes.
     names = (MANIFEST, EVALUATION_SUMMARY) if not place.name.endswith(PARTIAL_SUFFIX) else (CONFIG,)
     return any((place / name).is_file() for name in names)
 
@@ -152,6 +161,7 @@ def _is_metric(line: dict[str, Any]) -> bool:
 def _written_now(run: Path) -> bool:
     """Whether a writer holds the run's lock; where nobody can tell, whether its log is younger than `QUIET_SECONDS`."""
     try:
+        # The kernel lets go of a lock when its process ends, so a killed run is not taken for a living one.
         return is_held(run)
     except OSError:
         metrics = run / METRICS

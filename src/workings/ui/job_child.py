@@ -19,6 +19,7 @@ from workings.record.values import now
 def main(folder: Path) -> int:
     """Run the command of a folder; its exit code."""
     job = json.loads((folder / "job.json").read_bytes())
+    # A list, because the handler has to exist before the child that it passes signals to.
     children: list[subprocess.Popen[bytes]] = []
 
     def pass_on(number: int, frame: object) -> None:
@@ -31,8 +32,10 @@ def main(folder: Path) -> int:
     with (folder / "stdout.txt").open("wb") as out, (folder / "stderr.txt").open("wb") as error:
         child = subprocess.Popen(job["argv"], stdin=subprocess.DEVNULL, stdout=out, stderr=error, cwd=job["cwd"])
         children.append(child)
+        # Only now can anybody ask this command to stop, and the child exists: no signal is lost.
         atomic.write_json(folder / "pid.json", {"pid": os.getpid(), "started": process_start(os.getpid())})
         code = child.wait()
+    # Written whole or not at all: the page takes the file's existence for the end of the command.
     atomic.write_json(folder / "exit.json", {"code": code, "finished_at": now()})
     return code
 
@@ -46,6 +49,8 @@ def process_start(pid: int, proc: Path = Path("/proc")) -> str:
         stat = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+    # The second field is the program's name in brackets and may itself hold blanks and brackets, so fields are counted
+    # behind the last one: the start in clock ticks is the 22nd of all.
     return stat.rpartition(")")[2].split()[19]
 
 

@@ -22,6 +22,7 @@ from workings.ui.job_child import process_start
 
 KEPT = 60_000
 """Characters of the end of an output that the page shows."""
+# A child imports libraries before it can write its number, which takes seconds from a slow disk.
 STARTING_SECONDS = 20
 
 
@@ -55,6 +56,7 @@ class Jobs:
 
     def start(self, verb: str, arguments: list[str], subject: str = "") -> Job:
         """Start ``workings VERB ARGUMENTS --json``; the caller has checked every argument."""
+        # Digits of a fixed width sort by time as names do; the random part keeps two starts in one tick apart.
         identity = f"{time.time_ns():020d}-{secrets.token_hex(3)}"
         folder = self.place / identity
         folder.mkdir(parents=True)
@@ -63,6 +65,7 @@ class Jobs:
             "verb": verb, "argv": [*PROGRAM, *words], "cwd": str(self.cwd),
             "command": shlex.join(["workings", *words[:-1]]), "started_at": now(), "subject": subject})
         with (folder / "child.txt").open("wb") as said:
+            # In a session of its own: Ctrl-C in the page's terminal goes to the page's group of processes only.
             child = subprocess.Popen([sys.executable, "-m", "workings.ui.job_child", str(folder)], cwd=self.cwd,
                                      stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
         threading.Thread(target=child.wait, daemon=True).start()  # so that an ended child leaves no zombie
@@ -71,10 +74,12 @@ class Jobs:
     def get(self, identity: str) -> Job:
         """One command as it stands now. Raises `RequestError` for an unknown one."""
         folder = self.place / identity
+        # Without dots and slashes an identity cannot lead out of the folder.
         if not all(sign.isalnum() or sign == "-" for sign in identity) or not (folder / "job.json").is_file():
             raise RequestError(f"job {identity[:60]}", "one that this page started", "")
         job = json.loads((folder / "job.json").read_bytes())
         ended = json.loads((folder / "exit.json").read_bytes()) if (folder / "exit.json").is_file() else None
+        # Before the end the last line may be half of one, or no answer yet.
         output, answer = _split(_end(folder / "stdout.txt")) if ended else (_end(folder / "stdout.txt"), None)
         return Job(id=identity, verb=job["verb"], command=job["command"], started_at=job["started_at"],
                    subject=job["subject"], state=self._state(folder, ended), log=_end(folder / "stderr.txt"),
@@ -103,6 +108,7 @@ class Jobs:
         path = self.place / identity / "pid.json"
         if job.state != "running" or not path.is_file():
             raise RequestError(f"job {identity}, which is not running", "a running one", "")
+        # `state` has compared the start of the process: a number that was given to another one since is not signalled.
         os.kill(json.loads(path.read_bytes())["pid"], signal.SIGINT)
         return job
 
@@ -121,6 +127,7 @@ def _end(path: Path) -> str:
         return ""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
+        # A character of UTF-8 has at most four bytes, so this many always hold the wanted characters.
         file.seek(max(0, size - 4 * KEPT))
         return file.read().decode("utf-8", "replace")[-KEPT:]
 

@@ -62,6 +62,7 @@ def run_row(folder: Folder, path: Path, verified: dict[str, Verified]) -> RunRow
             return RunRow(name=name, kind="evaluation", state=_state(folder.state(path)),
                           accuracy=_accuracy(folder, path), verified=verified.get(name))
         return _sealed(folder, path, name, verified)
+    # A record may hold any value anywhere; one broken run must not take the list of all others with it.
     except (RecordError, KeyError, TypeError, ValueError, AttributeError) as error:
         return RunRow(name=name, kind="run", state="unreadable", problem=f"{type(error).__name__}: {error}"[:300])
 
@@ -70,6 +71,7 @@ def _sealed(folder: Folder, path: Path, name: str, verified: dict[str, Verified]
     manifest = folder.object(path / MANIFEST)
     device, dtypes = manifest["actual_device"], manifest["actual_dtypes"]
     units = sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
+    # The evaluation that `train` makes by itself is the one whose accuracy runs are compared by.
     named = [unit.parent for unit in units if unit.parent.name == "items"] or [unit.parent for unit in units]
     loss = manifest["final_loss"]
     return RunRow(
@@ -89,6 +91,7 @@ def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
     state = folder.state(path)
     step = int(lines[-1]["step"]) if lines else 0
     recent = [float(line["seconds"]) for line in lines[-RECENT:]]
+    # The last steps and not all: after a resume a run may go on at another speed.
     left = (planned - step) * sum(recent) / len(recent) if recent and state == "running" else None
     model = config["model"]
     return RunRow(
@@ -107,6 +110,7 @@ def _family(model: dict[str, Any]) -> str:
 def _accuracy(folder: Folder, unit: Path) -> Accuracy:
     cell = folder.object(unit / EVALUATION_SUMMARY)["scorecard"]["overall"]
     low, high = cell["ci_low"], cell["ci_high"]
+    # Where too few items allow no interval, its ends say why instead of being numbers.
     known = isinstance(low, int | float) and isinstance(high, int | float)
     return Accuracy(unit=unit.name, mean=float(cell["mean"]), n=int(cell["n"]),
                     low=float(low) if known else None, high=float(high) if known else None)

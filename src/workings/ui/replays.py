@@ -66,6 +66,7 @@ def read_replays(folder: Folder, run: Path, notes: list[str]) -> list[Replay]:
     for path in sorted(run.glob(f"{FOLDER}/*/{REPLAY}")):
         try:
             found.append(_replay(path.parent.name, folder.object(path)))
+        # What a forged replay may hold is not known beforehand; the others are shown all the same.
         except (RecordError, KeyError, TypeError, ValueError, AttributeError) as error:
             notes.append(f"replay {path.parent.name}: {type(error).__name__}: {error}"[:300])
     return found
@@ -99,6 +100,7 @@ def _number(value: Any) -> float:
 
 def drawn(replay: Replay) -> ReplayFigure | None:
     """Recorded and replayed loss over each other, and their difference under the tolerance; None without steps."""
+    # A step without a loss stays in the table and is left out of the drawing, whose axis it would break.
     steps = [step for step in replay.steps if math.isfinite(step.recorded_loss + step.replayed_loss)]
     if not steps:
         return None
@@ -111,9 +113,11 @@ def drawn(replay: Replay) -> ReplayFigure | None:
                                                          "Gradient norm: relative difference"],
             rows=[[str(step.step), f"{step.recorded_loss:.9g}", f"{step.replayed_loss:.9g}",
                    f"{step.loss_difference:.2g}", f"{step.grad_norm_difference:.2g}"] for step in replay.steps]))
+    # The axis is logarithmic, and a difference of zero has no place on it.
     apart = [(float(step.step), step.loss_difference) for step in steps if step.loss_difference > 0]
     if not apart or replay.loss_tolerance <= 0:
         return ReplayFigure(losses=losses, differences=None)
+    # Two points are enough for a level line.
     span = [(float(steps[0].step), replay.loss_tolerance), (float(steps[-1].step), replay.loss_tolerance)]
     differences = _figure("Relative difference of the loss", "", [
         Curve(name="difference", points=apart, color=1, style="dots"),

@@ -10,7 +10,9 @@ from workings.hardware.catalog import targets
 from workings.record.layout import MANIFEST, PARTIAL_SUFFIX
 from workings.ui.folder import Folder
 
+# The form lists them in one menu.
 RECIPES = 500
+# The first character is no dash, so that a verb cannot take the name for an option, and no dot, which would hide it.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}")
 _WORD = re.compile(r"[a-z][a-z0-9_.]*=[^\0\n]{1,500}")
 
@@ -18,6 +20,7 @@ _WORD = re.compile(r"[a-z][a-z0-9_.]*=[^\0\n]{1,500}")
 def recipe_files(folder: Folder) -> list[str]:
     """Recipes written in the folder: YAML files that name a model and data, outside of runs; at most `RECIPES`."""
     found = []
+    # Two folders deep only: below that lie the runs, and walking all their files would take seconds.
     for path in sorted([*folder.root.glob("*.y*ml"), *folder.root.glob("*/*.y*ml"), *folder.root.glob("*/*/*.y*ml")]):
         inside_run = any((parent / MANIFEST).is_file() for parent in path.parents)
         if not path.is_symlink() and path.is_file() and not inside_run and _looks_like_recipe(path):
@@ -26,6 +29,7 @@ def recipe_files(folder: Folder) -> list[str]:
 
 
 def _looks_like_recipe(path: Path) -> bool:
+    # A look at the text is enough for a menu; the verb that gets the file parses and judges it.
     text = path.read_bytes()[:20_000]
     return b"\nmodel:" in text and b"\ntraining:" in text
 
@@ -38,6 +42,7 @@ def recipe_argument(folder: Folder, recipe: str) -> str:
     """
     if recipe in shipped_recipes():
         return recipe
+    # An argument list needs no shell quoting, but a leading dash would still be read as an option.
     if recipe.startswith("-") or not (path := folder.inside(recipe)).is_file():
         raise RequestError(f"recipe {recipe}", "a shipped recipe, or a recipe file in this folder",
                            "workings recipes list")
@@ -49,6 +54,7 @@ def new_place(folder: Folder, name: str) -> str:
     if not _NAME.fullmatch(name) or ".." in name.split("/"):
         raise RequestError(f"name {name}", "letters, digits and ._-/ for a new run inside this folder", "first-run")
     path = folder.inside(name)
+    # A run has its suffix until it is sealed, so an unfinished one takes the name as well.
     if path.exists() or path.with_name(path.name + PARTIAL_SUFFIX).exists():
         raise RequestError(f"{name}, which exists", "the name of a new run", f"{name}-2")
     return str(path)

@@ -67,6 +67,7 @@ KINDS: tuple[tuple[str, str, str, Callable[[Line], Any]], ...] = (
 """Key, title, unit, and how a metrics line gives it. A line has at least step, loss, tokens and seconds."""
 AXES: tuple[X, ...] = ("step", "tokens", "seconds")
 SMOOTHED = ("loss", "tokens_per_second", "grad_norm")
+# An array of floats has no empty places; NaN marks them, and a loss that is NaN cannot be drawn either.
 NONE = float("nan")
 
 
@@ -87,15 +88,18 @@ class Columns:
             return
         parts = {}
         for name, before in self._parts.items():
+            # Lines hold the tokens and seconds of one step, and an axis needs the sums up to it.
             if name in AXES:
                 added = np.array([line[name] for line in new], dtype=np.float64)
                 if name != "step":
                     added = np.cumsum(added) + (before[-1] if len(before) else 0.0)
             else:
                 read = next(kind[3] for kind in KINDS if kind[0] == name)
+                # `type` and not `isinstance`: a bool is an int, and would draw as 0 or 1.
                 added = np.array([value if type(value := read(line)) in (int, float) else NONE for line in new],
                                  dtype=np.float64)
             parts[name] = np.concatenate([before, added])
+        # Arrays are replaced and never changed in place, so one that a reader holds keeps its length.
         self._parts, self.count = parts, len(lines)
 
 
@@ -121,10 +125,12 @@ def curves(columns: Columns, x: X, low: float | None = None, high: float | None 
         values, axis = columns[key][shown], at[shown]
         if not len(values):
             continue
+        # Thinned after the range was chosen, so that zooming in shows every step again.
         kept = kept_places(values, POINTS)
         series = Series(key=key, title=title, unit=unit, x=axis[kept].tolist(), y=values[kept].tolist())
         span = len(values) // SMOOTHING_SHARE
         if key in SMOOTHED and span >= 2 and after is None:
+            # The mean is over all steps and thinned afterwards: over the kept extremes it would be another number.
             series.smoothed, series.smoothing_steps = moving_mean(values, span)[kept].tolist(), span
         found.append(series)
     return found

@@ -21,13 +21,16 @@ def serve(root: Path, port: int, *, open_browser: bool, say: Callable[[str], Non
         RequestError: something else listens on the port.
     """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # Without it the port stays taken for about a minute after the page was stopped.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
     except OSError as error:
         raise RequestError(f"--port {port}, on which something listens already", "a free port", "--port 0") from error
     listener.listen(128)  # before the link is out: whoever is quicker than the server waits instead of being refused
+    # With port 0 the system has chosen one, and the guard has to know it: `Host` names it.
     port = listener.getsockname()[1]
+    # New at every start: a link from yesterday opens nothing.
     token = secrets.token_urlsafe(32)
     link = f"http://{HOST}:{port}/?token={token}"
     say(f"the page over {root.resolve()} is at the link below; stop it with Ctrl-C")

@@ -23,6 +23,8 @@ TEMPLATES = files("workings.ui") / "templates"
 
 def _environment() -> jinja2.Environment:
     loader = jinja2.FunctionLoader(lambda name: (TEMPLATES / name).read_text(encoding="utf-8"))
+    # Escaping is on for every template: text of a run is never markup. An unknown name raises instead of showing
+    # nothing.
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined,
                                      trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(FILTERS)
@@ -42,6 +44,7 @@ class Site:
     @classmethod
     def over(cls, root: Path) -> "Site":
         """The page over a folder; jobs and verdicts lie in the person's cache, under the folder's digest."""
+        # By the folder's path, so that two folders have jobs of their own and the runs' folder stays as it is.
         place = cache_directory() / "ui" / bytes_digest(str(root.resolve()).encode())[:16]
         folder = Folder(root.resolve())
         return cls(folder=folder, jobs=Jobs(place / "jobs", root.resolve()),
@@ -66,6 +69,7 @@ class Site:
     def take_verdicts(self) -> None:
         """Keep what finished `verify` jobs said."""
         for job in self.jobs.newly_ended("verify"):
+            # A `verify` that was stopped or could not start has no answer, or one of another form.
             if job.answer is not None and "checks" in job.answer:
                 run = self.folder.inside(job.subject)
                 if self.verified.of(run) is None:

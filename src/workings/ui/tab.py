@@ -91,6 +91,7 @@ def registered(tabs: Iterable[Tab]) -> dict[str, Tab]:
             raise ValueError(f"two tabs have the key {tab.key!r}")
         if other := next((key for key, each in found.items() if each.position == tab.position), None):
             raise ValueError(f"tabs {other!r} and {tab.key!r} have the position {tab.position}")
+        # All tabs share the page's address, so one parameter cannot mean two things.
         for name in tab.query.model_fields:
             if name in parameters:
                 raise ValueError(f"tab {tab.key!r} takes the parameter {name!r}, as {parameters[name]} does")

@@ -27,6 +27,7 @@ class Tail:
             found = self.path.stat()
         except OSError:
             return False
+        # A file that was replaced has another number, and one that a resume has cut is shorter than what was read.
         return found.st_size >= self._place and self._file in (-1, found.st_ino)
 
     def lines(self) -> list[dict[str, Any]]:
@@ -34,11 +35,13 @@ class Tail:
         with self._lock:
             try:
                 with self.path.open("rb") as file:
+                    # From where it stopped: a log of a million lines is read once, and then only its new end.
                     file.seek(self._place)
                     data = file.read()
                     self._file = self.path.stat().st_ino
             except OSError:
                 return self._lines
+            # The writer may be in the middle of a line; what stands behind the last line break is read again next time.
             end = data.rfind(b"\n") + 1
             self._place += end
             self._lines += [value for value in _parsed(data[:end].split(b"\n")) if isinstance(value, dict)]
@@ -49,6 +52,8 @@ def _parsed(lines: list[bytes]) -> list[Any]:
     """The JSON values of lines: all in one go, or, where some are damaged, those that are not."""
     written = [line for line in lines if line.strip()]
     try:
+        # One call for all lines takes less than half the time of one a line. A damaged line could still make a valid
+        # list of another length, so the number of values is compared.
         values = json.loads(b"[" + b",".join(written) + b"]")
         if len(values) == len(written):
             return list(values)

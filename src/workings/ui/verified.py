@@ -48,6 +48,7 @@ class VerifiedStore:
             return None
         try:
             return Verified(**json.loads(path.read_bytes()))
+        # Kept by another version in another form: it is asked for again.
         except (ValueError, TypeError):
             return None
 
@@ -65,6 +66,8 @@ class VerifiedStore:
 
     def _path(self, run: Path) -> Path | None:
         """By the sums of the run and of every unit in it."""
+        # Sums are read and not the files, which would take minutes: bytes that were changed under unchanged sums keep
+        # the old verdict, so a page shows when it was given.
         sums = [run / SUMS, *sorted(run.glob(f"*/{SUMS}")), *sorted(run.glob(f"*/*/{SUMS}"))]
         if not sums[0].is_file():
             return None

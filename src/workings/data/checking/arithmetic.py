@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+# Alternatives are tried in order: `x` multiplies before a number and is a word elsewhere, and what nothing else takes
+# is `other`, so that every character belongs to a token.
 _TOKEN = re.compile(r"""
     (?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)
   | (?P<operator>\*\*|[-+*/^×÷·−–²³()%]|(?<![A-Za-z])[xX](?=\s*[$€£]?\s*[\d.(]))
@@ -24,8 +26,10 @@ _CHANGES_THE_VALUE = {"of", "half", "twice", "thrice", "double", "triple", "quar
 _CHANGES_THE_LAST = {"and", "cent", "cents", "percent", "hundred", "thousand", "million", "billion", "dozen", "halves",
                      "plus", "minus", "times"}
 _BINARY = set("-+*/^×÷·−–²³)%")
+# A number that begins with 0 and a digit is part of a time, a date or a code.
 _CLOCK = re.compile(r"0\d")
 _PUNCTUATION = set(".,:;!?\"'`“”‘’[{<>}]#&\u2022~")
+# Exact fractions never overflow, they only grow: without bounds one `9^999999999` would fill the memory.
 _MAX_EXPONENT = 64
 _MAX_DIGITS = 400
 
@@ -93,6 +97,7 @@ def _runs(text: str) -> list[_Run]:
 
 def _checked(run: _Run) -> list[Equation]:
     sides: list[list[_Token]] = [[]]
+    # rounded[i] belongs to the sign between sides i and i + 1.
     rounded = [token.text == "≈" for token in run.tokens if token.kind == "equals"]
     for token in run.tokens:
         if token.kind == "equals":
@@ -106,8 +111,10 @@ def _checked(run: _Run) -> list[Equation]:
         values[-1] = None
     found = []
     for left, right, a, b, about in zip(sides, sides[1:], values, values[1:], rounded, strict=False):
+        # A left side without an operation (`x = 5`) states something and computes nothing.
         if b is None or not any(token.kind == "operator" and token.text not in "()%" for token in left):
             continue
+        # What cannot be read is nobody's mistake, but for a division by zero.
         if a is None:
             if _divides_by_zero(left):
                 found.append(Equation(_spelled(left, right), False))
@@ -134,6 +141,7 @@ def _equal(left: Fraction, right: Fraction, shown: Sequence[_Token], about: bool
     candidates = [(right, 100 if percent else 1)]  # a value, and how many of the units that are shown make one
     if percent:
         candidates.append((right * 100, 1))  # `5/25*100 = 20%`
+    # Digits that were rounded are known only where the right side is a single number, with its percent sign or without.
     decimals = len(shown[0].text.partition(".")[2]) if len(shown) == 1 + percent else 0
     for value, units in candidates:
         slack = Fraction(1, 10 ** decimals * units) if decimals or about else Fraction(0)  # rounded or cut off
@@ -171,6 +179,8 @@ class _Expression:
     """Recursive descent over + - * / ^ % and brackets; depth is bounded by the number of open brackets."""
 
     def __init__(self, tokens: Sequence[_Token]) -> None:
+        # An open bracket costs four frames of Python's stack and a leading minus one: both bounds together stay below
+        # the usual limit of 1,000.
         if sum(token.text == "(" for token in tokens) > 50 or len(tokens) > 500:
             raise _NoExpression
         self._tokens, self._at = tokens, 0
@@ -208,6 +218,7 @@ class _Expression:
         while self._next() in ("^", "²", "³"):
             sign = self._take()
             exponent = self._atom() if sign == "^" else Fraction({"²": 2, "³": 3}[sign])
+            # A root or a reciprocal is not expected in a worked step; such an equation is not judged.
             if exponent.denominator != 1 or not 0 <= exponent <= _MAX_EXPONENT:
                 raise _NoExpression
             found **= int(exponent)

@@ -29,7 +29,7 @@ KINDS: dict[str, tuple[bool, str]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class TraceFinding:
     """One thing found about one trace."""
 
     kind: str
@@ -56,7 +56,7 @@ class CheckReport:
     """All findings about a set of traces."""
 
     records: int
-    findings: tuple[Finding, ...]
+    findings: tuple[TraceFinding, ...]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -70,9 +70,9 @@ class CheckReport:
         return not any(finding.matters for finding in self.findings)
 
     @property
-    def left_out(self) -> dict[int, list[Finding]]:
+    def left_out(self) -> dict[int, list[TraceFinding]]:
         """What a cleaned set leaves out: positions of records, with the reasons."""
-        found: dict[int, list[Finding]] = {}
+        found: dict[int, list[TraceFinding]] = {}
         for finding in self.findings:
             if finding.matters:
                 found.setdefault(finding.record, []).append(finding)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from workings.data.checking.findings import Finding, excerpt
+from workings.data.checking.findings import TraceFinding, excerpt
 from workings.data.importing.records import Unreadable
 from workings.data.importing.sources import open_file
 from workings.data.traces import Trace
@@ -61,9 +61,12 @@ def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, floa
     shingles: list[frozenset[int]] = []
     for number, text in enumerate(texts):
         own = _shingles(text)
+        # Also where it is empty, so that a text's number stays its index.
         shingles.append(own)
         if not own:
             continue
+        # [passages, 1] against [128] functions. Of each function the smallest value is kept: for two texts it is equal
+        # with the probability of their Jaccard similarity.
         hashes = np.fromiter(own, np.uint64, len(own))[:, None]
         signature = ((hashes * factors + offsets) % _PRIME).min(axis=0).reshape(BANDS, ROWS)
         candidates: set[int] = set()
@@ -72,6 +75,7 @@ def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, floa
             members = bands.setdefault((group, band, row.tobytes()), [])
             candidates.update(members[:50])  # a crowd of equal texts is named by its first ones
             members.append(number)
+        # The sign makes the earliest win among equally similar ones.
         best = max(((_jaccard(own, shingles[other]), -other) for other in candidates), default=(0.0, 0))
         if best[0] >= SIMILARITY:
             yield number, -best[1], best[0]
@@ -79,6 +83,7 @@ def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, floa
 
 def _shingles(text: Sequence[str]) -> frozenset[int]:
     pieces = [" ".join(text[at:at + _SHINGLE]) for at in range(max(len(text) - _SHINGLE + 1, 1 if text else 0))]
+    # CRC-32, because Python's own `hash` of a text differs from process to process.
     return frozenset(zlib.crc32(piece.encode()) % int(_PRIME) for piece in pieces)
 
 
@@ -102,6 +107,7 @@ def read_questions(path: Path) -> list[Question]:
     """
     questions = []
     for record in open_file(path).records(lambda _: None):
+        # One bad record stops the check: questions that were not read would be leaks that nobody finds.
         value = record.value if not isinstance(record, Unreadable) else None
         prompt = (value.get("prompt") or value.get("question")) if isinstance(value, dict) else None
         if not isinstance(value, dict) or not isinstance(prompt, str):
@@ -112,11 +118,12 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def find_leaks(traces: Sequence[tuple[int, Trace]], questions: Sequence[Question], ngram: int = NGRAM
-               ) -> Iterator[Finding]:
+               ) -> Iterator[TraceFinding]:
     """At most one finding a trace, the plainest: the question itself, its words, or a long passage of it anywhere."""
     exact = {question.prompt: question.id for question in questions}
     spelled = [(question, words(question.prompt)) for question in questions]
     normalized = {tuple(text): question.id for question, text in spelled}
+    # Every passage of every question in one dict: each passage of a trace is then one look-up, not one a question.
     passages = {tuple(text[at:at + ngram]): question.id
                 for question, text in spelled for at in range(len(text) - ngram + 1)}
     for number, trace in traces:
@@ -129,7 +136,7 @@ def find_leaks(traces: Sequence[tuple[int, Trace]], questions: Sequence[Question
             kind, text = "ngram_leak", f"{ngram} words of {passages[passage]}: {excerpt(' '.join(passage))}"
         else:
             continue
-        yield Finding(kind=kind, record=number, id=trace.id, text=text)
+        yield TraceFinding(kind=kind, record=number, id=trace.id, text=text)
 
 
 def _passage(trace: Trace, asked: list[str], passages: dict[tuple[str, ...], str], ngram: int

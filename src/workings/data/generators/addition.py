@@ -34,7 +34,9 @@ def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemR
     """
     pairs = sorted(((a, b) for a in _OPERANDS for b in _OPERANDS if a <= b),
                    key=lambda pair: rank(seed, "addition", VERSION, "pair", *pair))
+    # Sorted by a hash that holds the seed: a shuffle that is the same on every machine.
     held_out, trained = pairs[:n_items], pairs[n_items:]
+    # Both orders of a trained pair may be traces; a set has no order of its own, the rank gives it one.
     problems = _facts_first(sorted({order for a, b in trained for order in ((a, b), (b, a))},
                                    key=lambda pair: rank(seed, "addition", VERSION, "order", *pair)))
     if n_train < 1 or n_items < 1 or len(held_out) < n_items or len(problems) < n_train:
@@ -67,6 +69,7 @@ def _facts_first(problems: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def held_out_traces(items: list[ItemRecord], seed: int) -> list[Trace]:
     """The items with their steps, for an evaluation loss on problems that training never sees."""
+    # Ids are `add-A-B`, so an item's id says its operands.
     operands = (item.id.split("-")[1:] for item in items)
     return [_trace(int(a), int(b), seed) for a, b in operands]
 

@@ -15,6 +15,7 @@ def _section(hard_columns: int, zeros: bool) -> str:
 
 
 def _digits(number: int) -> list[int]:
+    # Ones first, because that is the way in which a carry travels.
     return [int(digit) for digit in reversed(f"{number:03d}")]
 
 
@@ -33,6 +34,7 @@ def _added(draw: Draw, words: str) -> Problem:
 
 
 def _subtracted(draw: Draw, words: str) -> Problem:
+    # The larger one first, so that the difference is never negative.
     a, b = sorted((draw.integer(100, 999), draw.integer(100, 999)), reverse=True)
     steps, borrow, borrows = [], 0, 0
     for place, x, y in zip(_PLACES, _digits(a), _digits(b), strict=True):

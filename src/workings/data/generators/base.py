@@ -31,6 +31,7 @@ class Draw:
 
     def integer(self, low: int, high: int) -> int:
         """A whole number from ``low`` to ``high``, both included (bias below 2 ** -64 for any range of int32)."""
+        # The counter makes every choice a hash of its own: a stream has no state but its name and a number.
         number = int.from_bytes(rank(self._name, self._count)[:16], "big")
         self._count += 1
         return low + number % (high - low + 1)

@@ -21,10 +21,12 @@ def two_products(draw: Draw) -> Problem:
 
 def decimals(draw: Draw) -> Problem:
     """Which is greater, 0.9 or 0.11?"""
+    # One digit against two: whoever reads what stands behind the point as a whole number is wrong here.
     whole, a, b = draw.integer(0, 20), draw.integer(1, 9), draw.integer(10, 99)
     first, second = f"{whole}.{a}", f"{whole}.{b}"
     tenths = a * 10
     answer = first if tenths > b else second if b > tenths else "equal"
+    # Turned at random, or the first number would always be the one with a single digit.
     shown = [first, second] if draw.integer(0, 1) else [second, first]
     return Problem(prompt=f"Which is greater, {shown[0]} or {shown[1]}, or are they equal?",
                    steps=(f"With as many digits: {first} is {whole}.{tenths}.",
@@ -61,6 +63,7 @@ def asked_middle(draw: Draw) -> Problem:
     first, second = draw.integer(1, 9), draw.integer(1, 9)
     ordered = [low, low + first, low + first + second]
     turn = draw.integer(0, 2)
+    # Over the three rotations the middle number stands once at each place, so the place tells nothing.
     shown = ordered[turn:] + ordered[:turn]
     return Problem(prompt=f"Which of {shown[0]}, {shown[1]} and {shown[2]} is in the middle?",
                    steps=(f"In order: {ordered[0]} < {ordered[1]} < {ordered[2]}.",), answer=str(ordered[1]),

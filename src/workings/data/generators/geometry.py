@@ -22,6 +22,7 @@ def rectangle_perimeter(draw: Draw) -> Problem:
 
 def triangle_area(draw: Draw) -> Problem:
     """Area of a triangle from its base and height."""
+    # An even base, because the area is to be a whole number.
     base, height = 2 * draw.integer(1, 20), draw.integer(2, 30)
     return Problem(prompt=f"A triangle has a base of {base} cm and a height of {height} cm. What is its area in square "
                           "centimeters?",
@@ -42,6 +43,7 @@ def box_volume(draw: Draw) -> Problem:
 def asked_path(draw: Draw) -> Problem:
     """A rectangle without a smaller one in it."""
     a, b = draw.integer(8, 30), draw.integer(8, 30)
+    # Smaller than any side of the lawn, so the pond always fits.
     c, d = draw.integer(2, 7), draw.integer(2, 7)
     return Problem(prompt=f"A lawn of {a} m by {b} m has a pond of {c} m by {d} m in it. How many square meters of "
                           "grass are there?",

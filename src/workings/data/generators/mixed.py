@@ -63,10 +63,12 @@ def _drawn(kinds: Sequence[str], count: int, seed: int, *, asked: bool) -> list[
         templates = kind.asked if asked else kind.trained
         template_number = number // len(kinds) % len(templates)
         for attempt in range(_ATTEMPTS):
+            # A stream for each number and attempt, so a longer set begins with the shorter one.
             draw = Draw(seed, VERSION, kind.name, "asked" if asked else "trained", number, attempt)
             # a template with few problems gives way to the others
             template = templates[(template_number + attempt // (_ATTEMPTS // len(templates))) % len(templates)]
             problem = template(draw)
+            # The key alone decides the side, so traces and items share no problem although they are drawn apart.
             side = rank(seed, "side", *problem.key)[0] < _SHARE_ASKED
             if side is asked and problem.key not in seen and problem.prompt not in seen:
                 break
@@ -84,4 +86,5 @@ def _check(kind: str, problem: Problem) -> None:
     """Compute every equation again, by the reader that also checks other people's data."""
     wrong = [equation for step in problem.steps for equation in wrong_equations(step)]
     if wrong or not problem.steps:
+        # A wrong problem is a fault of this package and not of the request.
         raise AssertionError(f"generator {kind} is wrong: {problem.prompt!r}: {wrong or 'no steps'}")

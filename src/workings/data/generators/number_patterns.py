@@ -27,6 +27,7 @@ def growing_steps(draw: Draw) -> Problem:
     """2, 3, 5, 8: the steps grow by the same amount."""
     start, first, growth = draw.integer(0, 40), draw.integer(1, 12), draw.integer(1, 7)
     numbers = [start]
+    # Five numbers in all: four are shown and the fifth is the answer.
     for index in range(4):
         numbers.append(numbers[-1] + first + growth * index)
     differences = [b - a for a, b in itertools.pairwise(numbers[:4])]

@@ -33,6 +33,7 @@ def into_the_larger(draw: Draw) -> Problem:
     """How many whole hours are 200 minutes, and how many minutes are left over?"""
     large, small, factor = draw.choice(_UNITS)
     count, rest = draw.integer(2, 20), draw.choice(_rests(factor))
+    # Both directions have the same key, so one set never holds the same amount both ways.
     total, whole = count * factor + rest, count * factor
     return Problem(
         prompt=f"{total} {small} are how many whole {large}, and how many {small} are left over?",

@@ -15,6 +15,7 @@ def _people(draw: Draw) -> tuple[str, str]:
 def boxes_given_away(draw: Draw) -> Problem:
     """Boxes of things, some given away, the rest shared."""
     name, other = _people(draw)
+    # At most 11 of at least 12 things are given away, so something is always left.
     boxes, each, given = draw.integer(3, 12), draw.integer(4, 20), draw.integer(2, 11)
     thing = draw.choice(_THINGS)
     total = boxes * each
@@ -47,6 +48,7 @@ def change_of_a_purchase(draw: Draw) -> Problem:
     price_a, price_b = draw.integer(2, 12), draw.integer(2, 12)
     cost_a, cost_b = first * price_a, second * price_b
     total = cost_a + cost_b
+    # The next multiple of 50 above the total, so there is always change.
     note = (total // 50 + 1) * 50
     return Problem(
         prompt=f"{name} buys {first} notebooks for ${price_a} each and {second} pens for ${price_b} each and pays with "
@@ -62,6 +64,7 @@ def shared_equally(draw: Draw) -> Problem:
     name = draw.choice(_NAMES)
     friends, share, eaten = draw.integer(2, 9), draw.integer(2, 15), draw.integer(1, 20)
     thing = draw.choice(_THINGS)
+    # Made backwards from the answer, so the division leaves nothing over.
     rest = friends * share
     return Problem(
         prompt=f"{name} has {rest + eaten} {thing}, loses {eaten} and shares the others equally among {friends} "
@@ -87,6 +90,7 @@ def nothing_left(draw: Draw) -> Problem:
 def asked_earnings(draw: Draw) -> Problem:
     """Hours at a wage, less what is spent."""
     name = draw.choice(_NAMES)
+    # At least 32 dollars are earned and at most 30 spent.
     wage, first, second, spent = draw.integer(8, 25), draw.integer(2, 8), draw.integer(2, 8), draw.integer(5, 30)
     hours, pay = first + second, (first + second) * wage
     return Problem(
@@ -100,6 +104,7 @@ def asked_earnings(draw: Draw) -> Problem:
 
 def asked_garden(draw: Draw) -> Problem:
     """Trees in rows, some of which bear fruit."""
+    # At least 12 trees, of which at most 8 are bare.
     rows, trees, bare, fruit = draw.integer(3, 9), draw.integer(4, 12), draw.integer(0, 8), draw.integer(10, 30)
     total = rows * trees
     bearing = total - bare

@@ -18,6 +18,7 @@ def split_tagged(text: str) -> tuple[tuple[str, ...], str]:
     Raises:
         ValueError: when there is no such tag, one is open or repeated, or text stands where it would be lost.
     """
+    # Tags are counted before the text is cut: a second block would otherwise be lost without a word.
     found = _TAGS.findall(text)
     for tag in ("think", "reasoning", "answer"):
         opened, closed = found.count(f"<{tag}>"), found.count(f"</{tag}>")
@@ -40,6 +41,7 @@ def split_tagged(text: str) -> tuple[tuple[str, ...], str]:
 def _reasoning(text: str) -> tuple[str, str, str]:
     for tag in ("think", "reasoning"):
         if f"</{tag}>" in text:
+            # One closing tag at most, as counted above, so there are two parts.
             opened, rest = text.split(f"</{tag}>")
             before, mark, reasoning = opened.partition(f"<{tag}>")
             return (before, reasoning, rest) if mark else ("", opened, rest)

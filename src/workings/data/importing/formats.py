@@ -17,7 +17,7 @@ _ROLES = {"system": "system", "user": "user", "human": "user", "assistant": "ass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
+class TraceParts:
     """What a format found in a record."""
 
     prompt: str
@@ -30,38 +30,39 @@ class Parts:
     """Metadata that the format itself found."""
 
 
-Format = Callable[[Mapping[str, Any]], Parts]
+Format = Callable[[Mapping[str, Any]], TraceParts]
 
 
-def _gsm8k(record: Mapping[str, Any]) -> Parts:
+def _gsm8k(record: Mapping[str, Any]) -> TraceParts:
     """`question`, and `answer` with a line a step and `#### answer` at the end."""
     steps, answer = split_hashes(_text(record, "answer"))
-    return Parts(prompt=_text(record, "question"), steps=steps, answer=_number(answer),
-                 used=frozenset({"question", "answer"}))
+    return TraceParts(prompt=_text(record, "question"), steps=steps, answer=_number(answer),
+                      used=frozenset({"question", "answer"}))
 
 
-def _messages(record: Mapping[str, Any]) -> Parts:
+def _messages(record: Mapping[str, Any]) -> TraceParts:
     """`messages`: turns with `role` and `content`; the last one is the assistant's and is learned."""
     return _conversation(_turns(record, "messages", "role", "content"), {"messages"})
 
 
-def _sharegpt(record: Mapping[str, Any]) -> Parts:
+def _sharegpt(record: Mapping[str, Any]) -> TraceParts:
     """`conversations`: turns with `from` and `value`; `system` may stand beside them."""
     turns = _turns(record, "conversations", "from", "value")
     system = _optional(record, "system")
     return _conversation([*([("system", system, ())] if system else []), *turns], {"conversations", "system"})
 
 
-def _prompt_completion(record: Mapping[str, Any]) -> Parts:
+def _prompt_completion(record: Mapping[str, Any]) -> TraceParts:
     """`prompt` and `completion`, both texts or both lists of turns."""
     if isinstance(record.get("prompt"), list) or isinstance(record.get("completion"), list):
         turns = _turns(record, "prompt", "role", "content") + _turns(record, "completion", "role", "content")
         return _conversation(turns, {"prompt", "completion"})
     steps, answer = split_any(_text(record, "completion"))
-    return Parts(prompt=_text(record, "prompt"), steps=steps, answer=answer, used=frozenset({"prompt", "completion"}))
+    return TraceParts(prompt=_text(record, "prompt"), steps=steps, answer=answer,
+                      used=frozenset({"prompt", "completion"}))
 
 
-def _alpaca(record: Mapping[str, Any]) -> Parts:
+def _alpaca(record: Mapping[str, Any]) -> TraceParts:
     """`instruction`, `input` (may be empty or absent), `output`; `system` and `history` as pairs may be there."""
     steps, answer = split_any(_text(record, "output"))
     extra, system = _optional(record, "input"), _optional(record, "system")
@@ -71,20 +72,20 @@ def _alpaca(record: Mapping[str, Any]) -> Parts:
         raise ValueError("`history` must be a list of pairs of texts")
     earlier = [turn for asked, answered in pairs for turn in (("user", asked), ("assistant", answered))]
     instruction = _text(record, "instruction")
-    return Parts(prompt=f"{instruction}\n\n{extra}" if extra.strip() else instruction, steps=steps, answer=answer,
-                 history=[*([("system", system)] if system else []), *earlier],
-                 used=frozenset({"instruction", "input", "output", "system", "history"}))
+    return TraceParts(prompt=f"{instruction}\n\n{extra}" if extra.strip() else instruction, steps=steps, answer=answer,
+                      history=[*([("system", system)] if system else []), *earlier],
+                      used=frozenset({"instruction", "input", "output", "system", "history"}))
 
 
-def _tagged(record: Mapping[str, Any]) -> Parts:
+def _tagged(record: Mapping[str, Any]) -> TraceParts:
     """A question, and one text with `<think>` or `<reasoning>` and `<answer>` tags."""
     asked = _one_of(record, ("prompt", "question", "instruction", "problem"))
     told = _one_of(record, ("completion", "response", "output", "answer", "text"))
     steps, answer = split_tagged(_text(record, told))
-    return Parts(prompt=_text(record, asked), steps=steps, answer=answer, used=frozenset({asked, told}))
+    return TraceParts(prompt=_text(record, asked), steps=steps, answer=answer, used=frozenset({asked, told}))
 
 
-def _traces(record: Mapping[str, Any]) -> Parts:
+def _traces(record: Mapping[str, Any]) -> TraceParts:
     """`prompt` or `question`; `steps` as texts or as `{type, content}`; `answer` or `final_answer`; `metadata`."""
     asked, told = _one_of(record, ("prompt", "question")), _one_of(record, ("answer", "final_answer"))
     if "steps" not in record:
@@ -95,9 +96,10 @@ def _traces(record: Mapping[str, Any]) -> Parts:
         raise ValueError(f"`metadata` must be an object, not {kind_of(own)}")
     history = [(role, text) for role, text, _ in _turns(record, "history", "role", "content")] \
         if record.get("history") else []
+    # Where both spellings of the answer are there they are equal, and the second is no metadata either.
     used = {asked, told, "steps", "history", "metadata"} | {key for key in ("answer", "final_answer") if key in record}
-    return Parts(prompt=_text(record, asked), steps=steps, answer=_text(record, told), history=history,
-                 used=frozenset(used), metadata=own | ({"step_types": kinds} if any(kinds) else {}))
+    return TraceParts(prompt=_text(record, asked), steps=steps, answer=_text(record, told), history=history,
+                      used=frozenset(used), metadata=own | ({"step_types": kinds} if any(kinds) else {}))
 
 
 FORMATS: dict[str, Format] = {
@@ -135,6 +137,7 @@ def _one_of(record: Mapping[str, Any], keys: tuple[str, ...]) -> str:
     there = [key for key in keys if record.get(key) is not None]
     if not there:
         raise ValueError(f"{' or '.join(f'`{key}`' for key in keys)} is missing; the record has {_keys(record)}")
+    # Two spellings with different texts: taking either would be a guess about what to train on.
     if any(record[key] != record[there[0]] for key in there):
         what = "answers" if "answer" in keys else "questions"
         raise ValueError(f"two {what}: {' and '.join(f'`{key}`' for key in there)} differ")
@@ -192,14 +195,16 @@ def _turn(turn: object, role_key: str, text_key: str) -> Turn:
     return role, content if isinstance(content, str) else _text(turn, text_key), lines_of(reasoning)
 
 
-def _conversation(turns: Sequence[Turn], used: set[str]) -> Parts:
+def _conversation(turns: Sequence[Turn], used: set[str]) -> TraceParts:
     roles = [role for role, *_ in turns]
     spoken = roles[1:] if roles[:1] == ["system"] else roles
     if not spoken or spoken[-1] != "assistant":
         raise ValueError("the last turn is not the assistant's, so there is nothing to learn")
+    # Most chat templates refuse any other order, long after the import; here the record can still be named.
     if spoken != ["user", "assistant"] * (len(spoken) // 2):
         raise ValueError(f"turns must alternate user, assistant; they are {', '.join(spoken[:12])}")
     *earlier, (_, prompt, _), (_, completion, beside) = turns
+    # Reasoning in a field of its own means that the text is the answer, whatever marks stand in it.
     steps, answer = ((), completion.strip()) if beside else split_any(completion)
-    return Parts(prompt=prompt, steps=beside or steps, answer=answer,
-                 history=[(role, text) for role, text, _ in earlier], used=frozenset(used))
+    return TraceParts(prompt=prompt, steps=beside or steps, answer=answer,
+                      history=[(role, text) for role, text, _ in earlier], used=frozenset(used))

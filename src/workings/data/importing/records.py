@@ -13,7 +13,7 @@ MAX_DEPTH = 64
 
 
 @dataclass(frozen=True)
-class Record:
+class SourceRecord:
     """One record that could be read."""
 
     number: int
@@ -33,13 +33,14 @@ class Unreadable:
     """Bytes of the record in the file."""
 
 
-Records = Iterator[Record | Unreadable]
+Records = Iterator[SourceRecord | Unreadable]
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         keys = [key for key, _ in pairs]
+        # Quadratic, but only in a record that is refused.
         repeated = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"key {repeated[:80]!r} is given twice")
     return found
@@ -61,6 +62,7 @@ def parse(text: str) -> object:
     """
     try:
         value: object = DECODER.decode(text)
+    # The decoder recurses with the text, and ends here before the depth of a value can be looked at.
     except RecursionError:
         raise ValueError(f"JSON nested deeper than {MAX_DEPTH}") from None
     except json.JSONDecodeError as error:

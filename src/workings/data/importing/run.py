@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from workings.data.importing.completion import take_annotations
-from workings.data.importing.formats import FORMATS, Parts, kind_of
-from workings.data.importing.records import Record, Unreadable
-from workings.data.importing.sources import Progress, Source
+from workings.data.importing.formats import FORMATS, TraceParts, kind_of
+from workings.data.importing.records import SourceRecord, Unreadable
+from workings.data.importing.sources import Progress, RecordSource
 from workings.data.traces import LABELS, Trace, trace_from_json
 from workings.errors import RequestError
 from workings.record import atomic
 from workings.record.digest import file_digest
 
 _REASON_LENGTH = 200
-_MOST_REASONS = 1000
+_MAX_REASONS = 1000
 """Different reasons that are counted one by one; a million of them would not be bounded memory."""
 _OWN_KEYS = ("prompt", "steps", "answer", "history")
 
@@ -67,7 +67,7 @@ def rejects_path(out: Path) -> Path:
     return out.with_name(f"{out.name.removesuffix('.jsonl')}.rejects.jsonl")
 
 
-def import_traces(source: Source, out: Path, request: ImportRequest, progress: Progress = lambda _: None
+def import_traces(source: RecordSource, out: Path, request: ImportRequest, progress: Progress = lambda _: None
                   ) -> ImportResult:
     """Convert all records of a source to traces.
 
@@ -87,6 +87,7 @@ def import_traces(source: Source, out: Path, request: ImportRequest, progress: P
     # The rejects are in place before the traces are: traces without their rejects would hide what is missing.
     rejects = rejects_path(out)
     atomic.write_with(out, lambda traces: atomic.write_with(rejects, lambda bad: importer.run(traces, bad)))
+    # The file had to be open before the first record was read.
     if not importer.reasons:
         rejects.unlink()
     rejected = importer.reasons.total()
@@ -98,7 +99,7 @@ def import_traces(source: Source, out: Path, request: ImportRequest, progress: P
 class _Importer:
     """One pass over a source: counts, and the ids seen so far."""
 
-    def __init__(self, source: Source, request: ImportRequest, progress: Progress) -> None:
+    def __init__(self, source: RecordSource, request: ImportRequest, progress: Progress) -> None:
         self._source, self._request, self._progress = source, request, progress
         self._parse = FORMATS[request.format]
         self._ids: set[int] = set()
@@ -113,6 +114,7 @@ class _Importer:
             try:
                 trace = self._trace(record)
             except ValueError as error:
+                # Rows of parquet and of the Hub hold dates and bytes, for which JSON has no form.
                 raw = json.dumps(record.value, default=str)
                 self._reject(rejects, Unreadable(record.number, str(error), raw, len(raw)))
                 continue
@@ -127,12 +129,12 @@ class _Importer:
             raise RequestError(f"{place}: {bad.reason}", f"a record of format {self._request.format}",
                                "--on-error skip writes such records to a file beside")
         reason = bad.reason[:_REASON_LENGTH]
-        self.reasons[reason if reason in self.reasons or len(self.reasons) < _MOST_REASONS else "other reasons"] += 1
+        self.reasons[reason if reason in self.reasons or len(self.reasons) < _MAX_REASONS else "other reasons"] += 1
         line = {"file": self._source.name, "line": bad.number, "reason": bad.reason, "bytes": bad.size,
                 "raw": bad.raw}
         rejects.write(json.dumps(line).encode() + b"\n")  # ASCII: half a surrogate pair survives as an escape
 
-    def _trace(self, record: Record) -> Trace:
+    def _trace(self, record: SourceRecord) -> Trace:
         """The trace of a record. Raises ValueError with the reason when there is none."""
         if not isinstance(record.value, dict):
             raise ValueError(f"a record must be an object, not {kind_of(record.value)}")
@@ -142,6 +144,7 @@ class _Importer:
             taken = [take_annotations(step) for step in steps]
             steps, calculations = [step for step, _ in taken], [found for _, found in taken]
         metadata = _metadata(record.value, parts)
+        # `_label` takes what it finds out of the metadata, so that no field is kept twice.
         labels = {name: _label(metadata, name) or self._request.labels.get(name, "") for name in LABELS}
         own_id = _label(metadata, "id")
         if any(calculations):
@@ -155,13 +158,14 @@ class _Importer:
         return trace
 
     def _remember(self, trace_id: str) -> None:
+        # Two of a million ids get the same 64 bits once in 37 million imports; whole ids would take far more memory.
         short = int.from_bytes(hashlib.blake2b(trace_id.encode(), digest_size=8).digest(), "big")
         if short in self._ids:
             raise ValueError(f"id {trace_id[:80]!r} stands in an earlier record already")
         self._ids.add(short)
 
 
-def _metadata(record: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
+def _metadata(record: Mapping[str, Any], parts: TraceParts) -> dict[str, Any]:
     """Keys that the format did not use, with its own findings; a null is left out, it says nothing."""
     others = {str(key): value for key, value in record.items() if key not in parts.used}
     merged = {**parts.metadata, **others}
@@ -175,6 +179,7 @@ def _metadata(record: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
 def _label(metadata: dict[str, Any], name: str) -> str:
     """A label out of the metadata; numbers are common ids and levels, so whole ones are taken as text."""
     value = metadata.pop(name, "")
+    # In Python true is an int, and it is no label.
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise ValueError(f"`{name}` must be a text, not {kind_of(value)}")
     return str(value)

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from workings.data.importing.records import DECODER, MAX_RECORD_BYTES, Record, Records, Unreadable, check_depth, parse
+from workings.data.importing.records import (
+    DECODER,
+    MAX_RECORD_BYTES,
+    Records,
+    SourceRecord,
+    Unreadable,
+    check_depth,
+    parse,
+)
 from workings.errors import RequestError
 
 _CHUNK_BYTES = 1 << 20
@@ -25,7 +33,7 @@ Progress = Callable[[int], object]
 
 
 @dataclass(frozen=True)
-class Source:
+class RecordSource:
     """One opened source."""
 
     name: str
@@ -38,7 +46,7 @@ class Source:
     """Starts reading."""
 
 
-def open_file(path: Path) -> Source:
+def open_file(path: Path) -> RecordSource:
     """A file of JSON lines, a JSON array or parquet; which one, its first bytes say.
 
     Raises:
@@ -54,12 +62,13 @@ def open_file(path: Path) -> Source:
     if head.startswith(_WRONG_ENCODINGS):
         raise RequestError(f"file: {path} is UTF-16 or UTF-32", "UTF-8",
                            f"iconv -f UTF-16 -t UTF-8 {path} > utf8.jsonl")
+    # The bytes decide and not the name: files called `.json` hold JSON lines as often as an array.
     text = head.removeprefix(codecs.BOM_UTF8).lstrip()
     read = _parquet if head.startswith(_PARQUET_MAGIC) else _array if text.startswith(b"[") else _lines
-    return Source(str(path), path.name.split(".")[0], path.stat().st_size, lambda progress: read(path, progress))
+    return RecordSource(str(path), path.name.split(".")[0], path.stat().st_size, lambda progress: read(path, progress))
 
 
-def open_hub(name: str, *, revision: str, subset: str, split: str) -> Source:
+def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSource:
     """A data set of the Hugging Face Hub, or a local directory in its layout, streamed by the `datasets` library.
 
     Args:
@@ -80,12 +89,12 @@ def open_hub(name: str, *, revision: str, subset: str, split: str) -> Source:
         try:
             rows = datasets.load_dataset(name, subset or None, revision=revision or None, split=split, streaming=True)
             for number, row in enumerate(rows, start=1):
-                yield Record(number, row)
+                yield SourceRecord(number, row)
         except (OSError, ValueError, RuntimeError) as error:  # the library's own errors derive from these
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise RequestError(f"data set: {name}, revision {revision}, split {split}: {reason}",
                                "a data set that can be reached, with this revision and split") from error
-    return Source(f"{name}@{revision}" if revision else name, name.rstrip("/").rsplit("/", 1)[-1], 0, records)
+    return RecordSource(f"{name}@{revision}" if revision else name, name.rstrip("/").rsplit("/", 1)[-1], 0, records)
 
 
 def _lines(path: Path, progress: Progress) -> Records:
@@ -96,9 +105,10 @@ def _lines(path: Path, progress: Progress) -> Records:
             if size > MAX_RECORD_BYTES:
                 yield Unreadable(number, f"a line of {size:,} bytes; the longest that is read has "
                                          f"{MAX_RECORD_BYTES:,}", _readable(line[:_EXCERPT_BYTES]), size)
+            # Blank lines are skipped and yet numbered, so that a number is the line that an editor shows.
             elif line.strip():
                 try:
-                    yield Record(number, parse(line.decode("utf-8")))
+                    yield SourceRecord(number, parse(line.decode("utf-8")))
                 except UnicodeDecodeError as error:
                     yield Unreadable(number, f"not UTF-8 at byte {error.start + 1}", _readable(line), size)
                 except ValueError as error:
@@ -109,6 +119,7 @@ def _bounded_lines(stream: BinaryIO, progress: Progress) -> Iterator[tuple[bytes
     """Each line with its size; of a line that is too long only the beginning, the rest is read and dropped."""
     while line := stream.readline(MAX_RECORD_BYTES):
         size = len(line)
+        # `readline` with a limit returns a piece of a longer line. Of the rest only the size is wanted.
         while not line.endswith(b"\n") and (more := stream.readline(_CHUNK_BYTES)):
             size += len(more)
             if more.endswith(b"\n"):
@@ -132,11 +143,12 @@ def _array(path: Path, progress: Progress) -> Records:
         number = 0
         try:
             stream.expect("[")
+            # Only an empty array ends right behind its bracket; behind a comma a value has to come.
             while number or stream.peek() != "]":
                 number += 1
                 value = stream.value()
                 check_depth(value)
-                yield Record(number, value)
+                yield SourceRecord(number, value)
                 if stream.peek() != ",":
                     break
                 stream.expect(",")
@@ -155,6 +167,7 @@ class _Characters:
 
     def __init__(self, stream: BinaryIO, progress: Progress) -> None:
         self._stream = io.BufferedReader(stream) if isinstance(stream, io.RawIOBase) else stream
+        # Takes a byte order mark away, and keeps the bytes of a character that the end of a piece cuts in two.
         self._decode = codecs.getincrementaldecoder("utf-8-sig")("strict")
         self._progress = progress
         self._text, self._at, self._ended = "", 0, False
@@ -180,9 +193,11 @@ class _Characters:
         self.peek()
         while True:
             try:
+                # Decoded from its start again with every piece of 1 MiB; `MAX_RECORD_BYTES` bounds how often.
                 value, end = DECODER.raw_decode(self._text, self._at)
             except ValueError as error:
                 # broken, or not all here yet: the same text with more behind it decides
+                # errors without a position are those of our hooks (a key given twice, NaN): more text mends none
                 if self._ended or not hasattr(error, "pos"):
                     raise ValueError(f"not JSON: {getattr(error, 'msg', error)}") from None
             else:
@@ -203,6 +218,7 @@ class _Characters:
         except UnicodeDecodeError:
             raise ValueError("not UTF-8") from None
         self._ended = not piece
+        # What was read is dropped here, which is what keeps memory bounded.
         self._text, self._at = self._text[self._at:] + text, 0
 
 
@@ -218,10 +234,11 @@ def _parquet(path: Path, progress: Progress) -> Records:
         with parquet.ParquetFile(path) as file:
             total = max(file.metadata.num_rows, 1)
             for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
+                # Parquet does not say how many bytes a batch took, so its share of the rows stands for them.
                 progress(path.stat().st_size * len(batch) // total)
                 for row in batch.to_pylist():
                     number += 1
-                    yield Record(number, row)
+                    yield SourceRecord(number, row)
     except (arrow.ArrowException, OSError) as error:
         raise RequestError(f"{path}: after record {number}: {str(error).splitlines()[0]}",
                            "a whole parquet file") from error

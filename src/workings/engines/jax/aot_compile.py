@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from math import prod
 from pathlib import Path
@@ -19,13 +20,13 @@ from jax.experimental import topologies
 
 from workings.engines.base import EngineRequest
 from workings.engines.jax.buffer_assignment import Sizes, assignment_text, heap_parts
-from workings.engines.jax.inspect import inspection
+from workings.engines.jax.inspect import inspection, refusal
 from workings.engines.jax.programs import generation_sizes, lower_evaluation, lower_generation
 from workings.engines.jax.rounding import MASTER
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import abstract_state, batch_shapes, build_spec, lower_step, state_shardings
 from workings.engines.jax.step import StepSpec
-from workings.engines.jax.target import PACKAGES, largest_arrays, refused_bytes
+from workings.engines.jax.target import PACKAGES, largest_arrays
 from workings.errors import RequestError
 from workings.models.weights import layer_shapes
 
@@ -57,38 +58,37 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
         "program": ask["program"], "batch": list(ask["batch"]), "devices": layout.size,
         "mesh": dict(layout.mesh.shape), "lower_seconds": round(time.monotonic() - start, 1),
         "device_kind": str(getattr(devices[0], "device_kind", "unknown")),
-        "exact": exact_bytes(state, places) | {"batch": arrived}, "beside": lying,
+        "beside": lying,
         "floor": floor_bytes(spec, state, places),
     } | {key: ask["target"][key] for key in ("topology",) if key in ask["target"]}
+    exact = exact_bytes(state, places) | {"batch": arrived}
     start = time.monotonic()
     try:
         compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
-        return _refused(str(error), versions, details, time.monotonic() - start)
+        return _refused(error, versions, exact, details | {"compile_seconds": round(time.monotonic() - start, 1)})
     details |= {"compile_seconds": round(time.monotonic() - start, 1),
                 "compile_cpu_seconds": round(time.process_time(), 1)}
     try:
         details["largest_arrays"] = largest_arrays(compiled.as_text())
     except jax.errors.JaxRuntimeError as error:  # jaxlib may be older than the compiler, and not know its instructions
         details["largest_arrays_absent"] = str(error).splitlines()[0][:300]
-    if ask["program"] != "generation":
-        tokens = compiled.input_shardings[0][1]["tokens"].shard_shape(tuple(ask["batch"]))
-        details["tokens_per_device"] = list(tokens)
+    tokens = () if ask["program"] == "generation" else (  # prompts of a generation are copied to all devices
+        compiled.input_shardings[0][1]["tokens"].shard_shape(tuple(ask["batch"])))
+    text = assignment_text(Path(ask["dump"]))
     found = inspection(compiled, details)
-    if text := assignment_text(Path(ask["dump"])):
-        details["heap"] = heap_parts(text, sizes)
-    return {"peak_bytes": found.peak_bytes + lying, "breakdown": dict(found.breakdown), "versions": versions,
-            "details": details}
+    return {"inspection": asdict(replace(
+        found, peak_bytes=found.peak_bytes + lying, versions=versions, exact=exact, tokens_per_device=tuple(tokens),
+        heap=heap_parts(text, sizes) if text else {}))}
 
 
-def _refused(message: str, versions: dict[str, str], details: dict[str, Any], seconds: float) -> dict[str, Any]:
-    used, limit = refused_bytes(message)
-    if not used:
-        return {"failed": message, "unimplemented": message.startswith("UNIMPLEMENTED")}
-    details |= {"refused": message.strip().splitlines()[0][:300], "limit_bytes": limit,
-                "compile_seconds": round(seconds, 1)}
-    return {"peak_bytes": used + details["beside"], "breakdown": {"needed": used}, "versions": versions,
-            "details": details}
+def _refused(error: Exception, versions: dict[str, str], exact: dict[str, int],
+             details: dict[str, Any]) -> dict[str, Any]:
+    found = refusal(error, details)
+    if found is None:
+        return {"failed": str(error), "unimplemented": str(error).startswith("UNIMPLEMENTED")}
+    return {"inspection": asdict(replace(
+        found, peak_bytes=found.peak_bytes + details["beside"], versions=versions, exact=exact))}
 
 
 def _devices(target: Mapping[str, Any]) -> tuple[jax.Device, ...]:

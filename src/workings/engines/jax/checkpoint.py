@@ -13,9 +13,8 @@ import jax
 import numpy as np
 
 from workings.engines.jax.lora import adapter_shapes, init_adapters
-from workings.engines.jax.model import Params
 from workings.engines.jax.nf4 import ABSMAX, CODES, quantize, stored_shapes
-from workings.engines.jax.optimizer import flat, nested
+from workings.engines.jax.params_tree import Params, flatten_params, unflatten_params
 from workings.engines.jax.projection import is_adapter
 from workings.engines.jax.step import StepSpec
 from workings.engines.safetensors_file import TensorFile, write_tensors
@@ -152,7 +151,7 @@ def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings
         if not (directory / name).is_file():
             raise RecordError(f"{directory} has no {name}")
     model, optimizer = TensorFile(directory / weights_file(spec)), TensorFile(directory / OPTIMIZER_FILE)
-    trained, places = spec.trained(abstract["params"]), flat(shardings["params"])
+    trained, places = spec.trained(abstract["params"]), flatten_params(shardings["params"])
     read = _reader(model, trained, "")
     params = {name: _put(_stack(read, name, x), places[name]) for name, x in trained.items()}
     if spec.lora:
@@ -163,7 +162,7 @@ def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings
         moments[slot] = {name: _put(_stack(read, name, x), shardings["moments"][slot][name])
                          for name, x in tree.items()}
     step = _reader(optimizer, {STEP: abstract["step"]}, "")(STEP)
-    return {"params": nested(params), "moments": moments, "step": _put(step, shardings["step"])}
+    return {"params": unflatten_params(params), "moments": moments, "step": _put(step, shardings["step"])}
 
 
 def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Shardings, seed: int) -> Params:
@@ -175,14 +174,14 @@ def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Sh
         RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
     """
     files = model_weights(directory, spec.shape)
-    places = flat(shardings)
+    places = flatten_params(shardings)
     params: dict[str, Any] = {}
     lora = spec.lora
     if lora:
         make = jax.jit(lambda number: init_adapters(number, lora, spec.shape),
                        out_shardings={name: places[name] for name in adapter_shapes(lora, spec.shape)})
         params |= make(np.uint32(seed))
-    for name, x in flat(abstract).items():
+    for name, x in flatten_params(abstract).items():
         if name.endswith(f".{CODES}"):
             weight = name.removesuffix(CODES) + "weight"
             scales = name.removesuffix(CODES) + ABSMAX
@@ -190,7 +189,7 @@ def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Sh
             params |= {name: _put(codes, places[name]), scales: _put(absmax, places[scales])}
         elif name not in params and not name.endswith(f".{ABSMAX}"):
             params[name] = _put(_stack(files.read, name, x), places[name])
-    return nested(params)
+    return unflatten_params(params)
 
 
 def _four_bit(read: Callable[[str], np.ndarray], name: str, spec: StepSpec) -> tuple[np.ndarray, np.ndarray]:

@@ -1,16 +1,19 @@
 """What a comparison of engines looks at and no run needs: the logits."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.model import Params, final_logits, hidden_states, unembedding
+from workings.engines.jax.model import final_logits, hidden_states, unembedding
+from workings.engines.jax.params_tree import Params
 from workings.models.batch import Batch
 
+if TYPE_CHECKING:
+    from workings.engines.jax.engine import JaxEngine
 
-def logits(engine: JaxEngine, state: dict[str, Any], batch: Batch) -> np.ndarray:
+
+def logits(engine: "JaxEngine", state: dict[str, Any], batch: Batch) -> np.ndarray:
     """``[B, S, V]`` float32 logits of a batch's first micro batch."""
     spec = engine.spec
 

@@ -3,7 +3,6 @@
 import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -22,7 +21,8 @@ from workings.engines.base import (
     StepResult,
     require_signals,
 )
-from workings.engines.jax import checkpoint
+from workings.engines.gpu_memory import gpu_share
+from workings.engines.jax import checkpoint, compare
 from workings.engines.jax.device import (
     Devices,
     check_kernels,
@@ -35,22 +35,17 @@ from workings.engines.jax.export import export
 from workings.engines.jax.generate import Generator
 from workings.engines.jax.inspect import inspection, refusal
 from workings.engines.jax.kept_programs import keep_programs
-from workings.engines.jax.layers_apart import LayersApart
-from workings.engines.jax.loss_positions import LOSS_POSITIONS
+from workings.engines.jax.planning import JaxPlanning
 from workings.engines.jax.processes import join, refuse_strangers
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import abstract_state, build_spec, initial_params, lower_step, state_shardings
-from workings.engines.jax.step import StepSpec, make_evaluation, make_log_probs
+from workings.engines.jax.step import State, StepSpec, make_evaluation, make_log_probs
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import ROWS, Batch
 
-State = Mapping[str, Any]
 
-
-class JaxEngine:
+class JaxEngine(JaxPlanning):
     """`workings.engines.base.Engine` on JAX. Open it with `JaxEngine.open`."""
-
-    name = "jax"
 
     def __init__(self, request: EngineRequest, devices: Devices) -> None:
         self.request = request
@@ -59,7 +54,7 @@ class JaxEngine:
         self.spec = build_spec(request, self.layout, devices.platform)
         self._abstract = abstract_state(self.spec, request)
         self._shardings = state_shardings(self.spec, self._abstract)
-        self._steps: dict[tuple[tuple[int, ...], int | None], Any] = {}
+        self._steps: dict[tuple[tuple[int, ...], ...], Any] = {}
         self._forward: dict[tuple[str, tuple[int, ...]], Any] = {}
         self._generator = Generator(self.spec)
         self.compilations = 0
@@ -91,7 +86,8 @@ class JaxEngine:
         return DeviceFacts(
             platform=self.devices.platform, kind=device_name(self.devices.devices[0]), count=self.layout.size,
             memory_limit_bytes=limit, memory_limit_source=source, mesh=dict(self.layout.mesh.shape),
-            versions=library_versions(), reason=self.devices.reason)
+            memory_share=gpu_share() if self.devices.platform == "gpu" else 1.0, versions=library_versions(),
+            reason=self.devices.reason)
 
     def dtypes(self) -> Mapping[str, str]:
         """Number formats of the arrays that the step really holds, read from the state and the program."""
@@ -132,42 +128,29 @@ class JaxEngine:
         place = self.layout.batch()
         return {name: jax.make_array_from_callback(x.shape, place, x.__getitem__) for name, x in arrays.items()}
 
-    def _used(self, batch: Batch) -> Batch:
-        """A batch with what a step here makes use of: loss positions on one CPU device only.
-
-        There it was measured; and a plan for an accelerator may be made before the rows are known.
-        """
-        if self.devices.platform != "cpu" or self.layout.size > 1:
-            return replace(batch, loss_positions=None)
-        return batch
-
     def compiled_step(self, batch: Batch) -> Any:
         """The executable (`jax.stages.Compiled`) that `step` runs for batches of this shape.
 
         It is compiled once, by whoever asks first: `inspect`, `step`, or a test that reads the program.
         """
-        batch = self._used(batch)
-        key = batch.tokens.shape, None if batch.loss_positions is None else batch.loss_positions.shape[2]
+        more = self.spec.variant.batch_arrays(batch)
+        key = batch.tokens.shape, *(x.shape for x in more.values())
         if key not in self._steps:
-            self._steps[key] = lower_step(self.spec, self._abstract, self._shardings, *key).compile()
+            self._steps[key] = lower_step(self.spec, self._abstract, self._shardings, batch.tokens.shape,
+                                          more).compile()
             self.compilations += 1
+            self.spec.variant.compiled(max(run.memory_analysis().temp_size_in_bytes for run in self._steps.values()))
         return self._steps[key]
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
         """One update on one batch; ``state`` is consumed."""
         require_signals(self.spec.objective, batch)
-        batch = self._used(batch)
+        variant = self.spec.variant
         run, arrays = self.compiled_step(batch), self._arrays(batch, self.spec.objective.signals)
-        if batch.loss_positions is not None:
-            arrays[LOSS_POSITIONS] = batch.loss_positions
-        scalars = np.float32(batch.divisor), np.float32(learning_rate)
-        if self.spec.layers_apart:
-            state = LayersApart.of(state, self.layout.everywhere())
-            after, numbers = run(state.arrays, arrays, *scalars)
-            state = LayersApart(after)
-        else:
-            state, numbers = run(state, arrays, *scalars)
-        return state, StepResult.of(np.asarray(numbers).tolist(), self.spec.objective.metrics)
+        before = variant.before(state, self.layout.everywhere())
+        after, numbers = run(before, arrays | variant.batch_arrays(batch), np.float32(batch.divisor),
+                             np.float32(learning_rate))
+        return variant.after(after), StepResult.of(np.asarray(numbers).tolist(), self.spec.objective.metrics)
 
     def evaluate(self, state: State, batch: Batch) -> LossSum:
         """Loss of a batch, no update."""
@@ -177,6 +160,10 @@ class JaxEngine:
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
         """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
         return np.asarray(self._run_forward("log_probs", make_log_probs, state, batch))
+
+    def logits(self, state: State, batch: Batch) -> np.ndarray:
+        """``[B, S, V]`` float32 logits of a batch's first micro batch, for comparisons of engines."""
+        return compare.logits(self, dict(state), batch)
 
     def _run_forward(self, name: str, make: Callable[[StepSpec], Any], state: State, batch: Batch) -> jax.Array:
         """A program of parameters and a batch, compiled once a shape; what comes out lies on every device."""

@@ -10,9 +10,8 @@ import jax
 from workings.engines.jax.checkpoint import ADAPTER_FILE, MODEL_FILE, Made, write
 from workings.engines.jax.init import parameter_shapes
 from workings.engines.jax.lora import merged, peft_config
-from workings.engines.jax.model import Params
 from workings.engines.jax.nf4 import ABSMAX, CODES, dequantize
-from workings.engines.jax.optimizer import flat
+from workings.engines.jax.params_tree import Params, flatten_params
 from workings.engines.jax.projection import ADAPTER_A, ADAPTER_B, SCALE
 from workings.engines.jax.step import StepSpec
 from workings.models.shapes import to_hf_config
@@ -25,7 +24,7 @@ def export(params: Params, spec: StepSpec, directory: Path) -> None:
 
     ``adapter/`` belongs on the weights that training started from, not on the merged ones.
     """
-    tensors = flat(params)
+    tensors = flatten_params(params)
     shapes = parameter_shapes(spec.shape, spec.parameter_dtype)
     write(directory / MODEL_FILE, {name: Made(x.shape, x.dtype, partial(_full, tensors, name, x.shape[-1], x.dtype))
                                    for name, x in shapes.items()})

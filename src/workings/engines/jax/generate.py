@@ -1,6 +1,6 @@
 """Generation in batches with a key/value cache, compiled for few padded shapes; greedy or drawn.
 
-Prompts are padded on the left to a power of two (on a CPU also to three quarters of one), and only prompts of the same
+Prompts are padded on the left to a power of two (one CPU: also to three quarters of one), and only prompts of the same
 padded length share a batch: a row's numbers depend neither on its neighbours' lengths nor on what they answer.
 
 Shape suffixes: L layers, B rows, P padded prompt length, K heads, H head size, D width.
@@ -19,7 +19,8 @@ from workings.engines.base import Completion
 from workings.engines.jax import cache, sampling
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.flash_attention import LANES
-from workings.engines.jax.model import Params, block, embed, layer_constants, query_scale
+from workings.engines.jax.model import block, embed, layer_constants, query_scale
+from workings.engines.jax.params_tree import Params
 from workings.engines.jax.step import StepSpec
 from workings.errors import RequestError
 from workings.models.weights import EMBEDDING
@@ -28,10 +29,6 @@ SMALLEST = 16
 """Shortest padded length: shorter prompts share its program."""
 MOST_ROWS = 128
 """Most rows answered at a time."""
-CPU_BATCHES = 2
-"""Batches that one CPU answers at a time, each with its part of the rows: XLA runs the small products and the
-attention of a new token on one core, so a second batch takes the other one. A fixed number, because numbers must not
-depend on how many cores a machine has."""
 
 
 def bucket(length: int, smallest: int = SMALLEST) -> int:
@@ -40,10 +37,7 @@ def bucket(length: int, smallest: int = SMALLEST) -> int:
 
 
 def padded_length(length: int, fine: bool) -> int:
-    """Positions that a prompt gets; ``fine``: three quarters of a power of two, too.
-
-    Where a new token costs what its attention costs, as on a CPU, that is worth another program to compile.
-    """
+    """Positions that a prompt gets; ``fine``: three quarters of a power of two, too."""
     whole = bucket(length)
     return whole * 3 // 4 if fine and whole >= 4 * SMALLEST and length <= whole * 3 // 4 else whole
 
@@ -167,7 +161,6 @@ class Generator:
         self.spec = spec
         self._programs: dict[tuple[int, bool], Any] = {}
         self._compiled: set[tuple[int, ...]] = set()
-        self._on_a_cpu = spec.layout.size == 1 and spec.layout.mesh.devices.flat[0].platform == "cpu"
 
     def answer(self, params: Params, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float = 0.0, seeds: Sequence[int] | None = None) -> list[Completion]:
@@ -189,8 +182,9 @@ class Generator:
             by_row = zip(*(np.asarray(x)[:, :max_new_tokens].tolist() for x in written), strict=True)
             return [Completion.of(row[0], stop_ids, *row[1:]) for row in by_row]
 
-        at_once = CPU_BATCHES if self._on_a_cpu else 1
-        batches = prompt_batches(prompts, self.spec.layout.fsdp, MOST_ROWS // at_once, fine=self._on_a_cpu)
+        at_once = self.spec.variant.generation_batches
+        batches = prompt_batches(prompts, self.spec.layout.fsdp, MOST_ROWS // at_once,
+                                 fine=self.spec.variant.fine_prompt_lengths)
         found: dict[int, list[Completion]] = {}
         for number, rows in enumerate(batches):  # the first of a shape alone: its program is compiled once
             shape = (room, drawn, stops.size, *rows.tokens.shape)

@@ -6,8 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workings.engines.jax.model import Params
-from workings.engines.jax.optimizer import nested
+from workings.engines.jax.params_tree import Params, unflatten_params
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.weights import layer_shapes, outer_shapes
@@ -44,4 +43,4 @@ def init_params(seed: jax.Array, shape: ModelShape, dtype: Any) -> Params:
                 deviation *= (2 * shape.layers) ** -0.5
             noise = jax.random.normal(tensor_key(seed, name), spec.shape, jnp.float32)
             params[name] = (noise * deviation).astype(dtype)
-    return nested(params)
+    return unflatten_params(params)

@@ -38,4 +38,4 @@ def refusal(error: Exception, details: dict[str, Any]) -> Inspection | None:
     return Inspection(
         peak_bytes=needed, source="compiled", breakdown={"needed": needed},
         versions={name: version(name) for name in ("jax", "jaxlib")},
-        details=details | {"refused": first_line(error), "limit_bytes": limit})
+        refused=first_line(error), limit_bytes=limit, details=details)

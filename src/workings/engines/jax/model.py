@@ -1,8 +1,7 @@
 """The decoder as pure functions over a tree of arrays in Hugging Face's shapes and names.
 
 Tree: ``{"model.embed_tokens.weight": [V, D], "model.norm.weight": [D], "layers": {name: [L, ...]}}`` and, where
-embeddings are not tied, ``"lm_head.weight": [V, D]``. Layers are stacked, so that one layer is compiled and scanned;
-a step that writes its layers out may have them apart: ``"layers": [{name: [...]}, ...]``.
+embeddings are not tied, ``"lm_head.weight": [V, D]``. Layers are stacked, so that one layer is compiled and scanned.
 
 Shape suffixes: L layers, B rows, S positions, D width, F feed-forward width, N query heads, K key/value heads, H head
 size, V vocabulary.
@@ -16,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from workings.engines.jax import feed_forward
-from workings.engines.jax.attention import Attention, allowed_pairs, plain_attention, trained_attention
+from workings.engines.jax.attention import Attention
 from workings.engines.jax.embedding import split_lookup
-from workings.engines.jax.loss_positions import LossPositions
 from workings.engines.jax.matmul import lookup
+from workings.engines.jax.params_tree import Params
 from workings.engines.jax.projection import cast, project, projection
 from workings.engines.jax.remat import Remat
 from workings.engines.jax.sharding import Layout
@@ -27,7 +26,6 @@ from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.weights import EMBEDDING, FINAL_NORM, HEAD
 
-Params = dict[str, Any]
 Attend = Callable[[jax.Array, jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
 """``(q, k, v, layer_inputs) -> (out_BSNH, extra)``; ``extra`` is what a scan over layers collects (a cache)."""
 Pick = Callable[[jax.Array], jax.Array]
@@ -163,50 +161,47 @@ def unroll(shape: ModelShape) -> int:
     return shape.layers if shape.layers <= 8 else 1
 
 
+Layer = Callable[[jax.Array, tuple[Params, Params]], tuple[jax.Array, None]]
+"""``(x, (weights, constants)) -> (x, None)``: one layer, in the form that `jax.lax.scan` takes."""
+
+
+def decoder_layer(shape: ModelShape, positions: jax.Array, segment_ids: jax.Array, *, attention: Attention,
+                  layout: Layout, chunks: bool) -> Layer:
+    """The function of one layer on rows with these positions and segments; arguments as of `hidden_states`."""
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
+        return attention(q, k, v, segment_ids=segment_ids, window=inputs["window"], slides=inputs["slides"],
+                         scale=query_scale(shape), softcap=shape.attention_softcap), None
+
+    def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, None]:
+        out, _ = block(x, xs[0], positions, shape, attend, xs[1], layout, chunks=chunks)
+        return layout.rows(out), None
+
+    return layer
+
+
+def last_layer_output(params: Params, shape: ModelShape, tokens: jax.Array, positions: jax.Array,
+                      segment_ids: jax.Array, *, attention: Attention, remat: Remat, dtype: Any,
+                      layout: Layout) -> jax.Array:
+    """``[B, S, D]`` what the last layer gives, before the last norm; arguments as of `hidden_states`."""
+    x = layout.rows(embed(params[EMBEDDING], tokens, shape, dtype, layout))
+    layer = decoder_layer(shape, positions, segment_ids, attention=attention, layout=layout, chunks=remat.chunks)
+    x, _ = jax.lax.scan(remat.wrap(layer), x, (params["layers"], layer_constants(shape)), unroll=unroll(shape))
+    return x
+
+
 def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array,
-                  *, attention: Attention, remat: Remat, dtype: Any, layout: Layout,
-                  loss_positions: LossPositions | None = None) -> jax.Array:
-    """``[B, S, D]`` normed hidden states of rows of tokens; ``[B, M, D]`` of loss positions where they are given.
+                  *, attention: Attention, remat: Remat, dtype: Any, layout: Layout) -> jax.Array:
+    """``[B, S, D]`` normed hidden states of rows of tokens.
 
     Args:
-        params: the tree described above; layers that are apart are computed without ``remat``.
+        params: the tree described above.
         shape: sizes and switches.
         tokens, positions, segment_ids: ``[B, S]`` int32, as in `workings.models.batch.Batch`.
         attention: one of `workings.engines.jax.attention`.
         remat: one of `workings.engines.jax.remat`; wraps the function of one layer.
         dtype: of activations and matrix products.
         layout: where rows and weights lie; constrains activations to stay split by row.
-        loss_positions: positions that are wanted, where not all are.
     """
-    def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
-        return attention(q, k, v, segment_ids=segment_ids, window=inputs["window"], slides=inputs["slides"],
-                         scale=query_scale(shape), softcap=shape.attention_softcap), None
-
-    def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, None]:
-        out, _ = block(x, xs[0], positions, shape, attend, xs[1], layout, chunks=remat.chunks)
-        return layout.rows(out), None
-
-    x = layout.rows(embed(params[EMBEDDING], tokens, shape, dtype, layout))
-    layers, constants = params["layers"], layer_constants(shape)
-    if isinstance(layers, dict):
-        x, _ = jax.lax.scan(remat.wrap(layer), x, (layers, constants), unroll=unroll(shape))
-    else:
-        *before, last = ((w, {name: c[i] for name, c in constants.items()}) for i, w in enumerate(layers))
-        for xs in before:
-            x, _ = layer(x, xs)
-        if loss_positions is not None and attention is plain_attention:
-            x = _last_layer(x, last, positions, segment_ids, shape, layout, loss_positions)
-            return final_norm(x, params, shape)
-        x, _ = layer(x, last)
-    return final_norm(x if loss_positions is None else loss_positions.of_rows(x), params, shape)
-
-
-def _last_layer(x: jax.Array, last: tuple[Params, Params], positions: jax.Array, segment_ids: jax.Array,
-                shape: ModelShape, layout: Layout, at: LossPositions) -> jax.Array:
-    """``[B, M, D]``: the last layer at loss positions only; keys and values are computed for all positions."""
-    def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
-        allowed = at.of_rows(allowed_pairs(segment_ids, inputs["window"]))
-        return trained_attention(q, k, v, allowed, query_scale(shape), shape.attention_softcap), None
-
-    w, inputs = last
-    return block(x, w, positions, shape, attend, inputs, layout, of_queries=at.of_rows)[0]
+    x = last_layer_output(params, shape, tokens, positions, segment_ids, attention=attention, remat=remat, dtype=dtype,
+                          layout=layout)
+    return final_norm(x, params, shape)

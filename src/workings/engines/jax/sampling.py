@@ -6,7 +6,8 @@ Shape suffixes: B rows, D width, V vocabulary.
 import jax
 import jax.numpy as jnp
 
-from workings.engines.jax.model import Params, final_logits, final_norm, unembedding
+from workings.engines.jax.model import final_logits, final_norm, unembedding
+from workings.engines.jax.params_tree import Params
 from workings.engines.jax.sharding import FSDP, TP
 from workings.engines.jax.step import StepSpec
 

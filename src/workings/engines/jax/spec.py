@@ -1,6 +1,8 @@
 """From a request to the pieces of the step: dtypes, attention, remat, optimizer, and where every array lies."""
 
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -10,14 +12,13 @@ import numpy as np
 from workings.engines.base import EngineRequest
 from workings.engines.jax.attention import Attention, plain_attention
 from workings.engines.jax.chunked_attention import chunked_attention
+from workings.engines.jax.cpu import optimize_for_cpu
 from workings.engines.jax.flash_attention import flash_refusal, make_flash_attention
 from workings.engines.jax.init import init_params
-from workings.engines.jax.layers_apart import cut_state
 from workings.engines.jax.lora import init_adapters, make_lora
-from workings.engines.jax.loss_positions import LOSS_POSITIONS
-from workings.engines.jax.model import Params, unroll
 from workings.engines.jax.nf4 import ABSMAX, CODES, quantize
-from workings.engines.jax.optimizer import Muon, flat, make_rule, nested
+from workings.engines.jax.optimizers import make_optimizer
+from workings.engines.jax.params_tree import Params, flatten_params, unflatten_params
 from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.rounding import MASTER
 from workings.engines.jax.sharding import Layout
@@ -39,17 +40,14 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
                            "false: the compiled step donates its state and frees each gradient as it is used",
                            "leave it out, or engine=torch")
     lora = make_lora(request.method, request.shape, layout.tp)
-    rule = make_rule(request.optimizer, DTYPES[precision.moments])
-    # Layers are cut apart where they are written out. Muon, 4 bits and draws of stochastic rounding go by the stack.
-    by_stack = isinstance(rule, Muon) or precision.rounding == "stochastic" or (lora is not None and lora.four_bit)
-    apart = (platform == "cpu" and layout.size == 1 and unroll(request.shape) == request.shape.layers
-             and memory.remat == "none" and not by_stack)
-    return StepSpec(
-        shape=request.shape, layout=layout, remat=POLICIES[memory.remat], layers_apart=apart,
+    spec = StepSpec(
+        shape=request.shape, layout=layout, remat=POLICIES[memory.remat],
         attention=_attention(memory.attention, request.shape, layout, platform),
         loss_chunk=memory.loss_chunk, parameter_dtype=DTYPES[precision.parameters],
         compute_dtype=DTYPES[precision.compute], rounding=precision.rounding, seed=request.seed,
-        optimizer=rule, objective=request.objective, lora=lora)
+        optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=request.objective, lora=lora)
+    one_cpu = platform == "cpu" and layout.size == 1
+    return optimize_for_cpu(spec) if one_cpu and memory.cpu_optimizations else spec
 
 
 def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> Attention:
@@ -67,14 +65,14 @@ def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> 
 
 def initial_params(spec: StepSpec, seed: Any) -> Params:
     """Random weights, as this step holds them: with its adapters and, for QLoRA, projections in 4 bits."""
-    params = flat(init_params(seed, spec.shape, spec.parameter_dtype))
+    params = flatten_params(init_params(seed, spec.shape, spec.parameter_dtype))
     if spec.lora is None:
-        return nested(params)
+        return unflatten_params(params)
     if spec.lora.four_bit:
         for name in [f"layers.{projection}.weight" for projection in PROJECTIONS]:
             codes, absmax = jax.lax.map(partial(quantize, xp=jnp), params.pop(name))
             params |= {name.removesuffix("weight") + CODES: codes, name.removesuffix("weight") + ABSMAX: absmax}
-    return nested(params | init_adapters(seed, spec.lora, spec.shape))
+    return unflatten_params(params | init_adapters(seed, spec.lora, spec.shape))
 
 
 def abstract_state(spec: StepSpec, request: EngineRequest) -> dict[str, Any]:
@@ -87,35 +85,39 @@ def abstract_state(spec: StepSpec, request: EngineRequest) -> dict[str, Any]:
 def state_shardings(spec: StepSpec, abstract: dict[str, Any]) -> dict[str, Any]:
     """Where each array of the state lies: moments lie where their parameter lies."""
     params = spec.layout.params(abstract["params"])
-    places = flat(params)
+    places = flatten_params(params)
     moments = {slot: {name: places[name] if slot == MASTER else spec.optimizer.place(slot, name, places[name])
                       for name in tree} for slot, tree in abstract["moments"].items()}
     return {"params": params, "moments": moments, "step": spec.layout.everywhere()}
 
 
-def batch_shapes(shape: tuple[int, ...], signals: tuple[str, ...] = (),
-                 most_supervised: int | None = None) -> dict[str, jax.ShapeDtypeStruct]:
-    """A batch as shapes and dtypes, with an objective's signals; with ``most_supervised``, also loss positions."""
+def batch_shapes(shape: tuple[int, ...], signals: tuple[str, ...] = ()) -> dict[str, jax.ShapeDtypeStruct]:
+    """A batch as shapes and dtypes, with an objective's signals."""
     arrays = dict.fromkeys(("tokens", "targets", "positions", "segment_ids"), jax.ShapeDtypeStruct(shape, np.int32))
-    if most_supervised is not None:
-        arrays |= {LOSS_POSITIONS: jax.ShapeDtypeStruct((*shape[:2], most_supervised), np.int32)}
     return arrays | dict.fromkeys(("loss_mask", *signals), jax.ShapeDtypeStruct(shape, np.float32))
 
 
 def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: tuple[int, ...],
-               most_supervised: int | None = None) -> Any:
+               more: Mapping[str, np.ndarray] = MappingProxyType({})) -> Any:
     """The jitted step, lowered for a batch of this shape: the one program that runs and that is inspected.
 
     The state is donated, so parameters and moments exist once. Raises `RequestError` for rows that do not divide.
+
+    Args:
+        spec: what the step is made of.
+        abstract: from `abstract_state`.
+        shardings: from `state_shardings`.
+        shape: ``[A, B, S]`` of the batch.
+        more: `ProgramVariant.batch_arrays` of a batch, of which only shapes are read.
     """
     if shape[1] % spec.layout.fsdp:
         raise RequestError(f"{shape[1]} rows per micro batch on fsdp={spec.layout.fsdp}", "rows divisible by fsdp",
                            f"a batch of {spec.layout.fsdp} rows, or mesh.fsdp=1")
-    arrays = batch_shapes(shape, spec.objective.signals, most_supervised)
+    arrays = batch_shapes(shape, spec.objective.signals)
+    arrays |= {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in more.items()}
     places = dict.fromkeys(arrays, spec.layout.batch())
     everywhere = spec.layout.everywhere()
-    if spec.layers_apart:  # on one device
-        abstract, shardings = jax.eval_shape(cut_state, abstract), everywhere
+    abstract, shardings = spec.variant.abstract(abstract, shardings, everywhere)
     jitted = jax.jit(make_step(spec), donate_argnums=0, in_shardings=(shardings, places, everywhere, everywhere),
                      out_shardings=(shardings, everywhere))
     number = jax.ShapeDtypeStruct((), jnp.float32)

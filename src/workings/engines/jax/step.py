@@ -4,29 +4,78 @@ State: ``{"params": tree, "moments": slot -> flat name -> array, "step": int32}`
 outputs share memory, so that parameters and moments exist once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from workings.engines.jax.attention import Attention
 from workings.engines.jax.lora import Lora
 from workings.engines.jax.loss import loss_sum, target_log_probs
-from workings.engines.jax.loss_positions import LOSS_POSITIONS, LossPositions
-from workings.engines.jax.model import Params, hidden_states, unembedding
+from workings.engines.jax.model import hidden_states, unembedding
 from workings.engines.jax.objective import objective_sum
-from workings.engines.jax.optimizer import Rule, clip_factor, flat, global_norm, nested
+from workings.engines.jax.optimizers.base import Optimizer, clip_factor, global_norm
+from workings.engines.jax.params_tree import Params, flatten_params, unflatten_params
 from workings.engines.jax.projection import is_adapter
 from workings.engines.jax.remat import Remat
 from workings.engines.jax.rounding import MASTER, stored
 from workings.engines.jax.sharding import Layout
+from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 from workings.objectives.base import CROSS_ENTROPY, Objective
 
 Arrays = dict[str, jax.Array]
 """A batch on the device: the fields of `workings.models.batch.Batch` by name, ``[A, B, S]``."""
+
+
+State = Mapping[str, Any]
+"""``params``, ``moments`` and ``step``, layers stacked."""
+
+
+class ProgramVariant:
+    """Where programs may differ between devices; this is what accelerators run.
+
+    A step: the form in which it takes its state, and what of a batch it computes. Generation: how prompts are batched.
+    The other variant is `workings.engines.jax.cpu.CpuVariant`. What a state is between two steps does not depend on it.
+    """
+
+    generation_batches = 1
+    """Batches of prompts that are answered at a time, each with its part of the rows."""
+    fine_prompt_lengths = False
+    """Whether prompts are padded to three quarters of a power of two, too."""
+
+    def batch_arrays(self, batch: Batch) -> dict[str, np.ndarray]:
+        """Arrays of a batch that the step takes beside rows and signals, int32 ``[A, B, ...]``."""
+        del batch
+        return {}
+
+    def supervised(self, spec: "StepSpec", params: Params, rows: Arrays) -> tuple[jax.Array, Arrays]:
+        """Normed hidden states of one micro batch in training, and the rows that they belong to."""
+        return all_hidden_states(spec, params, rows), rows
+
+    def abstract(self, state: Any, shardings: Any, everywhere: Any) -> tuple[Any, Any]:
+        """Shapes and shardings of the state in the form that the step takes; ``everywhere``: a copy on each device."""
+        del everywhere
+        return state, shardings
+
+    def before(self, state: State, everywhere: Any) -> Any:
+        """A state in the form that the step takes; the state is consumed."""
+        del everywhere
+        return state
+
+    def compiled(self, temporaries: int) -> None:
+        """A step has been compiled; ``temporaries``: bytes of the largest so far."""
+
+    def after(self, arrays: Any) -> State:
+        """What the step gave, as a state again."""
+        state: State = arrays
+        return state
+
+
+ACCELERATORS = ProgramVariant()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +91,11 @@ class StepSpec:
     compute_dtype: Any
     rounding: str
     seed: int
-    optimizer: Rule
+    optimizer: Optimizer
     objective: Objective = CROSS_ENTROPY
     lora: Lora | None = None
     """Adapters, which are then all that is trained."""
-    layers_apart: bool = False
-    """Whether the step's layers are arrays of their own (`workings.engines.jax.layers_apart`)."""
+    variant: ProgramVariant = ACCELERATORS
 
     def trains(self, name: str) -> bool:
         """Whether the tensor of this flat name is trained."""
@@ -55,11 +103,11 @@ class StepSpec:
 
     def trained(self, params: Params) -> dict[str, Any]:
         """Flat tree of what is trained."""
-        return {name: x for name, x in flat(params).items() if self.trains(name)}
+        return {name: x for name, x in flatten_params(params).items() if self.trains(name)}
 
     def frozen(self, params: Params) -> dict[str, Any]:
         """Flat tree of what is not trained: the rest."""
-        return {name: x for name, x in flat(params).items() if not self.trains(name)}
+        return {name: x for name, x in flatten_params(params).items() if not self.trains(name)}
 
     def fresh_moments(self, params: Params) -> dict[str, Any]:
         """Optimizer state at step 0: slot -> flat name -> array; the float32 master is one of the slots."""
@@ -68,24 +116,16 @@ class StepSpec:
         return self.optimizer.init(leaves) | (master if self.rounding == "master_fp32" else {})
 
 
-def supervised(spec: StepSpec, params: Params, rows: Arrays) -> tuple[jax.Array, Arrays]:
-    """Hidden states ``[B, S, D]`` of one micro batch, and its rows; both at loss positions where it has some."""
-    picked = None
-    if LOSS_POSITIONS in rows:
-        picked = LossPositions.of(rows[LOSS_POSITIONS], rows["tokens"].shape[1])
-    hidden = hidden_states(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
-                           attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout,
-                           loss_positions=picked)
-    if picked is None:
-        return hidden, rows
-    return hidden, {name: picked.of_rows(x) for name, x in rows.items() if name != LOSS_POSITIONS}
+def all_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
+    """``[B, S, D]`` normed hidden states of one micro batch."""
+    return hidden_states(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
+                         attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
 
 
 def micro_batch_loss(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
     """Sum of the negative log likelihoods of the supervised tokens of one micro batch, whatever the objective."""
-    hidden, rows = supervised(spec, params, rows)
-    return loss_sum(hidden, unembedding(params), rows["targets"], rows["loss_mask"], spec.shape, spec.layout,
-                    spec.loss_chunk)
+    return loss_sum(all_hidden_states(spec, params, rows), unembedding(params), rows["targets"], rows["loss_mask"],
+                    spec.shape, spec.layout, spec.loss_chunk)
 
 
 Reported = tuple[jax.Array, jax.Array]
@@ -97,11 +137,11 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array)
 
     Micro batches are sums, so the split into micro batches does not change the result.
     """
-    trained, frozen = nested(spec.trained(params)), spec.frozen(params)
+    trained, frozen = unflatten_params(spec.trained(params)), spec.frozen(params)
 
     def share(p: Params, rows: Arrays) -> tuple[jax.Array, Reported]:
-        whole = nested(flat(p) | frozen)
-        hidden, rows = supervised(spec, whole, rows)
+        whole = unflatten_params(flatten_params(p) | frozen)
+        hidden, rows = spec.variant.supervised(spec, whole, rows)
         differentiated, (total, metrics) = objective_sum(
             spec.objective, hidden, unembedding(whole), rows, spec.shape, spec.layout, spec.loss_chunk)
         return differentiated / divisor, (total / divisor, metrics)
@@ -148,7 +188,7 @@ def apply_updates(spec: StepSpec, state: dict[str, Any], grads: dict[str, jax.Ar
         new[name] = stored(value, param.dtype, spec.rounding, spec.seed, step, name)
         for slot, x in mine.items():
             kept[slot][name] = x
-    return {"params": nested(new | spec.frozen(state["params"])), "moments": kept, "step": step}
+    return {"params": unflatten_params(new | spec.frozen(state["params"])), "moments": kept, "step": step}
 
 
 Step = Callable[[dict[str, Any], Arrays, jax.Array, jax.Array], tuple[dict[str, Any], jax.Array]]
@@ -164,7 +204,7 @@ def make_step(spec: StepSpec) -> Step:
     def step(state: dict[str, Any], batch: Arrays, divisor: jax.Array,
              learning_rate: jax.Array) -> tuple[dict[str, Any], jax.Array]:
         (value, metrics), grad_tree = gradients(spec, state["params"], batch, divisor)
-        grads = {name: g.astype(jnp.float32) for name, g in flat(grad_tree).items()}
+        grads = {name: g.astype(jnp.float32) for name, g in flatten_params(grad_tree).items()}
         norm = global_norm(grads)
         if clip_norm:
             factor = clip_factor(norm, clip_norm)
@@ -188,9 +228,8 @@ def make_log_probs(spec: StepSpec) -> Callable[[Params, Arrays], jax.Array]:
     """``[A, B, S]`` float32 log probabilities of a batch's targets; 0 where they are not supervised."""
     def log_probs(params: Params, batch: Arrays) -> jax.Array:
         def of_micro_batch(rows: Arrays) -> jax.Array:
-            hidden, rows = supervised(spec, params, rows)
-            found = target_log_probs(hidden, unembedding(params), rows["targets"], spec.shape, spec.layout,
-                                     spec.loss_chunk)
+            found = target_log_probs(all_hidden_states(spec, params, rows), unembedding(params), rows["targets"],
+                                     spec.shape, spec.layout, spec.loss_chunk)
             return jnp.where(rows["loss_mask"] > 0, found, 0.0)
 
         return jax.lax.map(of_micro_batch, batch)

@@ -12,13 +12,12 @@ import site
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
 
-from workings.engines.base import EngineRequest, Inspection
+from workings.engines.base import EngineRequest, Inspection, ProgramName
 from workings.errors import RequestError, WorkingsError
+from workings.hardware.compile_target import CompileTarget, CudaTarget, TpuTarget
 
 REFUSED = (re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm"),
            re.compile(r"required for HLO temporaries \(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+)([KMGT])\)"))
@@ -28,7 +27,6 @@ DTYPE_BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16"
 PACKAGES = {"cpu": (), "tpu": ("libtpu",), "gpu": ("jax-cuda12-plugin", "jax-cuda12-pjrt", "nvidia-cuda-nvcc-cu12")}
 """What the compiler for a platform comes in, beside JAX."""
 INSTALL = "pip install 'workings[plan]'"
-ProgramName = Literal["step", "evaluation", "generation"]
 
 
 class CompilerAbsent(RequestError):
@@ -39,58 +37,20 @@ class Unimplemented(WorkingsError):
     """The compiler does not do what this program asks for on this target."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TpuTarget:
-    """A TPU slice that the compiler knows."""
-
-    topology: str
-    """libtpu's name of the slice, e.g. `v5e:2x4`."""
-    accelerator_type: str
-    """Cloud's name of it, which libtpu wants in the environment, e.g. `v5litepod-8`."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """What the compiler wants to be told beside the name (`chip_config_name`, `chips_per_host_bounds`)."""
-    platform: Literal["tpu"] = "tpu"
-
-    def environment(self) -> dict[str, str]:
-        """What libtpu wants to find before it is loaded."""
-        return {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": self.accelerator_type,
+def compiler_environment(target: CompileTarget) -> dict[str, str]:
+    """Variables that the compiler for a target wants to find before it is loaded."""
+    if isinstance(target, TpuTarget):
+        return {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": target.accelerator_type,
                 "TPU_WORKER_HOSTNAMES": "localhost", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class CudaTarget:
-    """NVIDIA cards of one kind, described to XLA."""
-
-    card: Mapping[str, Any]
-    """A file of `hardware/gpu_configs`."""
-    topology: str
-    """Partitions x hosts x cards, e.g. `1x1x2`."""
-    platform: Literal["gpu"] = "gpu"
-
-    def environment(self) -> dict[str, str]:
-        """The assembler of the wheel comes before any other: newer toolkits no longer know the oldest cards."""
+    if isinstance(target, CudaTarget):
+        # The assembler of the wheel comes before any other: newer toolkits no longer know the oldest cards.
         assembler = [str(Path(place) / "nvidia" / "cuda_nvcc" / "bin") for place in site.getsitepackages()]
         return {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
                 "PATH": os.pathsep.join([*assembler, os.environ.get("PATH", "")])}
+    return {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class HostTarget:
-    """This machine's CPU."""
-
-    platform: Literal["cpu"] = "cpu"
-
-    def environment(self) -> dict[str, str]:
-        """Nothing special."""
-        return {}
-
-
-DeviceTarget = TpuTarget | CudaTarget | HostTarget
-V5E_8 = TpuTarget(topology="v5e:2x4", accelerator_type="v5litepod-8")
-"""What Kaggle calls a TPU v5e-8: eight chips of 15.75 GiB usable memory each."""
-
-
-def compile_for(request: EngineRequest, batch: tuple[int, int, int], target: DeviceTarget, devices: int = 0,
+def compile_for(request: EngineRequest, batch: tuple[int, int, int], target: CompileTarget, devices: int = 0,
                 program: ProgramName = "step") -> Inspection:
     """Compile one program of ``request`` for devices that are not here.
 
@@ -105,8 +65,8 @@ def compile_for(request: EngineRequest, batch: tuple[int, int, int], target: Dev
 
     Returns:
         The compiler's bytes per device. Where it refuses for lack of memory, ``peak_bytes`` is what it said it needs
-        and ``details["refused"]`` is its sentence. The compiler may over-estimate: it is a bound, not a measurement.
-        ``details["heap"]`` says what lies in its heap, where the compiler wrote that down.
+        and ``refused`` is its sentence. The compiler may over-estimate: it is a bound, not a measurement.
+        ``heap`` says what lies in its heap, where the compiler wrote that down.
 
     Raises:
         CompilerAbsent: the compiler is not installed.
@@ -118,7 +78,7 @@ def compile_for(request: EngineRequest, batch: tuple[int, int, int], target: Dev
         ask = {"request": replace(request, device=target.platform).to_json(), "batch": list(batch),
                "target": asdict(target), "devices": devices, "program": program, "dump": dump}
         flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={dump} --xla_dump_hlo_as_text".strip()
-        environment = dict(os.environ) | target.environment() | {
+        environment = dict(os.environ) | compiler_environment(target) | {
             "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "1",
             "JAX_ENABLE_COMPILATION_CACHE": "false"}  # a program out of JAX's own cache leaves no dump
         done = subprocess.run([sys.executable, "-m", "workings.engines.jax.aot_compile"], input=json.dumps(ask),
@@ -139,8 +99,7 @@ def _read(done: "subprocess.CompletedProcess[str]", where: str) -> Inspection:
     if "failed" in answer:
         kind = Unimplemented if answer["unimplemented"] else WorkingsError
         raise _crash(f"compiling for {where} failed: {answer['failed'][:600]}", answer["failed"] + done.stderr, kind)
-    return Inspection(peak_bytes=answer["peak_bytes"], source="compiled", breakdown=answer["breakdown"],
-                      versions=answer["versions"], details=answer["details"])
+    return Inspection.from_json(answer["inspection"])
 
 
 def _crash(what: str, said: str, kind: type[WorkingsError] = WorkingsError) -> WorkingsError:

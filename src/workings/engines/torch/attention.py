@@ -9,22 +9,40 @@ Shape suffixes: B rows, S query positions, T key positions, N query heads, K key
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface
 
-from workings.engines.torch.segments import Segments
-
 EVERYTHING = 2**31 - 1
 """Window of a layer that sees all positions before."""
 QUERIES = 256
 """Query positions whose scores exist at one time in `chunked_attention`."""
-SHORT = {torch.float32: 64, torch.bfloat16: 192}
-"""Rows up to which plain products beat PyTorch's fused kernel on a CPU, whose backward is slow in bfloat16."""
+
+
+class AttentionLayout(Protocol):
+    """Another arrangement of a micro batch's positions, for attention alone."""
+
+    def split(self, x_BNSH: Tensor) -> Tensor:
+        """Queries, keys or values in that arrangement; a query then sees every key up to its own position."""
+        ...
+
+    def merge(self, x_MNLH: Tensor, rows: int) -> Tensor:
+        """The inverse: ``[B, N, S, H]`` of ``rows`` rows."""
+        ...
+
+
+FindAttentionLayout = Callable[[np.ndarray], AttentionLayout | None]
+"""From segment ids ``[B, S]`` of packed rows; None: a mask over whole rows does better."""
+
+
+def no_attention_layout(segment_ids: np.ndarray) -> None:
+    """Rows stay as they are, and a mask keeps their segments apart."""
+    del segment_ids
 
 
 @dataclass(frozen=True)
@@ -40,8 +58,8 @@ class Visible:
     """``[B, S, T]`` query position minus key position, during generation."""
     seen: Tensor | None = None
     """``[B, T]`` keys that exist, during generation."""
-    laid: Segments | None = None
-    """How rows are laid for attention, where that is not how they lie otherwise; without ``segment_ids``."""
+    layout: AttentionLayout | None = None
+    """How rows are arranged for attention, where that is not how they are otherwise; without ``segment_ids``."""
     _masks: dict[tuple[int, int], Tensor] = field(default_factory=dict)
 
     def mask(self, length: int, window: int, device: torch.device) -> Tensor | None:
@@ -118,23 +136,22 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale:
                                           enable_gqa=grouped)
 
 
-def host_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, softcap: float) -> Tensor:
-    """`fused_attention` on a CPU, where `SHORT` rows in training are faster with plain products."""
-    short = q.requires_grad and k.shape[2] <= SHORT.get(q.dtype, 0)
-    return (plain_attention if short else fused_attention)(q, k, v, mask, scale, softcap)
-
-
 Attention = Callable[[Tensor, Tensor, Tensor, Tensor | None, float, float], Tensor]
-FUNCTIONS: dict[str, Attention] = {"plain": plain_attention, "chunked": chunked_attention, "fused": fused_attention,
-                                   "host": host_attention}
+FUNCTIONS: dict[str, Attention] = {"plain": plain_attention, "chunked": chunked_attention, "fused": fused_attention}
 """Functions ``(q, k, v, mask, scale, softcap)`` on ``[B, heads, positions, H]``."""
+
+
+def add_function(name: str, attention: Attention) -> None:
+    """Make a function known by a name. Raises `ValueError` where the name is taken."""
+    if name in FUNCTIONS:
+        raise ValueError(f"two attention functions of the name {name}")
+    FUNCTIONS[name] = attention
 
 
 def choose(asked: str, platform: str, softcap: float) -> str:
     """The function that `memory.attention` stands for; ``auto``: fused, or for capped scores what the device bears."""
     if asked == "flash" or (asked == "auto" and not softcap):
-        # transformers looks for a kernel on the Hub behind a name with "flash" in it
-        return "host" if platform == "cpu" and asked == "auto" else "fused"
+        return "fused"  # transformers looks for a kernel on the Hub behind a name with "flash" in it
     if asked != "auto":
         return asked
     return "plain" if platform == "cpu" else "chunked"
@@ -147,13 +164,13 @@ def _registered(attention: Attention) -> Callable[..., tuple[Tensor, None]]:
                **others: Any) -> tuple[Tensor, None]:
         del module, attention_mask, others
         window = sliding_window or EVERYTHING
-        laid, rows = visible.laid, query.shape[0]
-        if laid is not None:
-            query, key, value = (laid.apart(x) for x in (query, key, value))
+        layout, rows = visible.layout, query.shape[0]
+        if layout is not None:
+            query, key, value = (layout.split(x) for x in (query, key, value))
         mask = visible.mask(query.shape[2], window, query.device)
         out = attention(query, key, value, mask, scaling, softcap or 0.0)
-        if laid is not None:
-            out = laid.together(out, rows)
+        if layout is not None:
+            out = layout.merge(out, rows)
         return out.transpose(1, 2), None
     return attend
 

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest
-from workings.engines.torch.optimizer import Change, Rule, Updated, sum_of_squares, update_tensors
+from workings.engines.torch.optimizers.apply import update_tensors
+from workings.engines.torch.optimizers.base import Optimizer, TensorUpdate, UpdateContext, sum_of_squares
 from workings.errors import RequestError
 from workings.models.weights import tensor_shapes
 
@@ -49,11 +50,11 @@ class BackwardOptimizer:
     A tensor that is used twice (a tied embedding) is updated once, with the sum. Hooks do nothing outside of `armed`.
     """
 
-    def __init__(self, params: Mapping[str, torch.nn.Parameter], rule: Rule,
+    def __init__(self, params: Mapping[str, torch.nn.Parameter], optimizer: Optimizer,
                  moments: Mapping[str, Mapping[str, Tensor]]) -> None:
-        self.rule = rule
+        self.optimizer = optimizer
         self.moments = moments
-        self._change: Change | None = None
+        self._context: UpdateContext | None = None
         self.squares = torch.zeros(())
         """Sum of the squares of all gradients of the last step, float32."""
         self.changed = torch.zeros((), dtype=torch.int64)
@@ -63,20 +64,21 @@ class BackwardOptimizer:
         self._device = next(iter(params.values())).device
 
     @contextmanager
-    def armed(self, change: Change) -> Iterator[None]:
+    def armed(self, context: UpdateContext) -> Iterator[None]:
         """Inside, backward updates."""
         self.squares = torch.zeros((), dtype=torch.float32, device=self._device)
         self.changed = torch.zeros((), dtype=torch.int64, device=self._device)
-        self._change = replace(change)
+        self._context = replace(context)
         try:
             yield
         finally:
-            self._change = None
+            self._context = None
 
     def _use(self, name: str, param: Tensor) -> None:
-        if self._change is None or param.grad is None:
+        if self._context is None or param.grad is None:
             return
         grad, param.grad = param.grad, None
         with torch.no_grad():
             self.squares += sum_of_squares(grad)
-            self.changed += update_tensors(self.rule, [Updated.of(name, param, grad, self.moments)], self._change)
+            self.changed += update_tensors(
+                self.optimizer, [TensorUpdate.of(name, param, grad, self.moments)], self._context)

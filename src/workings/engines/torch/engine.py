@@ -22,7 +22,7 @@ from workings.engines.base import (
     StepResult,
     require_signals,
 )
-from workings.engines.torch import checkpoint
+from workings.engines.torch import checkpoint, compare
 from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.device import (
     Device,
@@ -39,6 +39,7 @@ from workings.engines.torch.generate import Pick, answer, drawn, greedy, order
 from workings.engines.torch.inspect import inspection
 from workings.engines.torch.lora import fill_adapters, refuse_unknown, weights
 from workings.engines.torch.model import fill_random
+from workings.engines.torch.planning import TorchPlanning
 from workings.engines.torch.processes import join
 from workings.engines.torch.sharding import Mesh, find_mesh
 from workings.engines.torch.spec import build_spec, dtype_name
@@ -62,10 +63,8 @@ def _formats(tensors: Iterable[torch.Tensor]) -> str:
     return " and ".join(sorted("nf4" if name == "uint8" else name for name in names))
 
 
-class TorchEngine:
+class TorchEngine(TorchPlanning):
     """`workings.engines.base.Engine` on PyTorch. Open it with `TorchEngine.open`."""
-
-    name = "torch"
 
     def __init__(self, request: EngineRequest, device: Device) -> None:
         refuse_conflicts(request, 1)
@@ -145,6 +144,10 @@ class TorchEngine:
             own = micro_batch[self.spec.mesh.rows(micro_batch.shape[0])]
             own.view(-1)[rows.index.cpu()] = found.cpu()
         return self.spec.mesh.sum(whole.to(self.device.device)).cpu().numpy()
+
+    def logits(self, state: State, batch: Batch) -> np.ndarray:
+        """``[B, S, V]`` float32 logits of a batch's first micro batch, for comparisons of engines."""
+        return compare.logits(self, state, batch)
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:

@@ -19,12 +19,13 @@ from torch.distributed.tensor import DTensor, Shard
 from transformers import PreTrainedModel
 
 from workings.engines.base import EngineRequest
+from workings.engines.torch.optimizers import OPTIMIZERS
 from workings.engines.torch.processes import open_group, world_size
 from workings.errors import RequestError
 
-WHOLE_SLOTS = ("exp_avg_sq_col",)
+WHOLE_SLOTS = {slot for optimizer in OPTIMIZERS.values() for slot in optimizer.whole_slots}
 """Moments that every process has whole; all others are split as their parameter is."""
-SPLIT_RULES = ("adamw", "adafactor")
+SPLIT_OPTIMIZERS = tuple(name for name, optimizer in OPTIMIZERS.items() if optimizer.splits_by_rows)
 """Optimizers whose moments can be split by rows."""
 
 
@@ -79,12 +80,12 @@ def find_mesh(request: EngineRequest, platform: str) -> Mesh:
 def refuse_unsplit(request: EngineRequest, world: int) -> None:
     """Raises `RequestError` for what cannot be split among several processes."""
     refused = {f"method.name: {request.method.name}": request.method.name == "qlora",
-               f"optimizer.name: {request.optimizer.name}": request.optimizer.name not in SPLIT_RULES,
+               f"optimizer.name: {request.optimizer.name}": request.optimizer.name not in SPLIT_OPTIMIZERS,
                "memory.optimizer_in_backward: true": request.memory.optimizer_in_backward}
     if found := [name for name, holds in refused.items() if holds]:
         raise RequestError(f"{', '.join(found)} in {world} processes",
                            "method full or lora (codes of four bits and their scales are not split by rows) with "
-                           + " or ".join(SPLIT_RULES) + ", updated after backward",
+                           + " or ".join(SPLIT_OPTIMIZERS) + ", updated after backward",
                            "one process, or leave it out")
 
 

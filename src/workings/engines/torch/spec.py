@@ -7,8 +7,10 @@ import torch
 
 from workings.config.method import FullConfig, LoraConfig, QloraConfig
 from workings.engines.base import EngineRequest
-from workings.engines.torch.attention import choose
-from workings.engines.torch.optimizer import Rule, make_rule
+from workings.engines.torch.attention import FindAttentionLayout, choose, no_attention_layout
+from workings.engines.torch.cpu import optimize_for_cpu
+from workings.engines.torch.optimizers import make_optimizer
+from workings.engines.torch.optimizers.base import Optimizer
 from workings.engines.torch.sharding import Mesh
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
@@ -26,6 +28,7 @@ class TorchSpec:
     mesh: Mesh
     attention: str
     """A key of `attention.FUNCTIONS`."""
+    find_attention_layout: FindAttentionLayout
     checkpointing: bool
     """Activations of a layer are computed again in backward (`memory.remat: layer`)."""
     loss_chunk: int
@@ -33,7 +36,7 @@ class TorchSpec:
     compute_dtype: torch.dtype
     rounding: str
     seed: int
-    optimizer: Rule
+    optimizer: Optimizer
     objective: Objective
     clip_norm: float
     optimizer_in_backward: bool
@@ -49,13 +52,17 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: Mesh | None =
     if memory.attention == "flash" and shape.attention_softcap:
         raise RequestError(f"memory.attention: flash with a {shape.family} model, whose attention scores are capped",
                            "a function that caps scores; PyTorch's fused kernels do not", "memory.attention=chunked")
+    find_layout: FindAttentionLayout = no_attention_layout
+    attention = choose(memory.attention, device.type, shape.attention_softcap)
+    if device.type == "cpu" and memory.cpu_optimizations:
+        attention, find_layout = optimize_for_cpu(memory.attention, attention)
     return TorchSpec(
         shape=shape, device=device, mesh=mesh or Mesh(),
-        attention=choose(memory.attention, device.type, shape.attention_softcap),
+        attention=attention, find_attention_layout=find_layout,
         checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
         parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.compute],
         rounding=precision.rounding, seed=request.seed,
-        optimizer=make_rule(request.optimizer, DTYPES[precision.moments]), objective=request.objective,
+        optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=request.objective,
         clip_norm=request.optimizer.clip_norm, optimizer_in_backward=memory.optimizer_in_backward,
         method=request.method)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from workings.engines.torch.attention import Visible
+from workings.engines.torch.attention import AttentionLayout, Visible
 from workings.engines.torch.backward_optimizer import BackwardOptimizer
 from workings.engines.torch.embedding import shared_gradient
 from workings.engines.torch.last_layer import only_at
@@ -23,9 +23,9 @@ from workings.engines.torch.lora import trained
 from workings.engines.torch.loss import linear_cross_entropy, linear_log_probs
 from workings.engines.torch.model import build_model, hidden_states, unembedding
 from workings.engines.torch.objective import token_weights
-from workings.engines.torch.optimizer import Change, Updated, clip_factor, in_groups, sum_of_squares, update_tensors
+from workings.engines.torch.optimizers.apply import in_groups, update_tensors
+from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext, clip_factor, sum_of_squares
 from workings.engines.torch.rounding import MASTER
-from workings.engines.torch.segments import Segments, find_segments
 from workings.engines.torch.sharding import Root, local
 from workings.engines.torch.spec import TorchSpec
 from workings.models.batch import Batch
@@ -68,14 +68,14 @@ class Rows:
     """Whether a row holds several segments, so that attention needs a mask."""
     signals: Mapping[str, Tensor] = field(default_factory=dict)
     """``[N]`` float32 each: what the objective needs to know of a token beside the token."""
-    laid: Segments | None = None
-    """How rows are laid for attention, where that is not how they lie here."""
+    attention_layout: AttentionLayout | None = None
+    """How rows are arranged for attention, where that is not how they are here."""
 
     @property
     def visible(self) -> Visible:
         """What a query may see."""
-        masked = self.packed and self.laid is None
-        return Visible(segment_ids=self.segment_ids if masked else None, laid=self.laid)
+        masked = self.packed and self.attention_layout is None
+        return Visible(segment_ids=self.segment_ids if masked else None, layout=self.attention_layout)
 
 
 def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[Rows]:
@@ -89,7 +89,7 @@ def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[
                   for name in ("tokens", "positions", "segment_ids")}
         micro_batches.append(Rows(
             index=torch.from_numpy(index).to(spec.device), packed=packed,
-            laid=find_segments(own["segment_ids"]) if packed and spec.device.type == "cpu" else None,
+            attention_layout=spec.find_attention_layout(own["segment_ids"]) if packed else None,
             targets=torch.from_numpy(own["targets"].reshape(-1)[index].astype(np.int64)).to(spec.device),
             signals={name: torch.from_numpy(own[name].reshape(-1)[index]).to(spec.device) for name in signals},
             **arrays))
@@ -198,16 +198,16 @@ def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: 
         share of stored weights that changed, then sum and count of each metric. Nothing is read back, so a trace can
         follow.
     """
-    change = Change(step=state.step + 1, learning_rate=learning_rate, rounding=spec.rounding, seed=spec.seed)
+    context = UpdateContext(step=state.step + 1, learning_rate=learning_rate, rounding=spec.rounding, seed=spec.seed)
     if spec.optimizer_in_backward:
         hooks = state.in_backward or BackwardOptimizer(state.trained, spec.optimizer, state.moments)
         state.in_backward = hooks
-        with hooks.armed(change):
+        with hooks.armed(context):
             value, metrics = _backward(spec, state.root, micro_batches, divisor)
         norm, changed = hooks.squares.sqrt(), hooks.changed
     else:
         value, metrics = _backward(spec, state.root, micro_batches, divisor)
-        norm, changed = _update(spec, state, change)
+        norm, changed = _update(spec, state, context)
     state.step += 1
     count = sum(param.numel() for param in state.trained.values())
     numbers = torch.stack([spec.mesh.sum(value), norm, (changed.double() / count).float()])
@@ -220,19 +220,19 @@ def _gradient(param: nn.Parameter) -> Tensor:
 
 
 @torch.no_grad()
-def _update(spec: TorchSpec, state: State, change: Change) -> tuple[Tensor, Tensor]:
+def _update(spec: TorchSpec, state: State, context: UpdateContext) -> tuple[Tensor, Tensor]:
     """Gradient norm, and how many stored weights changed."""
     norm = spec.mesh.sum(sum_of_squares(*(_gradient(param) for param in state.trained.values()))).sqrt()
     if spec.mesh.fsdp > 1:
-        change = replace(change, reduce=spec.mesh.sum)
+        context = replace(context, reduce=spec.mesh.sum)
     if spec.clip_norm:
-        change = replace(change, scale=clip_factor(norm, spec.clip_norm))
+        context = replace(context, scale=clip_factor(norm, spec.clip_norm))
     changed = torch.zeros((), dtype=torch.int64, device=norm.device)
-    tensors = (Updated.of(name, local(param), _gradient(param), state.moments)
+    tensors = (TensorUpdate.of(name, local(param), _gradient(param), state.moments)
                for name, param in state.trained.items())
-    for group in in_groups(spec.optimizer, tensors, change):
+    for group in in_groups(spec.optimizer, tensors, context):
         names = [each.name for each in group]
-        own = replace(change, whole_rows=state.trained[names[0]].shape[0]) if spec.mesh.fsdp > 1 else change
+        own = replace(context, whole_rows=state.trained[names[0]].shape[0]) if spec.mesh.fsdp > 1 else context
         changed += update_tensors(spec.optimizer, group, own)
         for name in names:
             state.trained[name].grad = None

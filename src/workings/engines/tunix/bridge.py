@@ -14,7 +14,6 @@ from flax import nnx
 
 from workings.engines.jax.attention import masked_attention
 from workings.engines.jax.model import (
-    Params,
     block,
     embed,
     final_logits,
@@ -24,6 +23,7 @@ from workings.engines.jax.model import (
     query_scale,
     unembedding,
 )
+from workings.engines.jax.params_tree import Params
 from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.sharding import Layout, make_layout
 from workings.engines.tunix.layout import Path, from_tunix, to_tunix

@@ -20,7 +20,7 @@ from workings.engines.base import Completion, EngineRequest, Inspection, LossSum
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.generate import MOST_ROWS, bucket, prompt_batches
 from workings.engines.jax.inspect import inspection
-from workings.engines.jax.optimizer import flat, nested
+from workings.engines.jax.params_tree import flatten_params, unflatten_params
 from workings.engines.jax.spec import DTYPES
 from workings.engines.tunix.bridge import filled
 from workings.engines.tunix.layout import Path as Place
@@ -190,7 +190,7 @@ class TunixEngine:
     def _from_ours(self, ours: Mapping[str, Any]) -> State:
         """The JAX engine's state as Tunix's."""
         convert = jax.jit(partial(to_tunix, shape=self.request.shape))
-        moments = {theirs: convert(nested(ours["moments"][slot])) for slot, theirs in SLOTS.items()}
+        moments = {theirs: convert(unflatten_params(ours["moments"][slot])) for slot, theirs in SLOTS.items()}
 
         def value(place: Place, kept: Any) -> jax.Array:
             slot = next((name for name in SLOTS.values() if name in place), None)
@@ -214,4 +214,4 @@ class TunixEngine:
                     moments[name][place[place.index(name) + 1:]] = x.get_value()
         model = {place: x.get_value() for place, x in nnx.to_flat_state(state["model"])}
         return {"params": convert(model), "step": jnp.int32(state["step"]),
-                "moments": {slot: flat(convert(moments[name])) for slot, name in SLOTS.items()}}
+                "moments": {slot: flatten_params(convert(moments[name])) for slot, name in SLOTS.items()}}

@@ -19,6 +19,7 @@ INSIDE, BY_DIGEST = "inside", "digest"
 
 _TENSORS = re.compile(r"checkpoints/step_\d{6,12}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}\.safetensors")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+# Exactly these keys: one that is not known here could mean something to a later version, and would go unchecked.
 _KEYS = {"schema", "workings_version", "weights", "units", "by_digest", "model_cards"}
 
 
@@ -63,11 +64,13 @@ def parse_pack(value: Any) -> tuple[dict[str, str], list[Elsewhere]]:
     if not isinstance(rows, list) or not all(
             isinstance(row, dict) and set(row) == {"place", "file", "sha256", "bytes"}
             and all(isinstance(row[name], str) for name in ("place", "file", "sha256"))
+            # `type` and not `isinstance`, because `True` is an int as well.
             and type(row["bytes"]) is int and _DIGEST.fullmatch(row["sha256"]) for row in rows):
         raise RecordError(f"{PACK}: files by digest do not have place, file, sha256 and bytes")
     roots = {row["place"]: row["root"] for row in units}
     if len(roots) != len(units):
         raise RecordError(f"{PACK}: a unit stands there twice")
+    # A pack that says that its weights are inside may not excuse any file at the same time.
     if value["weights"] not in (INSIDE, BY_DIGEST) or (value["weights"] == INSIDE and rows):
         raise RecordError(f"{PACK}: weights are {str(value['weights'])[:40]!r}, and {len(rows)} files are not here")
     return roots, [Elsewhere(**row) for row in rows]

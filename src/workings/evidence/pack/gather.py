@@ -50,10 +50,12 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
         if place in runs or place in evaluations:
             raise RequestError(f"two runs named {path.resolve().name}", "runs with names of their own", "")
         order.append(place)
+        # What a folder is, its seal says; its name could be anything.
         if (path / SEAL).is_file() and parse_seal((path / SEAL).read_bytes())["unit"] == "eval":
             evaluations[place] = path
             continue
         run = Run.open(path)
+        # Refused and not skipped, so that the person notices; the list of attempts shows the failed run anyway.
         if run.status == "failed":
             raise RequestError(f"{path}, which failed: {run.manifest.status_reason}", "runs that did not fail",
                                "leave it out; the list of attempts names it all the same")
@@ -71,6 +73,7 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
 
 def _add_run(found: Contents, place: str, run: Run, weights: str) -> None:
     for inner, root in unit_roots(run.path).items():
+        # Only the run itself holds checkpoints; of the units inside every file is needed to check it.
         by_digest = weights == BY_DIGEST and not inner
         _add_unit(found, f"{place}/{inner}" if inner else place, run.path / inner, root,
                   may_be_elsewhere if by_digest else lambda name: False)
@@ -86,12 +89,14 @@ def _add_unit(found: Contents, place: str, folder: Path, root: str, by_digest: C
             found.by_digest.append(Elsewhere(place=place, file=name, sha256=digest, bytes=size))
         else:
             found.files[f"{place}/{name}"] = FileOnDisk(path=folder / name, size=size, sha256=digest)
+    # Sums cannot list themselves, so these two have no sealed digest to be compared with while they are copied.
     for name in (SUMS, SEAL):
         found.files[f"{place}/{name}"] = FileOnDisk(path=folder / name, size=_size(folder / name), sha256="")
 
 
 def _attempts(paths: list[Path]) -> bytes:
     """All starts listed beside the runs, in order of time; runs of several folders bring their lists together."""
+    # Each folder once: two runs side by side share one list, and its lines must not be counted twice.
     folders = sorted({path.resolve().parent for path in paths})
     rows: list[dict[str, Any]] = [row for folder in folders for row in attempts.read(folder)]
     if not rows:
@@ -101,6 +106,7 @@ def _attempts(paths: list[Path]) -> bytes:
 
 
 def _size(path: Path) -> int:
+    # A link could point at a private file, whose bytes would then be published.
     if path.is_symlink() or not path.is_file():
         raise RecordError(f"{path} is missing, or is no plain file")
     return path.stat().st_size

@@ -29,6 +29,7 @@ def data_manifests(run: Run) -> dict[str, bytes]:
     for file in data_files(run):
         manifest = file.parent / "manifest.json"
         if manifest.is_file():
+            # Named by content, so that runs that share their data share one file in the pack.
             found[f"data/{file_digest(manifest)[:16]}.json"] = manifest.read_bytes()
     return found
 
@@ -36,9 +37,11 @@ def data_manifests(run: Run) -> dict[str, bytes]:
 def data_files(run: Run) -> list[Path]:
     """The data files that the recipe names, where they still lie as they were; others are known by digest only."""
     digests = set(run.manifest.data_digests.values())
+    # A recipe names its data relative to itself; where it stood is not known here, so the usual places are tried.
     bases = [run.path.resolve().parent.parent / "recipes", run.path.resolve().parent.parent, run.path.resolve().parent]
     names = {str(run.manifest.config_snapshot.get(section, {}).get(key, "")) for section, key in _DATA_KEYS}
     found = {(base / name).resolve() for base in bases for name in names if name and (base / name).is_file()}
+    # Only files with a recorded digest: a file of the same name may have been replaced since.
     return sorted(path for path in found if file_digest(path) in digests)
 
 

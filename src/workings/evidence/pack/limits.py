@@ -30,6 +30,7 @@ def check_words(limit: str, words: int | None) -> None:
     found = _limit(limit)
     if not found.words:
         return
+    # Without a write-up the limit could not be broken, and the person would think that it had been checked.
     if words is None:
         raise RequestError(f"--limit {limit} and no write-up", "the text that the limit is about", "--writeup FILE.md")
     if words > found.words:
@@ -40,6 +41,7 @@ def check_words(limit: str, words: int | None) -> None:
 def check_bytes(limit: str, size: int) -> None:
     """Refuse a pack that is too large. Raises `RequestError`."""
     found = _limit(limit)
+    # The finished zip is measured: how far texts shrink is not known before.
     if found.bytes and size > found.bytes:
         raise RequestError(f"a pack of {size:,} bytes", f"at most {found.bytes:,} ({found.source})",
                            "--weights digest, which names checkpoints by their digests")

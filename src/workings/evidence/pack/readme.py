@@ -57,8 +57,10 @@ def train_commands(place: str, run: Run) -> list[str]:
     asked: Any = loads((run.path / OVERRIDES).read_bytes()) if (run.path / OVERRIDES).is_file() else {}
     origin = str(asked.get("origin", ""))
     name = place.rpartition("/")[2]
+    # A shipped recipe is asked for by its name; any other one lies in the pack.
     recipe = origin.removeprefix("shipped:") if origin.startswith("shipped:") else f"recipes/{name}.yaml"
     words = ["workings", "train", recipe, "--out", f"again/{name}", *map(str, asked.get("overrides", []))]
+    # A smoke run trains a smaller model than its recipe names, and only the flag makes that model again.
     if run.manifest.facts.get("smoke") is True:
         words += ["--smoke-steps", str(run.manifest.planned_steps)]
     return [shlex.join(words)]

@@ -17,7 +17,9 @@ from workings.record.storage import storage
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The zip format's first moment."""
+# Texts are small beside tensors, and a fixed level is part of equal bytes.
 LEVEL = 9
+# zipfile writes a header before it knows the size, and from 2 GiB on the header needs its 64-bit form.
 LARGE_BYTES = 1 << 30
 
 
@@ -54,6 +56,7 @@ def write_zip(target: Path, documents: Mapping[str, bytes], files: Mapping[str, 
 
     def fill(stream: object) -> None:
         with zipfile.ZipFile(stream, "w") as archive:  # type: ignore[call-overload]
+            # Sorted, because the order of entries is part of the bytes and file systems list in orders of their own.
             for name in sorted({*documents, *files}):
                 if name in documents:
                     archive.writestr(_info(name), documents[name], zipfile.ZIP_DEFLATED, LEVEL)
@@ -70,8 +73,10 @@ def _copy(archive: zipfile.ZipFile, name: str, file: FileOnDisk) -> None:
     info = _info(name)
     with file.path.open("rb") as source, archive.open(info, "w", force_zip64=file.size > LARGE_BYTES) as target:
         for chunk in chunks(source):
+            # Digested while it is copied: the file is read once, and no change can slip in between check and copy.
             digest.update(chunk)
             target.write(chunk)
+    # Raised inside the atomic write, so the unfinished zip is removed.
     if file.sha256 and digest.hexdigest() != file.sha256:
         raise RecordError(f"{file.path}: not the file that was sealed")
 
@@ -80,6 +85,7 @@ def _info(name: str) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(name, EPOCH)
     info.create_system = 3  # Unix, on every system: the mode below is read only then
     info.external_attr = (0o100644) << 16
+    # Weights hardly shrink, and deflating gigabytes takes minutes.
     info.compress_type = zipfile.ZIP_STORED if name.endswith(".safetensors") else zipfile.ZIP_DEFLATED
     for name in ("_compresslevel", "compress_level"):  # the second one since Python 3.13
         if hasattr(info, name):

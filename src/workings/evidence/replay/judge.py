@@ -7,17 +7,17 @@ from workings.record.values import is_absent
 
 SCHEMA = "replay/1"
 MEASURES = ("loss", "grad_norm")
-LARGEST = 1e9
+MAX_DIFFERENCE = 1e9
 """Stands for any larger relative difference, and for one with a value that is not finite."""
 
 Facts = dict[str, Any]
 
 
 def relative(a: Any, b: Any) -> float:
-    """Relative difference of two numbers, from 0 (equal to the bit) to `LARGEST`."""
+    """Relative difference of two numbers, from 0 (equal to the bit) to `MAX_DIFFERENCE`."""
     if not isinstance(a, int | float) or not isinstance(b, int | float) or not math.isfinite(a) or not math.isfinite(b):
-        return LARGEST
-    return 0.0 if a == b else min(LARGEST, abs(a - b) / max(abs(a), abs(b)))
+        return MAX_DIFFERENCE
+    return 0.0 if a == b else min(MAX_DIFFERENCE, abs(a - b) / max(abs(a), abs(b)))
 
 
 def line_differences(line: Facts) -> dict[str, float]:
@@ -39,12 +39,12 @@ def judge(facts: Facts) -> tuple[str, list[str]]:
     tolerance, lines = facts["tolerance"], facts["lines"]
     wrong = [f"step {line['step']}: another batch than the recorded one" for line in lines if not line["same_batch"]]
     for line in lines:
-        found = line_differences(line)
-        if is_outside(found, tolerance):
+        differences = line_differences(line)
+        if is_outside(differences, tolerance):
             wrong.append(f"step {line['step']}: " + ", ".join(
                 f"{name} {_shown(line['replayed'].get(name))}, recorded {_shown(line['recorded'].get(name))} "
-                f"(relative difference {found[name]:.2g}, allowed {tolerance[name]:.2g})"
-                for name in MEASURES if found[name] > tolerance[name]))
+                f"(relative difference {differences[name]:.2g}, allowed {tolerance[name]:.2g})"
+                for name in MEASURES if differences[name] > tolerance[name]))
     weights, predictions = facts["weights"], facts["predictions"]
     if not is_absent(weights) and weights["largest_difference"] > tolerance["weights"]:
         wrong.append(f"weights after step {weights['step']}: {weights['tensor']} differs by "
@@ -73,8 +73,8 @@ def sentence(facts: Facts) -> str:
         how = f"within the tolerance, because {other}"
     equal = all(not any(line_differences(line).values()) for line in lines)
     largest = max((line_differences(line)["loss"] for line in lines), default=0.0)
-    found = "equal to the bit" if equal else f"largest relative difference in loss {largest:.2g}"
-    text = f"{span} replayed from {facts['start']}, judged {how}: {verdict} ({found})."
+    agreement = "equal to the bit" if equal else f"largest relative difference in loss {largest:.2g}"
+    text = f"{span} replayed from {facts['start']}, judged {how}: {verdict} ({agreement})."
     return text + (f" {'; '.join(reasons[:5])}." if reasons else "")
 
 

@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from workings.engines.base import Engine, State
 from workings.engines.safetensors_file import TensorFile
+from workings.engines.session import ModelSession
 from workings.errors import RecordError
 from workings.evaluation.generate import generate_batch
 from workings.evaluation.settings import EvaluationSettings
-from workings.evidence.replay.judge import LARGEST, Facts
-from workings.models.chat import ChatTemplate
-from workings.models.tokenizer import Tokenizer
+from workings.evidence.replay.judge import MAX_DIFFERENCE, Facts
 from workings.record.digest import bytes_digest, file_digest
 from workings.scoring.items import Item
 
@@ -38,7 +36,7 @@ def compare_weights(step: int, recorded: Path, replayed: Path) -> Facts:
         one, other = TensorFile(recorded / name), TensorFile(replayed / name)
         for tensor in one.names():
             count += 1
-            difference = _relative(one.read(tensor), other.read(tensor)) if tensor in other.names() else LARGEST
+            difference = _relative(one.read(tensor), other.read(tensor)) if tensor in other.names() else MAX_DIFFERENCE
             if difference > largest:
                 largest, where = difference, tensor
     return {"step": step, "files": len(names), "files_identical": int(same), "tensors": count,
@@ -47,16 +45,16 @@ def compare_weights(step: int, recorded: Path, replayed: Path) -> Facts:
 
 def _relative(recorded: np.ndarray, replayed: np.ndarray) -> float:
     if recorded.shape != replayed.shape or recorded.dtype != replayed.dtype:
-        return LARGEST
+        return MAX_DIFFERENCE
     if recorded.tobytes() == replayed.tobytes():
         return 0.0
     one, other = recorded.astype(np.float64), replayed.astype(np.float64)
     norm, apart = float(np.linalg.norm(one)), float(np.linalg.norm(one - other))
-    return min(LARGEST, apart / norm) if norm > 0 and np.isfinite(apart) else LARGEST
+    return min(MAX_DIFFERENCE, apart / norm) if norm > 0 and np.isfinite(apart) else MAX_DIFFERENCE
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class RecordedEvaluation:
     """An evaluation that a run's last state answered, as it was recorded."""
 
     unit: str
@@ -66,21 +64,12 @@ class Asked:
     """Lines of its predictions."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Model:
-    """The state that is asked again, with what turns questions into tokens and back."""
-
-    engine: Engine
-    state: State
-    tokenizer: Tokenizer
-    template: ChatTemplate
-
-
-def generate_again(model: Model, asked: Asked, count: int, *, whole_batches: bool) -> list[dict[str, Any]]:
+def generate_again(session: ModelSession, asked: RecordedEvaluation, count: int, *,
+                   whole_batches: bool) -> list[dict[str, Any]]:
     """Completions of the first items of an evaluation, beside the recorded ones.
 
     Args:
-        model: what is asked.
+        session: the model that is asked again.
         asked: the evaluation.
         count: items to ask, at least.
         whole_batches: ask whole batches, as they were asked: the numbers of a batch may depend on its rows.
@@ -103,8 +92,7 @@ def generate_again(model: Model, asked: Asked, count: int, *, whole_batches: boo
     chosen = list(items.values())[:count]
     again = []
     for start in range(0, len(chosen), size):
-        answers = generate_batch(model.engine, model.state, model.tokenizer, model.template,
-                                 chosen[start:start + size], settings)
+        answers = generate_batch(session, chosen[start:start + size], settings)
         for answer in answers:
             text = answer.text.encode("utf-8", "replace").decode("utf-8")  # as it is recorded
             again.append({"unit": asked.unit, "id": answer.item.id, "sample": answer.sample, "completion": text,
@@ -119,7 +107,7 @@ def is_recorded(text: str, row: Mapping[str, Any]) -> bool:
     return bool(text == row["completion"])
 
 
-def _settings(asked: Asked) -> EvaluationSettings:
+def _settings(asked: RecordedEvaluation) -> EvaluationSettings:
     decoding = asked.config.get("decoding")
     if not isinstance(decoding, Mapping) or "max_new_tokens" not in decoding:
         raise RecordError(f"{asked.unit} does not say how it was generated")

@@ -16,18 +16,19 @@ from workings.evidence.attest.statement import (
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.checks import check, each_run, failed, judged, not_checked, passed, several
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.result import Finding
+from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
 from workings.record.layout import ATTEST
 
+# Read before any sum could vouch for it, so a file of gigabytes must be refused by its size.
 MAX_ENVELOPE_BYTES = 4 << 20
 NO_LIBRARY = f"the libraries for signatures are not installed: {keys.INSTALL}"
 
 
 @check("attestation.files", level=0, title="beside the seals stand envelopes and public keys, nothing else")
-def files(record: Record) -> Iterator[Finding]:
+def files(record: Record) -> Iterator[CheckFinding]:
     """No sum covers `attest`, so its names and kinds are fixed."""
-    def find(run: Unit) -> Iterator[Finding]:
+    def find(run: Unit) -> Iterator[CheckFinding]:
         found = record.attest(run)
         if not found:
             return
@@ -46,9 +47,9 @@ def files(record: Record) -> Iterator[Finding]:
 
 
 @check("attestation.statement", level=0, title="every signed statement is about exactly this record")
-def statements(record: Record) -> Iterator[Finding]:
+def statements(record: Record) -> Iterator[CheckFinding]:
     """Each statement made again from the manifest and the root digests that are here."""
-    def find(run: Unit) -> Iterator[Finding]:
+    def find(run: Unit) -> Iterator[CheckFinding]:
         names = _envelopes(record, run)
         if not names:
             return
@@ -63,6 +64,7 @@ def statements(record: Record) -> Iterator[Finding]:
                 covered |= _covered(record, run, opened)
             except RecordError as error:
                 problems.append(f"{name}: {error}")
+        # A unit that was added after the signing is not a forgery; it only lacks a signature of its own.
         missing = sorted(subject_name(run.manifest, place) for place in _places(record, run) if place not in covered)
         if missing and not problems:
             yield not_checked(f"in no signed statement: {several(missing)}", run, blocking=False)
@@ -71,13 +73,14 @@ def statements(record: Record) -> Iterator[Finding]:
 
 
 @check("attestation.signature", level=0, title="every signature is that of the key that it names")
-def signatures(record: Record) -> Iterator[Finding]:
+def signatures(record: Record) -> Iterator[CheckFinding]:
     """Ed25519 over the exact bytes of each statement."""
-    def find(run: Unit) -> Iterator[Finding]:
+    def find(run: Unit) -> Iterator[CheckFinding]:
         names = _envelopes(record, run)
         if not names:
             yield not_checked("not signed", run, blocking=False)
             return
+        # Without the libraries nothing is known about the signatures, which is not the same as a wrong one.
         if not keys.is_available():
             yield not_checked(NO_LIBRARY, run, blocking=False)
             return
@@ -86,6 +89,7 @@ def signatures(record: Record) -> Iterator[Finding]:
         for name in names:
             opened = _opened_or_none(record, run, name)
             for key_id in opened.key_ids if opened else ():
+                # A missing public key does not make the signature wrong: the reader may have it elsewhere.
                 if key_id not in known:
                     yield not_checked(f"{name}: signed by key {shown(key_id)}, which is not here", run, blocking=False)
                 elif opened and envelope.signed_by(opened, known[key_id]):
@@ -98,14 +102,16 @@ def signatures(record: Record) -> Iterator[Finding]:
 
 
 @check("attestation.trust", level=0, title="a key that the reader trusts has signed every unit")
-def trust(record: Record) -> Iterator[Finding]:
+def trust(record: Record) -> Iterator[CheckFinding]:
     """A key found in a record says only that one person made all signatures; whose key it is, is known elsewhere."""
-    def find(run: Unit) -> Iterator[Finding]:
+    def find(run: Unit) -> Iterator[CheckFinding]:
+        # Keys that lie in the record are never trusted by themselves: a forger can add a key of their own.
         if not record.trusted:
             if _envelopes(record, run):
                 yield not_checked("signed, but no key was given to trust (--key)", run, blocking=False)
             return
         if not keys.is_available():
+            # This one blocks the level, because the reader has asked for it by giving a key.
             yield not_checked(NO_LIBRARY, run)
             return
         trusted = [keys.public_key(data) for data in record.trusted]
@@ -162,6 +168,7 @@ def _covered(record: Record, run: Unit, opened: Opened) -> set[str]:
     if set(said) != {"_type", "subject", "predicateType", "predicate"} or said["_type"] != STATEMENT_TYPE \
             or said["predicateType"] != PREDICATE_TYPE or not isinstance(said["subject"], list):
         raise RecordError("not an in-toto statement with SLSA provenance")
+    # The whole statement is made again and compared, so no field of it has to be interpreted.
     if said["predicate"] != provenance(run.manifest, run.root):
         raise RecordError("its provenance is not that of this run")
     names = {subject_name(run.manifest, place): (place, unit) for place, unit in _places(record, run).items()}
@@ -171,6 +178,7 @@ def _covered(record: Record, run: Unit, opened: Opened) -> set[str]:
         if name not in names:
             raise RecordError(f"it names {shown(name)}, which is not here")
         place, unit = names[name]
+        # Equal as a whole: a further digest or key in the subject would be something that nobody checked.
         if subject != {"name": name, "digest": {"sha256": unit.root}}:
             raise RecordError(f"it names another root for {shown(name)} than {unit.root[:16]}…")
         covered.add(place)
@@ -199,4 +207,5 @@ def _key_problems(record: Record, run: Unit, name: str) -> list[str]:
         return [f"{ATTEST}/{name}: {error}"]
     if f"{key.keyid}.pub" != name:
         return [f"{ATTEST}/{name}: holds key {key.keyid}"]
+    # PEM readers skip text around the key, so the bytes are compared with the one form that holds nothing else.
     return [] if data == keys.public_pem(key) else [f"{ATTEST}/{name}: holds more than the key"]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from workings.errors import RecordError
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.result import Finding, Verdict
+from workings.evidence.verify.result import CheckFinding, CheckVerdict
 
 SHOWN = 5
 """Names that a text lists before it only counts."""
-CheckFunction = Callable[[Record], Iterator[Finding]]
+CheckFunction = Callable[[Record], Iterator[CheckFinding]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,7 @@ CHECKS: dict[str, RegisteredCheck] = {}
 def check(name: str, *, level: int, title: str) -> Callable[[CheckFunction], CheckFunction]:
     """Register a check. Raises ``ValueError`` for an id that is taken."""
     def register(function: CheckFunction) -> CheckFunction:
+        # Published answers name checks by id: a second check under one id would change what old answers mean.
         if name in CHECKS:
             raise ValueError(f"check {name!r} is registered twice: by {CHECKS[name].find.__module__} and "
                              f"{function.__module__}")
@@ -41,22 +42,22 @@ def check(name: str, *, level: int, title: str) -> Callable[[CheckFunction], Che
     return register
 
 
-def passed(text: str, unit: Unit | None = None) -> Finding:
+def passed(text: str, unit: Unit | None = None) -> CheckFinding:
     """It holds."""
-    return Finding(verdict=Verdict.PASSED, text=text, unit=unit.title if unit else "")
+    return CheckFinding(verdict=CheckVerdict.PASSED, text=text, unit=unit.title if unit else "")
 
 
-def failed(text: str, unit: Unit | None = None) -> Finding:
+def failed(text: str, unit: Unit | None = None) -> CheckFinding:
     """It does not hold."""
-    return Finding(verdict=Verdict.FAILED, text=text, unit=unit.title if unit else "")
+    return CheckFinding(verdict=CheckVerdict.FAILED, text=text, unit=unit.title if unit else "")
 
 
-def not_checked(text: str, unit: Unit | None = None, *, blocking: bool = True) -> Finding:
+def not_checked(text: str, unit: Unit | None = None, *, blocking: bool = True) -> CheckFinding:
     """It could not be looked at."""
-    return Finding(verdict=Verdict.NOT_CHECKED, text=text, unit=unit.title if unit else "", blocking=blocking)
+    return CheckFinding(verdict=CheckVerdict.NOT_CHECKED, text=text, unit=unit.title if unit else "", blocking=blocking)
 
 
-def judged(problems: list[str], good: str, unit: Unit | None = None) -> Finding:
+def judged(problems: list[str], good: str, unit: Unit | None = None) -> CheckFinding:
     """Passed with ``good``, or failed with the problems."""
     return failed(several(problems), unit) if problems else passed(good, unit)
 
@@ -67,15 +68,17 @@ def several(texts: list[str]) -> str:
     return "; ".join(texts[:SHOWN]) + more
 
 
-def each(units: list[Unit], find: Callable[[Unit], Iterator[Finding]]) -> Iterator[Finding]:
+def each(units: list[Unit], find: Callable[[Unit], Iterator[CheckFinding]]) -> Iterator[CheckFinding]:
     """A check made for one unit after the other; a unit that cannot be read fails and the next one is looked at."""
     for unit in units:
         try:
             yield from find(unit)
+        # The generator is consumed inside this block, so an error in the middle of a unit's findings is caught here as
+        # well.
         except RecordError as error:
             yield failed(str(error), unit)
 
 
-def each_run(record: Record, find: Callable[[Unit], Iterator[Finding]]) -> Iterator[Finding]:
+def each_run(record: Record, find: Callable[[Unit], Iterator[CheckFinding]]) -> Iterator[CheckFinding]:
     """`each` over the training runs."""
     return each(record.runs, find)

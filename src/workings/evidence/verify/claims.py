@@ -30,6 +30,7 @@ def claims(record: Record) -> tuple[str, ...]:
                 said.append(f"{unit.title}: {sentence(unit.json(REPLAY))[:MAX_SENTENCE]}")
             elif unit.kind == "notes":
                 said.append(_note(unit))
+        # The checks have said already what is wrong; a sentence that cannot be made must not end the answer.
         except (RecordError, KeyError, TypeError, ValueError, AttributeError):
             said.append(f"{unit.title}: cannot be read.")
     return (*said, *NOT_PROVED)

@@ -10,8 +10,8 @@ from workings.evidence.attest.envelope import PUBLIC_NAME
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.checks import check, each, judged
 from workings.evidence.verify.record import PACK_KIND, Record, Unit
-from workings.evidence.verify.result import Finding
-from workings.evidence.verify.schemas import FOREIGN_FORMATS
+from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.schemas import THIRD_PARTY_FILES
 from workings.evidence.verify.tree import shown
 from workings.record.canonical import loads
 from workings.record.layout import ATTEST, SUMS
@@ -22,21 +22,25 @@ EXTRA_SUFFIXES = {"report": frozenset({"html", "svg"}), PACK_KIND: frozenset({"h
 """Only in units of these kinds. A notebook is JSON here; nothing of it is run."""
 PLAIN_NAMES = frozenset({"LICENSE", "NOTICE", SUMS})
 """Files without a suffix."""
+# The header is read into memory before its claims can be judged, so it gets a limit of its own.
 MAX_TENSOR_HEADER_BYTES = 16 << 20
 
+# First bytes of what a system or a library would run or unpack, whatever the file is called.
 _RUNS = {b"#!": "a script", b"\x7fELF": "a program", b"PK\x03\x04": "an archive", b"\x1f\x8b": "an archive",
          b"\x80": "a pickle"}
 _HOME = re.compile(r"(?<![\w.])(?:/home/|/Users/)[A-Za-z0-9][\w.-]{0,63}|(?<![\w./])/root/[\w.-]{1,64}"
                    r"|\b[A-Za-z]:\\Users\\[\w.-]{1,64}")
+# A fixed text is found many times as fast as the pattern; most pieces hold none of them and are done.
 _HOME_HINTS = ("/home/", "/Users/", "/root/", ":\\Users\\")
 _CHUNK_BYTES = 1 << 20
+# More than the longest pattern needs for a match: about 4,020 characters of a web token.
 _OVERLAP_BYTES = 4096
 
 
 @check("content.plain", level=0, title="no code, no pickles, no archives: text, JSON, tensors and pictures only")
-def plain(record: Record) -> Iterator[Finding]:
+def plain(record: Record) -> Iterator[CheckFinding]:
     """By an allow-list of kinds, each looked at: text is UTF-8, tensors are what their header says."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         problems = []
         for entry in unit.entries:
             if entry.kind == "file":
@@ -49,18 +53,18 @@ def plain(record: Record) -> Iterator[Finding]:
 
 
 @check("content.secrets", level=0, title="no tokens or keys")
-def secrets(record: Record) -> Iterator[Finding]:
+def secrets(record: Record) -> Iterator[CheckFinding]:
     """Tokens and keys whose form is known. What has no form cannot be found: look before publishing."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         found = [f"{name}: {secret}" for name, text in _own_texts(unit) for secret in find_secrets(text)]
         yield judged(sorted(set(found)), "none of a known form", unit)
     return each(list(record.units), find)
 
 
 @check("content.paths", level=0, title="no home folders of the person who ran it")
-def home_paths(record: Record) -> Iterator[Finding]:
+def home_paths(record: Record) -> Iterator[CheckFinding]:
     """`/home/name`, `/Users/name`, `/root/…` and the like."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         found = [f"{name}: {match.group(0)}" for name, text in _own_texts(unit)
                  if any(hint in text for hint in _HOME_HINTS) for match in _HOME.finditer(text)]
         yield judged(sorted(set(found)), "no home folders", unit)
@@ -69,6 +73,7 @@ def home_paths(record: Record) -> Iterator[Finding]:
 
 def _look_at(unit: Unit, name: str) -> None:
     """Raise `RecordError` unless a file is of an allowed kind and really is of that kind."""
+    # An allow-list: a format that nobody thought of is refused, where a list of forbidden ones would let it pass.
     last = name.rpartition("/")[2]
     suffix = last.rpartition(".")[2].lower() if "." in last else ""
     if suffix == "safetensors":
@@ -83,6 +88,7 @@ def _look_at(unit: Unit, name: str) -> None:
 
 
 def _check_text(unit: Unit, name: str) -> None:
+    # An incremental decoder keeps a character that is cut by the border of two pieces.
     decoder = codecs.getincrementaldecoder("utf-8")()
     with unit.tree.open(unit.full(name)) as stream, trees.reading(unit.full(name)):
         first = True
@@ -107,6 +113,7 @@ def _check_safetensors(unit: Unit, name: str) -> None:
     with unit.tree.open(unit.full(name)) as stream, trees.reading(unit.full(name)):
         prefix = stream.read(8)
         length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else -1
+        # Tested before it is read: a header may claim a petabyte, and `read` would try to make room for it.
         if not 2 <= length <= min(MAX_TENSOR_HEADER_BYTES, size - 8):
             raise RecordError(f"{shown(name)}: not a safetensors file (header of {length} bytes)")
         header = stream.read(length)
@@ -114,6 +121,7 @@ def _check_safetensors(unit: Unit, name: str) -> None:
         tensors = loads(header)
         spans = sorted(tuple(tensor["data_offsets"]) for key, tensor in tensors.items() if key != "__metadata__")
         at = 0
+        # Without gaps and up to the last byte there is no place for a pickle or a program behind the tensors.
         for begin, end in spans:
             if begin != at or end < begin:
                 raise ValueError("tensors overlap or leave gaps")
@@ -135,13 +143,15 @@ def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
     for entry in unit.entries:
         last = entry.name.rpartition("/")[2]
         is_text = last.rpartition(".")[2].lower() in TEXT_SUFFIXES | {"html", "ipynb"}
-        if entry.kind != "file" or last in FOREIGN_FORMATS or not is_text:
+        # A tokenizer's vocabulary may hold any text, such as `/home/user`, and nobody wrote it about themselves.
+        if entry.kind != "file" or last in THIRD_PARTY_FILES or not is_text:
             continue
         try:
             with unit.tree.open(unit.full(entry.name)) as stream, trees.reading(unit.full(entry.name)):
                 before = b""
                 while data := stream.read(_CHUNK_BYTES):
                     yield entry.name, (before + data).decode("utf-8", errors="replace")
+                    # What lies in the overlap is found twice; the callers make a set of what they find.
                     before = data[-_OVERLAP_BYTES:]
         except RecordError:
             continue  # integrity.sums and content.plain say so

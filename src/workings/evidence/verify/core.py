@@ -24,13 +24,15 @@ from workings.evidence.verify import (
 from workings.evidence.verify.checks import CHECKS, RegisteredCheck
 from workings.evidence.verify.claims import claims
 from workings.evidence.verify.record import Record, load
-from workings.evidence.verify.result import Check, Finding, Verdict, Verification
+from workings.evidence.verify.result import Check, CheckFinding, CheckVerdict, Verification
 from workings.evidence.verify.tree import open_tree
 
 MODULES = (
     integrity, packed, schemas, notes, content, attested, run_consistency, planned,
     step_log, data_order, views, evaluated, replayed)
 """Modules whose import registers checks."""
+# The bytes come first, then their form, then what they mean: a later group reads values that an earlier one vouches
+# for.
 GROUPS = ("integrity", "form", "content", "attestation", "consistency", "recompute", "replay")
 """First parts of ids, in the order in which a level's checks run."""
 HIGHEST_LEVEL = 3
@@ -39,6 +41,7 @@ DEFAULT_LEVEL = 2
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What reading a value of a wrong type raises. Checks test the forms that they know of; a record that was made to break
 them in another way fails the check instead of ending in a traceback."""
+# This check is not registered: it speaks of opening the path, before there is a record that a check could look at.
 READABLE = "integrity.readable"
 
 
@@ -61,22 +64,25 @@ def verify(path: Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
     """
     if not 0 <= level <= HIGHEST_LEVEL:
         raise ValueError(f"level must be 0 to {HIGHEST_LEVEL}, not {level}")
+    # The sort is stable, so within a group checks keep the order in which their modules registered them.
     wanted = sorted((entry for entry in CHECKS.values() if entry.level <= level),
                     key=lambda entry: (entry.level, GROUPS.index(entry.id.partition(".")[0])))
     try:
         record = replace(load(open_tree(path), expect_root, progress, trusted), replay=replay)
+    # Nothing could be opened, and still every asked check is listed: an answer that left them out would look complete.
     except RecordError as error:
-        unread = [Check(id=entry.id, level=entry.level, verdict=Verdict.NOT_CHECKED, text="nothing could be read")
+        unread = [Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED, text="nothing could be read")
                   for entry in wanted]
-        first = Check(id=READABLE, level=0, verdict=Verdict.FAILED, text=str(error))
+        first = Check(id=READABLE, level=0, verdict=CheckVerdict.FAILED, text=str(error))
         return Verification(path=str(path), checks=(first, *unread), asked_level=level, root="", claims=())
-    readable = Check(id=READABLE, level=0, verdict=Verdict.PASSED,
+    readable = Check(id=READABLE, level=0, verdict=CheckVerdict.PASSED,
                      text=f"{len(record.tree.entries):,} names, {len(record.units)} units")
     checks = [readable]
     for entry in wanted:
+        # A replay costs engine time, and would start from files that a lower check has just called wrong.
         if entry.level > DEFAULT_LEVEL and any(
-                done.verdict is Verdict.FAILED and done.level <= DEFAULT_LEVEL for done in checks):
-            checks.append(Check(id=entry.id, level=entry.level, verdict=Verdict.NOT_CHECKED,
+                done.verdict is CheckVerdict.FAILED and done.level <= DEFAULT_LEVEL for done in checks):
+            checks.append(Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED,
                                 text="not replayed: checks of lower levels failed"))
         elif (done := _run(entry, record)) is not None:
             checks.append(done)
@@ -86,17 +92,19 @@ def verify(path: Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
 
 def _run(entry: RegisteredCheck, record: Record) -> Check | None:
     """One check over the whole record; None where it has no subject (no evaluation, no run)."""
-    findings: list[Finding] = []
+    findings: list[CheckFinding] = []
     try:
         findings.extend(entry.find(record))
     except RecordError as error:
-        findings.append(Finding(verdict=Verdict.FAILED, text=str(error)))
+        findings.append(CheckFinding(verdict=CheckVerdict.FAILED, text=str(error)))
     except MALFORMED as error:
-        findings.append(Finding(verdict=Verdict.FAILED, text=f"the record does not have the form that this check reads "
-                                                             f"({type(error).__name__}: {str(error)[:120]})"))
+        findings.append(CheckFinding(
+            verdict=CheckVerdict.FAILED, text="the record does not have the form that this check reads "
+                                              f"({type(error).__name__}: {str(error)[:120]})"))
     if not findings:
         return None
-    for verdict in (Verdict.FAILED, Verdict.NOT_CHECKED, Verdict.PASSED):
+    # The worst finding decides, so one bad unit among many fails the check for all of them.
+    for verdict in (CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED, CheckVerdict.PASSED):
         deciding = [finding for finding in findings if finding.verdict is verdict]
         if deciding:
             return Check(id=entry.id, level=entry.level, verdict=verdict, text=_text(deciding),
@@ -104,9 +112,10 @@ def _run(entry: RegisteredCheck, record: Record) -> Check | None:
     raise AssertionError("a finding has one of three verdicts")
 
 
-def _text(findings: list[Finding]) -> str:
+def _text(findings: list[CheckFinding]) -> str:
     texts = [f"{finding.unit}: {finding.text}" if finding.unit not in ("", ".") else finding.text
              for finding in findings]
+    # A hostile record can hold thousands of bad units; the answer stays a size that a person reads.
     shown = "; ".join(texts[:8])
     return shown if len(texts) <= 8 else f"{shown}; and {len(texts) - 8} more units"
 

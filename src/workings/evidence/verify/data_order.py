@@ -9,7 +9,7 @@ from workings.config.data import DataConfig
 from workings.errors import RecordError
 from workings.evidence.verify.checks import check, each, each_run, judged, not_checked, several
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.result import Finding
+from workings.evidence.verify.result import CheckFinding
 from workings.record.digest import bytes_digest
 from workings.record.layout import DATA_DIGESTS, PREDICTIONS, ROWS, SUMS
 
@@ -25,9 +25,9 @@ MAX_LENGTH = 10_000_000
 
 
 @check("consistency.rows", level=1, title="the row index is the one that the manifest names")
-def rows(record: Record) -> Iterator[Finding]:
+def rows(record: Record) -> Iterator[CheckFinding]:
     """The digest over ids and digests of the kept rows; the list of digests in its own file."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         kept = kept_rows(unit)
         digest = bytes_digest("".join(sorted(f"{row['id']} {row['digest']}\n" for row in kept)).encode("utf-8"))
         said = unit.manifest.data_digests.get("rows")
@@ -41,18 +41,20 @@ def rows(record: Record) -> Iterator[Finding]:
 
 
 @check("consistency.order", level=1, title="every step's batch is the one that seed and row index imply")
-def order(record: Record) -> Iterator[Finding]:
+def order(record: Record) -> Iterator[CheckFinding]:
     """Plan the epochs again from ids, lengths and seed, and compare each step's batch digest."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         if len(unit.metrics) * unit.manifest.global_batch > MAX_SEQUENCES:
             yield not_checked(f"more than {MAX_SEQUENCES:,} sequences", unit)
             return
         batches = _batches(unit)
+        # Row digests are enough: a batch's digest is over those of its rows, so the tokens need not be in the record.
         digests = {row["id"]: row["digest"] for row in kept_rows(unit)}
         problems = []
         from workings.data.batches import Position
         epoch, number = 0, 0
         for line in unit.metrics:
+            # Resumes need no care here: a resumed run goes on at the position where the kept steps end.
             if number == batches.batches_in_epoch(epoch):
                 epoch, number = epoch + 1, 0
             if batches.digest_at(Position(epoch, number), digests) != line.get("batch_digest"):
@@ -63,14 +65,15 @@ def order(record: Record) -> Iterator[Finding]:
 
 
 @check("consistency.disjoint", level=1, title="no question of an evaluation was trained on")
-def disjoint(record: Record) -> Iterator[Finding]:
+def disjoint(record: Record) -> Iterator[CheckFinding]:
     """Questions compared in lower case with single spaces, ids as they stand."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         run = unit.parent or _origin(record, unit)
         if run is None:
             yield not_checked("the run that it was made from is not here", unit, blocking=False)
             return
         from workings.data.rows import prompt_digest
+        # Digests of the normalised questions stand in the row index, so that nobody needs the data to look for leaks.
         trained = {str(row["prompt_digest"]) if "prompt_digest" in row else None for row in kept_rows(run)}
         if not all(isinstance(digest, str) for digest in trained):
             yield not_checked(f"{ROWS} of {run.title} has no digests of questions", unit)
@@ -91,6 +94,7 @@ def kept_rows(unit: Unit) -> list[dict[str, Any]]:
         for name in ("tokens", "supervised_tokens"):
             if type(row.get(name)) is not int or not 0 <= row[name] <= MAX_LENGTH:
                 raise RecordError(f"{unit.full(ROWS)}, line {number}: {name} is no count")
+    # Digests are looked up by id: of two rows with one id, one would never be compared.
     if len({row["id"] for row in kept}) != len(kept):
         raise RecordError(f"{unit.full(ROWS)}: an id stands there twice")
     return kept
@@ -112,6 +116,7 @@ def _batches(unit: Unit) -> "Batches":
     devices = mesh.get("fsdp", 1)
     if any(type(value) is not int or value < 1 for value in (micro_batch, accumulation, devices)):
         raise RecordError("config_snapshot: micro_batch, accumulation and fsdp are no counts")
+    # Checked before planning: an invented batch size would plan other batches, and blame every step for it.
     if micro_batch * accumulation * devices != unit.manifest.global_batch:
         raise RecordError(f"{micro_batch} rows x {accumulation} x {devices} devices is not the manifest's global batch "
                           f"of {unit.manifest.global_batch}")

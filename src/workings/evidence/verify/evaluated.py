@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify.checks import check, each, failed, judged, not_checked
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.result import Finding
+from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.schemas import is_score
 from workings.record.canonical import line, loads
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SAMPLES
@@ -32,14 +32,15 @@ OUR_SCORERS = ("answer", "exact")
 """Scorers that come with this project. A person's own scorer is code, and code of a record is never run."""
 _LIMITS = ("time limit", "the scoring process died")
 """Errors that depend on the machine: there, only the score of 0 is compared."""
+# A prediction's line repeats its item under these keys, so that items are digested again without their file.
 _ITEM_KEYS = ("id", "prompt", "section", "category", "difficulty", "cluster", "aliases", "tolerance")
 _COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "steps_valid")
 
 
 @check("consistency.scorecard", level=1, title="a scorecard's counts and means are those of its predictions")
-def scorecard(record: Record) -> Iterator[Finding]:
+def scorecard(record: Record) -> Iterator[CheckFinding]:
     """Items, correct ones and means, overall and by section, category and difficulty, from the recorded scores."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         config, summary = _object(unit, EVALUATION_CONFIG), _object(unit, EVALUATION_SUMMARY)
         rows = unit.lines(PREDICTIONS)
         card = summary.get("scorecard")
@@ -60,9 +61,10 @@ def scorecard(record: Record) -> Iterator[Finding]:
 
 
 @check("recompute.items", level=2, title="the predictions answer exactly the items that the evaluation names")
-def items(record: Record) -> Iterator[Finding]:
+def items(record: Record) -> Iterator[CheckFinding]:
     """The digest over the items, made again from what each prediction says about its item."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        # Imported here, and in the functions below: levels 0 and 1 need no scorer and should not wait for one.
         from workings.scoring.items import items_digest
         asked, named = _items(unit), _object(unit, EVALUATION_CONFIG).get("items")
         said = named.get("digest") if isinstance(named, dict) else None
@@ -74,15 +76,16 @@ def items(record: Record) -> Iterator[Finding]:
 
 
 @check("recompute.scores", level=2, title="every completion, extracted and scored again, gets the recorded verdict")
-def scores(record: Record) -> Iterator[Finding]:
+def scores(record: Record) -> Iterator[CheckFinding]:
     """By this project's own scorer, in a process of its own with limits on time and memory."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         settings = _settings(unit)
         if isinstance(settings, str):
             yield not_checked(settings, unit)
             return
         try:
             problems, count = _scored_again(unit, settings)
+        # The child could not be started at all, which settings in the record may have caused.
         except RequestError as error:
             yield failed(f"cannot be scored again: {error.given}; expected {error.expected}", unit)
             return
@@ -91,20 +94,21 @@ def scores(record: Record) -> Iterator[Finding]:
 
 
 @check("recompute.scorecard", level=2, title="the scorecard, computed again from the predictions, is the recorded one")
-def summary(record: Record) -> Iterator[Finding]:
+def summary(record: Record) -> Iterator[CheckFinding]:
     """Every cell, interval, rate and count; the samples for people, too."""
-    def find(unit: Unit) -> Iterator[Finding]:
-        from workings.evaluation.summary import Summary
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        from workings.evaluation.summary import EvaluationSummary
         recorded, aggregate = _object(unit, EVALUATION_SUMMARY), str(_object(unit, EVALUATION_CONFIG).get("aggregate"))
         if not all(is_score(row.get("score")) for row in unit.lines(PREDICTIONS)):
             raise RecordError(f"{unit.full(PREDICTIONS)}: not every line has a score")
+        # The summary reads a file by its path, and an entry of a zip has none: this one file is copied out.
         with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder:
             path = Path(folder, PREDICTIONS)
             path.write_bytes(unit.read(PREDICTIONS))
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("error")  # an overflow is no scorecard
-                    again = Summary(path, aggregate)
+                    again = EvaluationSummary(path, aggregate)
                     value = again.to_json(recorded.get("problems", {}))
                     samples = again.samples_text()
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Warning,
@@ -123,6 +127,7 @@ def differences(recorded: Any, again: Any, place: str = "$") -> list[str]:
         one_sided = [f"{place}.{key[:60]} is on one side only" for key in sorted(recorded.keys() ^ again.keys())]
         return one_sided + [found for key in sorted(recorded.keys() & again.keys())
                             for found in differences(recorded[key], again[key], f"{place}.{key[:60]}")]
+    # Lists of different lengths fall through to the last line and are reported as one difference.
     if isinstance(recorded, list) and isinstance(again, list) and len(recorded) == len(again):
         return [found for index, (one, other) in enumerate(zip(recorded, again, strict=True))
                 for found in differences(one, other, f"{place}[{index}]")]
@@ -156,6 +161,7 @@ def _cell_problems(place: str, cell: Any, rows: list[dict[str, Any]]) -> list[st
     values = [float(row["score"]) for row in rows if is_score(row.get("score"))]
     if not isinstance(cell, dict) or not values or len(values) != len(rows):
         return [f"{place}: no cell, or predictions without scores"]
+    # An item counts as right only with the full score; the mean takes partial scores as they are.
     correct = sum(value == 1.0 for value in values)
     found = {"n": len(values), "correct": correct, "mean": math.fsum(values) / len(values)}
     return [f"{place}.{key} is {str(cell.get(key))[:30]}, the predictions give {value}" for key, value in found.items()
@@ -171,6 +177,7 @@ def _items(unit: Unit) -> "list[Item]":
             item = item_from_json(_item_facts(row))
         except (ValueError, TypeError, KeyError) as error:
             raise RecordError(f"{unit.full(PREDICTIONS)}, line {number}: {str(error)[:100]}") from None
+        # With several samples an item stands on several lines, which have to describe the same question.
         if asked.setdefault(item.id, item) != item:
             raise RecordError(f"{unit.full(PREDICTIONS)}, line {number}: item {item.id[:60]!r} is another one before")
     return list(asked.values())
@@ -182,6 +189,7 @@ def _item_facts(row: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(extra, dict):
         raise ValueError("item_extra is no object")
     facts = {key: row[key] for key in _ITEM_KEYS if key in row}
+    # The item's known keys come last: other people's extra keys must not replace what was asked.
     return {**extra, **facts, **({"expected_answer": row["gold"]} if "gold" in row else {})}
 
 
@@ -194,6 +202,7 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
     if not isinstance(scorer, dict) or not isinstance(extraction, dict) or not isinstance(limits, dict):
         raise RecordError(f"{unit.full(EVALUATION_CONFIG)}: no scorer, extraction or limits")
     name = str(scorer.get("name"))
+    # A person's scorer is a path to code: running it would hand the verifier's machine to the record.
     if name not in OUR_SCORERS or name not in SCORERS:
         return f"scorer {name[:80]!r} is not one of this project's; its code is not run"
     if scorer.get("version") != SCORERS[name].version:
@@ -206,6 +215,7 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
     except (RequestError, KeyError, TypeError, ValueError) as error:
         raise RecordError(f"{unit.full(EVALUATION_CONFIG)}: {str(error)[:120]}") from None
     there, here = extraction.get("version"), settings.extraction()["version"]
+    # Another version of the rules may honestly find another answer, so a difference would prove nothing.
     if there != here:
         return f"answers were extracted by version {str(there)[:20]!r}, this is {here!r}"
     return settings
@@ -216,6 +226,8 @@ def _scored_again(unit: Unit, settings: "EvaluationSettings") -> tuple[list[str]
     by_id = {item.id: item for item in _items(unit)}
     rows, problems = [], []
     for row in unit.lines(PREDICTIONS):
+        # An over-long completion is kept cut, with the digest of the whole: it was not scored, and its score has to be
+        # 0.
         if isinstance(row.get("completion"), str) and "completion_sha256" not in row:
             rows.append(row)
         elif row.get("score") != 0:
@@ -236,8 +248,10 @@ def _scored_again(unit: Unit, settings: "EvaluationSettings") -> tuple[list[str]
 def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> list[str]:
     name = str(row.get("id"))[:60]
     error = str(row.get("error", ""))
+    # A time limit depends on the machine: the recorded error is believed, as long as it earned nothing.
     if error.startswith(_LIMITS):
         return [f"{name}: {error}, and a score of {row.get('score')}"] if row.get("score") != 0 else []
+    # The scorer failed there and not here; the record may only have lost by it.
     if error and not judgement.error:
         return [] if row.get("score") == 0 else [f"{name}: recorded error {error[:40]!r}, score {row.get('score')}"]
     names = {field.name for field in fields(judgement)}

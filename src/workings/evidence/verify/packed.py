@@ -12,18 +12,19 @@ from workings.evidence.pack.form import COMPARISON, PACK, REPORT, may_be_elsewhe
 from workings.evidence.verify.checks import check, each, failed, judged, not_checked, several
 from workings.evidence.verify.evaluated import differences
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.result import Finding
+from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, PREDICTIONS, SEAL, SUMS
 
+# A report page with its figures is far below this; a larger text is refused before it is searched for numbers.
 MAX_DOCUMENT_BYTES = 16 << 20
 CARDS = "model_cards"
 
 
 @check("integrity.pack", level=0, title="a pack holds exactly the units that it lists, with their roots")
-def units(record: Record) -> Iterator[Finding]:
+def units(record: Record) -> Iterator[CheckFinding]:
     """No run and no evaluation was added or taken away."""
-    def find(pack: Unit) -> Iterator[Finding]:
+    def find(pack: Unit) -> Iterator[CheckFinding]:
         listed, _ = parse_pack(pack.json(PACK))
         here = {_below(pack, unit): unit for unit in record.units if unit is not pack and unit.place.startswith(
             pack.full(""))}
@@ -31,6 +32,7 @@ def units(record: Record) -> Iterator[Finding]:
         problems += [f"{shown(place)} is here and not listed" for place in sorted(here.keys() - listed.keys())]
         problems += [f"{shown(place)} has another root than the one listed" for place in sorted(here.keys() & listed)
                      if not here[place].has(SUMS) or here[place].root != listed[place]]
+        # A seal in the pack's own files would look like a checked run to a reader, and no check would have opened it.
         problems += [f"{shown(name)}: a unit where none may stand, so nothing in it was checked"
                      for name in sorted(pack.files) if name.rpartition("/")[2] in (SEAL, SUMS, MANIFEST)]
         yield judged(problems, f"{len(listed)} units", pack)
@@ -38,9 +40,9 @@ def units(record: Record) -> Iterator[Finding]:
 
 
 @check("integrity.by_digest", level=0, title="only a checkpoint's tensors are named by digest")
-def by_digest(record: Record) -> Iterator[Finding]:
+def by_digest(record: Record) -> Iterator[CheckFinding]:
     """What is named by its digest is not here and was not hashed: neither missing nor checked."""
-    def find(pack: Unit) -> Iterator[Finding]:
+    def find(pack: Unit) -> Iterator[CheckFinding]:
         _, rows = parse_pack(pack.json(PACK))
         if not rows:
             return
@@ -58,6 +60,7 @@ def by_digest(record: Record) -> Iterator[Finding]:
         if problems:
             yield failed(several(problems), pack)
             return
+        # Not checked rather than passed: nobody has seen these bytes. A replay, which needs them, says so too.
         total = sum(row.bytes for row in rows)
         yield not_checked(f"{len(rows)} files ({total:,} bytes) are named by their digests and are not here: "
                           f"{several(names)}", pack, blocking=False)
@@ -65,15 +68,16 @@ def by_digest(record: Record) -> Iterator[Finding]:
 
 
 @check("recompute.claims", level=2, title="every number in the pack's texts is its source's, at its rounding")
-def claims(record: Record) -> Iterator[Finding]:
+def claims(record: Record) -> Iterator[CheckFinding]:
     """Each claim's number stands where it says, and is the value it names; no number of a model card is without one."""
-    def find(pack: Unit) -> Iterator[Finding]:
+    def find(pack: Unit) -> Iterator[CheckFinding]:
         found = parse_claims(pack.json(CLAIMS))
         texts = {name: _text(pack, name) for name in _documents(pack)}
         problems = [problem for claim in found for problem in _claim_problems(record, pack, claim, texts)]
         bare = {name: unsourced(name, text, found) for name, text in texts.items()}
         problems += [f"{name}: {several(numbers)} without a source" for name, numbers in bare.items()
                      if numbers and name.startswith(CARDS + "/")]
+        # A model card is made from the record and can source every number; a person's text and the report need not.
         others = [f"{name}: {len(numbers)} numbers" for name, numbers in bare.items()
                   if numbers and not name.startswith(CARDS + "/")]
         if others and not problems:
@@ -84,9 +88,9 @@ def claims(record: Record) -> Iterator[Finding]:
 
 
 @check("recompute.model_cards", level=2, title="model cards, made again from the record, are those in the pack")
-def cards(record: Record) -> Iterator[Finding]:
+def cards(record: Record) -> Iterator[CheckFinding]:
     """Byte for byte, where they are of the form that this version writes."""
-    def find(pack: Unit) -> Iterator[Finding]:
+    def find(pack: Unit) -> Iterator[CheckFinding]:
         form = pack.json(PACK).get("model_cards")
         if form != FORM:
             yield not_checked(f"cards of form {shown(str(form))}, this version writes {FORM}", pack, blocking=False)
@@ -99,6 +103,7 @@ def cards(record: Record) -> Iterator[Finding]:
             evaluations = {unit.place.rpartition("/")[2]: {"summary": unit.json(EVALUATION_SUMMARY),
                                                            "config": unit.json(EVALUATION_CONFIG)}
                            for unit in record.evaluations if unit.parent is run}
+            # The card is a function of the record, so an edited number shows as a difference whatever its claim says.
             again = model_card(name, place, run.manifest, run.root, evaluations).text
             if pack.read(name, MAX_DOCUMENT_BYTES) != again.encode("utf-8"):
                 problems.append(f"{name} is not the card of {place}")
@@ -107,9 +112,9 @@ def cards(record: Record) -> Iterator[Finding]:
 
 
 @check("recompute.comparison", level=2, title="the pack's comparison, computed again from the predictions, is the same")
-def comparison(record: Record) -> Iterator[Finding]:
+def comparison(record: Record) -> Iterator[CheckFinding]:
     """Every number of it, and the sentence and the verdict."""
-    def find(pack: Unit) -> Iterator[Finding]:
+    def find(pack: Unit) -> Iterator[CheckFinding]:
         if not pack.has(COMPARISON):
             return
         recorded = pack.json(COMPARISON)
@@ -129,6 +134,7 @@ def compared_again(pack: Unit, a: Unit, b: Unit) -> Any:
     from workings.evaluation.comparison.compare import compare_records
     from workings.evaluation.unit import EvaluationRecord
 
+    # The comparison reads folders, so the few files that it needs are laid out as they stand in a run.
     with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder:
         records = []
         for number, unit in enumerate((a, b)):
@@ -156,6 +162,7 @@ def compared_again(pack: Unit, a: Unit, b: Unit) -> Any:
 def _checked_name(unit: Unit) -> str:
     from workings.record.layout import check_relative
 
+    # The name becomes a folder on this machine: with `..` or a slash in it, it would lead out of the temporary one.
     name = unit.place.rpartition("/")[2]
     return str(check_relative(name))
 
@@ -190,11 +197,13 @@ def _claim_problems(record: Record, pack: Unit, claim: Claim, texts: dict[str, s
 def _value(record: Record, pack: Unit, claim: Claim) -> Any:
     full = pack.full(claim.source.file)
     inside = [unit for unit in record.units if full.startswith(f"{unit.place}/" if unit.place else "")]
+    # The innermost unit answers for a file; the pack itself encloses all of them, so there is at least one.
     unit = max(inside, key=lambda unit: len(unit.place))
     name = full[len(unit.place):].lstrip("/")
     if not claim.source.line:
         return resolve(unit.json(name), claim.source.pointer)
     rows = unit.lines(name)
+    # Lines count from 1, and 0 means the whole file.
     if claim.source.line > len(rows):
         raise RecordError(f"{name} has {len(rows)} lines")
     return resolve(rows[claim.source.line - 1], claim.source.pointer)

@@ -34,6 +34,7 @@ MAX_VALUES = 8_000_000
 """Most values in one file, counted by commas and brackets; one costs about a hundred bytes."""
 MAX_ALL_VALUES = 24_000_000
 """Most values in all files together."""
+# A seal is one line of a few hundred bytes, and it is read before anything about the unit is known.
 MAX_SEAL_BYTES = 1 << 16
 PACK_KIND = "pack"
 _T = TypeVar("_T")
@@ -155,6 +156,8 @@ class Unit:
 
     def _spend(self, data: bytes) -> None:
         """Refuse data that would become more values than there is memory for: `[],[],…` costs twenty times its size."""
+        # Counted on the bytes before they are parsed: afterwards the memory would be taken already. Commas and brackets
+        # inside texts count too, so the number is never too low.
         values = data.count(b",") + data.count(b"[") + data.count(b"{")
         self.tree.values += values
         if values > MAX_VALUES or self.tree.values > MAX_ALL_VALUES:
@@ -171,6 +174,7 @@ class Unit:
                 self._values[form, name] = RecordError(text if full in text else f"{full}: {text}")
         value = self._values[form, name]
         if isinstance(value, RecordError):
+            # A new exception each time: raising the kept one again would add to its traceback with every check.
             raise RecordError(str(value))
         return value
 
@@ -223,6 +227,7 @@ class Record:
         """
         if len(self.units) == 1 or (self.units[0].kind == PACK_KIND and self.units[0].place == ""):
             return self.units[0].root  # a pack's own root is over all: it lists every unit with its root
+        # The form of `SHA256SUMS`, sorted by place: the same units give the same digest on every file system.
         lines = "".join(f"{unit.root}  {unit.place or '.'}\n" for unit in sorted(self.units, key=lambda u: u.place))
         return bytes_digest(lines.encode("utf-8"))
 
@@ -235,6 +240,7 @@ def load(tree: Tree, expect_root: str = "", progress: Callable[[int], None] | No
         RequestError: there is none.
     """
     plain = frozenset(entry.name for entry in tree.entries if entry.kind == "file")
+    # The order matters: first the outermost units, then which of them are packs, and only then whose file is whose.
     tops = {place: _may_nest(tree, place, plain) for place in _top_places(tree)}
     packs = {place for place in tops if _kind(tree, place) == PACK_KIND}
     units = {place: Unit(tree, place, None) for place in tops}
@@ -251,12 +257,15 @@ def load(tree: Tree, expect_root: str = "", progress: Callable[[int], None] | No
             else:
                 _assign(entry, relative, inner, units, top)
             pack = _outer(top)
+            # Signatures come after the seal of a run, so no sum of the run can cover them. A pack is made later and
+            # covers them.
             if inner in OUTSIDE_EVERY_SUM and pack in packs and entry.kind != "folder":
                 # Outside of the run's sums, and inside those of the pack.
                 units[pack].entries.append(replace(entry, name=entry.name[len(pack):].lstrip("/")))
     if not units:
         raise RequestError(str(tree.path), "a run directory, a folder of runs, or a packed .zip",
                            "the folder that `workings train` named when it ended")
+    # A run's place is a prefix of the places inside it, so sorting by place puts outer units first.
     ordered = tuple(unit for _, unit in sorted(units.items()))
     for unit in ordered:
         _name_elsewhere(unit, units)
@@ -270,7 +279,9 @@ def _top_places(tree: Tree) -> set[str]:
               if entry.name.rpartition("/")[2] in (MANIFEST, SEAL, SUMS)}
     # An unfinished run beside sealed ones is not verified, and said so; asked for by itself, it fails.
     places = {place for place in places if not any(part.endswith(PARTIAL_SUFFIX) for part in place.split("/"))}
+    # A seal inside a sealed folder does not start a new top: somebody could hide files from the outer sums with it.
     tops = {place for place in places if place == "" or _enclosing(place.rpartition("/")[0], places) is None}
+    # Runs in a pack are the exception: they were sealed before, and each keeps its own root and signatures.
     packed = {place for place in places - tops if (outer := _outer(place)) in tops and _kind(tree, outer) == PACK_KIND}
     return tops | packed
 
@@ -293,6 +304,7 @@ def _enclosing(name: str, places: Container[str]) -> str | None:
 
 def _may_nest(tree: Tree, place: str, plain: frozenset[str]) -> bool:
     """Whether units may stand in this one: in a run, and in what has lost the seal that would tell."""
+    # Without a seal the widest reading is taken: units inside are then still looked for and checked.
     if (f"{place}/{SEAL}" if place else SEAL) not in plain:
         return True
     return _kind(tree, place) not in ("eval", "replay", "report", "notes", PACK_KIND)
@@ -317,6 +329,8 @@ def _name_elsewhere(pack: Unit, units: dict[str, Unit]) -> None:
     for row in rows:
         run = units.get(pack.full(row.place))
         try:
+            # The run's own sums decide, not the pack's list: a pack that could excuse any file would let a forger drop
+            # a log.
             if run is not None and may_be_elsewhere(row.file) and not run.has(row.file) \
                     and run.sums.get(row.file) == row.sha256:
                 run.elsewhere[row.file] = row.bytes
@@ -331,6 +345,7 @@ def _assign(entry: Entry, relative: str, inner: str, units: dict[str, Unit], top
         outer.entries.append(replace(entry, name=relative))
         return
     place = f"{top}/{inner}" if top else inner
+    # A folder where a unit ought to stand becomes one even without a seal, so that `integrity.sealed` fails for it.
     unit = units.setdefault(place, Unit(outer.tree, place, outer))
     if relative != inner:
         unit.entries.append(replace(entry, name=relative[len(inner) + 1:]))

@@ -9,7 +9,7 @@ from workings.evidence.replay.judge import SCHEMA, judge, sentence
 from workings.evidence.replay.tolerance import BITWISE, tolerance_for
 from workings.evidence.verify.checks import check, each, each_run, failed, judged, not_checked, passed, several
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.result import Finding
+from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import FolderTree
 from workings.record.digest import bytes_digest
 from workings.record.layout import ENVIRONMENT, PREDICTIONS, REPLAY, REPLAY_ENVIRONMENT
@@ -21,9 +21,9 @@ OWN_MACHINE = ("cpu_model", "architecture", "usable_cores", "threads", "variable
 
 
 @check("recompute.replay", level=2, title="a recorded replay says what its numbers say, and they are its run's")
-def recorded_replays(record: Record) -> Iterator[Finding]:
+def recorded_replays(record: Record) -> Iterator[CheckFinding]:
     """Verdict, mode, tolerance, recorded losses and counted completions, drawn again from what they stand on."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         facts = unit.json(REPLAY)
         if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
             raise RecordError(f"{unit.full(REPLAY)}: not a {SCHEMA}")
@@ -42,13 +42,14 @@ def recorded_replays(record: Record) -> Iterator[Finding]:
 
 
 @check("replay.steps", level=3, title="steps of the run, taken again, come out as recorded")
-def steps(record: Record) -> Iterator[Finding]:
+def steps(record: Record) -> Iterator[CheckFinding]:
     """Losses, gradient norms and, where the run kept a checkpoint there, weights."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         facts = _performed(record, unit)
-        if isinstance(facts, Finding):
+        if isinstance(facts, CheckFinding):
             yield facts
             return
+        # Controls and completions have checks of their own; left in, one of them would decide this check too.
         verdict, reasons = judge(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
         told = sentence(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
         if verdict == "inconclusive":
@@ -59,14 +60,16 @@ def steps(record: Record) -> Iterator[Finding]:
 
 
 @check("replay.controls", level=3, title="another seed, learning rate, row or checkpoint does not come out the same")
-def controls(record: Record) -> Iterator[Finding]:
+def controls(record: Record) -> Iterator[CheckFinding]:
     """Without these, a tolerance that lets everything pass would look like a success."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         facts = _performed(record, unit)
-        if isinstance(facts, Finding):
+        if isinstance(facts, CheckFinding):
             yield facts
             return
         inside = [name for name, control in facts["controls"].items() if not control["outside"]]
+        # Nothing was disproved, so this is no failure: one step alone, for example, says nothing about the learning
+        # rate.
         if inside:
             yield not_checked(f"within the tolerance, so these steps cannot tell them apart: {', '.join(inside)}", unit)
         else:
@@ -76,13 +79,13 @@ def controls(record: Record) -> Iterator[Finding]:
 
 
 @check("replay.predictions", level=3, title="completions, generated again, are the recorded ones")
-def predictions(record: Record) -> Iterator[Finding]:
+def predictions(record: Record) -> Iterator[CheckFinding]:
     """The first items of every evaluation that the run answered itself."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         if not any(other.parent is unit for other in record.evaluations):
             return
         facts = _performed(record, unit)
-        if isinstance(facts, Finding):
+        if isinstance(facts, CheckFinding):
             yield facts
             return
         found = facts["predictions"]
@@ -95,8 +98,9 @@ def predictions(record: Record) -> Iterator[Finding]:
     return each_run(record, find)
 
 
-def _performed(record: Record, unit: Unit) -> dict[str, Any] | Finding:
+def _performed(record: Record, unit: Unit) -> dict[str, Any] | CheckFinding:
     """The replay of one run, done once for all checks; or why it was not."""
+    # Three checks read the same replay, and taking the steps again is the dearest thing that verification does.
     if unit.place not in record.replayed:
         record.replayed[unit.place] = _perform(record, unit)
     done = record.replayed[unit.place]
@@ -105,7 +109,8 @@ def _performed(record: Record, unit: Unit) -> dict[str, Any] | Finding:
     return done
 
 
-def _perform(record: Record, unit: Unit) -> dict[str, Any] | Finding | RecordError:
+def _perform(record: Record, unit: Unit) -> dict[str, Any] | CheckFinding | RecordError:
+    # An engine opens checkpoints by their paths, and a path below the archive does not exist.
     if not isinstance(record.tree, FolderTree):
         return not_checked("a zip is not unpacked; unpack it and verify the folder", unit)
     if record.replay is None:
@@ -145,6 +150,7 @@ def _line_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
     """The recorded side of every step is the run's own log."""
     problems: list[str] = []
     for number, line in enumerate(facts["lines"], start=int(facts["from_step"])):
+        # A negative number would silently read the log from its end.
         if not 0 <= number < len(run.metrics):
             return [*problems, f"step {number + 1}, and the run has {len(run.metrics)}"]
         logged = run.metrics[number]
@@ -176,6 +182,7 @@ def _condition_problems(facts: Mapping[str, Any], unit: Unit) -> list[str]:
         return [*problems, "no tolerance was measured for this number format"]
     limits = allowed.to_json()
     problems += [f"tolerance {name} is {facts['tolerance'][name]}, this version's is {limits[name]}"
+                 # Written as a range, so that a NaN is refused as well: it is not within any range.
                  for name in ("loss", "grad_norm", "weights") if not 0 <= facts["tolerance"][name] <= limits[name]]
     if facts["tolerance"]["completions"] < limits["completions"]:
         problems.append("fewer equal completions are asked for than by this version")
@@ -205,6 +212,7 @@ def _prediction_problems(facts: Mapping[str, Any], unit: Unit, record: Record) -
         equal = (bytes_digest(row["completion"].encode("utf-8")) == before["completion_sha256"]
                  if "completion_sha256" in before else row["completion"] == before["completion"])
         same += equal
+    # A completion that comes out the same could otherwise be counted again and again until the share suffices.
     if len({(row["unit"], row["id"], row["sample"]) for row in rows}) != len(rows):
         return ["a completion is counted twice"]
     counted = {"units": sorted({row["unit"] for row in rows}), "asked": len(rows), "same": same}

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """Outcome of a check."""
 
     PASSED = "passed"
@@ -14,10 +14,10 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class CheckFinding:
     """What a check says about one unit (or about the whole record)."""
 
-    verdict: Verdict
+    verdict: CheckVerdict
     text: str
     unit: str = ""
     """The unit's place, e.g. `runs/a/eval/test`; empty: the whole record."""
@@ -33,7 +33,7 @@ class Check:
     id: str
     """Stable: `group.subject`, as in `consistency.engine`; never used for something else."""
     level: int
-    verdict: Verdict
+    verdict: CheckVerdict
     text: str
     blocking: bool = True
 
@@ -58,27 +58,30 @@ class Verification:
     @property
     def failed(self) -> int:
         """Number of failed checks."""
-        return self._count(Verdict.FAILED)
+        return self._count(CheckVerdict.FAILED)
 
     @property
     def passed(self) -> int:
         """Number of passed checks."""
-        return self._count(Verdict.PASSED)
+        return self._count(CheckVerdict.PASSED)
 
     @property
     def not_checked(self) -> int:
         """Number of checks that could not be made. They never count as passed."""
-        return self._count(Verdict.NOT_CHECKED)
+        return self._count(CheckVerdict.NOT_CHECKED)
 
     @property
     def level(self) -> int:
         """Highest level reached: all its checks and those below passed, and there was one; -1: not even level 0."""
         reached = -1
+        # Levels build on each other: the first one that is not reached ends the count, whatever the checks above it
+        # say.
         for level in range(self.asked_level + 1):
             checks = [check for check in self.checks if check.level == level]
-            passed = [check for check in checks if check.verdict is Verdict.PASSED]
-            stopping = [check for check in checks if check.verdict is Verdict.FAILED
-                        or (check.verdict is Verdict.NOT_CHECKED and check.blocking)]
+            passed = [check for check in checks if check.verdict is CheckVerdict.PASSED]
+            stopping = [check for check in checks if check.verdict is CheckVerdict.FAILED
+                        or (check.verdict is CheckVerdict.NOT_CHECKED and check.blocking)]
+            # A level with nothing but checks that could not be made proves nothing, so at least one has to have passed.
             if stopping or not passed:
                 break
             reached = level
@@ -90,7 +93,8 @@ class Verification:
             "level": self.level, "passed": self.passed, "failed": self.failed, "not_checked": self.not_checked,
             "checks": [check.to_json() for check in self.checks], "claims": list(self.claims),
             "asked_level": self.asked_level}
+        # Records and answers hold no nulls: where there is no root, the key is left out.
         return value | ({"root": self.root} if self.root else {})
 
-    def _count(self, verdict: Verdict) -> int:
+    def _count(self, verdict: CheckVerdict) -> int:
         return sum(check.verdict is verdict for check in self.checks)

@@ -8,13 +8,14 @@ from typing import Any
 from workings.errors import RecordError
 from workings.evidence.verify.checks import check, each, each_run, failed, judged, not_checked, passed
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.result import Finding
+from workings.evidence.verify.result import CheckFinding
 from workings.record.digest import json_digest
 from workings.record.layout import CONFIG, DEVICE_CHECKS, EVALUATION_CONFIG, MANIFEST, SUMS
 from workings.record.values import Absent, is_absent
 
 PLATFORMS = {"cpu": ("cpu",), "gpu": ("gpu",), "cuda": ("gpu",), "tpu": ("tpu",), "auto": ("cpu", "gpu", "tpu")}
 """What a requested device may turn out to be."""
+# Kinds of units that are made from a finished run; each names the root that it was made from.
 UNITS_OF_A_RUN = ("eval", "replay", "report", "notes")
 OURS = "workings"
 CLOCK_SLACK = timedelta(seconds=5)
@@ -22,15 +23,16 @@ CLOCK_SLACK = timedelta(seconds=5)
 
 
 @check("consistency.config", level=1, title="the recipe's digest is the same everywhere")
-def config(record: Record) -> Iterator[Finding]:
+def config(record: Record) -> Iterator[CheckFinding]:
     """Digest in the manifest, snapshot in the manifest, resolved recipe in its file."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         said = unit.manifest.config_digest
         found = {f"{MANIFEST} (config_snapshot) has {json_digest(unit.manifest.config_snapshot)[:16]}…":
                  json_digest(unit.manifest.config_snapshot),
                  f"{CONFIG} has {json_digest(unit.json(CONFIG))[:16]}…": json_digest(unit.json(CONFIG))}
         problems = [f"{place}, config_digest is {said[:16]}…" for place, digest in found.items() if digest != said]
         snapshot = unit.manifest.config_snapshot
+        # A forger who changes a value has to change it in both places, and then the digest as well.
         for name, mine in (("seed", unit.manifest.seed), ("engine", unit.manifest.engine),
                            ("name", unit.manifest.recipe), ("device", unit.manifest.requested_device)):
             if name in snapshot and snapshot[name] != mine:
@@ -43,9 +45,9 @@ def config(record: Record) -> Iterator[Finding]:
 
 
 @check("consistency.status", level=1, title="manifest, seal and number of steps say the same about how it ended")
-def status(record: Record) -> Iterator[Finding]:
+def status(record: Record) -> Iterator[CheckFinding]:
     """A run is complete only if every planned step was done."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         manifest, problems = unit.manifest, []
         if unit.seal["status"] != manifest.status:
             problems.append(f"the seal says {unit.seal['status']}, the manifest {manifest.status}")
@@ -60,9 +62,9 @@ def status(record: Record) -> Iterator[Finding]:
 
 
 @check("consistency.device", level=1, title="device asked for = used = checked")
-def device(record: Record) -> Iterator[Finding]:
+def device(record: Record) -> Iterator[CheckFinding]:
     """What the recipe asked for, what the engine opened, and where a kernel really ran."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         manifest = unit.manifest
         asked, used = manifest.requested_device, manifest.actual_device
         problems = []
@@ -78,6 +80,7 @@ def device(record: Record) -> Iterator[Finding]:
             problems.append("the device check failed")
         if manifest.engine_distribution.name == OURS:  # other engines name devices in their own way
             problems += _checked_devices(checks, used.platform, used.count)
+        # Only an accelerator has memory of its own to record, so a CPU run that was relabelled shows here.
         if (used.platform == "cpu") != isinstance(manifest.vram, Absent):
             problems.append(f"platform {used.platform}, and vram is {manifest.vram}")
         yield judged(problems, f"{asked} asked for, {used.count} x {used.kind} ({used.platform}) used, checked", unit)
@@ -85,9 +88,9 @@ def device(record: Record) -> Iterator[Finding]:
 
 
 @check("consistency.engine", level=1, title="the engine is one of this project's")
-def engine(record: Record) -> Iterator[Finding]:
+def engine(record: Record) -> Iterator[CheckFinding]:
     """An engine from elsewhere may be right; this project cannot say so, and names it."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         manifest = unit.manifest
         source = manifest.engine_distribution
         if source.name != OURS:
@@ -101,9 +104,9 @@ def engine(record: Record) -> Iterator[Finding]:
 
 
 @check("consistency.time_and_memory", level=1, title="times are in order, memory is plausible")
-def time_and_memory(record: Record) -> Iterator[Finding]:
+def time_and_memory(record: Record) -> Iterator[CheckFinding]:
     """Clocks in order, steps not longer than the run, peak not above the limit and equal to the log's."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         manifest = unit.manifest
         start, end = moment(manifest.started_at), moment(manifest.finished_at)
         problems = []
@@ -124,11 +127,12 @@ def time_and_memory(record: Record) -> Iterator[Finding]:
 
 
 @check("consistency.made_from", level=1, title="units of a run name the root of that run")
-def made_from(record: Record) -> Iterator[Finding]:
+def made_from(record: Record) -> Iterator[CheckFinding]:
     """The seal's origin is the root digest of the run around it; settings that repeat it agree."""
+    # An evaluation of an untrained model stands alone, and what it was made from may stand beside it.
     roots = {unit.root for unit in record.units if unit.has(SUMS)}
 
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         origin = unit.seal["made_from"]
         problems = []
         if unit.parent is not None and unit.kind in UNITS_OF_A_RUN and origin != unit.parent.root:
@@ -144,9 +148,9 @@ def made_from(record: Record) -> Iterator[Finding]:
 
 
 @check("consistency.evaluated_model", level=1, title="an evaluation asked the run it stands in")
-def evaluated_model(record: Record) -> Iterator[Finding]:
+def evaluated_model(record: Record) -> Iterator[CheckFinding]:
     """What the evaluation's settings say of the model against the manifest of the run."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         run, settings = unit.parent, unit.json(EVALUATION_CONFIG)
         if run is None:
             return
@@ -181,6 +185,7 @@ def _memory_problems(unit: Unit) -> list[str]:
     if isinstance(peak, int) and manifest.memory_limit_bytes and peak > manifest.memory_limit_bytes:
         problems.append(f"peak of {peak:,} bytes on a device with {manifest.memory_limit_bytes:,}")
     logged = [step.memory_bytes for step in unit.steps if isinstance(step.memory_bytes, int)]
+    # After a resume the manifest's peak is the last process's own, while the log still has those of the earlier ones.
     if isinstance(peak, int) and logged and peak < max(logged) and not manifest.resumes:
         problems.append(f"peak of {peak:,} bytes in the manifest, {max(logged):,} in the log")
     return problems

@@ -6,27 +6,29 @@ from typing import Any
 from workings.errors import RecordError
 from workings.evidence.verify.checks import check, each, judged
 from workings.evidence.verify.record import PACK_KIND, Record, Unit
-from workings.evidence.verify.result import Finding
+from workings.evidence.verify.result import CheckFinding
 from workings.record.canonical import find_nulls, line
 from workings.record.layout import COMMIT, EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, PREDICTIONS, README, SEAL
 from workings.record.redact import find_placeholders, is_placeholder
 
-FOREIGN_FORMATS = frozenset({
+THIRD_PARTY_FILES = frozenset({
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json",
     "generation_config.json", "model.safetensors.index.json", "vocab.json", "adapter_config.json"})
 """Files whose form others have defined: strict JSON, but their nulls and texts are their own."""
 CANONICAL = (MANIFEST, SEAL, COMMIT)
 """Files that have one form to the byte."""
 MAX_README_BYTES = 1 << 20
+# Far below the values whose squares overflow, so that a variance stays finite.
 MAX_SCORE = 1e9
 """Largest score that is believed."""
 EVAL_FILES = {EVALUATION_CONFIG: "eval_config/1", EVALUATION_SUMMARY: "eval_summary/1"}
 
 
-def json_files(unit: Unit, *, foreign: bool) -> list[str]:
+def json_files(unit: Unit, *, third_party: bool) -> list[str]:
     """Names of a unit's `.json` files, its seal included."""
+    # From the entries and not from the files, which leave the seal out.
     names = [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".json")]
-    return [name for name in names if foreign or name.rpartition("/")[2] not in FOREIGN_FORMATS]
+    return [name for name in names if third_party or name.rpartition("/")[2] not in THIRD_PARTY_FILES]
 
 
 def line_files(unit: Unit) -> list[str]:
@@ -35,14 +37,16 @@ def line_files(unit: Unit) -> list[str]:
 
 
 @check("form.json", level=0, title="every JSON file and line is strict JSON, and records have their one form")
-def strict_json(record: Record) -> Iterator[Finding]:
+def strict_json(record: Record) -> Iterator[CheckFinding]:
     """No repeated keys, no NaN, no torn line; manifest, seal and commits are canonical to the byte."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         problems = []
-        names, lines = json_files(unit, foreign=True), line_files(unit)
+        names, lines = json_files(unit, third_party=True), line_files(unit)
         for name in names:
             try:
                 value = unit.json(name)
+                # With one form to the byte nothing can hide in spacing, in repeated keys or in another spelling of a
+                # number.
                 if name.rpartition("/")[2] in CANONICAL and line(value) != unit.read(name):
                     problems.append(f"{name}: not in canonical form (RFC 8785 and a newline)")
             except RecordError as error:
@@ -57,9 +61,9 @@ def strict_json(record: Record) -> Iterator[Finding]:
 
 
 @check("form.schema", level=0, title="manifest, metrics, events and evaluations have their keys")
-def schema(record: Record) -> Iterator[Finding]:
+def schema(record: Record) -> Iterator[CheckFinding]:
     """Each kind of record against its schema."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         if unit.is_run:
             version = unit.manifest.schema_version
             done = len(unit.steps)
@@ -77,24 +81,27 @@ def schema(record: Record) -> Iterator[Finding]:
 
 
 @check("form.nulls", level=0, title="no nulls: what does not exist says why")
-def nulls(record: Record) -> Iterator[Finding]:
+def nulls(record: Record) -> Iterator[CheckFinding]:
     """Every null in every JSON file and line of ours."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         found = [f"{name}: {place}" for name, value in _values(unit) for place in find_nulls(value)]
         yield judged(found, "no nulls", unit)
     return each(list(record.units), find)
 
 
 @check("form.placeholders", level=0, title="no placeholders where a value or a text should be")
-def placeholders(record: Record) -> Iterator[Finding]:
+def placeholders(record: Record) -> Iterator[CheckFinding]:
     """Templates that nobody filled in: in manifest, README, evaluation settings and notes, not in models' texts."""
-    def find(unit: Unit) -> Iterator[Finding]:
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         found = []
         for name, value in _values(unit):
+            # Items and completions are left out: a model may well write "TODO" or a pair of braces, and that is a
+            # result.
             if name in (MANIFEST, *EVAL_FILES) or unit.kind == "notes":
                 found += [f"{name}: {place} is {text[:40]!r}" for place, text in _texts(value, "$")
                           if is_placeholder(text)]
         texts = [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".md")]
+        # Texts of a pack are written for readers; of a run only the README is, and its samples are a model's words.
         for name in texts if unit.kind == PACK_KIND else [README] if unit.has(README) else []:
             text = unit.read(name, MAX_README_BYTES).decode("utf-8", errors="replace")
             found += [f"{name}: {place[:40]!r}" for place in find_placeholders(text)]
@@ -104,12 +111,13 @@ def placeholders(record: Record) -> Iterator[Finding]:
 
 def is_score(value: Any) -> bool:
     """Whether a value can be a score: a number of a size that statistics can square."""
+    # A bool is an int in Python, and a NaN is not at most anything, so both are refused here.
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_SCORE
 
 
 def _values(unit: Unit) -> Iterator[tuple[str, Any]]:
     """Every JSON value of ours in a unit; files that cannot be read are left to `form.json`."""
-    for name in json_files(unit, foreign=False):
+    for name in json_files(unit, third_party=False):
         try:
             yield name, unit.json(name)
         except RecordError:

@@ -62,6 +62,7 @@ class FolderTree:
     def open(self, name: str) -> IO[bytes]:
         """A file's bytes; a link is not followed."""
         try:
+            # The flag refuses a link in the last place only; folders on the way were listed as real folders by `_walk`.
             descriptor = os.open(self.path / name, os.O_RDONLY | PLAIN_ONLY | PRIVATE)
         except OSError as error:
             raise RecordError(f"{shown(name)}: cannot be read ({error.strerror})") from None
@@ -69,6 +70,7 @@ class FolderTree:
 
     def _walk(self) -> Iterator[Entry]:
         count = 0
+        # A list instead of recursion: the depth of a hostile tree must not decide whether Python's stack suffices.
         waiting = [""]
         while waiting:
             prefix = waiting.pop()
@@ -77,9 +79,11 @@ class FolderTree:
             except OSError as error:
                 raise RecordError(f"{shown(prefix) or self.path}: cannot be listed ({error.strerror})") from None
             for item in found:
+                # Counted over all folders together, so that a tree of millions of names is given up in the middle.
                 count += 1
                 if count > MAX_ENTRIES:
                     raise RecordError(f"more than {MAX_ENTRIES:,} files and folders")
+                # Without following links: a link to a folder would let the walk leave the path, or go round in circles.
                 facts = item.stat(follow_symlinks=False)
                 name = _checked(prefix + item.name)
                 if stat.S_ISDIR(facts.st_mode):
@@ -97,12 +101,14 @@ class ZipTree:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.values = 0
+        # First, because `ZipFile` reads the whole table of contents into memory as soon as it is made.
         bombs.check_directory(path)
         try:
             self._zip = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
             raise RecordError(f"not a zip archive that can be read: {str(error)[:200]}") from None
         infos = self._zip.infolist()
+        # The entries are judged by what the table says of them, before any byte of theirs is unpacked.
         if len(infos) > MAX_ENTRIES:
             raise RecordError(f"more than {MAX_ENTRIES:,} entries")
         bombs.check_entries(infos, path.stat().st_size)
@@ -126,11 +132,14 @@ def _zip_entries(infos: list[zipfile.ZipInfo]) -> Iterator[Entry]:
     folders: dict[str, Entry] = {}
     for info in infos:
         name = _checked(info.filename.rstrip("/"))
+        # Nothing is unpacked here, but a reader unpacks it afterwards: Windows takes a backslash as a separator and a
+        # colon as a drive or a hidden stream.
         if name.startswith("/") or "\\" in name or ":" in name or ".." in name.split("/"):
             raise RecordError(f"{shown(name)}: leads out of the archive")
         for parent in Path(name).parents:  # folders that only appear in the paths of their files
             if parent.as_posix() not in (".", "/"):
                 folders.setdefault(parent.as_posix(), Entry(name=parent.as_posix(), kind="folder", size=0))
+        # The upper half holds Unix's mode, links included; archives made elsewhere leave it 0 and hold plain files.
         mode = info.external_attr >> 16
         if info.is_dir():
             folders[name] = Entry(name=name, kind="folder", size=0)
@@ -176,6 +185,7 @@ def digest(tree: Tree, name: str, progress: Callable[[int], None] | None = None)
 def read(tree: Tree, name: str, limit: int = MAX_READ_BYTES) -> bytes:
     """A file's bytes. Raises `RecordError` if there are more than ``limit``."""
     with tree.open(name) as stream, reading(name):
+        # One byte more than allowed shows that there is more, without believing the size that folder or archive claims.
         data = stream.read(limit + 1)
     if len(data) > limit:
         raise RecordError(f"{shown(name)}: larger than {limit >> 20} MiB")
@@ -184,5 +194,6 @@ def read(tree: Tree, name: str, limit: int = MAX_READ_BYTES) -> bytes:
 
 def shown(name: str) -> str:
     """A name for a report: no control characters, not endless."""
+    # Control characters in a name could move the cursor and overwrite a verdict in the reader's terminal.
     text = name.encode("unicode_escape").decode("ascii")
     return text if len(text) <= 120 else text[:117] + "…"

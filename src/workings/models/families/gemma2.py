@@ -21,6 +21,7 @@ class SlidingGemma(Family):
 
     def write_attention(self, shape: ModelShape) -> dict[str, Any]:
         """The same settings; the scale as the number whose inverse root it is."""
+        # Whole in published models but for rounding on the way there and back, and written there as an integer.
         square = (shape.query_scale or shape.head_dim ** -0.5) ** -2
         config = {"query_pre_attn_scalar": round(square) if abs(square - round(square)) < 1e-6 else square,
                   "sliding_window": shape.sliding_window,

@@ -49,6 +49,7 @@ class Gpt2(Family):
         width, heads = int(config["n_embd"]), int(config["n_head"])
         return ModelShape(family=self.name, **(dict(self.switches) | {
             "vocab_size": int(config["vocab_size"]), "layers": int(config["n_layer"]), "width": width,
+            # The published files say null there, which means four times the width.
             "mlp_width": int(config.get("n_inner") or 4 * width), "heads": heads, "kv_heads": heads,
             "head_dim": width // heads, "context": int(config["n_positions"]),
             "rms_norm_eps": float(config.get("layer_norm_epsilon", 1e-5))}))

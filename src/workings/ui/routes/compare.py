@@ -64,6 +64,7 @@ def compared(site: Site, names: list[str]) -> tuple[Compared, Comparison | None]
             values["comparison"] = found.to_json()
         else:
             values["ranking"] = rank(runs).to_json()
+    # That two runs cannot be compared is an answer of its own: what differs between them is shown all the same.
     except RequestError as error:
         values["problem"] = f"{error.given}; expected {error.expected}"
     if found is not None and found.difference is not None:
@@ -74,6 +75,7 @@ def compared(site: Site, names: list[str]) -> tuple[Compared, Comparison | None]
 def pairs_page(site: Site, names: list[str], show: Change, page: int) -> Pairs:
     """Items of one kind of change, side by side."""
     rows = site.compared.changes(*two(site, names)[:2])[show]
+    # A pair is two completions side by side, so a page holds fewer of them.
     size = PAGE // 5
     pages = max(1, -(-len(rows) // size))
     if not 1 <= page <= pages:
@@ -105,6 +107,7 @@ def router(site: Site) -> APIRouter:
     @routes.get("/export/compare", include_in_schema=False)
     def export(run: Names) -> Response:
         runs = two(site, run)
+        # The report is written to a file, atomically; read back, it needs no place in the runs' folder.
         with tempfile.TemporaryDirectory() as place:
             comparison = site.compared.of(*runs) if len(runs) == 2 else None
             page = write_report(Path(place) / "report.html", runs, comparison).read_bytes()
@@ -115,6 +118,7 @@ def router(site: Site) -> APIRouter:
     def compare_page(run: Names, show: Change = "newly_right", page: int = 1) -> HTMLResponse:
         answer, comparison = compared(site, run)
         paths = two(site, run)
+        # An unfinished run has no manifest to draw from; its curves come from the log.
         views = [view_run(path, color) for color, path in enumerate(paths) if _sealed(path)]
         same, _ = configuration_rows([view for view in views if view.manifest is not None])
         has_delta = comparison is not None and comparison.difference is not None

@@ -15,6 +15,7 @@ from workings.ui.draw import histogram
 from workings.ui.requests import override_words, recipe_argument, recipe_files
 from workings.ui.site import Site
 
+# Each row is a span of markup for every token, and a row may have thousands.
 ROWS = 8
 
 
@@ -36,6 +37,7 @@ def _asked(words: tuple[str, ...], cwd: Path, stamp: int) -> dict[str, Any]:
 def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[str]) -> DataAnswer:
     """Preview, and the check where it is asked for; kept until the recipe changes."""
     place = recipe_argument(site.folder, recipe)
+    # Part of the key of what is remembered: an edited recipe is asked again. Starting a child takes seconds.
     stamp = Path(place).stat().st_mtime_ns if Path(place).is_file() else 0
     words = ["data", "preview", place, *overrides, "--n", str(ROWS), *(["--row", row] if row else [])]
     commands, found = [" ".join(["workings", *words])], {}
@@ -44,6 +46,7 @@ def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[st
         loaded = load_recipe(place, overrides)
         data, items = loaded.recipe.data, loaded.recipe.evaluation.items
         traces = loaded.path(data.traces)
+        # A recipe may name a file beside itself or a shipped set; what is no file is passed on as a name.
         words = ["data", "check", str(traces) if traces.exists() else data.traces]
         if items != "none":
             words += ["--against", str(loaded.path(items)) if loaded.path(items).exists() else items]

@@ -34,6 +34,7 @@ def router(site: Site) -> APIRouter:
     @routes.get("/jobs/{identity}", include_in_schema=False)
     def job_page(identity: str) -> HTMLResponse:
         job = site.jobs.get(identity)
+        # While it is written, the run that a job makes has a suffix that the job's subject does not have.
         runs = [row for row in site.rows() if job.subject and (row.name.removesuffix(PARTIAL_SUFFIX) == job.subject
                                                                or row.name.startswith(f"{job.subject}/"))]
         return site.html("job.html.jinja", page="start", job=job, runs=runs)

@@ -37,6 +37,7 @@ def catalog() -> list[TargetRow]:
 def started(site: Site, recipe: str, chosen: list[str], overrides: list[str]) -> list[Job]:
     """One `workings plan` a target."""
     place = recipe_argument(site.folder, recipe)
+    # One child a target: they work at the same time, and one that fails hides no other.
     return [site.jobs.start("plan", [place, *overrides, "--on", target], subject=f"{recipe} on {target}")
             for target in target_names(chosen)]
 
@@ -78,6 +79,7 @@ def router(site: Site) -> APIRouter:
     @routes.post("/plan", include_in_schema=False)
     def plan_form(recipe: Annotated[str, Form()], target: Annotated[list[str] | None, Form()] = None,
                   overrides: Annotated[str, Form()] = "") -> RedirectResponse:
+        # The form answers with a redirect to an address that names the jobs: reading the page again starts nothing.
         jobs = started(site, recipe, target or [], override_words(overrides))
         query = [("recipe", recipe), *(("target", name) for name in target or []), ("overrides", overrides),
                  *(("job", job.id) for job in jobs)]

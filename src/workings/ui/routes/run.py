@@ -42,6 +42,7 @@ def router(site: Site, tabs: Mapping[str, Tab] = TABS) -> APIRouter:
         """How far a run is: its row in the list, and nothing that takes long to read."""
         return site.live(site.folder.path(name))
 
+    # `partial` hides the site from FastAPI, which makes a parameter of each argument that is left.
     for tab in tabs.values():
         if tab.answer is not None:
             routes.get(f"/api/{tab.key}/{{name:path}}", name=f"{tab.key}_json",
@@ -65,6 +66,7 @@ def router(site: Site, tabs: Mapping[str, Tab] = TABS) -> APIRouter:
 
 
 def _file_name(name: str) -> str:
+    # The name stands in quotes in a header: a quote or a line break in it would end the value or add a header.
     return "".join(sign if sign.isalnum() or sign in "-_." else "-" for sign in name)[:100] or "run"
 
 
@@ -78,6 +80,7 @@ def _parameters(tabs: Mapping[str, Tab]) -> type[BaseModel]:
 def _page(site: Site, tabs: Mapping[str, Tab], name: str, wanted: Any) -> HTMLResponse:
     run = OpenedRun.of(site, name)
     shown = {key: tab for key, tab in tabs.items() if tab.shown(run)}
+    # A link may name a tab that this run does not have; the first one is shown instead of an error.
     key = wanted.tab if wanted.tab in shown else next(iter(shown))
     values = shown[key].values(site, run, wanted)
     told = commands([view_run(run.path, 0)]) if run.sealed and run.trained else []

@@ -30,6 +30,7 @@ def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> Ru
     found = [row for row in rows if (not state or row.state == state) and all(
         word in f"{row.name} {row.recipe} {row.model} {row.engine} {row.device} {row.dtypes} {row.state}".casefold()
         for word in words)]
+    # Sorting is stable: rows that are equal in the asked column stay in the order of their names.
     found.sort(key=lambda row: row.name)
     found.sort(key=lambda row: _key(row, sort), reverse=descending)
     return RunList(folder=site.folder.root.name, total=len(rows), found=len(found), rows=found,
@@ -40,6 +41,7 @@ def _key(row: RunRow, sort: str) -> Any:
     if sort == "accuracy":
         return row.accuracy.mean if row.accuracy else -1.0
     if sort == "verified":
+        # A run that reached no level has -1, so one that nobody verified stands below it.
         return row.verified.level if row.verified else -2
     if sort == "loss":
         return row.loss if row.loss is not None else float("inf")

@@ -48,6 +48,7 @@ def verbs(site: Site) -> dict[str, Callable[..., Job]]:
     def replay(run: Text) -> Job:
         """Replay steps of a run; sealed in it under the next name that is free."""
         place = site.folder.path(run)
+        # Among one name more than are taken, at least one is free.
         taken = {entry.name for entry in (place / FOLDER).glob("*")}
         name = next(name for number in range(1, len(taken) + 2) if (name := f"from-page-{number}") not in taken)
         return site.jobs.start("replay", [str(place), "--name", name], subject=run)
@@ -64,6 +65,7 @@ def router(site: Site) -> APIRouter:
         return site.html("start.html.jinja", page="start", jobs=site.jobs.all(), empty=not site.folder.runs(),
                          shipped=list(shipped_recipes()), written=recipe_files(site.folder))
 
+    # One function for both: the form and its JSON twin check their fields by the same annotations.
     for verb, start in verbs(site).items():
         routes.add_api_route(f"/api/{verb}", start, methods=["POST"], name=verb)
         routes.add_api_route(f"/start/{verb}", _led_to_its_job(start), methods=["POST"], include_in_schema=False,
@@ -74,6 +76,7 @@ def router(site: Site) -> APIRouter:
 def _led_to_its_job(start: Callable[..., Job]) -> Callable[..., RedirectResponse]:
     @wraps(start)
     def form(**fields: Any) -> RedirectResponse:
+        # 303 makes the browser ask with GET, so that reading the job's page again does not start it once more.
         return RedirectResponse(f"/jobs/{start(**fields).id}", 303)
 
     return form

@@ -25,6 +25,7 @@ def run_checks(site: Site, name: str) -> Checks:
 def values(site: Site, run: OpenedRun, query: NoQuery) -> dict[str, Any]:
     """The kept verdict, and the job that verifies the run just now."""
     return {"verified": site.verified.of(run.path),
+            # A second click would start the same verification again, so the page shows the one that runs.
             "job": next((job for job in site.jobs.all() if job.verb == "verify" and job.subject == run.name
                          and job.state == "running"), None)}
 

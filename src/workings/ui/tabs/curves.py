@@ -16,6 +16,7 @@ def run_curves(site: Site, name: str, x: X = "step", low: float | None = None, h
     row, columns = site.live(run), site.folder.columns(run)
     resumed = [event.get("step", event.get("from_step")) for event in site.folder.tail(run / EVENTS).lines()
                if str(event.get("kind", "")).startswith("resumed")]
+    # The mapping has an entry for every step, so it is only made where a resume has to be drawn.
     at = places(columns, x) if resumed else {}
     return Curves(run=name, x=x, last_step=row.steps, planned_steps=row.planned_steps, state=row.state,
                   seconds_left=row.seconds_left, series=curves(columns, x, low, high, after),

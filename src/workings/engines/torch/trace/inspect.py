@@ -16,7 +16,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from workings.engines.base import EngineRequest, Inspection
 from workings.engines.torch.attention import choose
 from workings.engines.torch.backward_optimizer import refuse_conflicts
-from workings.engines.torch.optimizer import BLOCK, AdamW
+from workings.engines.torch.optimizers.adamw import AdamW
+from workings.engines.torch.optimizers.base import BLOCK
 from workings.engines.torch.sharding import Mesh, refuse_unsplit
 from workings.engines.torch.spec import TorchSpec, build_spec
 from workings.engines.torch.step import State, empty_state
@@ -26,6 +27,7 @@ from workings.engines.torch.trace.programs import PROGRAMS, Program, Size
 from workings.engines.torch.trace.tracker import LiveStorages
 from workings.engines.torch.trace.workspace import CONTEXT_BYTES, Workspace, card_workspaces, cublas_workspace
 from workings.engines.torch.trace.world import pretended
+from workings.hardware.memory import gib
 
 CONTEXT = "CUDA context"
 FIRST_TENSOR_CORES_FOR_BF16 = 8
@@ -84,7 +86,25 @@ def inspect_program(request: EngineRequest, program: Program, size: Size, platfo
         details["peak_operator"] = found.operator
     details["trace_seconds"] = round(monotonic() - start, 1)
     return Inspection(peak_bytes=peak, source="traced", breakdown=breakdown, versions=library_versions(),
+                      assumed=(CONTEXT,) if platform == "gpu" else (), notes=(*_sentences(details), *notes),
                       details=details)
+
+
+def _sentences(details: Mapping[str, Any]) -> list[str]:
+    """How a trace was made and what it does not see, for people."""
+    if details["platform"] != "gpu":
+        return ["traced: the engine's own step under fake tensors, two updates; bytes that are alive at one time"]
+    said = [f"traced without the card: the engine's own {details['program']} under fake tensors, then a replay of "
+            f"PyTorch's allocator: {gib(details['live_bytes'])} in use, {gib(details['reserved_bytes'])} reserved, "
+            f"{gib(details['context_bytes'])} assumed for CUDA itself"]
+    if "out_of_memory" in details:
+        said.append(f"PyTorch's allocator would give up on this card: {details['out_of_memory']}")
+    elif details["cache_given_back"]:
+        said.append(f"it fits only because the allocator gives cached blocks back {details['cache_given_back']} times")
+    if details["kernel_workspaces"]:
+        said.append("workspace inside of kernels is declared, not seen: "
+                    + ", ".join(sorted(details["kernel_workspaces"])))
+    return said
 
 
 def _spec(request: EngineRequest, platform: str, card: Card, mesh: Mesh) -> tuple[TorchSpec, list[str]]:
@@ -143,7 +163,7 @@ def _on_card(log: Log, card: Card, details: dict[str, Any]) -> tuple[int, dict[s
     found = live_peak(events, SMALLEST)
     details |= {"live_bytes": found.size, "reserved_bytes": reserved, "cache_given_back": given_back,
                 "reserved_without_limit_bytes": free.peak_reserved, "context_bytes": CONTEXT_BYTES,
-                "peak_operator": found.operator, "assumed": [CONTEXT]}
+                "peak_operator": found.operator}
     breakdown = found.categories | {CONTEXT: CONTEXT_BYTES}
     slack = reserved - found.size
     if slack > 0:

@@ -40,7 +40,7 @@ def trace_for(request: EngineRequest, programs: Mapping[str, tuple[int, int, int
     answer = json.loads(lines[-1])
     if "wrong" in answer:
         raise RequestError(*answer["wrong"])
-    return {name: Inspection(**found) for name, found in answer["programs"].items()}
+    return {name: Inspection.from_json(found) for name, found in answer["programs"].items()}
 
 
 def _trace(ask: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ def open_traces(name: str, base: Path = Path()) -> OpenedTraces:
 
     A file wins over a shipped name. Raises `RequestError` when there is neither, or when the name is one of items.
     """
+    # An absolute name replaces `base` in the join.
     path = base / Path(name).expanduser()
     if path.is_file():
         file = TraceFile(path)
@@ -40,6 +41,7 @@ def open_traces(name: str, base: Path = Path()) -> OpenedTraces:
     if not made.traces:
         raise RequestError(f"traces: {name}, which is a set of items", f"one of {_names('traces')}",
                            "workings data list")
+    # The digest is of the bytes that a file of these traces would have, so both are known as the same data.
     return OpenedTraces(name=name, traces=made.traces, sha256=bytes_digest(traces_bytes(made.traces)))
 
 

@@ -16,7 +16,7 @@ OTHER_RATE = 1.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beginning:
+class InitialState:
     """A state to start from."""
 
     make: Callable[[], State]
@@ -24,13 +24,13 @@ class Beginning:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Course:
+class ReplayPlan:
     """Steps that were recorded, and everything that is needed to take them again."""
 
     engine: Engine
     batches: Batches
     schedule: Schedule
-    start: Beginning
+    start: InitialState
     position: Position
     """Where the first of these steps finds its batch."""
     lines: list[Mapping[str, Any]]
@@ -38,59 +38,60 @@ class Course:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class ReplayedStep:
     """One step beside the recorded one."""
 
     line: Facts
     state: State
 
 
-def replay(course: Course) -> Iterator[Taken]:
+def replay(plan: ReplayPlan) -> Iterator[ReplayedStep]:
     """Take the recorded steps again, one after the other."""
-    yield from _take(course, course.batches, course.start, 1.0, lambda batch: batch)
+    yield from _take(plan, plan.batches, plan.start, 1.0, lambda batch: batch)
 
 
-def controls(course: Course, other_order: Batches, other_start: Beginning, other_seed_start: Beginning,
+def controls(plan: ReplayPlan, other_order: Batches, other_start: InitialState, other_seed_start: InitialState,
              tolerance: Tolerance) -> dict[str, Facts]:
-    """Four wrong courses, each taken until it lies outside the tolerance or the steps end.
+    """Four wrong replays, each taken until it lies outside the tolerance or the steps end.
 
     Args:
-        course: the right one.
+        plan: the right replay.
         other_order: the same rows in the order of another seed.
         other_start: another checkpoint.
         other_seed_start: the state that another seed would have begun with; the right one where a checkpoint decides.
         tolerance: what counts as the same.
     """
-    tries: dict[str, tuple[str, Batches, Beginning, float, Callable[[Batch], Batch]]] = {
+    tries: dict[str, tuple[str, Batches, InitialState, float, Callable[[Batch], Batch]]] = {
         "seed": ("the rows in the order of another seed", other_order, other_seed_start, 1.0, _same),
-        "learning_rate": (f"the learning rate times {OTHER_RATE:g}", course.batches, course.start, OTHER_RATE, _same),
-        "rows": ("one row left out of every step", course.batches, course.start, 1.0, without_a_row),
-        "checkpoint": (other_start.words, course.batches, other_start, 1.0, _same),
+        "learning_rate": (f"the learning rate times {OTHER_RATE:g}", plan.batches, plan.start, OTHER_RATE, _same),
+        "rows": ("one row left out of every step", plan.batches, plan.start, 1.0, without_a_row),
+        "checkpoint": (other_start.words, plan.batches, other_start, 1.0, _same),
     }
-    return {name: _control(words, _take(course, batches, start, rate, change), tolerance)
+    return {name: _control(words, _take(plan, batches, start, rate, change), tolerance)
             for name, (words, batches, start, rate, change) in tries.items()}
 
 
-def _control(words: str, taken: Iterator[Taken], tolerance: Tolerance) -> Facts:
+def _control(words: str, steps: Iterator[ReplayedStep], tolerance: Tolerance) -> Facts:
     limits = tolerance.to_json()
-    found: Facts = {"what": words, "outside": False, "steps": 0, "differences": {}}
-    for step in taken:
+    control: Facts = {"what": words, "outside": False, "steps": 0, "differences": {}}
+    for step in steps:
         differences = line_differences(step.line)
-        found |= {"steps": found["steps"] + 1, "differences": differences, "outside": is_outside(differences, limits)}
-        if found["outside"]:
+        control |= {"steps": control["steps"] + 1, "differences": differences,
+                    "outside": is_outside(differences, limits)}
+        if control["outside"]:
             break
-    return found
+    return control
 
 
-def _take(course: Course, batches: Batches, start: Beginning, rate: float,
-          change: Callable[[Batch], Batch]) -> Iterator[Taken]:
-    state, position = start.make(), course.position
-    for recorded in course.lines:
+def _take(plan: ReplayPlan, batches: Batches, start: InitialState, rate: float,
+          change: Callable[[Batch], Batch]) -> Iterator[ReplayedStep]:
+    state, position = start.make(), plan.position
+    for recorded in plan.lines:
         batch, position = batches.at(position)
         batch = change(batch)
-        learning_rate = course.schedule.at(int(recorded["step"])) * rate
-        state, result = course.engine.step(state, batch, learning_rate)
-        yield Taken(line=_line(recorded, batches, batch, learning_rate, result), state=state)
+        learning_rate = plan.schedule.at(int(recorded["step"])) * rate
+        state, result = plan.engine.step(state, batch, learning_rate)
+        yield ReplayedStep(line=_line(recorded, batches, batch, learning_rate, result), state=state)
 
 
 def _line(recorded: Mapping[str, Any], batches: Batches, batch: Batch, rate: float, result: StepResult) -> Facts:

@@ -1,6 +1,7 @@
 """A step whose layers are arrays of their own gives what one of stacks gives, and its state reads as one of stacks."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,28 +9,31 @@ import jax
 import numpy as np
 import pytest
 
-from tests.engines.tiny import random_batch, request, tiny_shape
+from tests.engines.tiny import random_batch, tiny_shape
+from tests.engines.tiny import request as plain_request
 from workings.config.method import LoraConfig
 from workings.config.training import AdafactorConfig, MemoryConfig, MuonConfig, PrecisionConfig
+from workings.engines.jax.cpu.unstacked_layers import UnstackedState, stack, unstack
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.layers_apart import LayersApart, cut, stack
-from workings.engines.jax.optimizer import flat, nested
+from workings.engines.jax.params_tree import flatten_params, unflatten_params
+from workings.engines.jax.step import ACCELERATORS
 
 pytestmark = pytest.mark.slow
 
 SHAPE = tiny_shape(layers=3)
+request = partial(plain_request, cpu_optimizations=True)
 
 
 def leaves(state: Any) -> list[np.ndarray]:
     return [np.asarray(x) for x in jax.tree.leaves(dict(state))]
 
 
-def test_a_tree_cut_and_stacked_again_is_the_same() -> None:
-    whole = flat(JaxEngine.open(request(SHAPE)).init(0)["params"])
-    apart = cut(whole)
-    assert sorted(flat(nested(apart))) == sorted(apart)
-    assert np.array_equal(apart["layer.2.mlp.up_proj.weight"], whole["layers.mlp.up_proj.weight"][2])
-    again = stack(apart)
+def test_a_tree_unstacked_and_stacked_again_is_the_same() -> None:
+    whole = flatten_params(JaxEngine.open(request(SHAPE)).init(0)["params"])
+    unstacked = unstack(whole)
+    assert sorted(flatten_params(unflatten_params(unstacked))) == sorted(unstacked)
+    assert np.array_equal(unstacked["layers.2.mlp.up_proj.weight"], whole["layers.mlp.up_proj.weight"][2])
+    again = stack(unstacked)
     assert sorted(again) == sorted(whole)
     assert all(np.array_equal(again[name], x) for name, x in whole.items())
 
@@ -49,14 +53,15 @@ ONE_OF_EACH = ((2, "adamw"), (1, "adafactor"), (1, "lora"), (1, "master"))
 def test_a_step_gives_what_one_of_stacks_gives(more: dict[str, Any], accumulation: int) -> None:
     batch = random_batch(SHAPE, micro=accumulation)
     found = []
-    for apart in (True, False):
+    for unstacked in (True, False):
         engine = JaxEngine.open(request(SHAPE, **more))
-        assert engine.spec.layers_apart
-        engine.spec = replace(engine.spec, layers_apart=apart)
+        assert engine.spec.variant.unstacked
+        if not unstacked:
+            engine.spec = replace(engine.spec, variant=ACCELERATORS)
         state = engine.init(0)
         for _ in range(3):
             state, result = engine.step(state, batch, 1e-3)
-        assert isinstance(state, LayersApart) == apart
+        assert isinstance(state, UnstackedState) == unstacked
         assert engine.evaluate(state, batch).supervised_tokens == batch.supervised_tokens
         found.append((result.loss, result.grad_norm, leaves(state)))
     assert found[0][:2] == pytest.approx(found[1][:2], rel=1e-4)
@@ -88,4 +93,4 @@ def test_what_goes_by_the_stack_keeps_it(more: dict[str, Any]) -> None:
     engine = JaxEngine.open(request(SHAPE, **more))
     state, _ = engine.step(engine.init(0), random_batch(SHAPE), 1e-3)
     assert isinstance(state, dict)
-    assert not JaxEngine.open(request(tiny_shape(layers=9))).spec.layers_apart
+    assert not JaxEngine.open(request(tiny_shape(layers=9))).spec.variant.unstacked

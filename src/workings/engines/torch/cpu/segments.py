@@ -30,7 +30,7 @@ class _Moved(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Segments:
-    """Where the tokens of packed rows lie when every segment is a row of its own."""
+    """`AttentionLayout` in which every segment of packed rows is a row of its own."""
 
     size: tuple[int, int]
     """M, L."""
@@ -43,19 +43,19 @@ class Segments:
     padding: Tensor
     """int64: positions of no segment."""
 
-    def apart(self, x_BNSH: Tensor) -> Tensor:
-        """``[M, N, L, H]``."""
+    def split(self, x_BNSH: Tensor) -> Tensor:
+        """``[M, N, L, H]`` of ``[B, N, S, H]``."""
         heads, head = x_BNSH.shape[1], x_BNSH.shape[3]
         flat = _Moved.apply(x_BNSH.transpose(1, 2).reshape(-1, heads * head), self.positions, self.places, self.padding)
-        apart: Tensor = flat.view(*self.size, heads, head).transpose(1, 2)
-        return apart
+        split: Tensor = flat.view(*self.size, heads, head).transpose(1, 2)
+        return split
 
-    def together(self, x_MNLH: Tensor, rows: int) -> Tensor:
+    def merge(self, x_MNLH: Tensor, rows: int) -> Tensor:
         """``[B, N, S, H]``; anything finite at padding."""
         heads, head = x_MNLH.shape[1], x_MNLH.shape[3]
         flat = _Moved.apply(x_MNLH.transpose(1, 2).reshape(-1, heads * head), self.places, self.positions, self.spare)
-        together: Tensor = flat.view(rows, -1, heads, head).transpose(1, 2)
-        return together
+        merged: Tensor = flat.view(rows, -1, heads, head).transpose(1, 2)
+        return merged
 
 
 def find_segments(segment_ids: np.ndarray) -> Segments | None:

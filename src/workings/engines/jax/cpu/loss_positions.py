@@ -1,8 +1,10 @@
-"""Supervised positions apart from the others: what only they need is computed for them alone.
+"""The last layer and the loss at supervised positions only.
 
 The last layer's output at a position that is not supervised reaches no loss: there only keys and values of the last
 layer matter. How many positions of a row are supervised differs from row to row, and a program has fixed shapes, so a
 batch picks as many of each row as any row of its shape may need (`Batch.loss_positions`).
+
+It was measured on a CPU alone; and a plan for an accelerator may be made before the rows are known.
 
 Shape suffixes: A micro batches, B rows, S positions, M loss positions of a row.
 """
@@ -11,6 +13,10 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+
+from workings.engines.jax.model import final_norm, last_layer_output
+from workings.engines.jax.params_tree import Params
+from workings.engines.jax.step import Arrays, StepSpec
 
 LOSS_POSITIONS = "loss_positions"
 """Name among a batch's arrays on the device."""
@@ -35,6 +41,13 @@ class LossPositions:
     def of_rows(self, x: jax.Array) -> jax.Array:
         """``[B, M, ...]`` of x ``[B, S, ...]``."""
         return _pick(x, self.index_BM, self.place_BS)
+
+
+def hidden_states(spec: StepSpec, params: Params, rows: Arrays, at: LossPositions) -> jax.Array:
+    """``[B, M, D]`` normed hidden states at loss positions, of stacked layers that are all computed whole."""
+    x = last_layer_output(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
+                          attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
+    return final_norm(at.of_rows(x), params, spec.shape)
 
 
 @jax.custom_vjp

@@ -2,7 +2,7 @@
 
 The moments of a block of elements are read into float32, moved as AdamW moves them, and stored again; bitsandbytes'
 own kernels do the reading and storing. So rounding of the weights, bounded temporaries and counts are those of the
-other rules, and the numbers are those of ``bitsandbytes.optim.AdamW8bit``.
+other optimizers, and the numbers are those of ``bitsandbytes.optim.AdamW8bit``.
 """
 
 from functools import cache, partial
@@ -12,14 +12,18 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from workings.config.training import AdamW8bitConfig
-from workings.engines.torch.optimizer import AdamW, Change, Emit, Slots, is_matrix, row_blocks
+from workings.config.training import BLOCK_OF_8BIT, SMALLEST_8BIT, AdamW8bitConfig
+from workings.engines.torch.optimizers.adamw import AdamW
+from workings.engines.torch.optimizers.base import (
+    Optimizer,
+    Slots,
+    UpdateContext,
+    WriteRows,
+    is_matrix,
+    row_blocks,
+)
 from workings.errors import RequestError
 
-QUANTUM = 256
-"""Elements that share one scale."""
-SMALLEST = 4096
-"""Tensors with fewer elements keep their moments whole, as in bitsandbytes."""
 SCALES = {"exp_avg": "exp_avg_absmax", "exp_avg_sq": "exp_avg_sq_absmax"}
 
 
@@ -52,54 +56,55 @@ def _append(new: list[Tensor], _: object, value: Tensor) -> None:
     new.append(value)
 
 
-class AdamW8bit:
+class AdamW8bit(Optimizer):
     """AdamW; slots ``exp_avg`` (signed) and ``exp_avg_sq`` are bytes, ``…_absmax`` the scale of each block."""
 
     slots = (*SCALES, *SCALES.values())
     flat = True
     """Blocks run across rows."""
+    config: AdamW8bitConfig
 
     def __init__(self, config: AdamW8bitConfig, moment_dtype: torch.dtype) -> None:
-        self.config = config
-        self.moment_dtype = moment_dtype
+        super().__init__(config, moment_dtype)
         self.small = AdamW(config, moment_dtype)
         _kernels()
 
     def init(self, param: Tensor) -> Slots:
         """Zero moments; a byte an element and a float32 scale for 256 of them."""
-        if param.numel() < SMALLEST:
+        if param.numel() < SMALLEST_8BIT:
             return self.small.init(param)
         made: Slots = {}
         for slot, scale in SCALES.items():
             made[slot] = torch.full(param.shape, _zero(slot == "exp_avg"), dtype=torch.uint8, device=param.device)
-            made[scale] = torch.zeros(-(-param.numel() // QUANTUM), dtype=torch.float32, device=param.device)
+            made[scale] = torch.zeros(-(-param.numel() // BLOCK_OF_8BIT), dtype=torch.float32, device=param.device)
         return made
 
-    def update(self, param: Tensor, grad: Tensor, slots: Slots, change: Change, emit: Emit) -> None:
+    def update(self, param: Tensor, grad: Tensor, slots: Slots, context: UpdateContext, write: WriteRows) -> None:
         """As `AdamW.update`, on vectors."""
         flat = {slot: slots[slot].view(-1) for slot in SCALES}
         vector, gradient = param.view(-1), grad.reshape(-1)
-        if param.numel() < SMALLEST:
-            self.small.update(vector, gradient, flat, change, emit, matrix=is_matrix(param))
+        if param.numel() < SMALLEST_8BIT:
+            self.small.update(vector, gradient, flat, context, write, matrix=is_matrix(param))
             return
         for rows in row_blocks(vector):
             moments = {slot: self._read(flat[slot], slots[SCALES[slot]], slot, rows) for slot in SCALES}
-            block = Change(step=change.step, learning_rate=change.learning_rate, scale=change.scale)
+            block = UpdateContext(step=context.step, learning_rate=context.learning_rate, scale=context.scale)
             new: list[Tensor] = []
             self.small.update(vector[rows], gradient[rows], moments, block, partial(_append, new),
                               matrix=is_matrix(param))
             for slot in SCALES:
                 self._write(moments[slot], flat[slot], slots[SCALES[slot]], slot, rows)
-            emit(rows, new[0])
+            write(rows, new[0])
 
     @staticmethod
     def _read(stored: Tensor, scales: Tensor, slot: str, rows: slice) -> Tensor:
-        blocks = slice(rows.start // QUANTUM, -(-rows.stop // QUANTUM))
+        blocks = slice(rows.start // BLOCK_OF_8BIT, -(-rows.stop // BLOCK_OF_8BIT))
         codes = _codes(slot == "exp_avg", stored.device)
-        return torch.ops.bitsandbytes.dequantize_blockwise(stored[rows], scales[blocks], codes, QUANTUM, torch.float32)
+        return torch.ops.bitsandbytes.dequantize_blockwise(
+            stored[rows], scales[blocks], codes, BLOCK_OF_8BIT, torch.float32)
 
     @staticmethod
     def _write(wide: Tensor, stored: Tensor, scales: Tensor, slot: str, rows: slice) -> None:
-        blocks = slice(rows.start // QUANTUM, -(-rows.stop // QUANTUM))
+        blocks = slice(rows.start // BLOCK_OF_8BIT, -(-rows.stop // BLOCK_OF_8BIT))
         codes = _codes(slot == "exp_avg", stored.device)
-        stored[rows], scales[blocks] = torch.ops.bitsandbytes.quantize_blockwise(wide, codes, QUANTUM)
+        stored[rows], scales[blocks] = torch.ops.bitsandbytes.quantize_blockwise(wide, codes, BLOCK_OF_8BIT)

@@ -35,7 +35,7 @@ class Problems:
         return {kind: {"count": count, "first": self._found[kind]} for kind, count in sorted(self._counts.items())}
 
 
-class ForeignPredictions:
+class ExternalPredictions:
     """A file of predictions, indexed by item. Only ids and offsets are kept in memory."""
 
     def __init__(self, path: Path, items: Sequence[Item]) -> None:
@@ -57,7 +57,7 @@ class ForeignPredictions:
                                "lines with id and completion, ids as in the items")
         self._file = path.open("rb")
 
-    def __enter__(self) -> "ForeignPredictions":
+    def __enter__(self) -> "ExternalPredictions":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,

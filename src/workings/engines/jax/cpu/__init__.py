@@ -1,0 +1,79 @@
+"""What one CPU device gains and accelerators do not, behind `optimize_for_cpu` (`memory.cpu_optimizations`).
+
+Unstacked layers; the last layer and the loss at loss positions only; memory that small steps free kept by malloc;
+prompts in two batches at a time, of finer lengths. How much they are worth is in `benchmarks/results/cpu_switches.json`;
+what each is, in its module.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from workings.engines.jax.cpu import loss_positions, unstacked_layers
+from workings.engines.jax.cpu.freed_memory import keep_freed_memory
+from workings.engines.jax.cpu.loss_positions import LOSS_POSITIONS, LossPositions
+from workings.engines.jax.cpu.unstacked_layers import UnstackedState
+from workings.engines.jax.model import unroll
+from workings.engines.jax.params_tree import Params
+from workings.engines.jax.remat import POLICIES
+from workings.engines.jax.step import Arrays, ProgramVariant, State, StepSpec, all_hidden_states
+from workings.models.batch import Batch
+
+
+@dataclass(frozen=True)
+class CpuVariant(ProgramVariant):
+    """A step at the loss positions that a batch brings, its layers unstacked where they are written out."""
+
+    unstacked: bool
+    """Whether the step takes each layer's tensors as arrays of their own."""
+    # XLA runs the small products and the attention of a new token on one core, so a second batch takes the other one.
+    # A fixed number, because numbers must not depend on how many cores a machine has.
+    generation_batches = 2
+    # A new token costs what its attention costs, which is worth another program to compile.
+    fine_prompt_lengths = True
+
+    def batch_arrays(self, batch: Batch) -> dict[str, np.ndarray]:
+        """Loss positions, where the batch has some."""
+        return {} if batch.loss_positions is None else {LOSS_POSITIONS: batch.loss_positions}
+
+    def supervised(self, spec: StepSpec, params: Params, rows: Arrays) -> tuple[jax.Array, Arrays]:
+        """``[B, M, D]`` and rows at loss positions, or all of them where the batch brings none."""
+        if LOSS_POSITIONS not in rows:
+            hidden = unstacked_layers.hidden_states(spec, params, rows) if self.unstacked \
+                else all_hidden_states(spec, params, rows)
+            return hidden, rows
+        at = LossPositions.of(rows[LOSS_POSITIONS], rows["tokens"].shape[1])
+        if self.unstacked:
+            hidden = unstacked_layers.hidden_states(spec, params, rows, at)
+        else:
+            hidden = loss_positions.hidden_states(spec, params, rows, at)
+        return hidden, {name: at.of_rows(x) for name, x in rows.items() if name != LOSS_POSITIONS}
+
+    def abstract(self, state: Any, shardings: Any, everywhere: Any) -> tuple[Any, Any]:
+        """Unstacked, on the one device."""
+        if not self.unstacked:
+            return state, shardings
+        return jax.eval_shape(unstacked_layers.unstack_state, state), everywhere
+
+    def before(self, state: State, everywhere: Any) -> Any:
+        """See `UnstackedState.of`."""
+        return UnstackedState.of(state, everywhere).arrays if self.unstacked else state
+
+    def compiled(self, temporaries: int) -> None:
+        """See `keep_freed_memory`."""
+        keep_freed_memory(temporaries)
+
+    def after(self, arrays: Any) -> State:
+        """A state that is stacked when somebody asks for its arrays."""
+        return UnstackedState(arrays) if self.unstacked else arrays
+
+
+def optimize_for_cpu(spec: StepSpec) -> StepSpec:
+    """The same step as one CPU device computes it faster: equal numbers but for the order of sums."""
+    # Muon, 4 bits and the draws of stochastic rounding go by the stack; remat is a policy of the scan over it.
+    by_stack = (spec.optimizer.needs_layer_stack or spec.rounding == "stochastic"
+                or (spec.lora is not None and spec.lora.four_bit))
+    written_out = unroll(spec.shape) == spec.shape.layers and spec.remat is POLICIES["none"]
+    return replace(spec, variant=CpuVariant(unstacked=written_out and not by_stack))

@@ -1,0 +1,119 @@
+"""Layers as arrays of their own instead of stacks, where a step writes its layers out.
+
+On a CPU XLA copies a layer's weights out of a stack before every product, and its gradients back into the stack. In a
+flat tree layer 2's tensor is ``layers.2.NAME`` instead of a part of ``layers.NAME``. Everybody but the step still sees
+stacks: they are made when somebody asks for them.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from workings.engines.jax.attention import allowed_pairs, plain_attention, trained_attention
+from workings.engines.jax.cpu.loss_positions import LossPositions
+from workings.engines.jax.model import block, decoder_layer, embed, final_norm, layer_constants, query_scale
+from workings.engines.jax.params_tree import Params, flatten_params, is_stacked, unflatten_params
+from workings.engines.jax.step import Arrays, StepSpec
+from workings.models.shape import ModelShape
+from workings.models.weights import EMBEDDING
+
+Tree = dict[str, Any]
+
+
+def unstack(flat: Tree) -> Tree:
+    """A flat tree of stacks ``[L, ...]`` as one with a tensor for each layer."""
+    tree = unflatten_params(flat)
+    stacks = tree["layers"]
+    count = min((x.shape[0] for x in stacks.values()), default=0)
+    return flatten_params(tree | {"layers": {f"{i}.{name}": x[i] for i in range(count) for name, x in stacks.items()}})
+
+
+def stack(flat: Tree) -> Tree:
+    """The inverse of `unstack`."""
+    tree = unflatten_params(flat)
+    layers = split_layers(tree["layers"])
+    return flatten_params(tree | {"layers": jax.tree.map(lambda *x: jnp.stack(x), *layers) if layers else {}})
+
+
+def split_layers(unstacked: Params) -> list[Params]:
+    """The tensors of each layer, in order, of a tree's unstacked ``layers``."""
+    layers: dict[int, Params] = {}
+    for name, x in unstacked.items():
+        number, _, inner = name.partition(".")
+        layers.setdefault(int(number), {})[inner] = x
+    return [layers[i] for i in range(len(layers))]
+
+
+def unstack_state(state: Mapping[str, Any]) -> Tree:
+    """A whole state with unstacked parameters and moments."""
+    return {"params": unflatten_params(unstack(flatten_params(state["params"]))), "step": state["step"],
+            "moments": {slot: unstack(tree) for slot, tree in state["moments"].items()}}
+
+
+class UnstackedState(Mapping[str, Any]):
+    """A state between two steps: ``arrays`` is what the step takes, the keys are those of a state with stacks."""
+
+    def __init__(self, arrays: Tree) -> None:
+        self.arrays = arrays
+        self._stacked: Tree = {}
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any], place: jax.sharding.Sharding) -> "UnstackedState":
+        """From a state with stacks, which is consumed, or as it is."""
+        if isinstance(state, cls):
+            return state
+        unstacked = cls(jax.jit(unstack_state, out_shardings=place)(dict(state)))
+        for tree in (flatten_params(state["params"]), *state["moments"].values()):
+            for name, x in tree.items():
+                if is_stacked(name):
+                    x.delete()
+        return unstacked
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._stacked:
+            found = self.arrays[key]
+            if key == "params":
+                found = unflatten_params(_stack(flatten_params(found)))
+            elif key == "moments":
+                found = {slot: _stack(tree) for slot, tree in found.items()}
+            self._stacked[key] = found
+        return self._stacked[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+
+_stack = jax.jit(stack)
+
+
+def hidden_states(spec: StepSpec, params: Params, rows: Arrays, at: LossPositions | None = None) -> jax.Array:
+    """`model.hidden_states` of unstacked layers: ``[B, S, D]``, or ``[B, M, D]`` at loss positions."""
+    shape, positions, segment_ids = spec.shape, rows["positions"], rows["segment_ids"]
+    x = spec.layout.rows(embed(params[EMBEDDING], rows["tokens"], shape, spec.compute_dtype, spec.layout))
+    layer = decoder_layer(shape, positions, segment_ids, attention=spec.attention, layout=spec.layout,
+                          chunks=spec.remat.chunks)
+    constants = layer_constants(shape)
+    *before, last = ((w, {name: c[i] for name, c in constants.items()})
+                     for i, w in enumerate(split_layers(params["layers"])))
+    for xs in before:
+        x, _ = layer(x, xs)
+    if at is not None and spec.attention is plain_attention:
+        return final_norm(_last_layer(spec, shape, x, last, positions, segment_ids, at), params, shape)
+    x, _ = layer(x, last)
+    return final_norm(x if at is None else at.of_rows(x), params, shape)
+
+
+def _last_layer(spec: StepSpec, shape: ModelShape, x: jax.Array, last: tuple[Params, Params], positions: jax.Array,
+                segment_ids: jax.Array, at: LossPositions) -> jax.Array:
+    """``[B, M, D]``: the last layer at loss positions only; keys and values are computed for all positions."""
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
+        allowed = at.of_rows(allowed_pairs(segment_ids, inputs["window"]))
+        return trained_attention(q, k, v, allowed, query_scale(shape), shape.attention_softcap), None
+
+    w, inputs = last
+    return block(x, w, positions, shape, attend, inputs, spec.layout, of_queries=at.of_rows)[0]

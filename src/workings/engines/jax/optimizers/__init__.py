@@ -1,0 +1,31 @@
+"""Optimizers of the JAX engine by the names that recipes have for them; one that is not here is refused."""
+
+from typing import Any
+
+from workings.config.training import OptimizerConfig
+from workings.engines.jax.optimizers.adafactor import Adafactor
+from workings.engines.jax.optimizers.adamw import AdamW
+from workings.engines.jax.optimizers.base import Optimizer
+from workings.engines.jax.optimizers.muon import Muon
+from workings.engines.optimizer_refusal import optimizer_refusal
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {}
+
+
+def register(name: str, optimizer: type[Optimizer]) -> None:
+    """Make an optimizer known by the name of its configuration. Raises `ValueError` where the name is taken."""
+    if name in OPTIMIZERS:
+        raise ValueError(f"two optimizers of the name {name}: {OPTIMIZERS[name].__name__}, {optimizer.__name__}")
+    OPTIMIZERS[name] = optimizer
+
+
+register("adamw", AdamW)
+register("adafactor", Adafactor)
+register("muon", Muon)
+
+
+def make_optimizer(config: OptimizerConfig, moment_dtype: Any) -> Optimizer:
+    """The optimizer that a recipe names. Raises `RequestError` for one that this engine does not have."""
+    if refusal := optimizer_refusal(config, "jax"):
+        raise refusal.error()
+    return OPTIMIZERS[config.name](config, moment_dtype)

@@ -1,0 +1,138 @@
+"""What the JAX engine says about devices that are not here, without loading JAX: a child process compiles."""
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+from workings.engines.base import (
+    EngineRequest,
+    Inspection,
+    Inspections,
+    NotInspected,
+    ProgramName,
+    Programs,
+    Refusal,
+)
+from workings.engines.gpu_memory import gpu_share
+from workings.engines.jax.target import PACKAGES, CompilerAbsent, Unimplemented, compile_for
+from workings.engines.optimizer_refusal import optimizer_refusal
+from workings.engines.source_digest import library_versions, source_digest
+from workings.errors import WorkingsError
+from workings.hardware.catalog import Target, gpu_config
+from workings.hardware.compile_target import CompileTarget, compile_target
+from workings.models.registry import family_of
+
+AT_A_TIME = 2
+"""Compilers that run side by side."""
+FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+"""Variables that a compiler reads."""
+
+
+class JaxPlanning:
+    """`workings.engines.base.PlanningEngine` of the JAX engine."""
+
+    name = "jax"
+    libraries: tuple[str, ...] = ("jax",)
+    inspected_platforms: tuple[str, ...] = ("cpu", "gpu", "tpu")
+
+    @classmethod
+    def refusals(cls, request: EngineRequest) -> Sequence[Refusal]:
+        """8-bit moments, an optimizer in backward, and families that only the other engine has."""
+        found = []
+        if refused := optimizer_refusal(request.optimizer, cls.name):
+            found.append(refused)
+        if request.memory.optimizer_in_backward:
+            found.append(Refusal(
+                feature="memory.optimizer_in_backward", given="memory.optimizer_in_backward: true with engine jax",
+                expected="false: the compiled step donates its state and frees each gradient as it is used",
+                try_next="leave it out, or engine=torch"))
+        family = family_of(request.shape)
+        if refusal := family.refusals.get(cls.name):
+            found.append(Refusal(
+                feature=f"family {family.name}", given=f"a {family.name} model with engine: {cls.name}",
+                expected=refusal.expected, try_next=refusal.try_next))
+        return found
+
+    @classmethod
+    def inspect_for(cls, request: EngineRequest, programs: Programs, target: Target) -> Inspections:
+        """The engine's own programs compiled for a target; where the step is refused, the step alone.
+
+        Raises:
+            RequestError: the engine does not do what is asked for.
+            NotInspected: the compiler for this target is not installed, or does not do one of the programs.
+            WorkingsError: the compiler crashed, or what it compiled is not the split program that was asked for.
+        """
+        for refusal in cls.refusals(request):
+            raise refusal.error()
+        if target.platform == "gpu" and not target.gpu_config:
+            raise NotInspected
+        compile_one = partial(_compile, request, compile_target(target), _notes(target))
+        try:
+            found: dict[ProgramName, Inspection] = {}
+            if "step" in programs:
+                found["step"] = compile_one(programs["step"], "step")
+                if found["step"].refused:
+                    return found
+            with ThreadPoolExecutor(AT_A_TIME) as pool:
+                waiting = {name: pool.submit(compile_one, size, name) for name, size in programs.items()
+                           if name != "step"}
+                return found | {name: future.result() for name, future in waiting.items()}
+        except CompilerAbsent as absent:
+            raise NotInspected(
+                f"this machine lacks {absent.expected}; to have it compiled: {absent.try_next}") from absent
+        except Unimplemented as error:
+            raise NotInspected(
+                f"XLA does not compile this program for {target.name}: {str(error).splitlines()[0]}") from error
+
+    @classmethod
+    def inspection_key(cls, target: Target) -> Mapping[str, Any]:
+        """The machine as the compiler is told of it, versions of the compiler, its flags, and this engine's source."""
+        known = target.platform != "gpu" or target.gpu_config
+        return {"machine": asdict(compile_target(target)) if known else target.name,
+                "versions": library_versions(("jax", "jaxlib", *PACKAGES[target.platform])),
+                "engine": source_digest("workings.engines.jax", "workings.models"),
+                "flags": {name: os.environ[name] for name in FLAGS if name in os.environ}}
+
+    @classmethod
+    def usable_memory(cls, target: Target) -> tuple[int, str]:
+        """Of a GPU the share that XLA reserves for a run; else what the catalog says."""
+        limit, source = target.memory_bytes, target.memory_source
+        if target.platform != "gpu":
+            return limit, source
+        share = gpu_share()
+        return int(limit * share), f"{share:.0%} of the card, which a run with JAX takes; {source}"
+
+
+def _compile(request: EngineRequest, machine: CompileTarget, notes: tuple[str, ...], size: tuple[int, int, int],
+             program: ProgramName) -> Inspection:
+    found = compile_for(request, size, machine, program=program)
+    check_split(found, size)
+    return replace(found, notes=notes)
+
+
+def check_split(found: Inspection, batch: tuple[int, int, int]) -> None:
+    """Each device's program must hold its own share of the rows.
+
+    A library that asks for the host's platform while tracing can leave a batch whole without a word; the verdict would
+    be about a program that no device runs. Raises `WorkingsError` then. Prompts of a generation are copied to all
+    devices on purpose.
+    """
+    if not found.tokens_per_device:
+        return
+    expected = (batch[0], batch[1] // found.details["mesh"]["fsdp"], batch[2])
+    if found.tokens_per_device != expected:
+        raise WorkingsError(f"the compiled program takes tokens {list(found.tokens_per_device)} on each device; "
+                            f"{list(expected)} were expected, so this is not the program that would run")
+
+
+def _notes(target: Target) -> tuple[str, ...]:
+    """What the compiler was told of a card that is not here."""
+    if target.platform != "gpu":
+        return ()
+    how = ("put together from its datasheet" if gpu_config(target.gpu_config).derived
+           else "as XLA's own description of such a card")
+    return (f"compiled by XLA for CUDA without the card, which it was told about ({how}); a real card tries several "
+            "kernels and may choose others",)

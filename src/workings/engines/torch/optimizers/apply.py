@@ -1,0 +1,71 @@
+"""Updates of a model's tensors by an optimizer: in groups where one kernel serves many, rounded, masters kept."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from workings.engines.torch.optimizers.adamw import FUSED_BLOCK, AdamW
+from workings.engines.torch.optimizers.base import Optimizer, TensorUpdate, UpdateContext
+from workings.engines.torch.regions import region
+from workings.engines.torch.rounding import MASTER, rounding_generator, stochastic_bfloat16
+
+REGION = "optimizer temporaries"
+
+
+def _fusable(optimizer: Optimizer, each: TensorUpdate, context: UpdateContext) -> bool:
+    """Whether `AdamW.fused` does the same: AdamW itself, float32 throughout, so without master or random rounding."""
+    changed_in_place = (each.param, *each.slots.values())
+    return (type(optimizer) is AdamW and MASTER not in each.slots and context.rounding == "nearest"
+            and each.param.numel() > 0 and all(x.dtype == torch.float32 for x in (each.grad, *changed_in_place))
+            and all(x.is_contiguous() for x in changed_in_place))
+
+
+def in_groups(optimizer: Optimizer, tensors: Iterable[TensorUpdate],
+              context: UpdateContext) -> Iterator[list[TensorUpdate]]:
+    """Groups for `update_tensors`: small tensors that one call of PyTorch's kernel updates, and any other alone."""
+    waiting: dict[float, list[TensorUpdate]] = {}
+    for each in tensors:
+        if each.param.numel() >= FUSED_BLOCK or not _fusable(optimizer, each, context):
+            yield [each]
+            continue
+        assert isinstance(optimizer, AdamW)
+        group = waiting.setdefault(optimizer.decay_of(each.param), [])
+        if sum(other.param.numel() for other in group) + each.param.numel() > FUSED_BLOCK:
+            yield group.copy()
+            group.clear()
+        group.append(each)
+    yield from (group for group in waiting.values() if group)
+
+
+@torch.no_grad()
+def update_tensors(optimizer: Optimizer, group: Sequence[TensorUpdate], context: UpdateContext) -> Tensor:
+    """Update a tensor, or a group from `in_groups`, with moments and float32 masters (slot ``master``), in place.
+
+    Returns:
+        How many stored weights changed, an int64 scalar on the device.
+    """
+    name, param, grad, slots = group[0]
+    if _fusable(optimizer, group[0], context):
+        assert isinstance(optimizer, AdamW)
+        with region(REGION):
+            return optimizer.fused(group, context)
+    changed = torch.zeros((), dtype=torch.int64, device=param.device)
+    master = slots.get(MASTER)
+    draws = rounding_generator(context.seed, context.step, name, param.device) \
+        if context.rounding == "stochastic" else None
+
+    stored, wide = (param, master) if not optimizer.flat else \
+        (param.view(-1), None if master is None else master.view(-1))
+
+    def write(rows: slice, value: Tensor) -> None:
+        new = value if draws is None else stochastic_bfloat16(value, draws)
+        new = new.to(param.dtype)
+        changed.add_((new != stored[rows]).sum())
+        stored[rows] = new
+        if wide is not None:
+            wide[rows] = value
+
+    with region(REGION):
+        optimizer.update(param if master is None else master, grad, slots, context, write)
+    return changed

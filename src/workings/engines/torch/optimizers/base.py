@@ -1,0 +1,123 @@
+"""What an optimizer of the PyTorch engine is: an update rule over single tensors, in place, a block of rows at a time.
+
+So no float32 copy of a matrix exists. The formulas and the names of the moments are those of `engines/jax/optimizers`:
+a checkpoint of one engine is resumed by the other. Gradients are read in their own format and used in float32. Sums
+over rows can be completed over the devices that share a tensor (`UpdateContext.reduce`): each then updates its own rows
+with the same numbers.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from workings.config.training import AdafactorConfig, AdamWFields
+
+BLOCK = 2 ** 22
+"""Elements that are in float32 at one time: 16 MiB a temporary. Part of the result where rounding is stochastic."""
+Slots = dict[str, Tensor]
+WriteRows = Callable[[slice, Tensor], None]
+"""Takes the new float32 values of some rows."""
+
+
+def _alone(x: Tensor) -> Tensor:
+    return x
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateContext:
+    """What one update is told beside the tensors."""
+
+    step: int
+    """From 1."""
+    learning_rate: float
+    scale: Tensor | float = 1.0
+    """Every gradient is multiplied by this (clipping)."""
+    rounding: str = "nearest"
+    seed: int = 0
+    reduce: Callable[[Tensor], Tensor] = _alone
+    """Sum over the devices that hold the tensor's other rows."""
+    whole_rows: int = 0
+    """Rows of the tensor over all devices; 0: those at hand."""
+
+
+class TensorUpdate(NamedTuple):
+    """A tensor, and what its update reads and writes."""
+
+    name: str
+    param: Tensor
+    grad: Tensor
+    slots: Slots
+
+    @classmethod
+    def of(cls, name: str, param: Tensor, grad: Tensor, moments: Mapping[str, Mapping[str, Tensor]]) -> "TensorUpdate":
+        """With the tensor's own moments out of all ``moments``: slot -> name -> tensor."""
+        return cls(name, param, grad, {slot: tensors[name] for slot, tensors in moments.items() if name in tensors})
+
+
+class Optimizer(ABC):
+    """An update rule: the moments a tensor begins with, and the tensor's update."""
+
+    slots: tuple[str, ...]
+    """Names of its moments."""
+    flat = False
+    """Whether the rows handed to `WriteRows` are those of the tensor as a vector."""
+    splits_by_rows = False
+    """Whether several processes can each update their own rows of a tensor."""
+    whole_slots: tuple[str, ...] = ()
+    """Moments that every process then has whole; the others are split as their parameter is."""
+
+    def __init__(self, config: AdamWFields | AdafactorConfig, moment_dtype: torch.dtype) -> None:
+        self.config = config
+        self.moment_dtype = moment_dtype
+
+    @abstractmethod
+    def init(self, param: Tensor) -> Slots:
+        """Zero moments of one tensor."""
+
+    @abstractmethod
+    def update(self, param: Tensor, grad: Tensor, slots: Slots, context: UpdateContext, write: WriteRows) -> None:
+        """Hand the new float32 values of all rows of ``param`` to ``write``, in order; moments change in place."""
+
+
+def row_blocks(x: Tensor) -> Iterator[slice]:
+    """Slices of rows with at most `BLOCK` elements each (at least one row)."""
+    rows = x.shape[0]
+    count = max(1, BLOCK // max(1, x.numel() // max(1, rows)))
+    for start in range(0, rows, count):
+        yield slice(start, min(rows, start + count))
+
+
+def sum_of_squares(*tensors: Tensor) -> Tensor:
+    """Float32 scalar over all of one or more tensors of one format, without a float32 copy of any."""
+    if tensors[0].dtype == torch.float32:
+        return torch.stack(torch._foreach_norm(tensors)).square().sum()
+    return torch.stack([_wide_sum_of_squares(x) for x in tensors]).sum()
+
+
+def _wide_sum_of_squares(x: Tensor) -> Tensor:
+    total = torch.zeros((), dtype=torch.float32, device=x.device)
+    for rows in row_blocks(x):
+        total += x[rows].float().square().sum()
+    return total
+
+
+def clip_factor(norm: Tensor, limit: float) -> Tensor:
+    """What gradients are multiplied by so that their global norm is at most ``limit``; 1 where it already is."""
+    return (limit / norm.clamp(min=1e-30)).clamp(max=1.0)
+
+
+def is_matrix(x: Tensor) -> bool:
+    """Whether weight decay and factored moments apply."""
+    return x.ndim >= 2
+
+
+def new_values(param: Tensor, rows: slice, direction: Tensor, context: UpdateContext, weight_decay: float) -> Tensor:
+    """New float32 values of some rows, moved along ``direction``, which may be used up."""
+    wide = param[rows].float()
+    if weight_decay:
+        direction = direction.add_(wide, alpha=weight_decay)
+    return direction.mul_(-context.learning_rate).add_(wide)

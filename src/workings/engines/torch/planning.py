@@ -1,0 +1,74 @@
+"""What the PyTorch engine says about cards that are not here, without loading PyTorch: a child process traces."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from workings.config.training import MeshConfig
+from workings.engines.base import EngineRequest, Inspections, NotInspected, Programs, Refusal
+from workings.engines.optimizer_refusal import optimizer_refusal
+from workings.engines.source_digest import library_versions, source_digest
+from workings.engines.torch.trace.target import trace_for
+from workings.hardware.catalog import Target
+
+LIBRARIES = ("torch", "transformers", "peft", "bitsandbytes", "accelerate")
+"""Distributions whose version decides what a trace sees."""
+
+
+class TorchPlanning:
+    """`workings.engines.base.PlanningEngine` of the PyTorch engine."""
+
+    name = "torch"
+    libraries: tuple[str, ...] = ("torch", "transformers")
+    inspected_platforms: tuple[str, ...] = ("gpu",)
+
+    @classmethod
+    def refusals(cls, request: EngineRequest) -> Sequence[Refusal]:
+        """Matrices split among devices, recomputation of parts of a layer, Muon, and TPUs."""
+        found = []
+        if request.memory.remat not in ("none", "layer"):
+            found.append(Refusal(
+                feature=f"memory.remat {request.memory.remat}", expected="none or layer",
+                given=f"memory.remat: {request.memory.remat} with engine torch",
+                try_next="memory.remat=layer, or engine=jax"))
+        if request.mesh.tp > 1:
+            found.append(Refusal(
+                feature="mesh.tp above 1", given=f"mesh.tp: {request.mesh.tp} with engine: torch",
+                expected="tp of 1: this engine splits rows and parameters, not matrices", try_next="mesh.tp=1"))
+        if refused := optimizer_refusal(request.optimizer, cls.name):
+            found.append(refused)
+        if request.device == "tpu":
+            found.append(Refusal(feature="a TPU", given="device: tpu with engine: torch", try_next="engine=jax",
+                                 expected="cpu or gpu; TPUs are driven by the JAX engine"))
+        return found
+
+    @classmethod
+    def inspect_for(cls, request: EngineRequest, programs: Programs, target: Target) -> Inspections:
+        """The engine's own programs under fake tensors, all in one child process: importing PyTorch takes seconds.
+
+        Raises:
+            RequestError: the engine does not do what is asked for, or PyTorch is not installed.
+            NotInspected: matrices are to be split among devices, which the engine refuses to run.
+            WorkingsError: the trace failed.
+        """
+        if request.mesh.tp > 1:
+            raise NotInspected("engine: torch splits rows and parameters, not matrices (mesh.tp)")
+        for refusal in cls.refusals(request):
+            raise refusal.error()
+        if request.mesh.fsdp == "auto":
+            request = replace(request, mesh=MeshConfig(fsdp=target.devices, tp=1))
+        found = trace_for(request, {str(name): size for name, size in programs.items()}, target.platform,
+                          capability=target.compute_capability, limit_bytes=target.memory_bytes)
+        return {name: found[name] for name in programs}
+
+    @classmethod
+    def inspection_key(cls, target: Target) -> Mapping[str, Any]:
+        """What of a card decides how much is reserved, versions of the libraries, and this engine's source."""
+        return {"platform": target.platform, "devices": target.devices, "capability": target.compute_capability,
+                "limit_bytes": target.memory_bytes, "versions": library_versions(LIBRARIES),
+                "engine": source_digest("workings.engines.torch", "workings.models")}
+
+    @classmethod
+    def usable_memory(cls, target: Target) -> tuple[int, str]:
+        """The whole card."""
+        return target.memory_bytes, target.memory_source

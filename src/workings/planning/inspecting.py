@@ -1,0 +1,102 @@
+"""What an engine says about the programs of a run on a machine that is not here, kept by a digest of what went in.
+
+Of a model that a compiler refuses, two shallow ones are compiled: a step's needs grow in a straight line with layers.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+from workings.engines.base import (
+    EngineRequest,
+    Inspection,
+    Inspections,
+    NotInspected,
+    PlanningEngine,
+    ProgramName,
+    Programs,
+)
+from workings.hardware import machine
+from workings.hardware.catalog import Target
+from workings.record.atomic import write_json
+from workings.record.digest import json_digest
+
+SCANNED = 5
+"""Fewest layers that are compiled as a loop; fewer are written out, which is another program."""
+
+
+def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: Programs,
+                     target: Target) -> Inspections:
+    """What the engine says about each program; only the step where that is refused. From the cache if asked before.
+
+    Raises:
+        NotInspected, RequestError, WorkingsError: see `PlanningEngine.inspect_for`.
+    """
+    key = engine.inspection_key(target)
+    places = {name: _place(engine.name, request, name, size, key) for name, size in programs.items()}
+    found: dict[ProgramName, Inspection] = {name: _read(place) for name, place in places.items() if place.is_file()}
+    if "step" in found and found["step"].refused:
+        return {"step": found["step"]}
+    if missing := {name: size for name, size in programs.items() if name not in found}:
+        asked = engine.inspect_for(request, missing, target)
+        for name, one in asked.items():
+            places[name].parent.mkdir(parents=True, exist_ok=True)
+            write_json(places[name], asdict(one))
+        found |= asked
+    return {name: found[name] for name in programs if name in found}
+
+
+def cache_directory() -> Path:
+    """Where verdicts are kept: ``WORKINGS_CACHE``, or the person's cache directory."""
+    return machine.cache_directory() / "plans"
+
+
+def _place(engine: str, request: EngineRequest, program: ProgramName, size: tuple[int, int, int],
+           key: Mapping[str, Any]) -> Path:
+    digest = json_digest({
+        "engine": engine, "request": request.to_json(), "program": program, "batch": list(size), "key": dict(key),
+        "form": [each.name for each in fields(Inspection)]})  # an answer with other fields is not read
+    return cache_directory() / f"{digest}.json"
+
+
+def _read(place: Path) -> Inspection:
+    found = Inspection.from_json(json.loads(place.read_text(encoding="utf-8")))
+    return replace(found, details={**found.details, "cached": True})
+
+
+def depths(layers: int, pattern: int) -> tuple[int, int]:
+    """Two numbers of layers that the engine scans, with whole turns of a pattern of sliding and global layers."""
+    turn = max(1, pattern)
+    shallow = -(-SCANNED // turn) * turn
+    return shallow, min(layers, shallow + -(-3 // turn) * turn)
+
+
+def line(shallow: tuple[int, float], deeper: tuple[int, float], layers: int) -> int:
+    """Where the straight line through two measurements (layers, bytes) is at another number of layers."""
+    (first, low), (second, high) = shallow, deeper
+    return int(low + (high - low) * (layers - first) / (second - first))
+
+
+def refused_parts(engine: PlanningEngine, request: EngineRequest, batch: tuple[int, int, int],
+                  target: Target) -> dict[str, int]:
+    """What lies in the heap of a step that the compiler refused, from two models of the same sizes with few layers.
+
+    Empty where even those are refused, or the model is no deeper than they are.
+    """
+    first, second = depths(request.shape.layers, request.shape.sliding_pattern)
+    if second <= first or request.shape.layers <= second:
+        return {}
+    heaps: list[Mapping[str, int]] = []
+    for layers in (first, second):
+        shallow = replace(request, shape=replace(request.shape, layers=layers))
+        try:
+            heap = inspect_programs(engine, shallow, {"step": batch}, target)["step"].heap
+        except NotInspected:
+            heap = {}
+        if not heap:
+            return {}
+        heaps.append(heap)
+    return {name: max(0, line((first, heaps[0].get(name, 0)), (second, heaps[1].get(name, 0)), request.shape.layers))
+            for name in {**heaps[0], **heaps[1]}}

@@ -1,0 +1,344 @@
+"""A model that exists, opened: a sealed run's, to be asked or trained again, or weights that were not trained here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from workings.config.load import LoadedRecipe, check_recipe, section_at
+from workings.config.model import FromPretrained
+from workings.config.recipe import DEFAULT_ENGINE, Recipe
+from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
+from workings.data.batches import Batches
+from workings.data.rows import RowSet, build_rows
+from workings.engines.base import Engine, EngineRequest
+from workings.engines.registry import engine_names, find_engine
+from workings.engines.session import ModelSession
+from workings.errors import RecordError, RequestError
+from workings.hardware.device import without_alias
+from workings.models.chat import ChatTemplate
+from workings.models.hub import LOCAL
+from workings.models.shape import ModelShape
+from workings.models.tokenizer import Tokenizer
+from workings.record import jsonl
+from workings.record.canonical import loads
+from workings.record.checkpoints import Checkpoint
+from workings.record.layout import MANIFEST, MODEL_SHAPE, OVERRIDES, ROWS, TOKENIZER
+from workings.record.reader import Run
+from workings.record.values import Absent
+from workings.runs.datasets import RunData, find_data
+from workings.runs.resolve import (
+    RANDOM,
+    ResolvedRun,
+    Weights,
+    local_folder,
+    locate_weights,
+    read_shape,
+    weight_digests,
+)
+
+AS_RECORDED = "as recorded"
+"""The device that the run's recipe asked for."""
+PARENTS_SEARCHED = 3
+"""Folders above a run in which a relative path of its recipe is looked for."""
+DEVICES = ("auto", "cpu", "gpu", "cuda", "tpu")
+_ONE_DEVICE = MeshConfig(fsdp=1, tp=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedModel:
+    """A trained model, ready to generate, and the sealed run that it comes from."""
+
+    run: Run
+    recipe: Recipe
+    checkpoint: Checkpoint
+    session: ModelSession
+    """That checkpoint on an engine."""
+
+    @property
+    def root(self) -> str:
+        """Root digest of the sealed run."""
+        return self.run.root
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsRequest:
+    """How weights without a recipe are opened. What a run's recipe would say has to be said here."""
+
+    template: str
+    """Chat turns: `gemma`, `gemma4`, `tokenizer` (its own) or `plain`. Never guessed: the wrong one costs points."""
+    engine: str = DEFAULT_ENGINE
+    device: str = "auto"
+    precision: str = "fp32"
+    """Number format of weights and arithmetic: `fp32` or `bf16`."""
+    tokenizer: Path | None = None
+    """Directory of the tokenizer; None: beside the weights."""
+    revision: str = "main"
+    """Of a repository on the Hub."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedWeights:
+    """Weights on an engine, ready to generate."""
+
+    session: ModelSession
+    facts: dict[str, Any]
+    """What is known of the model: name, revision, digest of every file of weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayInputs:
+    """Where the parts of a run lie that its record does not hold, and on what it is opened."""
+
+    data: Path | None = None
+    """The file of traces; None: where the recipe names it."""
+    weights: Path | None = None
+    """Directory of the weights that training started from; None: where the recipe names it."""
+    device: str = AS_RECORDED
+    fsdp: int = 0
+    """Devices over which rows and parameters are split; 0: as the recipe means it here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReopenedRun(ResolvedRun):
+    """A sealed run whose steps can be taken again."""
+
+    run: Run
+    engine: Engine
+    rows: RowSet
+
+    @cached_property
+    def checkpoints_by_step(self) -> dict[int, Path]:
+        """Checkpoint folders by step, unchecked."""
+        return {int(path.name.removeprefix("step_")): path for path in self.run.checkpoints.folders()}
+
+    def checkpoint(self, step: int) -> Checkpoint:
+        """The checkpoint of a step, every byte checked. Raises `RecordError`."""
+        return self.run.checkpoints.load(self.checkpoints_by_step[step])
+
+    def batches(self, seed: int) -> Batches:
+        """The rows in the order of a seed, as many a step as the run had, whatever this machine's mesh is."""
+        batch, mesh = self.recipe.batch, self.run.manifest.mesh
+        return Batches(self.rows, seed=seed, rows_per_micro_batch=batch.micro_batch * mesh.get("fsdp", 1),
+                       accumulation=batch.accumulation, data_config=self.recipe.data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SealedRun:
+    """What a sealed run says of its model."""
+
+    run: Run
+    loaded: LoadedRecipe
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    shape: ModelShape
+
+    @classmethod
+    def open(cls, path: Path) -> "_SealedRun":
+        run = Run.open(path)
+        recipe = check_recipe(run.manifest.config_snapshot, str(path))
+        loaded = LoadedRecipe(recipe=recipe, text="", origin=str(path), base=_recorded_base(run), overrides=())
+        tokenizer = Tokenizer.load(path / TOKENIZER)
+        return cls(run=run, loaded=loaded, tokenizer=tokenizer,
+                   shape=ModelShape(**loads((path / MODEL_SHAPE).read_bytes())),
+                   template=ChatTemplate.for_config(recipe.data.template, tokenizer))
+
+    def open_engine(self, device: str, weights: Path | None, fsdp: int = 0) -> Engine:
+        """The run's engine on this machine, on the mesh that the recipe means here.
+
+        A run that was trained by more devices or processes than are here is opened on one device: where its weights
+        lie does not change its answers.
+        """
+        recipe = self.loaded.recipe
+        mesh = MeshConfig(fsdp=fsdp, tp=1) if fsdp else recipe.mesh
+        request = EngineRequest.of(recipe, self.shape, device=recipe.device if device == AS_RECORDED else device,
+                                   mesh=mesh, weights=weights)
+        engine_class = find_engine(recipe.engine).engine
+        try:
+            return engine_class.open(request)
+        except RequestError:
+            if fsdp or (mesh.fsdp, mesh.tp) == (1, 1):
+                raise
+            return engine_class.open(replace(request, mesh=_ONE_DEVICE))
+
+    def find_weights(self, model: FromPretrained, try_next: str) -> Path:
+        """The weights that training started from: where the recipe named them, near the run, or on the Hub."""
+        run, revision = self.run, str(self.run.manifest.model_revision)
+        bases = [self.loaded.base, Path.cwd(), *list(run.path.absolute().parents)[:PARENTS_SEARCHED]]
+        if revision == LOCAL and local_folder(model.id, bases) is None:
+            adapters = self.loaded.recipe.method.name != "full"
+            raise RequestError(
+                f"{run.path}, {'adapters for' if adapters else 'trained from'} the weights in {model.id}, which is "
+                "not there", "these weights" + (": the checkpoint holds the adapters only" if adapters else ""),
+                try_next)
+        directory = locate_weights(model.id, revision, bases).directory
+        assert directory is not None  # only a model from scratch has none
+        return directory
+
+
+def open_run(path: Path, device: str = AS_RECORDED) -> TrainedModel:
+    """Open a sealed run's last checkpoint on the engine that made it.
+
+    Args:
+        path: the run directory.
+        device: `auto`, `cpu`, `gpu` or `tpu`; by default what the recipe asked for.
+
+    Raises:
+        RequestError: no sealed run there, its engine is not installed, its device is absent, or it holds adapters and
+            the weights that they belong on are not where they were.
+        RecordError: it has no intact checkpoint, or its files do not belong together.
+    """
+    sealed = _SealedRun.open(path)
+    checkpoint, skipped = sealed.run.checkpoints.latest_valid()
+    if checkpoint is None:
+        raise RecordError("\n".join([f"{path} has no intact checkpoint", *skipped]))
+    engine = sealed.open_engine(device, _weights_below_adapters(sealed))
+    session = ModelSession(engine=engine, state=engine.restore(checkpoint.path), tokenizer=sealed.tokenizer,
+                           template=sealed.template)
+    return TrainedModel(run=sealed.run, recipe=sealed.loaded.recipe, checkpoint=checkpoint, session=session)
+
+
+def reopen_run(path: Path, inputs: ReplayInputs) -> ReopenedRun:
+    """Open a sealed run as it was trained: its engine, the rows it saw, the weights it began with, its checkpoints.
+
+    Raises:
+        RequestError: no sealed run; data or weights that are not there or are not the recorded ones; no such engine
+            or device.
+        RecordError: the record is damaged.
+    """
+    sealed = _SealedRun.open(path)
+    run, recipe = sealed.run, sealed.loaded.recipe
+    data = _recorded_data(sealed, inputs.data)
+    rows = _recorded_rows(sealed, data)
+    weights = _recorded_weights(sealed, inputs.weights)
+    engine = sealed.open_engine(inputs.device, weights.directory, inputs.fsdp)
+    rows_of_micro_batch = run.manifest.global_batch // recipe.batch.accumulation
+    if not inputs.fsdp and rows_of_micro_batch % engine.describe().mesh.get("fsdp", 1):
+        engine = sealed.open_engine(inputs.device, weights.directory, fsdp=1)
+    return ReopenedRun(loaded=sealed.loaded, data=data, weights=weights, tokenizer=sealed.tokenizer,
+                       template=sealed.template, shape=sealed.shape, run=run, engine=engine, rows=rows)
+
+
+def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
+    """Open weights in safetensors from a folder, or from the Hub by their id.
+
+    Raises:
+        RequestError: no such folder, no `config.json`, weights or tokenizer in it, an unknown template, engine or
+            precision, or a device that is absent.
+    """
+    _check(request)
+    weights = locate_weights(model, request.revision, [Path.cwd()])
+    directory = weights.directory
+    assert directory is not None  # only a model from scratch has none
+    described = (directory / "config.json").is_file()
+    if not described or not any(directory.glob("*.safetensors")):
+        raise RequestError(f"{model}, without {'weights in safetensors' if described else 'config.json'}",
+                           "a sealed run, or a folder with config.json, *.safetensors and tokenizer.json",
+                           "workings eval RUN --items ITEMS.jsonl --out DIR")
+    tokenizer = Tokenizer.load(request.tokenizer or directory)
+    template = ChatTemplate.for_config(request.template, tokenizer)
+    precision = PrecisionConfig.model_validate({"parameters": request.precision, "compute": request.precision})
+    engine = find_engine(request.engine).engine.open(EngineRequest(
+        shape=read_shape(directory), device=without_alias(request.device), optimizer=AdamWConfig(name="adamw"),
+        precision=precision, memory=MemoryConfig(), mesh=MeshConfig(), seed=0, weights=directory))
+    facts = {"id": directory.name if weights.revision == LOCAL else model, "revision": weights.revision,
+             "precision": request.precision, "weights": weight_digests(directory)}
+    session = ModelSession(engine=engine, state=engine.load(directory, trainable=False), tokenizer=tokenizer,
+                           template=template)
+    return OpenedWeights(session=session, facts=facts)
+
+
+def _check(request: WeightsRequest) -> None:
+    templates = section_at(["data"])[0].model_fields["template"].annotation
+    known = tuple(getattr(templates, "__args__", ()))
+    for name, given, allowed in (("--template", request.template, known),
+                                 ("--precision", request.precision, ("fp32", "bf16")),
+                                 ("--device", request.device, DEVICES),
+                                 ("--engine", request.engine, tuple(engine_names()))):
+        if given not in allowed:
+            raise RequestError(f"{name} {given}".rstrip() if given else f"no {name}", f"one of {', '.join(allowed)}",
+                               f"{name} {allowed[0]}")
+
+
+def _recorded_base(run: Run) -> Path:
+    """The folder that the recipe's paths start from: where it lay, seen from the run, or the current one."""
+    asked = loads((run.path / OVERRIDES).read_bytes())
+    base = asked.get("base") if isinstance(asked, dict) else None
+    return (run.path.resolve() / base if isinstance(base, str) else Path.cwd()).resolve()
+
+
+def _recorded_data(sealed: _SealedRun, given: Path | None) -> RunData:
+    """The data that the run was trained on, proved by their digest; evaluation data are not needed."""
+    run, recipe = sealed.run, sealed.loaded.recipe
+    traces = recipe.data.traces if given is None else str(given.absolute())
+    asked = recipe.model_copy(update={
+        "data": recipe.data.model_copy(update={"traces": traces}),
+        "evaluation": recipe.evaluation.model_copy(update={"traces": "none", "items": "none"})})
+    expected = run.manifest.data_digests.get("traces")
+    try:
+        data = find_data(replace(sealed.loaded, recipe=asked))
+    except RequestError as error:
+        raise RequestError(f"{error.given}, the data that {run.path.name} was trained on",
+                           f"a file with SHA-256 {expected}", "--data FILE says where it lies") from None
+    if data.digests["traces"] != expected:
+        raise RequestError(f"traces {traces} with SHA-256 {data.digests['traces']}",
+                           f"the data that the run was trained on, SHA-256 {expected}",
+                           "--data FILE says where they lie")
+    return data
+
+
+def _recorded_rows(sealed: _SealedRun, data: RunData) -> RowSet:
+    """The rows that the run was trained on, found again by its row index and proved by its digest."""
+    run, digest = sealed.run, sealed.run.manifest.data_digests.get("rows")
+    known = {row["id"] for row in jsonl.read(run.path / ROWS)[0]}
+    rows = build_rows([trace for trace in data.traces if trace.id in known], sealed.tokenizer, sealed.template,
+                      sealed.loaded.recipe.data)
+    if rows.digest != digest:
+        raise RecordError(f"{run.path}: its row index does not follow from data, tokenizer and template "
+                          f"({rows.digest[:16]}…, recorded {str(digest)[:16]}…)")
+    return rows
+
+
+def _recorded_weights(sealed: _SealedRun, given: Path | None) -> Weights:
+    """The weights that training started from, proved by their digests."""
+    manifest, model = sealed.run.manifest, sealed.loaded.recipe.model
+    recorded = manifest.weight_digests
+    if isinstance(recorded, Absent) or not isinstance(model, FromPretrained):
+        return Weights(directory=None, id=manifest.model_id, revision=RANDOM)
+    try_next = "--weights DIRECTORY says where the weights lie"
+    directory = given or sealed.find_weights(model, try_next)
+    for name in _differing(directory, recorded):
+        if name in recorded:
+            raise RequestError(f"{directory / name}, which is not the file that training started from",
+                               f"SHA-256 {recorded[name]}", try_next)
+    return Weights(directory=directory, id=manifest.model_id, revision=str(manifest.model_revision))
+
+
+def _weights_below_adapters(sealed: _SealedRun) -> Path | None:
+    """The frozen weights beside which adapters were trained, found again and proved to be the same.
+
+    Returns:
+        None where the checkpoint holds everything (full fine-tuning) or the base was drawn from the seed.
+
+    Raises:
+        RequestError: they are not where the recipe had them.
+        RecordError: the weights found there are not those that the run was trained on.
+    """
+    run, recipe = sealed.run, sealed.loaded.recipe
+    if recipe.method.name == "full" or not isinstance(recipe.model, FromPretrained):
+        return None
+    directory = sealed.find_weights(recipe.model,
+                                    f"type it in the folder that {recipe.model.id} is relative to")
+    recorded = run.manifest.weight_digests
+    differing = _differing(directory, {} if isinstance(recorded, Absent) else recorded)
+    if differing:
+        raise RecordError(f"{run.path}: its adapters belong on other weights than those in {directory}: "
+                          f"{', '.join(differing)} differ from the digests in {MANIFEST}")
+    return directory
+
+
+def _differing(directory: Path, recorded: Mapping[str, str]) -> list[str]:
+    """Files of weights that are not the recorded ones: of another content, missing, or not recorded at all."""
+    there = weight_digests(directory)
+    return sorted(name for name in {*there, *recorded} if there.get(name) != recorded.get(name))

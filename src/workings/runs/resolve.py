@@ -1,0 +1,217 @@
+"""From the names in a recipe to what they name: data, weights, tokenizer and shape, each found by one function."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from workings.config.load import LoadedRecipe
+from workings.config.model import FromPretrained
+from workings.config.recipe import Recipe
+from workings.data.traces import Trace, completion_text
+from workings.engines.base import Engine, State
+from workings.engines.session import ModelSession
+from workings.errors import RequestError
+from workings.models.chat import ChatTemplate
+from workings.models.hub import LOCAL, weights_directory
+from workings.models.shape import ModelShape
+from workings.models.shapes import catalog, from_hf_config, published_shape, shape_from_config
+from workings.models.tokenizer import Tokenizer
+from workings.models.tokenizer_training import train_tokenizer
+from workings.record.digest import file_digest, json_digest
+from workings.runs.datasets import RunData, find_data
+
+TRAINED_VOCABULARY = 512
+"""Vocabulary of a tokenizer that is trained on the run's own traces (`tokenizer: train`)."""
+RANDOM = "random weights"
+"""Stands where a revision would stand, for a model that is made from scratch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """Where a model's weights come from."""
+
+    directory: Path | None
+    """Local directory in Hugging Face's format; None: random weights."""
+    id: str
+    """What the recipe calls it: a Hub id, a directory, a published shape, or `scratch`."""
+    revision: str
+    """Resolved commit on the Hub, or why there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedRun:
+    """A recipe with everything that it names: made once, and handed on whole."""
+
+    loaded: LoadedRecipe
+    data: RunData
+    weights: Weights
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    shape: ModelShape
+
+    @property
+    def recipe(self) -> Recipe:
+        """What is asked for."""
+        return self.loaded.recipe
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """Every key of the recipe with its value, as it is recorded."""
+        return self.loaded.resolved()
+
+    @cached_property
+    def config_digest(self) -> str:
+        """SHA-256 of `config`."""
+        return json_digest(self.config)
+
+    def initial_state(self, engine: Engine, seed: int) -> State:
+        """The state before the first step: the weights that the recipe names, or random ones of a seed."""
+        return engine.init(seed) if self.weights.directory is None else engine.load(self.weights.directory)
+
+    def session(self, engine: Engine, state: State) -> ModelSession:
+        """A state of this model, to be asked in the run's chat template."""
+        return ModelSession(engine=engine, state=state, tokenizer=self.tokenizer, template=self.template)
+
+
+def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool = True) -> ResolvedRun:
+    """Find everything that a recipe names. No device is opened and no weight is read.
+
+    Args:
+        loaded: the recipe.
+        data: its data, where the caller has read or cut them already.
+        tensors: whether the weights have to be on local disk; without, only the files that describe them.
+
+    Raises:
+        RequestError: something that the recipe names is not there, or does not go together.
+    """
+    data = data or find_data(loaded)
+    weights = find_weights(loaded, tensors=tensors)
+    tokenizer = find_tokenizer(loaded, weights, data.traces)
+    return ResolvedRun(
+        loaded=loaded, data=data, weights=weights, tokenizer=tokenizer,
+        template=ChatTemplate.for_config(loaded.recipe.data.template, tokenizer),
+        shape=find_shape(loaded, directory=weights.directory, vocabulary=tokenizer.vocab_size))
+
+
+def local_folder(name: str, bases: Sequence[Path]) -> Path | None:
+    """The folder of this name, seen from the first of several places that has it; None where none has."""
+    folders = ((base / Path(name).expanduser()).resolve() for base in bases)
+    return next((folder for folder in folders if folder.is_dir()), None)
+
+
+def locate_weights(name: str, revision: str, bases: Sequence[Path], *, tensors: bool = True) -> Weights:
+    """The weights of a name: a folder seen from one of several places, or else a repository of the Hub.
+
+    Args:
+        name: a directory, or a Hub id.
+        revision: branch, tag or commit; used for a Hub id only.
+        bases: the places that a relative name may start from, the first one first.
+        tensors: also the weights; without them only the files that describe them.
+
+    Raises:
+        RequestError: neither a directory nor a reachable repository.
+    """
+    directory, found_revision = weights_directory(str(local_folder(name, bases) or name), revision, tensors=tensors)
+    return Weights(directory=directory, id=name, revision=found_revision)
+
+
+def find_weights(loaded: LoadedRecipe, *, tensors: bool = True) -> Weights:
+    """The weights the recipe asks for, on local disk; without ``tensors`` only the files that describe them."""
+    model = loaded.recipe.model
+    if isinstance(model, FromPretrained):
+        return locate_weights(model.id, model.revision, [loaded.base], tensors=tensors)
+    shape = model.shape
+    return Weights(directory=None, id=shape if isinstance(shape, str) else f"scratch:{shape.family}", revision=RANDOM)
+
+
+def fetch_tensors(weights: Weights) -> None:
+    """Download the tensors beside files that were found without them, of the same commit; the run is known to fit."""
+    if weights.directory is not None and weights.revision != LOCAL:
+        weights_directory(weights.id, weights.revision)
+
+
+def weight_digests(directory: Path) -> dict[str, str]:
+    """SHA-256 of every file of weights in a directory, by name."""
+    return {file.name: file_digest(file) for file in sorted(directory.glob("*.safetensors"))}
+
+
+def find_tokenizer(loaded: LoadedRecipe, weights: Weights, traces: Sequence[Trace]) -> Tokenizer:
+    """The tokenizer the recipe asks for: the model's, one from a directory, or one trained on the traces."""
+    name = loaded.recipe.tokenizer
+    if name == "train":
+        reasoning = loaded.recipe.data.reasoning
+        return train_tokenizer((text for trace in traces for text in (trace.prompt, completion_text(trace, reasoning))),
+                               TRAINED_VOCABULARY)
+    if name == "model":
+        if weights.directory is None:
+            raise RequestError("tokenizer: model", "a model with a tokenizer of its own; this one is made from scratch",
+                               "set `tokenizer: train`, or a directory with tokenizer.json")
+        return Tokenizer.load(weights.directory)
+    local = loaded.path(name)
+    return Tokenizer.load(local if local.exists() else weights_directory(name, "main", tensors=False)[0])
+
+
+def read_shape(directory: Path) -> ModelShape:
+    """The shape of the model in a directory, from its ``config.json``."""
+    return from_hf_config(json.loads((directory / "config.json").read_text("utf-8")))
+
+
+def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabulary: int | None = None) -> ModelShape:
+    """The shape of a recipe's model. Nothing is downloaded.
+
+    Args:
+        loaded: the recipe.
+        directory: where a pretrained model's files lie; None: in the folder that the recipe names, if there is one,
+            and else the catalog of published models says the shape.
+        vocabulary: tokens of a model from scratch; None: as many as the recipe's tokenizer has, or at most has.
+
+    Raises:
+        RequestError: a Hub id that the catalog does not have, or a tokenizer that is not on this machine.
+    """
+    model = loaded.recipe.model
+    if isinstance(model, FromPretrained):
+        if directory is None and not (loaded.path(model.id) / "config.json").is_file():
+            return _by_hub_id(model.id)
+        return read_shape(directory or loaded.path(model.id))
+    if isinstance(model.shape, str):
+        return published_shape(model.shape)
+    return shape_from_config(model.shape, _vocabulary(loaded) if vocabulary is None else vocabulary)
+
+
+def find_or_fetch_shape(loaded: LoadedRecipe) -> ModelShape:
+    """`find_shape`; the description of a model that it does not know is downloaded."""
+    try:
+        return find_shape(loaded)
+    except RequestError:
+        directory = find_weights(loaded, tensors=False).directory
+        if directory is None:
+            raise
+        return read_shape(directory)
+
+
+def _by_hub_id(name: str) -> ModelShape:
+    """Instruction-tuned models have the shape of the model they were made from."""
+    rows: dict[str, dict[str, Any]] = {str(row["hub_id"]): row for row in catalog().values()}
+    base = name.removesuffix("-it")
+    for candidate in (name, base, f"{base}-pt"):
+        if candidate in rows:
+            return published_shape(str(rows[candidate]["name"]))
+    near = get_close_matches(name, rows, 1, 0.4) or ["google/gemma-2b"]
+    raise RequestError(f"model.id: {name}", "a directory with config.json, or a model whose shape is known: "
+                       + ", ".join(rows), f"model.id={near[0]}")
+
+
+def _vocabulary(loaded: LoadedRecipe) -> int:
+    """Tokens of a model from scratch; a tokenizer that is trained later has at most so many."""
+    name = loaded.recipe.tokenizer
+    if name == "train":
+        return TRAINED_VOCABULARY
+    path = loaded.path(name)
+    if not path.exists():
+        raise RequestError(f"tokenizer: {name} for a plan", "a tokenizer on this machine, because its size decides",
+                           "tokenizer=train, or a directory with tokenizer.json")
+    return Tokenizer.load(path).vocab_size

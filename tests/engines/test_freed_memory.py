@@ -1,0 +1,40 @@
+"""What a small step frees is there for the next one."""
+
+import platform
+import resource
+
+import pytest
+
+from workings.engines.jax.cpu import freed_memory
+from workings.engines.jax.cpu.freed_memory import LARGEST, keep_freed_memory
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="this system has no glibc")
+def test_pages_of_freed_memory_are_not_made_anew():
+    size, times = 40 << 20, 8
+
+    def faults() -> int:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(times):
+            bytearray(size)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    try:
+        assert not keep_freed_memory(LARGEST + 1)
+        given_back = faults()
+        assert keep_freed_memory(LARGEST)
+        faults()
+        kept = faults()
+    finally:
+        keep_freed_memory(LARGEST + 1)
+    assert kept < given_back / 10
+
+
+def test_the_person_decides(monkeypatch):
+    monkeypatch.setenv("MALLOC_MMAP_MAX_", "65536")
+    assert not keep_freed_memory(0)
+
+
+def test_another_library(monkeypatch):
+    monkeypatch.setattr(freed_memory.platform, "libc_ver", lambda: ("", ""))
+    assert not keep_freed_memory(0)

@@ -1,0 +1,84 @@
+"""From the names in a recipe to weights, tokenizer and shape, without a network and without a device."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from workings.config.load import LoadedRecipe, load_recipe
+from workings.config.model import FromPretrained
+from workings.errors import RequestError
+from workings.models.hub import LOCAL
+from workings.models.shapes import published_shape, to_hf_config
+from workings.record.digest import json_digest
+from workings.runs.resolve import (
+    TRAINED_VOCABULARY,
+    fetch_tensors,
+    find_or_fetch_shape,
+    find_shape,
+    find_weights,
+    locate_weights,
+    resolve,
+)
+from workings.runs.smoke import Smoke
+
+
+@pytest.fixture(autouse=True)
+def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **settings: object) -> None:
+        raise AssertionError(f"the Hub was asked for {arguments} {settings}")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
+
+
+def pretrained(name: str, base: Path) -> LoadedRecipe:
+    loaded = load_recipe("smoke-tiny")
+    model = FromPretrained(source="pretrained", id=name)
+    return replace(loaded, base=base, recipe=loaded.recipe.model_copy(update={"model": model}))
+
+
+def test_a_recipe_is_resolved_whole() -> None:
+    loaded = load_recipe("smoke-tiny")
+    resolved = resolve(loaded)
+    assert resolved.shape.vocab_size == resolved.tokenizer.vocab_size <= TRAINED_VOCABULARY
+    assert resolved.weights.directory is None
+    assert resolved.config == loaded.resolved()
+    assert resolved.config_digest == json_digest(loaded.resolved())
+    assert resolved.data.is_full
+    assert find_shape(loaded).vocab_size == TRAINED_VOCABULARY
+
+
+def test_data_that_were_cut_are_not_read_again() -> None:
+    loaded = load_recipe("smoke-tiny")
+    few = Smoke().cut(resolve(loaded).data)
+    assert resolve(loaded, few).data is few
+    assert not few.is_full
+
+
+def test_a_folder_is_looked_for_in_the_order_of_the_places(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    (second / "base").mkdir(parents=True)
+    first.mkdir()
+    assert locate_weights("base", "main", [first, second]).directory == second / "base"
+    (first / "base").mkdir()
+    weights = locate_weights("base", "main", [first, second])
+    assert (weights.directory, weights.id, weights.revision) == (first / "base", "base", LOCAL)
+    fetch_tensors(weights)  # a folder has them already
+
+
+def test_the_folder_decides_the_shape_and_else_the_catalog(tmp_path: Path) -> None:
+    published = published_shape("gemma-2b")
+    assert find_shape(pretrained("google/gemma-2b", tmp_path)) == published
+    assert find_shape(pretrained("google/gemma-2b-it", tmp_path)) == published
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text(json.dumps(to_hf_config(replace(published, layers=3))))
+    own = pretrained("mine", tmp_path)
+    assert find_shape(own).layers == 3
+    assert find_shape(own, directory=find_weights(own).directory) == find_or_fetch_shape(own) == find_shape(own)
+    with pytest.raises(RequestError, match="or a model whose shape is known"):
+        find_shape(pretrained("nobody/nothing", tmp_path))
+
+
+def test_smoke_takes_the_family_of_a_model_that_is_not_here(tmp_path: Path) -> None:
+    for name in ("google/gemma-2b", "google/gemma-2b-it"):
+        assert Smoke().shrink(pretrained(name, tmp_path)).recipe.model.shape.family == "gemma"
