@@ -1,5 +1,6 @@
 """`auto` settles for the CPU only where the machine shows no accelerator; nothing is replaced in silence."""
 
+import subprocess
 from pathlib import Path
 
 import jax
@@ -78,3 +79,22 @@ def test_memory_of_the_control_group_comes_first(tmp_path: Path) -> None:
     assert cpu_memory(tmp_path) == (2048 * 1024, "machine (/proc/meminfo)")
     (tmp_path / "sys/fs/cgroup/memory.max").write_text("1000\n")
     assert cpu_memory(tmp_path)[0] == 1000
+
+
+def test_a_device_whose_product_is_not_a_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from workings.engines.jax import device
+
+    monkeypatch.setattr(jax.numpy, "matmul", lambda a, b, precision: jax.numpy.full((128, 32), jax.numpy.nan))
+    with pytest.raises(DeviceError, match="is off by nan"):
+        device.check_kernels(tuple(jax.devices("cpu")[:1]), "fp32")
+
+
+def test_a_driver_that_hangs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    from workings.engines.torch import environment
+
+    def hangs(*words: object, **options: object) -> None:
+        raise subprocess.TimeoutExpired("nvidia-smi", 60)
+
+    monkeypatch.setattr(environment.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(environment.subprocess, "run", hangs)
+    assert environment.nvidia_smi() == "absent: nvidia-smi did not answer within 60 s\n"

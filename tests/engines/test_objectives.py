@@ -11,7 +11,7 @@ import torch
 
 from tests.engines.tiny import random_batch, request, tiny_shape, with_signals
 from workings.config.method import LoraConfig
-from workings.config.training import AdamWConfig, MemoryConfig
+from workings.config.training import AdamWConfig, MemoryConfig, PrecisionConfig
 from workings.engines.base import EngineRequest
 from workings.engines.jax.compare import logits as jax_logits
 from workings.engines.jax.engine import JaxEngine
@@ -199,3 +199,14 @@ def test_a_blank_batch_compiles_the_step_that_runs() -> None:
     assert engine.compilations == 1
 
 
+@pytest.mark.parametrize("precision", [PrecisionConfig(), PrecisionConfig(parameters="bf16", compute="fp32"),
+                                       PrecisionConfig(parameters="bf16", compute="bf16", moments="bf16")],
+                         ids=["fp32", "bf16 stored", "bf16"])
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_batch_without_supervised_tokens_has_no_loss(name: str, precision: PrecisionConfig) -> None:
+    """The last held-out batch of several processes may have a share that is all padding."""
+    engine, state, asked = opened(name, precision=precision)
+    plain = random_batch(asked.shape)
+    empty = replace(plain, loss_mask=np.zeros_like(plain.loss_mask))
+    assert engine.evaluate(state, empty).loss_sum == 0
+    assert not engine.log_probs(state, empty).any()

@@ -105,6 +105,7 @@ class StepResult:
     @classmethod
     def of(cls, numbers: Sequence[float], metrics: Sequence[str]) -> "StepResult":
         """From loss, gradient norm and share of weights changed, then sum and count of each metric."""
+        # Behind the first three numbers sums and counts take turns.
         pairs = zip(metrics, numbers[3::2], numbers[4::2], strict=True)
         return cls(loss=numbers[0], grad_norm=numbers[1], share_of_weights_changed=numbers[2],
                    metrics={name: total / count if count else 0.0 for name, total, count in pairs})
@@ -191,6 +192,7 @@ class Inspection:
     def from_json(cls, values: Mapping[str, Any]) -> "Inspection":
         """The inspection whose `dataclasses.asdict` was written as JSON, where tuples are lists."""
         tuples = {name: tuple(values[name]) for name in ("assumed", "tokens_per_device", "notes") if name in values}
+        # A list would compare unequal to the tuple that was written.
         return cls(**{**values, **tuples})
 
     def facts(self) -> dict[str, Any]:

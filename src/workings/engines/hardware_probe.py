@@ -9,6 +9,7 @@ from pathlib import Path
 
 from workings.hardware.memory import host_memory
 
+# Vendor numbers of the PCI bus; classes are VGA controllers, and 3D controllers (cards without a display).
 NVIDIA, GOOGLE = "0x10de", "0x1ae0"
 DISPLAY_CLASSES = ("0x0300", "0x0302")
 
@@ -35,6 +36,7 @@ def accelerators(root: Path = Path("/")) -> dict[str, str]:
         root: where ``dev``, ``proc`` and ``sys`` hang (tests give a folder).
     """
     found: dict[str, str] = {}
+    # `dxg` is the GPU of Windows below WSL, `kfd` AMD's compute driver.
     nodes = [*sorted((root / "dev").glob("nvidia[0-9]*")), *(root / "dev").glob("dxg"), *(root / "dev").glob("kfd")]
     drivers = [path for path in (root / "proc/driver/nvidia/version",) if path.exists()]
     cards = [device for device in _pci(NVIDIA, root) if _is_display(device)]
@@ -44,6 +46,7 @@ def accelerators(root: Path = Path("/")) -> dict[str, str]:
             break
     chips = sorted((root / "dev").glob("accel[0-9]*"))
     if not chips and _pci(GOOGLE, root):
+        # Any device that is passed through has such a node, hence the look at the vendor before.
         chips = sorted((root / "dev/vfio").glob("[0-9]*"))
     if chips:
         found["tpu"] = "/" + str(chips[0].relative_to(root))

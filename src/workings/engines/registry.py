@@ -44,11 +44,13 @@ def find_engine(name: str) -> RegisteredEngine:
     if not points:
         raise RequestError(f"engine: {name}", "a registered engine: " + ", ".join(engine_names()),
                            "set `engine:` to one of them, or install the package that brings it")
+    # A package found twice on the path lists an entry point twice; only different values are a conflict.
     if len({point.value for point in points}) > 1:
         raise RequestError(f"engine: {name}", "one package to register it; these do: " + ", ".join(
             _distribution(point)[0] for point in points), "uninstall all but one")
     point = points[0]
     try:
+        # Imports the engine's framework, which takes seconds.
         engine = point.load()
     except ModuleNotFoundError as error:
         raise RequestError(f"engine: {name}", f"its libraries to be installed; {error.name!r} is not",
@@ -83,6 +85,7 @@ def find_planning_engine(name: str) -> PlanningEngine | None:
         raise RequestError(f"engine: {name}", "one package to plan for it; these do: " + ", ".join(
             _distribution(point)[0] for point in points.values()), "uninstall all but one")
     found = next(iter(points.values())).load()
+    # A runtime protocol looks for names, not for signatures.
     if not isinstance(found, PlanningEngine):
         raise RequestError(f"engine: {name}, planned by {next(iter(points))}",
                            "a class with the methods of `workings.engines.base.PlanningEngine`")

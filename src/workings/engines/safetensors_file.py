@@ -34,12 +34,14 @@ def write_tensors(path: Path, tensors: Mapping[str, tuple[np.dtype[Any], tuple[i
         fetch: gives the tensor of a name as an array of that dtype and shape.
         metadata: text that goes into the header.
     """
+    # The header needs shapes and formats only, so it is complete before any tensor is fetched.
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     end = 0
     for name, (dtype, shape) in tensors.items():
         start, end = end, end + prod(shape) * dtype.itemsize
         header[name] = {"dtype": CODES[dtype], "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
+    # Spaces that JSON ignores let the tensors begin at a multiple of eight bytes.
     text += b" " * (-len(text) % 8)
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
@@ -47,6 +49,7 @@ def write_tensors(path: Path, tensors: Mapping[str, tuple[np.dtype[Any], tuple[i
             array = fetch(name)
             if array.dtype != dtype or array.shape != shape:
                 raise RecordError(f"{name} is {array.dtype} {array.shape}, announced as {dtype} {shape}")
+            # Bytes are a view of the array: `tobytes` would be a second copy of the tensor.
             file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
@@ -68,6 +71,7 @@ class TensorFile:
         self.path = path
         size = path.stat().st_size
         with path.open("rb") as file:
+            # In a file of another kind these eight bytes may be any number, so it is checked before it is used.
             length = int.from_bytes(file.read(8), "little")
             if size < 8 or length > size - 8:
                 raise RecordError(f"{path.name} is cut short or is no safetensors file ({size} bytes)")
@@ -75,6 +79,7 @@ class TensorFile:
                 header = json.loads(file.read(length))
             except ValueError as error:
                 raise RecordError(f"{path.name} has a damaged header") from error
+        # Metadata is text and no entry; a sound entry takes its place for the check.
         if not isinstance(header, dict) or not all(map(_is_entry, (header | {"__metadata__": _ENTRY}).values())):
             raise RecordError(f"{path.name} has a damaged header")
         self.metadata: dict[str, str] = header.pop("__metadata__", {})
@@ -107,6 +112,7 @@ class TensorFile:
     def read(self, name: str) -> np.ndarray:
         """One tensor, mapped from the file (pages come in when they are used)."""
         start, end = self._entries[name]["data_offsets"]
+        # An empty range cannot be mapped.
         if start == end:
             return np.zeros(self.shape(name), self.dtype(name))
         raw = np.memmap(self.path, np.uint8, "r", self._start + start, (end - start,))

@@ -16,10 +16,12 @@ def source_digest(*packages: str) -> str:
 
 
 def _add(digest: "hashlib._Hash", folder: Traversable) -> None:
+    # File systems list a folder in any order.
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir():
             _add(digest, entry)
         elif entry.name.endswith((".py", ".json")):
+            # The zero byte keeps a name apart from the content behind it.
             digest.update(entry.name.encode() + b"\0" + entry.read_bytes())
 
 

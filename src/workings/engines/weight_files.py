@@ -32,6 +32,7 @@ class WeightFiles:
     def __init__(self, directory: Path, expected: Mapping[str, tuple[int, ...]], optional_prefix: str = "") -> None:
         self.directory = directory
         self._optional_prefix = optional_prefix
+        # Headers alone are read here: a wrong file is found before any memory is taken.
         self._where = self._find()
         self._names = {name: self._stored_name(name) for name in expected}
         wrong = [f"{name}: {self._file(name).shape(self._names[name])}, expected {size}"
@@ -51,6 +52,7 @@ class WeightFiles:
             raise RequestError(f"{self.directory} without {', '.join(missing)}",
                                "model.safetensors, or every shard that model.safetensors.index.json names",
                                "download the directory again, whole")
+        # The index names the files; which tensor lies where is taken from their own headers.
         files = [TensorFile(self.directory / part) for part in parts]
         return {name: file for file in files for name in file.names()}
 

@@ -57,12 +57,14 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
         RequestError: another process is making it, or as `workings.evaluation.run.evaluate`.
     """
     key = _key(session, items, settings, model)
+    # The name is cut, because most file systems end one at 255 bytes.
     unit = folder / f"base-{_UNUSUAL.sub('-', name).strip('-.')[:60]}-{key}"
     note = ""
     if unit.exists():
         note = _damage(unit)
         if not note:
             return CachedEvaluation(record=EvaluationRecord(unit), from_cache=True, note="")
+        # The questions can be asked anew; which answers were changed cannot be known.
         shutil.rmtree(unit)
     evaluate(replace(session, state=make_state()), items, unit, settings=settings, made_from=None, facts=model,
              progress=progress)
@@ -89,6 +91,7 @@ def _key(session: "ModelSession", items: Sequence[Item], settings: EvaluationSet
 def _damage(unit: Path) -> str:
     """What is wrong with a unit that was found, or ""."""
     try:
+        # Every file is read, which takes moments; to ask a model again takes minutes.
         sums = parse_sums((unit / SUMS).read_bytes())
         wrong = [name for name, digest in sums.items() if file_digest(unit / name) != digest]
     except (OSError, RecordError) as error:

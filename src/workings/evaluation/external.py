@@ -27,6 +27,7 @@ class Problems:
     def add(self, kind: str, what: str) -> None:
         """Count one problem and name it if it is among the first."""
         self._counts[kind] = self._counts.get(kind, 0) + 1
+        # A file of a million bad lines must fill neither memory nor the summary.
         if self._counts[kind] <= SHOWN:
             self._found.setdefault(kind, []).append(what[:200])
 
@@ -55,6 +56,7 @@ class ExternalPredictions:
         if not any(self._offsets.values()):
             raise RequestError(f"predictions: {path}: no line has the id of an item",
                                "lines with id and completion, ids as in the items")
+        # Last, so that a file that is refused is not left open.
         self._file = path.open("rb")
 
     def __enter__(self) -> "ExternalPredictions":
@@ -70,9 +72,11 @@ class ExternalPredictions:
         Lines of one id are samples only if each has its own ``sample`` number; otherwise nobody knows which one
         counts, so none does.
         """
+        # Read again by offset: the texts may be larger than memory, an offset is eight bytes.
         records = [self._record(offset) for offset in self._offsets[item.id]]
         if len(records) > 1 and not _are_samples(records):
             return [Answered(item=item, problem=f"double: {len(records)} lines with this id")]
+        # A single line is sample 0, whatever number it bears.
         by_sample = {record["sample"] if len(records) > 1 else 0: record for record in records}
         missing = "missing: no line with this id" if not records else "missing: no line for this sample"
         return [_answered(item, sample, by_sample[sample]) if sample in by_sample
@@ -85,6 +89,7 @@ class ExternalPredictions:
                 self.problems.add("unreadable lines", f"line {number}: {record}")
                 continue
             name = record.get("id")
+            # A number and its text are one id. In Python a bool is an int as well, but it is no id.
             name = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
             if not isinstance(name, str):
                 self.problems.add("lines without an id", f"line {number}")
@@ -93,12 +98,14 @@ class ExternalPredictions:
             else:
                 self._offsets[name].append(offset)
                 sample = record.get("sample", 0)
+                # One wild number would give every item that many missing samples.
                 if _is_index(sample) and sample < MAX_SAMPLES:
                     self.samples = max(self.samples, sample + 1)
 
     def _record(self, offset: int) -> dict[str, Any]:
         self._file.seek(offset)
         record = parse_object(self._file.readline(MAX_LINE_BYTES))
+        # The line could be read when it was indexed.
         if isinstance(record, str):
             raise RequestError(f"{self.path} changed while it was read", "a file that nobody writes to")
         return record

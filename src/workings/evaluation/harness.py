@@ -40,6 +40,7 @@ class HarnessLog:
         """
         filters: dict[str, int] = {}
         metrics: dict[str, int] = {}
+        # A first pass for names alone, line by line: a log may be larger than memory.
         for number, record in _records(path):
             if not {"doc_id", "target", "resps", "filter", "metrics"} <= record.keys():
                 raise RequestError(f"{path}, line {number}: no sample of lm-evaluation-harness",
@@ -62,6 +63,7 @@ class HarnessLog:
             if item.id in seen:
                 raise RequestError(f"{self.path}, line {number}: document {record['doc_id']} comes twice",
                                    "one line a document and filter")
+            # Ids alone are kept, because a log may hold long texts.
             seen.add(item.id)
             yield item, record
 
@@ -86,6 +88,7 @@ def import_harness_log(path: Path, out: Path, *, metric: str = "", filter_name: 
         RequestError: as `HarnessLog.open`, or ``out`` exists.
     """
     log = HarnessLog.open(path, metric=metric, filter_name=filter_name)
+    # A pass before anything is written, because the configuration has the digest of all items.
     items = [item for item, _ in log.samples()]
     config = _config(log, items)
     with EvaluationWriter(out, config) as unit:
@@ -95,6 +98,7 @@ def import_harness_log(path: Path, out: Path, *, metric: str = "", filter_name: 
         for index, (item, record) in enumerate(log.samples()):
             if index >= done:
                 lines.append(_line(log, item, record))
+            # Chunks end where they would end without a break, because only whole ones survive one.
             if len(lines) == _CHUNK or (index == len(items) - 1 and lines):
                 unit.append(lines)
                 lines = []
@@ -137,6 +141,7 @@ def _config(log: HarnessLog, items: list[Item]) -> dict[str, Any]:
 
 def _item(record: dict[str, Any], path: Path, number: int) -> Item:
     target = str(record["target"])
+    # GSM8K's target is the worked solution, with the answer after its last mark.
     answer = target.rsplit("####", 1)[1] if "####" in target else target
     arguments = record.get("arguments")
     prompt = arguments.get("gen_args_0", {}).get("arg_0", "") if isinstance(arguments, dict) else ""

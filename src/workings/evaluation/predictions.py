@@ -37,6 +37,7 @@ class Answered:
 
 def sanitised(answered: Answered, settings: EvaluationSettings) -> Answered:
     """The completion as it can be recorded: valid Unicode, and a problem instead of a text that is too long."""
+    # JSON can name half of a surrogate pair, which no UTF-8 file can hold.
     text = answered.text.encode("utf-8", "replace").decode("utf-8")
     problem = answered.problem
     if not problem and len(text) > settings.max_completion_chars:
@@ -100,6 +101,7 @@ def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
     for number, record in read_lines(path):
         if isinstance(record, str) or not isinstance(record.get("id"), str) or not _is_score(record.get("score")):
             raise RecordError(f"{path}, line {number}: not a scored prediction")
+        # The samples of an item stand together, so memory holds one item's texts and not the file's.
         if group and group[0]["id"] != record["id"]:
             yield group
             group = []
@@ -136,10 +138,12 @@ def _measures(sample: dict[str, Any]) -> dict[str, float]:
         if name == "step_validity":
             if sample.get("steps_checked"):
                 found[name] = sample["steps_valid"] / sample["steps_checked"]
+        # A value that was not measured is an object that says why; it is left out and not counted as 0.
         elif type(value := sample.get(name)) in (bool, int, float):
             found[name] = float(value)  # type: ignore[arg-type]
     return found
 
 
 def _is_score(value: object) -> bool:
+    # Only NaN is unequal to itself.
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value

@@ -55,6 +55,7 @@ def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, setti
     _check_samples(settings.aggregate, settings.samples)
     config = _config(items, settings, source={"kind": "generated"}, made_from=made_from)
     device = engine.describe()
+    # What decides an answer stands here: a killed evaluation is continued only by a request with equal values.
     config |= {
         "decoding": settings.decoding(),
         "template": {"name": template.name, "digest": bytes_digest(template.source.encode())},
@@ -107,11 +108,13 @@ def _score_and_seal(out: Path, config: dict[str, Any], sizes: Sequence[int], ans
     with EvaluationWriter(out, config) as unit, ScoringProcess(settings) as scoring:
         done = unit.finished_chunks(sizes, samples)
         items = sum(sizes[:done])
+        # Lines are appended here and not in the pool's thread, so that one thread alone writes the file.
         for index, lines in _pipeline(range(done, len(sizes)), answer, scoring, settings):
             unit.append(lines)
             items += sizes[index]
             if progress:
                 progress(items, sum(sizes))
+        # From the file and not from memory: chunks of an earlier attempt count, and it follows from what is sealed.
         summary = EvaluationSummary(unit.predictions, settings.aggregate)
         unit.seal(summary.to_json(problems()), summary.samples_text(), made_from)
     return summary.scorecard
@@ -121,6 +124,7 @@ def _pipeline(chunks: Sequence[int], answer: Callable[[int], list[Answered]], sc
               settings: EvaluationSettings) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """Lines of one chunk after the other; while one is scored, the next is answered and the last is written."""
     waiting: tuple[int, list[Answered], Future[list[Judgement]]] | None = None
+    # One thread is enough: it only waits for the scoring process, which takes one chunk at a time.
     with ThreadPoolExecutor(1) as pool:
         try:
             for index in chunks:
@@ -130,6 +134,7 @@ def _pipeline(chunks: Sequence[int], answer: Callable[[int], list[Answered]], sc
                     if waiting is not None:  # its answers have cost as much as these: keep them
                         yield waiting[0], _lines(waiting[1], waiting[2].result(), settings)
                     raise
+                # Scored while the next chunk is answered. At most one chunk waits, so memory stays bounded.
                 future = pool.submit(scoring.judge, [(a.item, a.text) for a in answers if not a.problem])
                 if waiting is not None:
                     yield waiting[0], _lines(waiting[1], waiting[2].result(), settings)
@@ -143,6 +148,7 @@ def _pipeline(chunks: Sequence[int], answer: Callable[[int], list[Answered]], sc
 
 def _lines(answers: Sequence[Answered], judgements: Sequence[Judgement],
            settings: EvaluationSettings) -> list[dict[str, Any]]:
+    # Completions with a problem were not sent to be judged, so there are fewer judgements than answers.
     left = iter(judgements)
     return [prediction_line(answered, Judgement() if answered.problem else next(left), settings.form)
             for answered in answers]

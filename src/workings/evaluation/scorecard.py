@@ -79,6 +79,7 @@ class Scorecard:
     def to_json(self) -> dict[str, Any]:
         """The scorecard as it stands in ``eval_summary.json``."""
         overall = self.overall.to_json()
+        # How often another model disagrees cannot be known from one scorecard, so a share is assumed and named.
         overall["minimum_detectable_effect"] = {
             "value": minimum_detectable_effect(paired_error(self.overall.n, ASSUMED_DISCORDANT)),
             "power": POWER, "assumed_discordant_share": ASSUMED_DISCORDANT}
@@ -111,6 +112,7 @@ def mean_interval(values: Sequence[float], clusters: Sequence[str]) -> Interval 
     names = cluster_names(clusters)
     groups = len(set(names))
     binary = all(value in (0.0, 1.0) for value in values)
+    # Each item is a cluster of its own, which is what independent means here.
     if groups == len(names):
         if binary:
             return wilson(int(sum(values)), len(values))
@@ -122,6 +124,7 @@ def mean_interval(values: Sequence[float], clusters: Sequence[str]) -> Interval 
         # All alike: the deviations say nothing, the number of clusters does.
         return replace(wilson(int(found.mean) * groups, groups), method="wilson over clusters")
     if binary:
+        # A t interval knows no bounds, and a share has two.
         return replace(found.interval, low=max(0.0, found.interval.low), high=min(1.0, found.interval.high))
     return found.interval
 
@@ -159,6 +162,7 @@ def too_few_clusters(groups: int) -> str:
 
 def cluster_names(clusters: Iterable[str]) -> list[str]:
     """A cluster's name per item; an item without one is a cluster of its own."""
+    # The prefixes keep a cluster that is named like a number apart from an item's index.
     return [f"c:{name}" if name else f"i:{index}" for index, name in enumerate(clusters)]
 
 

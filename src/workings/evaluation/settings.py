@@ -28,7 +28,7 @@ class EvaluationSettings(ScoringSettings):
     """How an item's samples become its score: `mean` (pass@1), `majority`, `pass` (any right, pass@samples) or
     `pass@k` (its unbiased estimate for k of the samples)."""
     seed: int = 0
-    """Decides sampling and the bootstrap."""
+    """Decides what is sampled."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,6 +78,7 @@ def majority_index(answers: list[Any]) -> int:
     for index, answer in enumerate(answers):
         if isinstance(answer, str):
             votes.setdefault(_same(answer), []).append(index)
+    # `max` keeps the first of equals, and a dictionary the order of the first votes.
     return max(votes.values(), key=len)[0] if votes else 0
 
 
@@ -85,6 +86,7 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
     """Unbiased estimate of pass@k from n samples of which some are correct (Chen et al., 2021)."""
     if k > n:
         raise ValueError(f"pass@{k} cannot be estimated from {n} samples")
+    # One minus the chance that k samples are all wrong; `comb` is 0 where fewer than k are wrong.
     return 1.0 - comb(n - correct, k) / comb(n, k)
 
 

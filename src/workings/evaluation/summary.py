@@ -35,12 +35,15 @@ class EvaluationSummary:
         for sample in samples:
             self._rules[str(sample["rule"])] += 1
             if "error" in sample:
+                # What stands before the colon is the kind; the rest is about this one completion.
                 self._errors.setdefault(str(sample["error"]).split(":", 1)[0], []).append(result.id)
             if "second_opinion" in sample:
                 self._opinions[sample["second_opinion"]] += 1
+                # An opinion that stayed undecided is no disagreement.
                 if sample["second_opinion"] == ("wrong" if sample["score"] == 1.0 else "right"):
                     self._disagreements.append(result.id)
         shown = self._samples["right" if result.score == 1.0 else "wrong"]
+        # Texts are kept for the few that are shown, and all others go with their lines.
         if len(shown) < SHOWN_SAMPLES // 2:
             shown.append(samples[0])
 

@@ -82,6 +82,7 @@ class EvaluationRecord:
         Raises:
             RecordError: the predictions are not the ones that were sealed, or hold an item twice.
         """
+        # Numbers are about to be compared: a file that was changed after sealing must not take part.
         sums = parse_sums((self.path / SUMS).read_bytes())
         for name in (EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS):
             if sums.get(name) != file_digest(self.path / name):
@@ -121,6 +122,7 @@ def find_pair(a: Path, b: Path) -> tuple[EvaluationRecord, EvaluationRecord]:
     """The two units that a comparison means; where a side offers several, those on the same items count."""
     offers_a, offers_b = find_units(a), find_units(b)
     if len(offers_a) > 1 or len(offers_b) > 1:
+        # Where no set of items is common all units stay, and the comparison says what differs.
         digests = {unit.items_digest for unit in offers_a} & {unit.items_digest for unit in offers_b}
         offers_a = [unit for unit in offers_a if unit.items_digest in digests] or offers_a
         offers_b = [unit for unit in offers_b if unit.items_digest in digests] or offers_b
@@ -167,8 +169,10 @@ class EvaluationWriter:
         self.out, self.partial, self._config = out, partial_path(out), config
         out.parent.mkdir(parents=True, exist_ok=True)
         self.partial.mkdir(exist_ok=True)
+        # From here on nobody else writes: what stands in the folder is that of a process that ended.
         self._lock = DirectoryLock(self.partial)
         self._check_config()
+        # A process that was killed may have left half a line.
         cut_torn_line(self.predictions)
         self._appender = Appender(self.predictions)
 
@@ -205,6 +209,7 @@ class EvaluationWriter:
         """Add lines of one chunk and wait until they are on the disk."""
         data = b"".join(record_line(line, PREDICTIONS) for line in lines)
         self._appender.append_bytes(data)
+        # Answers may have cost hours of a device; a finished chunk has to survive a power cut.
         self._appender.sync()
 
     def seal(self, summary: dict[str, Any], samples: str, made_from: str | None) -> str:
@@ -214,6 +219,7 @@ class EvaluationWriter:
         if (self.partial / SEAL).exists():  # killed between sealing and renaming
             (self.partial / SEAL).unlink()
         root = seal_unit(self.partial, "eval", "complete", made_from)
+        # Within one folder a rename is atomic: the unit is there whole or not at all.
         self.partial.rename(self.out)
         atomic.sync_directory(self.out.parent)
         return root
@@ -224,7 +230,9 @@ class EvaluationWriter:
             atomic.write_json(path, self._config)
             return
         before = loads(path.read_bytes())
+        # Answers to two different requests in one file could never be told apart again.
         if json_digest(before) != json_digest(self._config):
+            # The caller gets no writer, so nobody else would let go of it.
             self._lock.release()
             raise RequestError(f"--out {self.out}, where an interrupted evaluation was asked for something else: "
                                f"{', '.join(_differences(before, self._config))}",

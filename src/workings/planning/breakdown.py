@@ -58,6 +58,7 @@ def split_parts(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple
                      for name, size in found.breakdown.items())
     if found.source == "estimated":
         return _estimated(request, batch, mesh, platform, program)
+    # Gradients are none of the program's arguments: they lie in the heap, which is looked at below.
     exact = found.exact or {
         name: size for name, size in exact_parts(request, batch, *mesh).items() if not name.startswith("gradient")}
     parts = [Part(name=name, size_bytes=size, certainty="exact") for name, size in exact.items()]
@@ -68,12 +69,14 @@ def split_parts(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple
         parts += [Part(name=name, size_bytes=size, certainty="by difference") for name, size in difference.items()
                   if name != UNNAMED]
     elif program == "step":
+        # Nobody says what lies in this heap, but gradients have the sizes of what is trained.
         gradients = {name: size for name, size in exact_parts(request, batch, *mesh).items()
                      if name.startswith("gradient")}
         parts += [Part(name=name, size_bytes=size, certainty="exact") for name, size in gradients.items()]
         if not found.refused:
             parts += _by_proportion(request, batch, mesh, platform, found.peak_bytes - _total(parts))
     rest = found.peak_bytes - _total(parts)
+    # Taken from the rest, so that the parts still add up to the peak.
     if code := min(max(0, rest), found.breakdown.get("code", 0)):
         parts.append(Part(name="code of the program", size_bytes=code, certainty="exact"))
         rest -= code
@@ -104,12 +107,14 @@ def _by_proportion(request: EngineRequest, batch: tuple[int, int, int], mesh: tu
     """Where a compiler said how much there is and not what: shared out in the proportion of the formulas."""
     inside = estimated_parts(request, batch, *mesh, platform)
     total = sum(inside.values())
+    # Formulas are scaled down only: what they do not reach stays unexplained.
     share = min(1.0, max(0, rest) / total)
     return [Part(name=name, size_bytes=int(size * share), certainty="by proportion") for name, size in inside.items()]
 
 
 def unexplained_share(parts: tuple[Part, ...], peak: int) -> float:
     """Share of the peak that no part explains."""
+    # The rest is below zero where parts were counted that share their memory.
     return sum(abs(part.size_bytes) for part in parts if part.certainty == "unexplained") / max(1, peak)
 
 
@@ -132,6 +137,7 @@ def blame(parts: tuple[Part, ...], used: int, there: int, verdict: Verdict, *, p
     certainties = " and ".join(dict.fromkeys(part.certainty for part in sizes[largest]))
     what = f"{largest} in {parameters}" if largest == "parameters" and parameters else largest
     sentence = f"largest part: {what}, {gib(size)}, {size / max(1, verdict.peak_bytes):.0%} of the peak ({certainties})"
+    # Idle devices come first: to use them changes nothing of what was asked.
     if not verdict.fits and used < there:
         return f"{there - used} of {there} devices are idle: the mesh uses {used}; {sentence}"
     return sentence

@@ -48,6 +48,7 @@ def own_pace(directory: Path, target: Target) -> Pace | None:
 
 def finished_runs(directory: Path, target: Target) -> Iterator[Finished]:
     """Complete runs directly below a directory that ran on this kind of device, by name."""
+    # Manifests name the processor; the catalog's row of a CPU stands for any.
     kind = cpu_model() if target.platform == "cpu" else target.kind
     for place in sorted(directory.glob(f"*/{MANIFEST}")):
         try:
@@ -60,6 +61,7 @@ def finished_runs(directory: Path, target: Target) -> Iterator[Finished]:
             continue
         recipe = check_recipe(dict(manifest.config_snapshot), str(place))
         request = EngineRequest.of(recipe, ModelShape(**json.loads(shape_text)), device=target.platform)
+        # Plans count the longest rows as well, so the padding that real batches spare is in the pace.
         operations = step_operations(request, longest_batch(recipe, manifest.mesh.get("fsdp", 1)))
         if manifest.training_seconds > 0:
             yield Finished(name=place.parent.name, operations_a_second=operations * manifest.completed_steps / (

@@ -37,12 +37,15 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
     key = engine.inspection_key(target)
     places = {name: _place(engine.name, request, name, size, key) for name, size in programs.items()}
     found: dict[ProgramName, Inspection] = {name: _read(place) for name, place in places.items() if place.is_file()}
+    # The answer is no already: compiling the other programs would take time and change nothing.
     if "step" in found and found["step"].refused:
         return {"step": found["step"]}
     if missing := {name: size for name, size in programs.items() if name not in found}:
+        # All in one call, because each call may start a compiler in a process of its own.
         asked = engine.inspect_for(request, missing, target)
         for name, one in asked.items():
             places[name].parent.mkdir(parents=True, exist_ok=True)
+            # Atomic, so that a plan that is killed leaves no torn answer for the next one to read.
             write_json(places[name], asdict(one))
         found |= asked
     return {name: found[name] for name in programs if name in found}
@@ -92,11 +95,13 @@ def refused_parts(engine: PlanningEngine, request: EngineRequest, batch: tuple[i
     for layers in (first, second):
         shallow = replace(request, shape=replace(request.shape, layers=layers))
         try:
+            # Kept like any other answer, so the next plan of this model compiles neither.
             heap = inspect_programs(engine, shallow, {"step": batch}, target)["step"].heap
         except NotInspected:
             heap = {}
         if not heap:
             return {}
         heaps.append(heap)
+    # Two programs need not be laid out alike, so that a line through them may fall below zero.
     return {name: max(0, line((first, heaps[0].get(name, 0)), (second, heaps[1].get(name, 0)), request.shape.layers))
             for name in {**heaps[0], **heaps[1]}}

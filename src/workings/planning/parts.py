@@ -36,6 +36,7 @@ def local_shapes(request: EngineRequest, fsdp: int, tp: int) -> Iterator[tuple[t
 
 
 def _local(name: str, size: tuple[int, ...], fsdp: int, tp: int) -> tuple[int, ...]:
+    # Norms and biases lie whole on every device: they are too small for splitting to matter.
     if len(size) < 2:
         return size
     if name in (EMBEDDING, HEAD):
@@ -72,6 +73,7 @@ def _frozen_bytes(request: EngineRequest, shapes: Shapes) -> int:
     stored = BYTES_OF_FORMAT[request.precision.parameters]
     if request.method.name != "qlora":
         return stored * sum(prod(size) * count for size, count in shapes)
+    # A count above 1 means tensors of the layers: embedding and head are not quantized.
     four_bit = [(size, count) for size, count in shapes if count > 1 and len(size) == 2]
     rest = sum(prod(size) * count for size, count in shapes) - sum(prod(size) * count for size, count in four_bit)
     return stored * rest + sum(count * (prod(size) // 2 + 4 * (prod(size) // NF4_BLOCK)) for size, count in four_bit)
@@ -82,6 +84,7 @@ def exact_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, 
     shapes, adapters = list(local_shapes(request, fsdp, tp)), adapter_shapes(request, fsdp, tp)
     trained = adapters or shapes
     elements = sum(prod(size) * count for size, count in trained)
+    # Adapters are trained in float32, whatever the frozen weights are stored in.
     stored = 4 if adapters else BYTES_OF_FORMAT[request.precision.parameters]
     moments = sum(count * request.optimizer.state_bytes(size, moments=request.precision.moments,
                                                         in_layer=bool(adapters) or count > 1)
@@ -94,6 +97,7 @@ def exact_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, 
     }
     if request.precision.rounding == "master_fp32":
         parts["master weights"] = 4 * elements
+    # The sum of the micro batches so far lies beside the gradients of the one at hand.
     if batch[0] > 1:
         parts["gradient accumulator"] = elements * stored
     return parts
@@ -123,7 +127,9 @@ def estimated_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: i
     alive = shape.layers if memory.remat == "none" else 2
     devices = fsdp * tp
     chunk = min(memory.loss_chunk or tokens, tokens)
+    # Where the vocabulary divides, each device has a slice of it and computes the logits of all devices' rows.
     parallel = devices > 1 and shape.vocab_size % devices == 0
+    # The factor of two: the logits, and their gradient beside them, in float32.
     logits = 2 * 4 * chunk * (fsdp if parallel else 1) * (shape.vocab_size // devices if parallel else shape.vocab_size)
     trains_head = request.method.name == "full"
     head_gradient = 4 * shape.vocab_size * shape.width // (devices if parallel else 1) if trains_head else 0
@@ -153,6 +159,7 @@ def beside_the_step(request: EngineRequest, program: ProgramName, batch: tuple[i
                     platform: str) -> dict[str, int]:
     """Bytes per device while the run evaluates or answers, by formula; the optimizer's state lies beside."""
     shape, number = request.shape, BYTES_OF_FORMAT[request.precision.compute]
+    # No gradients, but everything that waits in memory for the next step.
     state = {name: size for name, size in exact_parts(request, (1, fsdp, 1), fsdp, tp).items()
              if name in ("parameters", "moments", "master weights")}
     rows, length = (-(-batch[0] // fsdp), batch[1]) if program == "generation" else (batch[1] // fsdp, batch[2])

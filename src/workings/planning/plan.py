@@ -140,13 +140,16 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
             raise RequestError(f"mesh.fsdp x mesh.tp = {fsdp} x {recipe.mesh.tp} on cpu", "one device",
                                "mesh.fsdp=1 mesh.tp=1")
     request = engine_request(recipe, shape, target)
+    # The target is this machine, so the engine can be opened and asked itself.
     if target.platform == "cpu" and not inspects:
         return _by_its_engine(recipe, request, target)
     mesh = (1, 1) if target.platform == "cpu" else mesh_of(recipe, target)
     programs = programs_of(recipe, mesh[0])
     found = _inspect_or_estimate(engine if inspects else None, request, programs, mesh, target)
+    # A run ends in whichever of its programs needs the most.
     worst = max(found, key=lambda name: found[name].peak_bytes)
     difference = None
+    # Two more compilations, so they are made only for a refusal that stays unexplained.
     if explained and engine is not None and found[worst].refused:
         parts = split_parts(request, programs["step"], mesh, target.platform, found[worst])
         if unexplained_share(parts, found[worst].peak_bytes) > MOST_UNEXPLAINED:
@@ -193,6 +196,7 @@ def device_of(target: Target, found: Inspection, mesh: tuple[int, int], engine: 
         limit, source = engine.usable_memory(target)
     else:
         limit, source = target.memory_bytes, target.memory_source
+    # A compiler refuses by its own limit; by any other one the same peak might seem to fit.
     if found.limit_bytes:
         limit, source = found.limit_bytes, "the compiler"
     return DeviceFacts(
@@ -242,6 +246,7 @@ def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int],
             f"{name} {gib(peak)}" for name, peak in peaks.items()))
     elif found.refused:
         remarks.append("evaluation and generation were not asked about: the step does not fit already")
+    # `batch` belongs to the program that needs the most; rows and time are those of the step.
     step = longest_batch(recipe, mesh[0])
     seconds, how = step_seconds(request, step, target, used)
     remarks += notes(recipe, target, found, batch)

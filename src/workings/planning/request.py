@@ -38,8 +38,10 @@ def programs_of(recipe: Recipe, fsdp: int) -> Programs:
     found: dict[ProgramName, tuple[int, int, int]] = {"step": step}
     evaluation = recipe.evaluation
     if evaluation.traces != "none":
+        # Held-out batches are single: only updates accumulate.
         found["evaluation"] = (1, *step[1:])
     if evaluation.items != "none":
+        # The samples of one item are answered together, however many they are.
         prompts = max(evaluation.samples, min(evaluation.batch_size, MOST_PROMPTS))
         found["generation"] = (prompts, recipe.data.max_length, evaluation.max_new_tokens)
     return found

@@ -19,6 +19,7 @@ from workings.planning.plan import Nearest, Plan, make_plan
 from workings.planning.request import MOST_PROMPTS, engine_request, mesh_of, programs_of
 from workings.planning.verdict import MARGINAL_SHARE
 
+# Each one may take from seconds to minutes.
 COMPILES = 4
 """Candidates that the compiler is asked about before the search gives up."""
 
@@ -34,14 +35,17 @@ def _whole_mesh(recipe: Recipe, target: Target) -> Words:
     if more == 1:
         return {}
     batch = recipe.batch
+    # The rows do not divide: all devices are used nevertheless, and the global batch grows.
     if batch.micro_batch * batch.accumulation % more:
         return {"mesh.fsdp": "auto"}
+    # Accumulation is given up before rows are: it keeps a second copy of the gradients.
     fewer = gcd(batch.accumulation, more)
     return {"mesh.fsdp": "auto", "batch.accumulation": batch.accumulation // fewer,
             "batch.micro_batch": batch.micro_batch * fewer // more}
 
 
 def _attention(recipe: Recipe, target: Target) -> Words:
+    # On a CPU `auto` means plain attention, which holds the whole square of scores.
     wanted = "chunked" if target.platform == "cpu" else "auto"
     whole = recipe.memory.attention in ("plain", *(["auto"] if target.platform == "cpu" else []))
     return {"memory.attention": wanted} if whole else {}
@@ -101,6 +105,7 @@ def _method(recipe: Recipe, target: Target) -> Words:
         return {}
     words: Words = {"method": {"name": "lora"}} if method.name == "full" else {
         "method": method.model_dump(mode="json", exclude_defaults=True) | {"name": "qlora"}}
+    # Adapters are trained in float32, so there is nothing to round at random.
     return words | ({"precision.rounding": "nearest"} if recipe.precision.rounding != "nearest" else {})
 
 
@@ -115,6 +120,7 @@ LADDER: tuple[tuple[Change, int], ...] = (
 
 def candidates(recipe: Recipe, target: Target) -> Iterator[Recipe]:
     """Every combination of changes, the least first: one rung less is worth all rungs below it."""
+    # The last factor turns fastest, so all changes of the upper rungs are put off as long as possible.
     for counts in product(*(range(most + 1) for _, most in LADDER)):
         candidate = _combined(recipe, target, counts)
         if candidate is not None and candidate != recipe:
@@ -166,17 +172,21 @@ def nearest(recipe: Recipe, shape: ModelShape, target: Target, asked: Plan) -> N
     limit = asked.verdict.limit_bytes
     # Formulas are off by a factor that mostly carries over from one candidate to the next.
     factor = asked.verdict.peak_bytes / max(1, estimated(recipe, shape, target))
+    # Where answering is what does not fit, training need not change at all.
     pool = fewer_answers(recipe) if asked.program == "generation" else candidates(recipe, target)
     for candidate in pool:
         guess = estimated(candidate, shape, target)
+        # A tenth stays free here already, so that fewer compilations end in a refusal.
         if guess * factor > MARGINAL_SHARE * limit:
             continue
+        # Not explained: that could compile two shallow models more for every refusal.
         plan = make_plan(candidate, shape, target, explained=False)
         words = difference(recipe, candidate)
         if plan.verdict.fits:
             return Nearest(overrides=words, rows=plan.batch[0] * plan.batch[1], peak_bytes=plan.verdict.peak_bytes,
                            limit_bytes=plan.verdict.limit_bytes, source=plan.verdict.source, tried=tuple(tried))
         tried.append(" ".join(words))
+        # Never lowered: each compilation costs time, and a formula that was too low once may be so again.
         factor = max(factor, plan.verdict.peak_bytes / max(1, guess))
         if len(tried) == COMPILES:
             return None
@@ -223,6 +233,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Words:
 def estimated(recipe: Recipe, shape: ModelShape, target: Target) -> int:
     """Closed-form peak of a recipe on a target, bytes per device: of the program that needs the most."""
     on_cpu = target.platform == "cpu"
+    # A CPU is planned as one device, and a larger mesh of the recipe would be refused.
     request = engine_request(changed(recipe, {"mesh.fsdp": 1}) if on_cpu else recipe, shape, target)
     mesh = (1, 1) if on_cpu else mesh_of(recipe, target)
     return max(estimated_peak(request, size, *mesh, target.platform) if name == "step" else

@@ -94,6 +94,7 @@ def step_operations(request: EngineRequest, batch: tuple[int, int, int]) -> floa
     rows, length = batch[0] * batch[1], batch[2]
     tokens = rows * length
     matrices = shape.layers * sum(prod(size) for size in layer_shapes(shape).values() if len(size) == 2)
+    # Two products, scores and weighted values; a position sees itself and what is before it, about half of all.
     attention = 2 * 2 * shape.layers * shape.heads * shape.head_dim * rows * length * (length + 1) / 2
     head = 2.0 * shape.vocab_size * shape.width * tokens
     again = 1 if request.memory.remat == "layer" else 0
@@ -139,6 +140,7 @@ def run_time(recipe: Recipe, request: EngineRequest, programs: Programs, target:
         items: questions that are asked; 0 where there are none or their number is not known.
         held_out: rows of held-out traces; 0 likewise.
     """
+    # The pace of the steps is the only one that is known, so everything that computes is timed by it.
     per_operation = step / step_operations(request, programs["step"])
     steps, every = recipe.training.steps, recipe.checkpoint.every_steps
     checkpoint = checkpoint_bytes(request)
@@ -147,11 +149,13 @@ def run_time(recipe: Recipe, request: EngineRequest, programs: Programs, target:
         looks = max(1, steps // recipe.evaluation.every_steps)
         if "evaluation" in programs:
             rows = programs["evaluation"][1]
+            # A third of a step, because backward costs about twice as much as forward.
             forward = per_operation * step_operations(request, programs["evaluation"]) / 3
             looking += looks * -(-held_out // rows) * forward
             missing += [] if held_out else ["held-out losses, whose number of rows is not known here"]
         if "generation" in programs:
             batch = answer_seconds(request, programs["generation"], target, devices, per_operation)
+            # The untrained model answers the same items once more.
             asked = -(-items // programs["generation"][0]) * (2 if recipe.evaluation.base else 1)
             looking += batch * (asked + (looks if recipe.evaluation.samples else 0))
             missing += [] if items else ["answers to the items, whose number is not known here"]
@@ -172,6 +176,7 @@ def answer_seconds(request: EngineRequest, prompts: tuple[int, int, int], target
     forward = per_operation * (step_operations(request, (1, rows, length)) / 3)
     if not target.bandwidth_gb_s:
         return forward + per_operation * 2.0 * parameter_count(request.shape) * rows * new
+    # For every new token a device reads its own share of the weights.
     weights = exact_parts(request, (1, devices, 1), devices, 1)["parameters"]
     return forward + new * weights / (target.bandwidth_gb_s * 1e9 * BANDWIDTH_SHARE)
 
@@ -179,6 +184,7 @@ def answer_seconds(request: EngineRequest, prompts: tuple[int, int, int], target
 def parse_duration(text: str) -> float:
     """Seconds of a time as people write it. Raises `RequestError` for anything else, and for no time at all."""
     written = text.strip().lower()
+    # `findall` passes over what it does not know, so the whole text is matched as well.
     seconds = sum(float(number) * UNITS[unit] for number, unit in PIECE.findall(written))
     if not WRITTEN.fullmatch(written) or seconds <= 0:
         raise RequestError(f"--deadline {text}", "a time such as 9h, 90m or 1h30m", "--deadline 9h")

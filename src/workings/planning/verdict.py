@@ -52,7 +52,9 @@ def judge(inspection: Inspection, device: DeviceFacts, memory: HostMemory | None
         memory: of this machine; asked for where it is not given and the device is the CPU.
     """
     peak, limit = inspection.peak_bytes, device.memory_limit_bytes
+    # Other processes share a CPU's memory, and how much they hold changes; an accelerator is taken to be the run's own.
     memory = (memory or host_memory()) if device.platform == "cpu" else None
+    # In a control group the machine may have more free than this process may take.
     free = limit if memory is None else min(limit, memory.available_bytes)
     fits = peak <= free
     share = CPU_MARGINAL_SHARE if device.platform == "cpu" else MARGINAL_SHARE

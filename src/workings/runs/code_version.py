@@ -23,13 +23,16 @@ def code_version() -> CodeVersion:
     """Look at the checkout that the imported package stands in; an installed wheel has none."""
     package = Path(workings.__file__).resolve().parent
     number = version("workings")
+    # An environment may lie within another project's checkout, whose commit says nothing about this package.
     if "site-packages" in package.parts or not (package.parents[1] / ".git").exists():
         return CodeVersion(version=number, commit="", dirty_diff_sha256="",
                            absent_because=f"installed as a package, version {number}")
     try:
         commit = _git(package, "rev-parse", "HEAD").decode().strip()
+        # Against HEAD, so that staged changes count; files that git does not track are not seen.
         diff = _git(package, "diff", "HEAD", "--binary", "--no-ext-diff")
-    except (OSError, subprocess.CalledProcessError) as error:
+    # Git may be missing or refuse a folder of another owner: the record then says why it has no commit.
+    except (OSError, subprocess.SubprocessError) as error:
         return CodeVersion(version=number, commit="", dirty_diff_sha256="", absent_because=f"git: {error}")
     return CodeVersion(version=number, commit=commit, dirty_diff_sha256=bytes_digest(diff) if diff else "",
                        absent_because="no uncommitted changes")

@@ -38,6 +38,7 @@ def find_data(loaded: LoadedRecipe) -> RunData:
     recipe = loaded.recipe
     digests: dict[str, str] = {}
     names = (recipe.data.traces, recipe.evaluation.traces, recipe.evaluation.items)
+    # Made in one call, in which no pair of numbers is both trained and asked.
     made = addition.make(ADDITION_TRACES, ADDITION_ITEMS, recipe.seed) if ADDITION in names else ([], [])
     traces = _traces(loaded, names[0], made[0], "traces", digests)
     held_out = [] if names[1] == "none" else _traces(

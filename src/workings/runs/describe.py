@@ -48,8 +48,10 @@ def base_from(run: Path, base: Path) -> str | dict[str, str]:
     A place far away (see `NEAR`), or one that is reached through a folder above the person's home, is not written
     down: the path would name that person.
     """
+    # The final folder does not exist while the run is written, so only its parent is resolved.
     place, start = run.parent.resolve() / run.name, base.resolve()
     relative = Path(os.path.relpath(start, place)).as_posix()
+    # A path that climbs above the home folder names that home on its way down.
     common = Path(os.path.commonpath([start, place]))
     above_home = common in Path.home().resolve().parents or common == Path("/")
     return relative if relative.count("..") <= NEAR and not above_home else {"absent": "far away from the run"}
@@ -66,6 +68,7 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     setup.tokenizer.save(writer.path(TOKENIZER))
     writer.write_json(MODEL_SHAPE, asdict(setup.shape))
     writer.write_json(DATA_DIGESTS, data_digests(setup))
+    # Cleaned when the rows were made: their digest has to be that of the bytes on the disk.
     writer.write_cleaned(ROWS, setup.rows.index_bytes)
     environment = collect()
     writer.write_json(ENVIRONMENT, environment)

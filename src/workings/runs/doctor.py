@@ -79,6 +79,7 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
     if "tpu" in present:
         yield from check_tpu(present["tpu"], tpu_devices())
     has_card = "gpu" in present or bool(driver.cards)
+    # PyTorch is asked in a process of its own, which takes seconds: only where there is a card that it would use.
     asked = has_card and bool(installed_version(WHEEL)) and (recipe is None or WHEEL in engine_libraries(recipe.engine))
     yield from check_cards(driver, present, torch_wheel() if asked else {})
     yield from check_versions(present)
@@ -91,6 +92,7 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
     yield from check_disk(out, needs)
     if loaded is not None and isinstance(loaded.recipe.model, FromPretrained):
         model = loaded.recipe.model
+        # A folder of that name comes before the Hub, as it does in training.
         local = loaded.path(model.id)
         yield from check_hub(str(local) if local.is_dir() else model.id, model.revision, online)
     yield from check_kaggle(out, next(iter(present), "cpu"))
@@ -108,6 +110,7 @@ def needs_of(loaded: LoadedRecipe) -> Needs | None:
     try:
         shape = find_shape(loaded)
     except RequestError:
+        # To find out would be a download, which examining a machine must not need.
         return None
     return Needs(checkpoint_bytes=checkpoint_bytes(EngineRequest.of(recipe, shape)), kept=recipe.checkpoint.keep_last,
                  weights_bytes=parameter_count(shape) * BYTES_OF_FORMAT[recipe.precision.parameters],

@@ -55,6 +55,7 @@ def evaluate_run(run: Path, items: Path, out: Path, *, settings: EvaluationSetti
         RequestError: no sealed run, items that are none, ``out`` exists, or the device is absent.
         RecordError: the run has no intact checkpoint.
     """
+    # First, because a bad line is found at once, and to open a model may take minutes.
     questions = read_items(items)
     opened = open_run(run, device)
     return evaluate(opened.session, questions, out, settings=settings or EvaluationSettings(), made_from=opened.root,

@@ -27,6 +27,7 @@ def target_here(device: DeviceFacts) -> Target:
     """The device that a run was given, as a target to plan for: its row of the catalog, or one made from its facts."""
     # A target has the whole card, of which `plan` counts the engine's share; the device names that share already.
     limit = int(device.memory_limit_bytes / device.memory_share)
+    # The catalog's row of a CPU stands for every processor; accelerators are told apart by their kind.
     known = [row for row in targets().values() if row.platform == device.platform
              and (row.platform == "cpu" or row.kind == device.kind)]
     row = next((row for row in known if row.devices == device.count), known[0] if known else None)
@@ -34,6 +35,7 @@ def target_here(device: DeviceFacts) -> Target:
                              "usable_source": device.memory_limit_source}
     if row is not None and row.devices == device.count:
         return replace(row, **facts)
+    # A card's row serves any number of cards. Another number of TPU chips is another slice, with another topology.
     if row is not None and device.platform != "tpu":
         return replace(row, name=f"{device.count} x {row.name}", **facts)
     return Target(name=f"{device.count} x {device.kind}", platform=_platform(device), kind=device.kind,
@@ -58,10 +60,12 @@ def refusal(prepared: TrainSetup) -> DoesNotFit:
     target = target_here(prepared.device)
     plan = plan_here(prepared)
     lines, found = list(plan.reasons), None
+    # Without a topology a TPU's compiler cannot be asked about any candidate.
     if target.platform != "tpu" or target.topology:
         try:
             found = nearest(recipe, prepared.shape, target, plan)
         except WorkingsError as error:
+            # The refusal is the answer all the same; a search that breaks only takes the hint away.
             lines.append(f"the search for a plan that fits stopped: {str(error).splitlines()[0]}")
     if found is not None:
         plan = replace(plan, nearest=found)
@@ -88,6 +92,7 @@ def _larger(verdict: Verdict) -> str:
     rows = [row for row in targets().values() if row.platform != "cpu" and row.memory_bytes]
     enough = sorted((row.memory_bytes, row.name) for row in rows
                     if MARGINAL_SHARE * row.memory_bytes >= verdict.peak_bytes and row.devices == 1)
+    # That weights and rows split evenly over the devices is an assumption here.
     if not enough:
         enough = sorted((row.memory_bytes * row.devices, row.name) for row in rows
                         if MARGINAL_SHARE * row.memory_bytes * row.devices >= verdict.peak_bytes)
@@ -118,6 +123,7 @@ class MemoryWatch:
         comparable: int | None = memory.peak_bytes
         if prepared.device.platform == "cpu":
             peak = peak_resident_bytes()
+            # The kernel keeps one peak for a whole process: unless it rose, the compiler or an earlier run made it.
             comparable = peak - self.resident if peak > self.peak_before and self.resident else None
             facts |= {"resident_before_bytes": self.resident, "available_bytes": verdict.available_bytes,
                       "growth_bytes": comparable if comparable is not None else absent(

@@ -138,7 +138,9 @@ class _SealedRun:
     def open(cls, path: Path) -> "_SealedRun":
         run = Run.open(path)
         recipe = check_recipe(run.manifest.config_snapshot, str(path))
+        # The manifest's recipe has every override in it, so none is applied a second time.
         loaded = LoadedRecipe(recipe=recipe, text="", origin=str(path), base=_recorded_base(run), overrides=())
+        # The record's own copy: a tokenizer that was trained for the run exists nowhere else.
         tokenizer = Tokenizer.load(path / TOKENIZER)
         return cls(run=run, loaded=loaded, tokenizer=tokenizer,
                    shape=ModelShape(**loads((path / MODEL_SHAPE).read_bytes())),
@@ -158,6 +160,7 @@ class _SealedRun:
         try:
             return engine_class.open(request)
         except RequestError:
+            # A mesh that the caller named, or one device already: there is nothing else to try.
             if fsdp or (mesh.fsdp, mesh.tp) == (1, 1):
                 raise
             return engine_class.open(replace(request, mesh=_ONE_DEVICE))
@@ -165,6 +168,7 @@ class _SealedRun:
     def find_weights(self, model: FromPretrained, try_next: str) -> Path:
         """The weights that training started from: where the recipe named them, near the run, or on the Hub."""
         run, revision = self.run, str(self.run.manifest.model_revision)
+        # A run may have been moved together with its weights, so the folders above it are tried last.
         bases = [self.loaded.base, Path.cwd(), *list(run.path.absolute().parents)[:PARENTS_SEARCHED]]
         if revision == LOCAL and local_folder(model.id, bases) is None:
             adapters = self.loaded.recipe.method.name != "full"
@@ -190,9 +194,11 @@ def open_run(path: Path, device: str = AS_RECORDED) -> TrainedModel:
         RecordError: it has no intact checkpoint, or its files do not belong together.
     """
     sealed = _SealedRun.open(path)
+    # Every byte is digested, which takes a while for gigabytes; a damaged checkpoint is passed over for an older one.
     checkpoint, skipped = sealed.run.checkpoints.latest_valid()
     if checkpoint is None:
         raise RecordError("\n".join([f"{path} has no intact checkpoint", *skipped]))
+    # The base of adapters is proved first: on other weights they still answer, only worse.
     engine = sealed.open_engine(device, _weights_below_adapters(sealed))
     session = ModelSession(engine=engine, state=engine.restore(checkpoint.path), tokenizer=sealed.tokenizer,
                            template=sealed.template)
@@ -209,11 +215,14 @@ def reopen_run(path: Path, inputs: ReplayInputs) -> ReopenedRun:
     """
     sealed = _SealedRun.open(path)
     run, recipe = sealed.run, sealed.loaded.recipe
+    # Files are proved by their digests before a device is opened.
     data = _recorded_data(sealed, inputs.data)
     rows = _recorded_rows(sealed, data)
     weights = _recorded_weights(sealed, inputs.weights)
     engine = sealed.open_engine(inputs.device, weights.directory, inputs.fsdp)
     rows_of_micro_batch = run.manifest.global_batch // recipe.batch.accumulation
+    # Micro batches keep the recorded number of rows. Where it does not divide among the devices here,
+    # one device takes them all.
     if not inputs.fsdp and rows_of_micro_batch % engine.describe().mesh.get("fsdp", 1):
         engine = sealed.open_engine(inputs.device, weights.directory, fsdp=1)
     return ReopenedRun(loaded=sealed.loaded, data=data, weights=weights, tokenizer=sealed.tokenizer,
@@ -239,9 +248,11 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
     tokenizer = Tokenizer.load(request.tokenizer or directory)
     template = ChatTemplate.for_config(request.template, tokenizer)
     precision = PrecisionConfig.model_validate({"parameters": request.precision, "compute": request.precision})
+    # An engine cannot be opened without an optimizer; nothing is trained here.
     engine = find_engine(request.engine).engine.open(EngineRequest(
         shape=read_shape(directory), device=without_alias(request.device), optimizer=AdamWConfig(name="adamw"),
         precision=precision, memory=MemoryConfig(), mesh=MeshConfig(), seed=0, weights=directory))
+    # Only a folder's own name: its path may name a person. The digests read all weights once.
     facts = {"id": directory.name if weights.revision == LOCAL else model, "revision": weights.revision,
              "precision": request.precision, "weights": weight_digests(directory)}
     session = ModelSession(engine=engine, state=engine.load(directory, trainable=False), tokenizer=tokenizer,
@@ -250,6 +261,7 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
 
 
 def _check(request: WeightsRequest) -> None:
+    # The recipe's own schema knows the templates, so this list cannot fall behind it.
     templates = section_at(["data"])[0].model_fields["template"].annotation
     known = tuple(getattr(templates, "__args__", ()))
     for name, given, allowed in (("--template", request.template, known),
@@ -271,7 +283,9 @@ def _recorded_base(run: Run) -> Path:
 def _recorded_data(sealed: _SealedRun, given: Path | None) -> RunData:
     """The data that the run was trained on, proved by their digest; evaluation data are not needed."""
     run, recipe = sealed.run, sealed.loaded.recipe
+    # Absolute, because a relative name would be looked for beside the recipe and not here.
     traces = recipe.data.traces if given is None else str(given.absolute())
+    # Held-out traces and items may be gone by now, and no step depends on them.
     asked = recipe.model_copy(update={
         "data": recipe.data.model_copy(update={"traces": traces}),
         "evaluation": recipe.evaluation.model_copy(update={"traces": "none", "items": "none"})})
@@ -281,6 +295,7 @@ def _recorded_data(sealed: _SealedRun, given: Path | None) -> RunData:
     except RequestError as error:
         raise RequestError(f"{error.given}, the data that {run.path.name} was trained on",
                            f"a file with SHA-256 {expected}", "--data FILE says where it lies") from None
+    # A file of the same name may have changed since; only its bytes prove it.
     if data.digests["traces"] != expected:
         raise RequestError(f"traces {traces} with SHA-256 {data.digests['traces']}",
                            f"the data that the run was trained on, SHA-256 {expected}",
@@ -291,9 +306,11 @@ def _recorded_data(sealed: _SealedRun, given: Path | None) -> RunData:
 def _recorded_rows(sealed: _SealedRun, data: RunData) -> RowSet:
     """The rows that the run was trained on, found again by its row index and proved by its digest."""
     run, digest = sealed.run, sealed.run.manifest.data_digests.get("rows")
+    # A smoke run takes the first traces only, and rows that are too long may be dropped: the index has the others.
     known = {row["id"] for row in jsonl.read(run.path / ROWS)[0]}
     rows = build_rows([trace for trace in data.traces if trace.id in known], sealed.tokenizer, sealed.template,
                       sealed.loaded.recipe.data)
+    # The rules that make rows may have changed with the version; then no step could be the same.
     if rows.digest != digest:
         raise RecordError(f"{run.path}: its row index does not follow from data, tokenizer and template "
                           f"({rows.digest[:16]}…, recorded {str(digest)[:16]}…)")

@@ -127,9 +127,12 @@ def parity(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, whole: 
 def _comparable(loaded: LoadedRecipe, steps: int, *, on_cpu: bool) -> LoadedRecipe:
     """The recipe in float32 on one device, with as many steps as are compared."""
     values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
+    # In a coarser format rounding alone would be larger than the tolerances.
     values["precision"] = {"parameters": "fp32", "compute": "fp32", "moments": "fp32"}
+    # With one device no order of sums over devices is part of the comparison.
     values["mesh"] = {"fsdp": 1, "tp": 1}
     values["training"] |= {"steps": steps}
+    # A recipe whose warmup does not end before its last step is refused, and few steps are compared.
     if values["training"].get("warmup_steps", 0) >= steps:
         values["training"]["warmup_steps"] = steps // 4
     # A kernel that only one of the engines has would be compared with another function of the other one.
@@ -148,6 +151,7 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool) -> Case:
         shape = ModelShape(**(asdict(shape) | REACH))
     batches = Batches(rows, seed=recipe.seed, rows_per_micro_batch=recipe.batch.micro_batch,
                       accumulation=recipe.batch.accumulation, data_config=recipe.data)
+    # Made once and kept: both engines must be given the very same arrays.
     found, position = [], Position()
     for _ in range(recipe.training.steps):
         batch, position = batches.at(position)
@@ -157,9 +161,11 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool) -> Case:
     if weights.directory is None:
         start = folder / "start"
         start.mkdir()
+        # One engine draws the weights of both, because each has random numbers of its own.
         engine = find_engine(ENGINES[1]).engine.open(replace(request, method=FULL))
         engine.export(engine.init(recipe.seed), start)
     return Case(request=request, batches=found, weights=weights.directory or folder / "start", folder=folder,
+                # A schedule counts steps from 1.
                 rates=[schedule.at(step + 1) for step in range(recipe.training.steps)])
 
 
@@ -173,9 +179,11 @@ def compare(case: Case, name: str) -> Parity:
         states[engine] = folder / f"half-{engine}"
         states[engine].mkdir()
         opened.save(state, states[engine])
+        # Goes on from the live state, the other engine from the file: an error of saving shows as a difference.
         _, second = _course(case, opened, state, half, len(case.batches))
         curves[engine] = first + second
     resumed = []
+    # In both directions: each engine restores what the other one saved.
     for one, other in (ENGINES, ENGINES[::-1]):
         opened = case.engine(other)
         _, losses = _course(case, opened, opened.restore(states[one]), half, len(case.batches))
@@ -225,6 +233,7 @@ def _logit_difference(case: Case) -> float:
         if not isinstance(engine, ComparableEngine):
             raise RequestError(f"parity with engine {name}", "an engine that says its logits (`ComparableEngine`)")
         found.append(engine.logits(engine.load(trained), batch))
+    # Segment 0 is padding: engines may compute there what they like, because nothing reads it.
     real = batch.segment_ids[0] != 0
     return _largest(found[0][real], found[1][real])
 
@@ -234,6 +243,7 @@ def _gradients(case: Case, name: str) -> dict[str, np.ndarray]:
     own = case.request.optimizer
     optimizer = own if own.name == "adamw" else AdamWConfig(name="adamw")
     engine = case.engine(name, optimizer=optimizer)
+    # The rate moves the weights and not the first moment, so any small one will do.
     state, _ = engine.step(case.begin(engine, optimizer), case.batches[0], 1e-6)
     place = case.folder / f"gradients-{name}"
     place.mkdir()

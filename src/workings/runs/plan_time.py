@@ -62,10 +62,12 @@ def finishing(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Targe
         kept = changed(recipe, {"memory.remat": "none"})
         before, after = (step_operations(engine_request(each, shape, target), plan.batch) for each in (recipe, kept))
         spent = replace(plan.time, step_seconds=pace * after / before)
+        # The time is asked first, because the plan compiles: without recomputation all activations must fit.
         if spent.seconds <= deadline and make_plan(kept, shape, target, explained=False).verdict.fits:
             return ("memory.remat=none",)
     steps = max(1, int(recipe.training.steps * plan.time.share_by(deadline)))
     words = [f"training.steps={steps}"]
+    # A warmup has to end before the last step, or the recipe is refused.
     if recipe.training.warmup_steps >= steps:
         words.append(f"training.warmup_steps={steps // 10}")
     return tuple(words)

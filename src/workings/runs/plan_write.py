@@ -25,6 +25,7 @@ def write_nearest(plan: Plan, loaded: LoadedRecipe, out: Path) -> None:
                            "a smaller model, shorter rows or a larger machine")
     if out.exists():
         raise RequestError(f"--write {out}, which exists", "a file that does not exist yet", "another name")
+    # A plan that fits has no nearest one and is written as it is.
     words = plan.nearest.overrides if plan.nearest is not None else ()
     values = with_overrides(loaded, words)
     _moved(values, loaded, out.absolute().parent)
@@ -38,6 +39,7 @@ def write_nearest(plan: Plan, loaded: LoadedRecipe, out: Path) -> None:
 
 def with_overrides(loaded: LoadedRecipe, words: Sequence[str]) -> dict[str, Any]:
     """The recipe's own keys with the search's words applied, as plain values."""
+    # Only keys that were set: a default that is written down would no longer follow the package.
     values: dict[str, Any] = json.loads(loaded.recipe.model_dump_json(exclude_unset=True))
     for word in words:
         key, _, written = word.partition("=")
@@ -46,6 +48,7 @@ def with_overrides(loaded: LoadedRecipe, words: Sequence[str]) -> dict[str, Any]
         for parent in parents:
             here = here.setdefault(parent, {})
         here[last] = yaml.safe_load(written)
+    # Before it is written: a file that `train` refuses would be worse than none.
     check_recipe(values, "the nearest plan")
     return values
 
@@ -56,5 +59,6 @@ def _moved(values: dict[str, Any], loaded: LoadedRecipe, folder: Path) -> None:
                          ("", "tokenizer")):
         here = values.get(section, {}) if section else values
         name = here.get(key)
+        # A name that is no file here is a named data set or a Hub id, and means the same in every folder.
         if isinstance(name, str) and not Path(name).is_absolute() and "~" not in name and loaded.path(name).exists():
             here[key] = os.path.relpath(loaded.path(name), folder)

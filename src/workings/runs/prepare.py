@@ -59,12 +59,14 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     """
     recipe = loaded.recipe
     registered = find_engine(recipe.engine)
+    # Without tensors: gigabytes are downloaded only for a run that fits.
     resolved = resolve(loaded, data, tensors=False)
     rows = _rows(resolved)
 
     request = EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory)
     engine = registered.engine.open(request)
     device = engine.describe()
+    # A device that is listed need not compute: one kernel runs before anything is built on it.
     device_check = engine.check_device()
     rows_per_micro_batch = recipe.batch.micro_batch * device.mesh["fsdp"]
     batches = Batches(rows, seed=recipe.seed, rows_per_micro_batch=rows_per_micro_batch,
@@ -91,6 +93,7 @@ def _rows(resolved: ResolvedRun) -> RowSet:
     """The proved rows of the traces; those of a large data set are kept between runs."""
     data, settings = resolved.data, (resolved.tokenizer, resolved.template, resolved.recipe.data)
     make = partial(build_rows, data.traces, *settings)
+    # Traces that were cut are not those whose digest is the key of the cache.
     if len(data.traces) < MIN_CACHED_ROWS or not data.is_full:
         return make()
     return cached_rows(cache_directory() / "rows", cache_key(data.digests["traces"], *settings), make)

@@ -87,11 +87,13 @@ def quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, full
     started = time.perf_counter()
     if out.exists():
         raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", "another --out")
+    # Loaded before data are made: a wrong override leaves no folder behind.
     recipes = {WITH_STEPS: _recipe(WITH_STEPS, seed, "tags", overrides),
                ANSWER_ONLY: _recipe(ANSWER_ONLY, seed, "answer_only", overrides)}
     _make_data(out / "data", seed)
     runs = {name: _run(out, name, recipe) for name, recipe in recipes.items()}
     if full:
+        # An answer without steps has fewer supervised tokens, so as many of them take more steps.
         share = _supervised(runs[WITH_STEPS]) / _supervised(runs[ANSWER_ONLY])
         steps = round(runs[ANSWER_ONLY].training.steps * share)
         runs[SAME_TOKENS] = _run(out, SAME_TOKENS, _recipe(SAME_TOKENS, seed, "answer_only",
@@ -102,6 +104,7 @@ def quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, full
     more = {name: compare(paths[name], paths[WITH_STEPS]) for name in paths if name == SAME_TOKENS}
     atomic.write_json(out / "compare.json", comparison.to_json())
     write_report(out / "report.html", list(paths.values()), comparison)
+    # The result is handed out only if every record that it stands on verifies.
     _verify_all(list(paths.values()))
     return QuickstartResult(out=out, runs=runs, comparison=comparison, more=more,
                             seconds=time.perf_counter() - started)
@@ -111,10 +114,12 @@ def _make_data(folder: Path, seed: int) -> None:
     """Traces, held-out traces, items and one tokenizer for all runs: trained on both ways of answering."""
     folder.mkdir(parents=True)
     traces, items = addition.make(ADDITION_TRACES, ADDITION_ITEMS, seed)
+    # Made from the items, none of which is among the traces: their loss measures what was not seen.
     held_out = addition.held_out_traces(items, seed)
     write_traces(folder / "traces.jsonl", traces)
     write_traces(folder / "held_out.jsonl", held_out)
     write_items(folder / "items.jsonl", items)
+    # With a tokenizer for each way of answering, losses and numbers of tokens could not be compared.
     texts = (text for trace in traces for text in (trace.prompt, completion_text(trace, "tags")))
     train_tokenizer(texts, TRAINED_VOCABULARY).save(folder / "tokenizer")
     write_manifest(folder, generator="addition", version=addition.VERSION, seed=seed)
@@ -129,6 +134,7 @@ def _recipe(name: str, seed: int, reasoning: str, overrides: Sequence[str]) -> L
 
 
 def _run(out: Path, name: str, recipe: LoadedRecipe) -> TrainAndEvaluateResult:
+    # A file and not a value: the record of each run then names a recipe that can be run again.
     path = out / "recipes" / f"{name}.yaml"
     path.parent.mkdir(exist_ok=True)
     atomic.write_text(path, recipe.written())

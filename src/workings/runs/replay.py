@@ -88,18 +88,22 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
         RequestError: no sealed run, no such checkpoint, data or weights that are not there or not the recorded ones.
         RecordError: the record is damaged.
     """
+    # Before data are read and a device is opened: a run without steps has nothing to replay.
     metrics = Run.open(path).metrics()
     if not metrics:
         raise RequestError(f"{path}, which took no step", "a run with at least one step")
     opened = reopen_run(path, request.inputs)
     from_step, checkpoint = _start(opened, len(metrics), request.start)
+    # Once: the judgement and the record of the replay must speak of the same conditions.
     collected = environment.collect()
+    # Before any step: where no tolerance is known, no result could be judged.
     standard = _standard(opened, collected)
     plan = ReplayPlan(
         engine=opened.engine, batches=opened.batches(opened.recipe.seed), schedule=Schedule.of(opened.recipe.training),
         start=_initial_state(opened, checkpoint), position=Position.from_json(checkpoint.facts["position"])
         if checkpoint else Position(), lines=[*metrics[from_step:from_step + request.steps]])
     say(f"{len(plan.lines)} steps from {plan.start.words}, judged by {standard.mode}")
+    # The controls come after it and use the same engine, whose step is compiled by then.
     lines, weights = _replay(opened, plan)
     say("controls: another seed, another learning rate, a row left out, another checkpoint")
     controls = _controls(opened, plan, from_step, standard.tolerance)
@@ -142,6 +146,7 @@ def replay_and_seal(path: Path, request: ReplayRequest, name: str = "",
 
 def _start(opened: ReopenedRun, done: int, asked: int | None) -> tuple[int, Checkpoint | None]:
     """The step to start after, and its checkpoint; None for the first weights."""
+    # A checkpoint of the last step has no recorded step after it to compare with.
     before_the_end = [step for step in opened.checkpoints_by_step if step < done]
     if asked is None:
         asked = before_the_end[0] if before_the_end else 0
@@ -166,9 +171,11 @@ def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> Initia
 
 def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, tolerance: Tolerance) -> dict[str, Facts]:
     other_seed = opened.recipe.seed + 1
+    # Any other state of this run will do; without a second checkpoint, random weights stand for one.
     others = [step for step in opened.checkpoints_by_step if step != from_step]
     other = _initial_state(opened, opened.checkpoint(others[-1])) if others else InitialState(
         make=lambda: opened.engine.init(other_seed), words=f"random weights of seed {other_seed}")
+    # After a checkpoint a seed decides the order of rows only; at step 0 it may decide the first weights as well.
     begun = plan.start if from_step else InitialState(
         make=lambda: opened.initial_state(opened.engine, other_seed), words="another seed")
     return replay_steps.controls(plan, opened.batches(other_seed), other, begun, tolerance)
@@ -177,6 +184,7 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, tolerance: 
 def _standard(opened: ReopenedRun, collected: Mapping[str, Any]) -> _Standard:
     """To the bit where the conditions are the recorded ones, else by the tolerance of the run's number format."""
     manifest, device, code = opened.run.manifest, opened.engine.describe(), code_version()
+    # Only packages that compute: another version of any other would forbid equal bits for nothing.
     packages = sorted({*device.versions} & {*environment.PACKAGES})
     registered = find_engine(manifest.engine)
     here = conditions(
@@ -187,6 +195,7 @@ def _standard(opened: ReopenedRun, collected: Mapping[str, Any]) -> _Standard:
     if not differing(there, here) and on_cpu(there):
         return _Standard(there=there, here=here, tolerance=BITWISE, mode="bitwise")
     tolerance = tolerance_for(manifest.actual_dtypes, there, here)
+    # Refused and not judged: no limit was ever measured for such conditions.
     if tolerance is None:
         raise RequestError(f"{opened.run.path}, computed in {number_format(manifest.actual_dtypes)} on a "
                            f"{platform(there)} under other conditions than here: " + ", ".join(differing(there, here)),
@@ -200,10 +209,13 @@ def _replay(opened: ReopenedRun, plan: ReplayPlan) -> tuple[list[Facts], Facts]:
     lines, state = [], None
     for step in replay_steps.replay(plan):
         lines.append(step.line)
+        # Only the newest state is held: each is as large as the model with its optimizer.
         state = step.state
     last = lines[-1]["step"]
+    # Without one, nothing recorded can be held against these weights.
     if last not in opened.checkpoints_by_step:
         return lines, {"absent": f"the run kept no checkpoint of step {last}"}
+    # Takes as much disk as a checkpoint; both sides are then compared as files, without the engine.
     with tempfile.TemporaryDirectory(prefix="workings-replay-") as folder:
         opened.engine.save(state, Path(folder))
         return lines, compare_weights(last, opened.checkpoint(last).path, Path(folder))
@@ -213,6 +225,7 @@ def _own_evaluations(run: Run) -> Iterator[RecordedEvaluation]:
     """The run's own evaluations of its last state."""
     for unit in run.evaluations():
         config = loads((unit.path / EVALUATION_CONFIG).read_bytes())
+        # Answers from elsewhere cannot be generated again, and those of another run's state say nothing about this one.
         if config.get("source") == {"kind": "generated"} and config.get("made_from") == run.root:
             yield RecordedEvaluation(unit=f"eval/{unit.name}", config=config,
                                      rows=jsonl.read(unit.path / PREDICTIONS)[0])
@@ -224,6 +237,7 @@ def _predictions(opened: ReopenedRun, count: int, whole_batches: bool, say: Say)
     if not units:
         return []
     say(f"{count} predictions of {', '.join(unit.unit for unit in units)}")
+    # All units were answered by the last state, so it is restored once for all of them.
     session = opened.session(opened.engine, opened.engine.restore(opened.checkpoint(last).path))
     return [line for unit in units for line in generate_again(session, unit, count, whole_batches=whole_batches)]
 

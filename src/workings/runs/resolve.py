@@ -89,6 +89,7 @@ def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool 
         RequestError: something that the recipe names is not there, or does not go together.
     """
     data = data or find_data(loaded)
+    # In this order: a tokenizer may lie beside the weights, and the shape of a new model needs its vocabulary.
     weights = find_weights(loaded, tensors=tensors)
     tokenizer = find_tokenizer(loaded, weights, data.traces)
     return ResolvedRun(
@@ -144,6 +145,7 @@ def find_tokenizer(loaded: LoadedRecipe, weights: Weights, traces: Sequence[Trac
     name = loaded.recipe.tokenizer
     if name == "train":
         reasoning = loaded.recipe.data.reasoning
+        # Prompt and completion apart and in the trained form, because rows are encoded in the same two pieces.
         return train_tokenizer((text for trace in traces for text in (trace.prompt, completion_text(trace, reasoning))),
                                TRAINED_VOCABULARY)
     if name == "model":
@@ -151,6 +153,7 @@ def find_tokenizer(loaded: LoadedRecipe, weights: Weights, traces: Sequence[Trac
             raise RequestError("tokenizer: model", "a model with a tokenizer of its own; this one is made from scratch",
                                "set `tokenizer: train`, or a directory with tokenizer.json")
         return Tokenizer.load(weights.directory)
+    # A name that is no folder here is a Hub id, of which only small files are downloaded.
     local = loaded.path(name)
     return Tokenizer.load(local if local.exists() else weights_directory(name, "main", tensors=False)[0])
 
@@ -188,6 +191,7 @@ def find_or_fetch_shape(loaded: LoadedRecipe) -> ModelShape:
         return find_shape(loaded)
     except RequestError:
         directory = find_weights(loaded, tensors=False).directory
+        # A model from scratch has nothing to download: the first error is the right one.
         if directory is None:
             raise
         return read_shape(directory)
@@ -197,6 +201,7 @@ def _by_hub_id(name: str) -> ModelShape:
     """Instruction-tuned models have the shape of the model they were made from."""
     rows: dict[str, dict[str, Any]] = {str(row["hub_id"]): row for row in catalog().values()}
     base = name.removesuffix("-it")
+    # Gemma 3 marks its pretrained models with `-pt`, the families before it do not mark them.
     for candidate in (name, base, f"{base}-pt"):
         if candidate in rows:
             return published_shape(str(rows[candidate]["name"]))

@@ -29,13 +29,16 @@ def with_engine(loaded: LoadedRecipe, platform: str = "") -> LoadedRecipe:
     recipe = loaded.recipe
     if recipe.engine != AUTO:
         return loaded
+    # What an engine refuses depends on the shape; an unknown model's description is downloaded for it.
     shape = find_or_fetch_shape(loaded)
     request = EngineRequest.of(recipe, shape, device=platform or _platform(recipe.device))
     engines = planning_engines()
     engine, reason = select_engine(
         refused={name: [refusal.feature for refusal in engine.refusals(request)] for name, engine in engines.items()},
+        # A machine that is not here is taken to have every engine; on this one nothing is imported to find out.
         installed=[name for name, engine in engines.items()
                    if platform in ("gpu", "tpu") or all(map(_installed, engine.libraries))])
+    # As an override, the choice stands in the record, and the command that reproduces the run does not choose again.
     return replace(loaded, recipe=recipe.model_copy(update={"engine": engine}),
                    overrides=(*(word for word in loaded.overrides if not word.startswith("engine=")),
                               f"engine={engine}"),

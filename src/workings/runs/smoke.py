@@ -8,6 +8,7 @@ from workings.models.registry import find_family
 from workings.runs.datasets import RunData
 from workings.runs.resolve import TRAINED_VOCABULARY, find_shape
 
+# Fewer key heads than query heads, so that grouped attention is tried as well.
 TINY = {"layers": 2, "width": 32, "mlp_width": 64, "heads": 2, "kv_heads": 1, "head_dim": 16}
 TRACES = 64
 ITEMS = 16
@@ -30,10 +31,13 @@ class Smoke:
         if not find_family(family).grouped_heads:
             shape["kv_heads"] = shape["heads"]
         values["model"] = {"source": "scratch", "shape": shape}
+        # A model of its own vocabulary needs neither the Hub nor a large embedding.
         values["tokenizer"] = "train"
         values["batch"]["micro_batch"] = min(ROWS, loaded.recipe.batch.micro_batch)
         values["training"]["steps"] = self.steps
+        # A warmup that does not end before the last step would be refused.
         values["training"].pop("warmup_steps", None)
+        # Saving is a part of the path, and a recipe's own interval may be longer than the run.
         values.setdefault("checkpoint", {})["every_steps"] = 1
         evaluation: dict[str, Any] = values.setdefault("evaluation", {})
         evaluation["max_new_tokens"] = min(NEW_TOKENS, loaded.recipe.evaluation.max_new_tokens)

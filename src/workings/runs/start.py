@@ -59,15 +59,19 @@ def begin_again(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str
     """
     writer = RunWriter.resume(out)
     try:
+        # Before metrics are cut: a request that is refused loses no line.
         moved = _refuse_other_request(writer, out, request, mesh)
         checkpoint, skipped = writer.checkpoints.latest_valid()
         step = 0 if checkpoint is None else checkpoint.step
+        # The steps after the checkpoint are taken again, and a step may have one line only.
         facts = writer.truncate_metrics(step)
         writer.event("resumed", from_step=step, damaged_checkpoints=skipped, **facts,
                      **({"moved": moved} if moved else {}))
+    # Also on Ctrl-C: a lock that this process keeps would refuse its next attempt.
     except BaseException:
         writer.close()
         raise
+    # Events are carried from attempt to attempt, so they know the first start and every resumption.
     events = jsonl.read(writer.path(EVENTS))[0]
     return Start(writer=writer, checkpoint=checkpoint, progress=progress_from(checkpoint), resumed=True,
                  first_started_at=next((event["time"] for event in events if event["kind"] == "started"), now()),
@@ -103,6 +107,7 @@ def _refuse_other_request(writer: RunWriter, out: Path, request: dict[str, dict[
             continue
         differing = _differences(before, values, "")
         said = [f"{key}: {old!r} before, {new!r} now" for key, old, new in differing]
+        # A run that was killed early may have no device checks; then every difference is refused.
         meshes = (_before(writer, out, DEVICE_CHECKS) or {}).get("mesh", {})
         if relative == CONFIG and "fsdp" in meshes and {key for key, _, _ in differing} <= PLACES:
             _refuse_other_rows(_rows(before, meshes), _rows(values, mesh), int(mesh["fsdp"]))

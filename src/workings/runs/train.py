@@ -133,6 +133,7 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
     """
     if processes.is_coordinator:
         _check_out(out, resume)
+    # First, because tokenizer and batch change, from which all else is prepared.
     if smoke is not None:
         loaded = smoke.shrink(loaded)
     data = find_data(loaded)
@@ -142,19 +143,25 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
              "forced": not setup.verdict.fits, "predicted_peak_bytes": setup.verdict.peak_bytes,
              "processes": processes.count}
     settings = LoopSettings.of(setup)
+    # The search for a way out compiles up to four other candidates, so one process makes it for all.
     if not setup.verdict.fits and (not force or setup.inspection.refused):
         raise refusal(setup) if processes.is_coordinator else DoesNotFit("; ".join(setup.verdict.reasons))
+    # Only now: a run that does not fit has downloaded descriptions, and none of the gigabytes of tensors.
     fetch_tensors(setup.weights)
+    # A process with other rows or another version would not fail: it would train on, silently wrong.
     must_agree = {"recipe": setup.config_digest, "data": data_digests(setup),
                   "workings": code_version().version}
     checks = processes.agree(facts_of(setup.engine) | must_agree, dict(setup.device_check))
+    # From here on a signal is a request. Before, it ends the process at once, and there is nothing yet to save.
     with StopRequest() as stop:
         if not processes.is_coordinator:
             ended = processes.work(setup.engine, setup.weights.directory, lambda: stop.requested)
             return _worked(ended, processes, setup, settings, out)
         setup = replace(setup, engine=processes.coordinate(setup.engine), device_check=_all_checks(checks))
+        # The engine has run a kernel already and compared it with NumPy, so the doctor runs none.
         examined = doctor(loaded, out=out.parent, kernels=False)
         start = _start(setup, out, resume, examined)
+        # Between compiling and the first weight: what is resident now belongs to compiler and libraries.
         watch = MemoryWatch()
         try:
             outcome = _take_steps(start, setup, settings, out,
@@ -162,6 +169,7 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
             result = _seal(start, setup, settings, outcome, out, facts, watch)
         finally:
             start.writer.close()  # harmless after sealing; after an error the folder stays and can be resumed
+    # Sent with the last call, when the group is left: workers have no record to read it from.
     processes.outcome = {"status": result.status, "reason": result.reason, "steps": result.steps,
                          "supervised_tokens": result.supervised_tokens, "final_loss": result.final_loss}
     return result
@@ -169,6 +177,7 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
 
 def _all_checks(checks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The device checks of all processes as one: every device by its name, the worst of the differences."""
+    # The checks come by index, so the first one is that of process 0, which writes the record.
     own = checks[0]
     if len(checks) == 1:
         return {**own, "processes": 1}
@@ -190,6 +199,7 @@ def _check_out(out: Path, resume: bool) -> None:
     if out.exists() and not resume:
         raise RequestError(f"--out {out}, which exists", "a directory that does not exist yet",
                            "choose another --out, or add --resume if that run did not finish")
+    # `lexists`, because a link that leads nowhere is in the way, too; the nearest name that is there decides.
     place = next(parent for parent in out.absolute().parents if os.path.lexists(parent))
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         raise RequestError(f"--out {out}, and {place} is not a folder that can be written to",
@@ -200,10 +210,12 @@ def _start(setup: TrainSetup, out: Path, resume: bool, examined: Examination) ->
     """Open the run directory, list the attempt, write down what is asked for."""
     with storage(out.parent, "make"):
         out.parent.mkdir(parents=True, exist_ok=True)
+    # Before the run's own folder: an attempt that dies at once is listed as well.
     attempts.append(out.parent, {"run": out.name, "recipe": setup.recipe.name,
                                  "config_digest": setup.config_digest, "resume": resume})
     start = begin_again(out, {CONFIG: setup.config, DATA_DIGESTS: data_digests(setup)},
                         setup.device.mesh) if resume else begin_new(out)
+    # A resumed run writes it anew: devices and free memory need not be those of the attempt before.
     write_request(start.writer, setup)
     start.writer.write_json(DOCTOR, examined.as_json())
     return start
@@ -243,6 +255,7 @@ def _take_steps(start: Start, setup: TrainSetup, settings: LoopSettings, out: Pa
             checkpoint_due=lambda step: step % settings.save_every == 0, stop_requested=stop_requested,
             show=display.show)
         try:
+            # The first state is made inside of the loop: memory may run out there, too, and that end is recorded.
             return run_loop(parts, lambda: _first_state(start, setup), start.progress)
         finally:
             scalars.close()
@@ -276,11 +289,13 @@ def _seal(start: Start, setup: TrainSetup, settings: LoopSettings, outcome: Outc
         writer.event("out_of_memory", **measured)
         outcome = replace(outcome, reason=f"{outcome.reason}: {sentence(measured)}; {outcome.out_of_memory}")
     writer.write_json(MEASURED, measured)
+    # Read back from the file: the first lines of a resumed run were written by another process.
     metrics = jsonl.read(writer.path(METRICS))[0]
     manifest = build_manifest(setup, outcome, metrics, out=out, started_at=start.first_started_at,
                               resumes=start.resumes, resumed_from=writer.resumed_from, memory=memory, facts=facts)
     if outcome.status == "failed":
         writer.event("failed", reason=outcome.reason)
+    # Before sealing, which lists the files that are there and refuses a run without this one.
     writer.write_text(README, readme(manifest, setup, reproduce_command(setup, out), sentence(measured)))
     run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
     return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,

@@ -97,11 +97,13 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
 
 def _evaluated(training: TrainResult) -> TrainAndEvaluateResult:
     """The scorecards of a run; nothing for one that was cut short, and in a process that only took part."""
+    # Only process 0 has the record and a state to ask; the others were told how it ended.
     if training.process:
         return TrainAndEvaluateResult(training=training, scorecard=None)
     setup, settings = training.setup, training.settings.evaluation
     if training.status != "complete" or settings is None:
         return TrainAndEvaluateResult(training=training, scorecard=None)
+    # The evaluation is a unit of its own and names the root digest of the run, which exists since it was sealed.
     sealed = Run.open(training.run)
     # The session is handed on at once: a name for it here would keep the trained model beside the untrained one.
     scorecard = evaluate(
@@ -109,6 +111,7 @@ def _evaluated(training: TrainResult) -> TrainAndEvaluateResult:
         made_from=sealed.root, facts={"run": sealed.manifest.name, "step": training.steps})
     if not training.settings.base:
         return TrainAndEvaluateResult(training=training, scorecard=scorecard)
+    # The trained weights have to go before the untrained ones are made.
     training = replace(training, state=None)
     try:
         base = _base(setup, settings, sealed)

@@ -67,6 +67,7 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
         compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
         return _refused(error, versions, exact, details | {"compile_seconds": round(time.monotonic() - start, 1)})
+    # Seconds of the clock depend on what else runs here; processor time is that of the whole child.
     details |= {"compile_seconds": round(time.monotonic() - start, 1),
                 "compile_cpu_seconds": round(time.process_time(), 1)}
     try:
@@ -118,11 +119,13 @@ def target_config(card: Mapping[str, Any]) -> str:
 def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
            places: dict[str, Any]) -> tuple[Any, int, int, Sizes]:
     """The program, bytes per device that lie beside it while it runs and of its batch, the sizes of its arrays."""
+    # A step's arguments are the whole state. The other programs take parameters only, and moments lie beside them.
     first, rows, length = ask["batch"]
     resident = _bytes(state, places) - _bytes(state["params"], places["params"])
     if ask["program"] == "generation":
         lowered = lower_generation(spec, state, places, first, rows, length)
         padded = generation_sizes(first, rows, length, spec.layout.fsdp)
+        # Prompts are int32; lengths, seeds and stop tokens are a few bytes a row and are left out.
         return lowered, resident, 4 * padded[0] * padded[1], _sizes(
             spec, state, places, padded[0], padded[1], padded[1] + padded[2])
     arrays = batch_shapes((first, rows, length), spec.objective.signals if ask["program"] == "step" else ())
@@ -147,6 +150,7 @@ def _sizes(spec: StepSpec, state: dict[str, Any], places: dict[str, Any], rows: 
 
 
 def _ordered(size: tuple[int, ...]) -> tuple[int, ...]:
+    # A compiler may reorder axes and drop those of length one, so sizes are compared without either.
     return tuple(sorted(n for n in size if n != 1))
 
 

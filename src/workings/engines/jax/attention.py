@@ -9,6 +9,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
+# Far enough from the lowest float32, -3.4e38, for the softmax to subtract a row's maximum without overflow.
 MASKED = -2.0e38
 """Score of a masked pair: finite, so that a row without any allowed key gives numbers and not NaN."""
 
@@ -32,6 +33,7 @@ def scores(q: jax.Array, k: jax.Array, scale: float, softcap: float) -> jax.Arra
     """``[B, K, G, S, T]`` float32 scores before masking."""
     batch, queries, heads, size = q.shape
     groups = heads // k.shape[2]
+    # Query heads of a group share a key head through the product's axes; keys are not repeated in memory.
     grouped = q.reshape(batch, queries, k.shape[2], groups, size)
     raw = jnp.einsum("bskgh,btkh->bkgst", grouped, k, preferred_element_type=jnp.float32) * scale
     return softcap * jnp.tanh(raw / softcap) if softcap else raw
@@ -56,6 +58,7 @@ def _attended(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scal
               softcap: float) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The result, the weights of the keys and the scores, both ``[B, K, G, S, T]`` float32."""
     bent = scores(q, k, scale, softcap)
+    # The softmax is float32; its weights are rounded to v's dtype where they enter a product.
     weights = jax.nn.softmax(jnp.where(allowed[:, None, None], bent, MASKED), axis=-1)
     return jnp.einsum("bkgst,btkh->bskgh", weights.astype(v.dtype), v).reshape(q.shape), weights, bent
 
@@ -75,6 +78,7 @@ Kept = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array | 
 
 def _forward(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scale: float,
              softcap: float) -> tuple[jax.Array, Kept]:
+    # Backward gets the float32 square of weights (with a soft cap two squares), of every layer without remat.
     out, weights, bent = _attended(q, k, v, allowed, scale, softcap)
     return out, (q, k, v, out, weights, bent if softcap else None)
 
@@ -87,9 +91,12 @@ def _backward(scale: float, softcap: float, kept: Kept,
     # Each query's sum of weights times their gradients, from two arrays that are smaller than the square.
     total = jnp.sum((d_out * out).astype(jnp.float32).reshape(grouped), -1).transpose(0, 2, 3, 1)
     d_weights = jnp.einsum("bskgh,btkh->bkgst", d_grouped, v, preferred_element_type=jnp.float32)
+    # The softmax's derivative. The weight of a masked pair is 0, and so is its gradient: no mask is needed here.
     d_scores = weights * (d_weights - total[..., None]) * scale
     if bent is not None:
+        # The derivative of tanh, from its value.
         d_scores = d_scores * (1 - jnp.square(bent / softcap))
+    # Rounded once, so that the products below run in the model's number format.
     d_scores = d_scores.astype(q.dtype)
     d_q = jnp.einsum("bkgst,btkh->bskgh", d_scores, k).reshape(q.shape)
     # The narrow operand comes first: the compiler for CPUs transposes the left one.

@@ -62,6 +62,7 @@ def read_heap(text: str) -> tuple[int, list[Value]]:
     found: list[Value] = []
     current: list[Value] = []
     largest = inside = 0
+    # Arguments, constants and outputs have allocations of their own; the heap is where temporaries share addresses.
     for line in text.splitlines():
         if match := ALLOCATION.match(line):
             if inside > largest:
@@ -71,6 +72,7 @@ def read_heap(text: str) -> tuple[int, list[Value]]:
         elif inside and (value := VALUE.match(line)) and int(value["size"]) >= SMALLEST:
             dims = tuple(int(n) for n in value["dims"].split(",") if n and n != "1")
             current.append(Value(int(value["offset"]), int(value["size"]), value["dtype"], dims))
+    # The last allocation has no other after it that would have compared it.
     return (inside, current) if inside > largest else (largest, found)
 
 
@@ -79,6 +81,7 @@ def name_of(value: Value, sizes: Sizes) -> str:
     shape, dims = value.dims and sizes.shape, tuple(sorted(value.dims))
     if not shape:
         return OTHER
+    # Rules go from the most telling size to the least: the first one that holds gives the name.
     tokens = sizes.rows * sizes.length
     local_vocabulary = shape.vocab_size // sizes.devices if shape.vocab_size % sizes.devices == 0 else shape.vocab_size
     if local_vocabulary in dims or shape.vocab_size in dims:
@@ -90,10 +93,12 @@ def name_of(value: Value, sizes: Sizes) -> str:
     elements = prod(dims)
     if sizes.cache_slots and value.dims[:1] == (shape.layers,) and sizes.cache_slots in value.dims:
         return CACHE
+    # One entry a layer, with whole micro batches behind it, is what the scan over layers stores for backward.
     if value.dims[0] == shape.layers and elements % (shape.layers * tokens) == 0:
         return KEPT
     if dims in sizes.single:
         return WEIGHTS
+    # A square of the length, or the length by a block of queries or keys: attention's loops use 128, 256 or 512.
     if sum(n == sizes.length or n in (128, 256, 512) for n in value.dims[-2:]) == 2 and elements % sizes.length == 0 \
             and sizes.length in value.dims[-2:] and elements >= tokens * min(256, sizes.length):
         return SCORES
@@ -109,6 +114,7 @@ def heap_parts(text: str, sizes: Sizes) -> dict[str, int]:
         name = name_of(value, sizes)
         parts[name] = parts.get(name, 0) + end - start
         covered += end - start
+    # Alignment and the arrays that are too small to look at are covered by no value.
     if whole > covered:
         parts[OTHER] = parts.get(OTHER, 0) + whole - covered
     return dict(sorted(parts.items(), key=lambda item: -item[1]))
@@ -120,10 +126,13 @@ def _painted(values: Iterable[Value]) -> Iterator[tuple[int, int, Value]]:
     edges = sorted({edge for value in ordered for edge in (value.offset, value.offset + value.size)})
     waiting: list[tuple[int, int, Value]] = []
     position = 0
+    # Between two neighboring edges nothing begins or ends, so the largest array there has the whole piece.
     for number, (start, end) in enumerate(pairwise(edges)):
         while position < len(ordered) and ordered[position].offset == start:
+            # The middle entry is unique, because two arrays of the same size cannot be ordered.
             heappush(waiting, (-ordered[position].size, number * len(ordered) + position, ordered[position]))
             position += 1
+        # Arrays that have ended are dropped only when they are on top: below it they cannot be the largest.
         while waiting and waiting[0][2].offset + waiting[0][2].size <= start:
             heappop(waiting)
         if waiting:
@@ -132,5 +141,6 @@ def _painted(values: Iterable[Value]) -> Iterator[tuple[int, int, Value]]:
 
 def assignment_text(folder: Path) -> str:
     """The buffer assignment that a compiler left in a folder; empty where it left none."""
+    # Small helper programs are compiled on the way; the one that was asked for has the longest text.
     files = list(folder.rglob("*buffer-assignment.txt"))
     return max(files, key=lambda path: path.stat().st_size).read_text(errors="replace") if files else ""

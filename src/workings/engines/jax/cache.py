@@ -67,6 +67,7 @@ def fill(shape: ModelShape, layout: Layout, keys: jax.Array, values: jax.Array, 
     def end(x: jax.Array, kind: str, layers: list[int]) -> jax.Array:
         count = slots(shape, kind, padded + room)
         mine = x if len(layers) == shape.layers else x[np.array(layers)]
+        # Free slots come first: the last token of a prompt lies in slot R - 1, and new token 0 goes to slot 0.
         mine = mine[:, :, max(0, padded - count):]
         mine = jnp.pad(mine, ((0, 0), (0, 0), (max(0, count - padded), 0), (0, 0), (0, 0)))
         return _placed(layout, mine)
@@ -86,6 +87,7 @@ def put(shape: ModelShape, caches: Caches, keys: jax.Array, values: jax.Array, c
     """The rings with new token number ``count`` of every row, whose keys and values are ``[L, B, 1, K, H]``."""
     def written(ring: jax.Array, new: jax.Array, layers: list[int]) -> jax.Array:
         mine = new if len(layers) == shape.layers else new[np.array(layers)]
+        # One slice serves all rows and layers, because every row is at the same count.
         return jax.lax.dynamic_update_slice_in_dim(ring, mine.astype(ring.dtype), count % ring.shape[2], 2)
 
     return {kind: Ring(written(caches[kind].keys, keys, layers), written(caches[kind].values, values, layers))
@@ -111,10 +113,12 @@ def look(q: jax.Array, k: jax.Array, v: jax.Array, ring: Ring, index: jax.Array,
     keys, values = ring.keys[index], ring.values[index]
     size = keys.shape[1]
     back = size - (jnp.arange(size) - count) % size  # how many positions before the token a slot lies: 1 to R
+    # Left padding and slots that nothing was written to lie further back than the row's first token.
     seen = (back[None] <= position[:, None]) & (back < window)[None]
     old = jnp.where(seen[:, None, None, None], scores(q, keys, scale, softcap), MASKED)
     own = scores(q, k, scale, softcap)
     # One softmax over both, without a copy of them side by side.
+    # A token sees itself, so the maximum is a real score even where every slot is masked.
     most = jnp.maximum(jnp.max(old, -1, keepdims=True), own)
     old, own = jnp.exp(old - most), jnp.exp(own - most)
     total = jnp.sum(old, -1, keepdims=True) + own
@@ -135,6 +139,7 @@ def attend_cached(shape: ModelShape, caches: Caches, position: jax.Array, count:
 
         if len(caches) == 1:
             return of(next(iter(caches)))(), (k, v)
+        # The two rings have different numbers of slots, so a scan over layers must branch; only one side runs.
         return jax.lax.cond(inputs["slides"], of(LOCAL), of(GLOBAL)), (k, v)
 
     return attend

@@ -48,6 +48,7 @@ def whole(x: jax.Array) -> np.ndarray:
         return np.asarray(x)
     from jax.experimental import multihost_utils
 
+    # A collective: it waits for ever where a process does not call it for the same array.
     return np.asarray(multihost_utils.process_allgather(x, tiled=True))
 
 
@@ -71,6 +72,7 @@ def write(path: Path, arrays: Mapping[str, jax.Array | Made]) -> None:
             full = f"{slot}.{stored}" if slot else stored
             plan[full] = (np.dtype(x.dtype), x.shape[1:] if stacked else x.shape)
             source[full] = (key, i if stacked else -1)
+    # The file is written in the order of `plan`, where the layers of a stack lie side by side: each is fetched once.
     held: dict[str, np.ndarray] = {}
 
     def fetch(full: str) -> np.ndarray:
@@ -82,6 +84,7 @@ def write(path: Path, arrays: Mapping[str, jax.Array | Made]) -> None:
         return held[key] if i < 0 else held[key][i]
 
     if jax.process_index() == 0:
+        # transformers wants to be told which framework's layout a file has.
         write_tensors(path, plan, fetch, {"format": "pt"})
         return
     for full in plan:  # the other processes take part in gathering, in the same order, and write nothing
@@ -105,12 +108,14 @@ def _stack(read: Callable[[str], np.ndarray], name: str, spec: _Described) -> np
         return np.asarray(read(name)).astype(spec.dtype, copy=False)
     out = np.empty(spec.shape, spec.dtype)
     for i, stored in enumerate(unstacked(name, spec.shape[0])):
+        # Assignment casts, so the file's own number format exists for one layer at a time.
         out[i] = read(stored)
     return out
 
 
 def _put(array: np.ndarray, sharding: Any) -> jax.Array:
     """To its place on the mesh; every process hands over the shards of its own devices."""
+    # The callback is asked for the part of each device that this process holds, and for no other.
     return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
 
@@ -154,6 +159,7 @@ def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings
     trained, places = spec.trained(abstract["params"]), flatten_params(shardings["params"])
     read = _reader(model, trained, "")
     params = {name: _put(_stack(read, name, x), places[name]) for name, x in trained.items()}
+    # Frozen weights are in no checkpoint; they come from where training took them.
     if spec.lora:
         params |= spec.frozen(base())
     moments: dict[str, dict[str, jax.Array]] = {}
@@ -187,6 +193,7 @@ def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Sh
             scales = name.removesuffix(CODES) + ABSMAX
             codes, absmax = _four_bit(files.read, weight, spec)
             params |= {name: _put(codes, places[name]), scales: _put(absmax, places[scales])}
+        # Scales were put beside their codes, and adapters are there already.
         elif name not in params and not name.endswith(f".{ABSMAX}"):
             params[name] = _put(_stack(files.read, name, x), places[name])
     return unflatten_params(params)

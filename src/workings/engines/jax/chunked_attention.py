@@ -17,6 +17,7 @@ def chunked_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: 
     chunk = min(QUERIES, length)
     count = -(-length // chunk)
     rest = count * chunk - length
+    # The last chunk is filled up with queries whose results are cut off at the end.
     padded = jnp.pad(q, ((0, 0), (0, rest), (0, 0), (0, 0))).reshape(batch, count, chunk, heads, size)
     ids = jnp.pad(segment_ids, ((0, 0), (0, rest))).reshape(batch, count, chunk)
     keys = jnp.arange(length)
@@ -28,5 +29,6 @@ def chunked_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: 
         allowed = (distance >= 0) & (distance < window) & (part_ids[:, :, None] == segment_ids[:, None, :])
         return masked_attention(part, k, v, allowed, scale=scale, softcap=softcap)
 
+    # The walk is sequential: the scores of one chunk exist at a time, `[B, K, G, 256, T]` in float32.
     out = jax.lax.map(one, (padded.swapaxes(0, 1), ids.swapaxes(0, 1), jnp.arange(count)))
     return out.swapaxes(0, 1).reshape(batch, count * chunk, heads, size)[:, :length]

@@ -17,6 +17,7 @@ def logits(engine: "JaxEngine", state: dict[str, Any], batch: Batch) -> np.ndarr
     """``[B, S, V]`` float32 logits of a batch's first micro batch."""
     spec = engine.spec
 
+    # A new function at each call, so each call compiles; and all logits exist at once. Comparisons are few and small.
     @jax.jit
     def compute(params: Params, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array) -> jax.Array:
         hidden = hidden_states(params, spec.shape, tokens, positions, segment_ids, attention=spec.attention,

@@ -41,6 +41,7 @@ def find_devices(asked: str, present: Mapping[str, str] | None = None) -> Device
             return Devices(platform=asked, devices=_open(asked), reason="asked for")
         except RuntimeError as error:
             raise _absent(asked, present, error) from error
+    # A card that is there and cannot be used ends the run: on the CPU instead, only the time it takes would tell.
     for platform in ("tpu", "gpu"):
         if platform in present:
             try:
@@ -102,8 +103,11 @@ def check_kernels(devices: tuple[jax.Device, ...], dtype: str = "fp32") -> dict[
     number = {"fp32": np.dtype(np.float32), "bf16": np.dtype(jax.numpy.bfloat16)}[dtype]
     left = np.linspace(-1.0, 1.0, 128 * 64, dtype=np.float32).reshape(128, 64).astype(number)
     right = np.linspace(1.0, -0.5, 64 * 32, dtype=np.float32).reshape(64, 32).astype(number)
+    # From the factors as they were rounded, so that what is left is the device's own error.
     expected = left.astype(np.float64) @ right.astype(np.float64)
+    # Rounding to bfloat16 moves a number by at most 2 ** -8 of its size; the limit is twice that of the largest one.
     allowed = {"fp32": 1e-3, "bf16": 2**-7 * float(np.max(np.abs(expected)))}[dtype]
+    # By default a TPU multiplies float32 in bfloat16, and the limit is meant for float32.
     multiply = jax.jit(lambda a, b: jax.numpy.matmul(a, b, precision="highest"))
     worst = 0.0
     for device in devices:
@@ -112,9 +116,10 @@ def check_kernels(devices: tuple[jax.Device, ...], dtype: str = "fp32") -> dict[
         except RuntimeError as error:
             raise DeviceError(f"a 128 x 64 x 32 matrix product in {dtype} on {device} failed: {first_line(error)}",
                               "a device that runs kernels", "workings doctor") from error
-        worst = max(worst, float(np.max(np.abs(got.astype(np.float64) - expected))))
-        if not worst < allowed:
-            raise DeviceError(f"a matrix product in {dtype} on {device} is off by {worst:g}",
+        difference = float(np.max(np.abs(got.astype(np.float64) - expected)))
+        if not difference < allowed:  # also where it is not a number
+            raise DeviceError(f"a matrix product in {dtype} on {device} is off by {difference:g}",
                               f"an error below {allowed:g}", "workings doctor")
+        worst = max(worst, difference)
     return {"kernel": f"matmul 128x64x32 {dtype}", "devices": [str(device) for device in devices],
             "max_difference_to_numpy": worst}

@@ -57,6 +57,7 @@ def _own_index(tokens: jax.Array, size: int) -> jax.Array:
 
 def _lookup_local(table: jax.Array, tokens: jax.Array) -> jax.Array:
     def turn(chunk: jax.Array) -> jax.Array:
+        # Only the `fsdp` axis is gathered: devices along `tp` have the same tokens already.
         index = _own_index(jax.lax.all_gather(chunk, FSDP, axis=0, tiled=True), table.shape[0])
         found = jnp.take(table, index, axis=0, mode="fill", fill_value=0)
         # At most one device has something to add, so the sum is exact in any number format.
@@ -71,5 +72,6 @@ def _add_local(table: jax.Array, tokens: jax.Array, dy: jax.Array) -> jax.Array:
         chunk, rows = (jax.lax.all_gather(x, FSDP, axis=0, tiled=True) for x in xs)
         return total.at[_own_index(chunk, table.shape[0])].add(rows.astype(jnp.float32), mode="drop"), None
 
+    # In float32, because a frequent token's gradient is a sum of many small terms; rounded once at the end.
     total, _ = jax.lax.scan(turn, jnp.zeros(table.shape, jnp.float32), (_turns(tokens), _turns(dy)))
     return total.astype(table.dtype)

@@ -52,6 +52,7 @@ class JaxEngine(JaxPlanning):
         self.devices = devices
         self.layout = make_layout(devices.devices, request.mesh.fsdp, request.mesh.tp)
         self.spec = build_spec(request, self.layout, devices.platform)
+        # Shapes only: opening an engine allocates no arrays, so a program can be compiled before weights are read.
         self._abstract = abstract_state(self.spec, request)
         self._shardings = state_shardings(self.spec, self._abstract)
         self._steps: dict[tuple[tuple[int, ...], ...], Any] = {}
@@ -71,6 +72,7 @@ class JaxEngine(JaxPlanning):
         """Find the devices. Raises `DeviceError` if what was asked for is absent or unusable."""
         found = find_devices(request.device)
         refuse_strangers(found.devices)
+        # Before anything is compiled, because JAX opens its cache once in a process.
         if found.platform == "cpu":
             keep_programs()
         return cls(request, found)
@@ -108,6 +110,7 @@ class JaxEngine(JaxPlanning):
 
     def _first_params(self, weights: Path | None, seed: int) -> Any:
         """What training starts from: weights from a directory or drawn from the seed, and fresh adapters."""
+        # Jitted with the places of its outputs, so weights come out split instead of being moved afterwards.
         make = jax.jit(partial(initial_params, self.spec), out_shardings=self._shardings["params"])
         if weights is None:
             return make(np.uint32(seed))
@@ -123,6 +126,7 @@ class JaxEngine(JaxPlanning):
     def _arrays(self, batch: Batch, signals: tuple[str, ...] = ()) -> dict[str, Any]:
         """A batch as the compiled programs take it; every process has the whole batch and hands over its own rows."""
         arrays = {name: batch.arrays[name] for name in (*ROWS, *signals)}
+        # One process can hand NumPy arrays to the compiled program, which splits them as it was compiled for.
         if jax.process_count() == 1:
             return arrays
         place = self.layout.batch()
@@ -134,11 +138,13 @@ class JaxEngine(JaxPlanning):
         It is compiled once, by whoever asks first: `inspect`, `step`, or a test that reads the program.
         """
         more = self.spec.variant.batch_arrays(batch)
+        # A variant's arrays have sizes of their own, such as the number of loss positions of a row.
         key = batch.tokens.shape, *(x.shape for x in more.values())
         if key not in self._steps:
             self._steps[key] = lower_step(self.spec, self._abstract, self._shardings, batch.tokens.shape,
                                           more).compile()
             self.compilations += 1
+            # All programs share one malloc, so the largest of them decides what it keeps.
             self.spec.variant.compiled(max(run.memory_analysis().temp_size_in_bytes for run in self._steps.values()))
         return self._steps[key]
 
@@ -147,9 +153,11 @@ class JaxEngine(JaxPlanning):
         require_signals(self.spec.objective, batch)
         variant = self.spec.variant
         run, arrays = self.compiled_step(batch), self._arrays(batch, self.spec.objective.signals)
+        # The caller's arrays are used up from here on: the program writes its results into them.
         before = variant.before(state, self.layout.everywhere())
         after, numbers = run(before, arrays | variant.batch_arrays(batch), np.float32(batch.divisor),
                              np.float32(learning_rate))
+        # Reading the numbers waits until the device has done the step.
         return variant.after(after), StepResult.of(np.asarray(numbers).tolist(), self.spec.objective.metrics)
 
     def evaluate(self, state: State, batch: Batch) -> LossSum:
@@ -172,6 +180,7 @@ class JaxEngine(JaxPlanning):
             places = dict.fromkeys(ROWS, self.layout.batch())
             self._forward[key] = jax.jit(make(self.spec), in_shardings=(self._shardings["params"], places),
                                          out_shardings=self.layout.everywhere())
+        # On a CPU with unstacked layers this makes the stacks, a copy of the weights that lives until the next step.
         found: jax.Array = self._forward[key](state["params"], self._arrays(batch))
         return found
 
@@ -203,6 +212,7 @@ class JaxEngine(JaxPlanning):
         peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use", 0) for device in self._own()]
         if max(peaks) > 0:
             return Memory(peak_bytes=int(max(peaks)), source="device (memory_stats)")
+        # `ru_maxrss` is in bytes on macOS and in KiB on Linux.
         scale = 1 if sys.platform == "darwin" else 1024
         return Memory(peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale,
                       source="process (peak resident set)")

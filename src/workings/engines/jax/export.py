@@ -25,13 +25,16 @@ def export(params: Params, spec: StepSpec, directory: Path) -> None:
     ``adapter/`` belongs on the weights that training started from, not on the merged ones.
     """
     tensors = flatten_params(params)
+    # Shapes of the full model, whatever a run holds: codes of 4 bits and adapters become plain weights.
     shapes = parameter_shapes(spec.shape, spec.parameter_dtype)
+    # A merged weight is made when its turn has come, so one of them at a time exists beside the state.
     write(directory / MODEL_FILE, {name: Made(x.shape, x.dtype, partial(_full, tensors, name, x.shape[-1], x.dtype))
                                    for name, x in shapes.items()})
     # Stored precision by transformers' names, which are JAX's.
     dtype = str(next(iter(shapes.values())).dtype)
     _write_json(directory / CONFIG, to_hf_config(spec.shape) | {"dtype": dtype})
     if spec.lora:
+        # Every process enters `write`, because gathering needs all of them; files are the first one's alone.
         if jax.process_index() == 0:
             (directory / ADAPTER_FOLDER).mkdir()
         write(directory / ADAPTER_FOLDER / ADAPTER_FILE, spec.trained(params))
@@ -53,6 +56,7 @@ def _full(tensors: dict[str, jax.Array], name: str, inner: int, dtype: Any) -> j
 def _combined(tensors: dict[str, jax.Array], inner: int, dtype: Any) -> jax.Array:
     weight = tensors.get("weight")
     if weight is None:
+        # Layer by layer, because the product of levels and scales is float32; the result is `[L, out, in]`.
         weight = jax.lax.map(lambda pair: dequantize(pair[0], pair[1], inner, dtype).T,
                              (tensors[CODES], tensors[ABSMAX]))
     if ADAPTER_A not in tensors:

@@ -33,6 +33,7 @@ def _gated(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layout
     gate, up, down = (partial(project, tensors=tensors, name=name, layout=layout)
                       for name, tensors in zip(NAMES, three, strict=True))
     raw = keep(gate(x))
+    # Gemma's gelu is the form with tanh (`gelu_pytorch_tanh` in its configuration).
     active = jax.nn.silu(raw) if shape.activation == "silu" else jax.nn.gelu(raw, approximate=True)
     return down(keep(active * up(x)))
 
@@ -47,6 +48,7 @@ def chunked(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layou
     """`gated` for ``[B, S, D]`` split by row over the mesh, inner activations recomputed chunk by chunk in backward."""
     specs = [{key: layout.spec(f"{name}.{key}", w.shape) for key, w in tensors.items()}
              for name, tensors in zip(NAMES, three, strict=True)]
+    # Written for one device, so that gathers stand outside of the loop: once a layer and not once a chunk.
     run = partial(_local, shape, layout, specs)
     return jax.shard_map(run, mesh=layout.mesh, in_specs=(P(FSDP), specs), out_specs=P(FSDP),
                          check_vma=False)(x, three)
@@ -61,8 +63,10 @@ def _local(shape: ModelShape, layout: Layout, specs: list[dict[str, P]], x: jax.
     flat = x.reshape(-1, x.shape[-1])
     count = chunk_count(flat.shape[0])
 
+    # Of a chunk only its rows are kept, so the inner activations of one chunk exist at a time.
     @jax.checkpoint
     def one(rows: jax.Array) -> jax.Array:
+        # Inside `shard_map` an array is one device's own, and there is nothing to constrain.
         return _gated(rows, three, shape, layout, lambda inner: inner)
 
     out = jax.lax.map(one, flat.reshape(count, -1, flat.shape[1])).reshape(x.shape)
@@ -75,5 +79,6 @@ def _gathered(w: jax.Array, spec: P) -> jax.Array:
     """A matrix whole along the axis that ``fsdp`` splits, if it does."""
     for axis, names in enumerate(spec):
         if FSDP in (names if isinstance(names, tuple) else (names,)):
+            # Its derivative is a reduce-scatter, by which each device gets the sum for its own part of the matrix.
             return jax.lax.all_gather(w, FSDP, axis=axis, tiled=True)
     return w

@@ -41,6 +41,7 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
     if refusal := flash_refusal(shape):
         raise RequestError(f"memory.attention: flash; {refusal}", "a head size the kernel takes",
                            "memory.attention=chunked")
+    # A group of query heads must find its key head on its own device, so both numbers have to divide.
     heads_axis = TP if shape.heads % layout.tp == 0 and shape.kv_heads % layout.tp == 0 else None
 
     def attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,
@@ -50,14 +51,17 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
         if length % LANES:
             raise RequestError(f"rows of {length} tokens with flash attention", f"a multiple of {LANES}",
                                f"data.max_length={-(-length // LANES) * LANES}, or memory.attention=chunked")
+        # The kernel does not scale scores, so queries are scaled; and it wants heads before positions.
         q, k, v = ((x * factor).swapaxes(1, 2) if factor != 1 else x.swapaxes(1, 2)
                    for x, factor in ((q, scale), (k, 1), (v, 1)))
         run = partial(_run, layout, heads_axis, q, k, v, segment_ids)
         shards = layout.tp if heads_axis else 1
         everything = _kernel(shape.heads, length, 0, softcap, interpret, shards)
+        # A window as long as the row hides no more than causality does, so one kernel serves all layers.
         if not shape.sliding_pattern or shape.sliding_window >= length:
             return run(everything).swapaxes(1, 2)
         local = _kernel(shape.heads, length, shape.sliding_window, softcap, interpret, shards)
+        # Both kernels are in the program; a layer runs the one that it needs.
         return jax.lax.cond(slides, lambda: run(local), lambda: run(everything)).swapaxes(1, 2)
 
     return attention
@@ -65,7 +69,9 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
 
 def _kernel(heads: int, length: int, window: int, softcap: float, interpret: bool, shards: int) -> Any:
     """A splash kernel for causal attention, within ``window`` positions where it is not 0."""
+    # The window counts the query itself: `window - 1` positions before it and none after it.
     one = masks.LocalMask((length, length), (window - 1, 0), 0) if window else masks.CausalMask((length, length))
+    # The length is a multiple of the smallest, so one of the three divides it.
     block = next(b for b in (BLOCK, 256, LANES) if length % b == 0)
     sizes = splash.BlockSizes(block_q=block, block_kv=block, block_kv_compute=block, block_q_dkv=block,
                               block_kv_dkv=block, block_kv_dkv_compute=block, block_q_dq=block, block_kv_dq=block)
@@ -80,9 +86,11 @@ def _run(layout: Layout, heads_axis: str | None, q: jax.Array, k: jax.Array, v: 
         def row(q: jax.Array, k: jax.Array, v: jax.Array, ids: jax.Array) -> jax.Array:
             return kernel(q, k, v, segment_ids=splash.SegmentIds(q=ids, kv=ids))
 
+        # The kernel takes one row; `vmap` makes rows one more axis of its grid.
         return jax.vmap(row)(q, k, v, ids)
 
     split = P(FSDP, heads_axis)
+    # The kernel carries arrays about its mask's blocks, which are split as the heads are.
     places = kernel.manual_sharding_spec(layout.place(heads_axis, None))
     return jax.shard_map(rows, mesh=layout.mesh, in_specs=(places, split, split, split, P(FSDP)), out_specs=split,
                          check_vma=False)(kernel, q, k, v, segment_ids)

@@ -45,6 +45,7 @@ def padded_length(length: int, fine: bool) -> int:
 def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
              lengths: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Last hidden state ``[B, D]`` of the prompts, and keys and values ``[L, B, P, K, H]`` of every layer."""
+    # Negative at the padding on the left, which gets segment 0: no token of the prompt sees it.
     place = jnp.arange(tokens.shape[1])[None] - (tokens.shape[1] - lengths)[:, None]
     positions, segments = jnp.maximum(place, 0), (place >= 0).astype(jnp.int32)
     attention = spec.attention if tokens.shape[1] % LANES == 0 else plain_attention  # flash takes no short rows
@@ -59,6 +60,7 @@ def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
         return spec.layout.rows(out), found
 
     x = spec.layout.rows(embed(params[EMBEDDING], tokens, spec.shape, spec.compute_dtype, spec.layout))
+    # Keys and values of all P positions exist here for every layer, also for those that will keep a window only.
     x, (keys, values) = jax.lax.scan(layer, x, (params["layers"], layer_constants(spec.shape)))
     return x[:, -1], keys, values
 
@@ -73,6 +75,7 @@ def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Arra
 
     x = embed(params[EMBEDDING], token[:, None], spec.shape, spec.compute_dtype, spec.layout)
     constants = layer_constants(spec.shape) | {"index": jnp.asarray(cache.index_in_kind(spec.shape))}
+    # The scan only reads the rings and gives out one token's keys and values; they are written once, after it.
     x, (keys, values) = jax.lax.scan(layer, x, (params["layers"], constants))
     return x[:, 0], cache.put(spec.shape, caches, keys, values, count)
 
@@ -100,12 +103,15 @@ def make_generate(spec: StepSpec, room: int, drawn: bool) -> Callable[..., Writt
             count, picked, done, out, caches = carry
             out = tuple(jax.lax.dynamic_update_slice(before, jnp.where(done, 0, x)[:, None], (0, count))
                         for before, x in zip(out, picked, strict=True))
+            # Rows that have ended are computed on with the others, because a program has fixed shapes.
             done = done | jnp.isin(picked[0], stop_ids)
+            # The last turn computes a token that nobody reads: one step of decoding, for a loop without a branch.
             x, caches = _decode(spec, params, picked[0], lengths + count, count, caches)
             return count + 1, pick(x, count + 1), done, out, caches
 
         x, keys, values = _prefill(spec, params, tokens, lengths)
         caches = cache.fill(spec.shape, spec.layout, keys, values, room)
+        # The prompt alone gives new token 0, so room for n tokens takes n - 1 steps that count.
         first = pick(x, jnp.int32(0))
         empty = tuple(jnp.zeros((tokens.shape[0], room), x.dtype) for x in first)
         written: Written = jax.lax.while_loop(going, one, (jnp.int32(0), first, ~real, empty, caches))[3]
@@ -145,8 +151,10 @@ def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1,
 
 
 def _padded(prompts: Sequence[Sequence[int]], indices: list[int], padded: int, rows_multiple: int) -> PromptBatch:
+    # Rows are padded to a power of two as well: few shapes, so few programs.
     rows = -(-bucket(len(indices), 8) // rows_multiple) * rows_multiple
     tokens = np.zeros((rows, padded), np.int32)
+    # A row that is padding has one token of its own to look at.
     lengths = np.ones(rows, np.int32)
     for row, i in enumerate(indices):
         tokens[row, padded - len(prompts[i]):] = prompts[i]
@@ -170,10 +178,12 @@ class Generator:
             RequestError: an empty prompt, or seeds or a temperature that cannot be drawn with.
         """
         _check(prompts, temperature, seeds)
+        # The room is a power of two and the limit an argument: another limit within the room compiles nothing.
         room, drawn = bucket(max_new_tokens), seeds is not None
         if (room, drawn) not in self._programs:
             self._programs[room, drawn] = jax.jit(make_generate(self.spec, room, drawn),
                                                   out_shardings=self.spec.layout.everywhere())
+        # -1 is no token: without stop tokens the array has an element that nothing equals.
         program, stops = self._programs[room, drawn], np.array([*stop_ids] or [-1], np.int32)
 
         def run(rows: PromptBatch) -> list[Completion]:
@@ -192,6 +202,7 @@ class Generator:
                 found[number] = run(rows)
                 self._compiled.add(shape)
         waiting = [number for number in reversed(range(len(batches))) if number not in found]  # the longest first
+        # JAX lets go of the interpreter while a program runs, so threads compute side by side.
         with ThreadPoolExecutor(at_once) as pool:
             found |= zip(waiting, pool.map(run, [batches[number] for number in waiting]), strict=True)
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)

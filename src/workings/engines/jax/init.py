@@ -14,6 +14,7 @@ from workings.models.weights import layer_shapes, outer_shapes
 
 def tensor_key(seed: jax.Array | int, name: str) -> jax.Array:
     """A random key for one tensor; ``seed`` may be traced, so a new seed compiles nothing."""
+    # Four bytes of the digest, because `fold_in` takes 32 bits.
     return jax.random.fold_in(jax.random.key(seed), int.from_bytes(sha256(name.encode()).digest()[:4], "big"))
 
 
@@ -32,15 +33,18 @@ def init_params(seed: jax.Array, shape: ModelShape, dtype: Any) -> Params:
     """
     params, residual = {}, tuple(f"{name}.weight" for name in family_of(shape).residual)
     for name, spec in parameter_shapes(shape, dtype).items():
+        # The layer axis of a stack makes no matrix of a vector.
         rank = len(spec.shape) - name.startswith("layers.")
         if name.endswith(".bias"):
             params[name] = jnp.zeros(spec.shape, dtype)
         elif rank == 1:
             params[name] = (jnp.zeros if shape.norm_plus_one else jnp.ones)(spec.shape, dtype)
         else:
+            # The last axis of `[out, in]` is the fan-in; that of the embedding `[V, D]` is the width.
             deviation = spec.shape[-1] ** -0.5
             if name.endswith(residual):
                 deviation *= (2 * shape.layers) ** -0.5
+            # Drawn in float32 and rounded last, so every number format starts from the same draws.
             noise = jax.random.normal(tensor_key(seed, name), spec.shape, jnp.float32)
             params[name] = (noise * deviation).astype(dtype)
     return unflatten_params(params)

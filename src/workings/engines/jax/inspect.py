@@ -21,6 +21,7 @@ def inspection(compiled: Any, details: dict[str, Any]) -> Inspection:
         "code": int(stats.generated_code_size_in_bytes),
         "compiler_peak": int(getattr(stats, "peak_memory_in_bytes", 0)),
     }
+    # A donated argument and its output are one piece of memory and stand in both numbers, so they are taken out once.
     total = breakdown["arguments"] + breakdown["outputs"] + breakdown["temporaries"] - breakdown["aliased"]
     breakdown["sum"] = total
     return Inspection(peak_bytes=max(total, breakdown["compiler_peak"]), source="compiled", breakdown=breakdown,

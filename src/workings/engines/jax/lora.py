@@ -40,6 +40,7 @@ def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, 
     """
     if isinstance(method, FullConfig):
         return None
+    # Recipes name projections by the last part, as peft does: `q_proj` is `self_attn.q_proj`.
     there = {name.rpartition(".")[2]: name for name in projections(shape)}
     if unknown := [name for name in method.target_modules if name not in there]:
         raise RequestError(f"method.target_modules: {', '.join(unknown)}", f"projections of {shape.family}",
@@ -83,6 +84,7 @@ def init_adapters(seed: Any, lora: Lora, shape: ModelShape) -> dict[str, jax.Arr
             bound = spec.shape[-1] ** -0.5
             values[name] = jax.random.uniform(tensor_key(seed, name), spec.shape, jnp.float32, -bound, bound)
         elif name.endswith(ADAPTER[1]):
+            # With B zero the first step starts from the model as it was loaded.
             values[name] = jnp.zeros(spec.shape, jnp.float32)
         else:
             values[name] = jnp.full(spec.shape, lora.alpha / lora.rank, jnp.float32)
@@ -91,6 +93,7 @@ def init_adapters(seed: Any, lora: Lora, shape: ModelShape) -> dict[str, jax.Arr
 
 def merged(weight: jax.Array, a: jax.Array, b: jax.Array, scale: jax.Array, dtype: Any) -> jax.Array:
     """``[L, out, in]`` weights with their adapters added, rounded once."""
+    # By default an accelerator may round float32 factors to fewer bits; an export runs once and can be slow.
     delta = jnp.einsum("lor,lri->loi", b, a, precision="highest")
     return (weight.astype(jnp.float32) + scale[:, None, None] * delta).astype(dtype)
 

@@ -148,6 +148,7 @@ def _whole(split: Split, gradient: Gradient, hidden: jax.Array, head: jax.Array,
     loss, d_logits = _add_loss(split, gradient, jnp.zeros(()), h, head, targets.reshape(-1), weights.reshape(-1), 0)
     if d_logits is None:
         return loss
+    # Gradients are those of the loss times 1; `_backward` multiplies with what the loss is really worth.
     d_h = jnp.einsum("cv,vd->cd", d_logits, head, preferred_element_type=jnp.float32)
     d_hidden = d_h.astype(hidden.dtype).reshape(hidden.shape)
     if gradient == "hidden":
@@ -175,20 +176,25 @@ def _local(split: Split, gradient: Gradient, hidden: jax.Array, head: jax.Array,
         loss, d_logits = _add_loss(split, gradient, carry[0], h, head, t, w, first)
         if d_logits is None:
             return (loss, carry[1]), jnp.zeros(())
+        # A float32 sum over chunks, of the size of this device's part of the head, rounded once at the end.
         d_head = carry[1]
         if gradient == "both":
             d_head = d_head + jnp.einsum("cv,cd->vd", d_logits, h, preferred_element_type=jnp.float32)
         d_h = jnp.einsum("cv,vd->cd", d_logits, head, preferred_element_type=jnp.float32)
         if together:
+            # A device knows what its own tokens give; summed over all devices, each gets back the rows that it sent.
             d_h = jax.lax.psum_scatter(jax.lax.psum(d_h, TP), FSDP, scatter_dimension=0, tiled=True)
         return (loss, d_head), d_h.astype(h.dtype)
 
+    # Where no gradient of the head is asked for, a scalar is carried in the place of one.
     start = (jnp.zeros(()), jnp.zeros(head.shape if gradient == "both" else (), jnp.float32))
     (loss, d_head), d_hidden = jax.lax.scan(one, start, tuple(_chunks(x, chunk) for x in (hidden, targets, weights)))
+    # Devices that share the vocabulary have each counted the rows of all; the others only their own.
     if not together:
         loss = jax.lax.psum(loss, FSDP)
     if gradient == "none":
         return loss
+    # Without the positions that filled up the last chunk.
     d_hidden = d_hidden.reshape(-1, hidden.shape[-1])[:count].reshape(hidden.shape)
     if gradient == "hidden":
         return loss, d_hidden
@@ -217,6 +223,7 @@ def _add_loss(split: Split, gradient: Gradient, loss: jax.Array, h: jax.Array, h
     loss = loss + jnp.sum((made.log_z - made.of_target) * w)
     if gradient == "none":
         return loss, None
+    # The derivative of the log of the sum is the softmax; it is rounded to h's dtype for the two products that follow.
     softmax = jnp.exp(made.logits - made.log_z[:, None])
     return loss, ((softmax - made.hit) * w[:, None] * made.slope).astype(h.dtype)
 
@@ -261,10 +268,12 @@ def _capped(raw: jax.Array, softcap: float) -> tuple[jax.Array, jax.Array | floa
 
 def _normalizer(logits: jax.Array, hit: jax.Array, together: bool) -> tuple[jax.Array, jax.Array]:
     """``[C]`` log of the sum of exponentials and logit of the target, over the whole vocabulary."""
+    # With the largest logit of the whole vocabulary taken off, no exponential overflows and one of them is 1.
     top = jnp.max(logits, -1)
     if together:
         top = jax.lax.pmax(top, (FSDP, TP))
     total, picked = jnp.sum(jnp.exp(logits - top[:, None]), -1), jnp.sum(jnp.where(hit, logits, 0.0), -1)
     if together:
+        # Only the device that owns the target adds something to `picked`; the two sums travel together, `[C]` each.
         total, picked = jax.lax.psum((total, picked), (FSDP, TP))
     return jnp.log(total) + top, picked

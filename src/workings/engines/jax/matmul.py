@@ -55,8 +55,10 @@ def _lookup_forward(table: jax.Array, index: jax.Array) -> tuple[jax.Array, tupl
 def _lookup_backward(kept: tuple[jax.Array, jax.Array], dy: jax.Array) -> tuple[jax.Array, None]:
     index, table = kept
     if table.shape[0] > SMALL_VOCABULARY:
+        # Gradients of a token that occurs often are added up in the table's own number format.
         return jnp.zeros_like(table).at[index].add(dy.astype(table.dtype), mode="drop"), None
     hits = jax.nn.one_hot(index.reshape(-1), table.shape[0], dtype=dy.dtype)
+    # By default an accelerator may round float32 factors to fewer bits, and this is a plain sum of gradients.
     rows = jnp.einsum("rv,rd->vd", hits, dy.reshape(-1, dy.shape[-1]), precision="highest")
     return rows.astype(table.dtype), None
 

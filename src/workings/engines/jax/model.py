@@ -36,6 +36,8 @@ def rms_norm(x: jax.Array, weight: jax.Array, shape: ModelShape) -> jax.Array:
     """Root-mean-square norm over the last axis, computed in float32, returned in x's dtype."""
     wide = x.astype(jnp.float32)
     normed = wide * jax.lax.rsqrt(jnp.mean(jnp.square(wide), -1, keepdims=True) + shape.rms_norm_eps)
+    # Gemma stores its weight as a distance from one and multiplies before it rounds; the others round first.
+    # This is where transformers rounds, so both give the same numbers in bfloat16, too.
     if shape.norm_plus_one:
         return (normed * (1.0 + weight.astype(jnp.float32))).astype(x.dtype)
     return normed.astype(x.dtype) * weight.astype(x.dtype)
@@ -43,10 +45,12 @@ def rms_norm(x: jax.Array, weight: jax.Array, shape: ModelShape) -> jax.Array:
 
 def frequencies(shape: ModelShape) -> np.ndarray:
     """``[L, H/2]`` float32: angle per position of each layer (sliding layers have their own base)."""
+    # NumPy computes this while the program is traced, so the program holds it as a constant.
     powers = np.arange(0, shape.head_dim, 2, dtype=np.float32) / np.float32(shape.head_dim)
     plain = 1.0 / (np.float32(shape.rope_theta) ** powers) / np.float32(shape.rope_scaling)
     if shape.rope_llama3:
         plain = _llama3(plain, *shape.rope_llama3)
+    # Gemma 3 stretches only the rotation of its global layers; sliding layers keep the plain one of their own base.
     local_theta = shape.local_rope_theta if family_of(shape).local_rotation else shape.rope_theta
     local = 1.0 / (np.float32(local_theta) ** powers)
     return np.stack([local if shape.slides(i) else plain for i in range(shape.layers)]).astype(np.float32)
@@ -55,12 +59,14 @@ def frequencies(shape: ModelShape) -> np.ndarray:
 def _llama3(plain: np.ndarray, factor: float, low: float, high: float, original: float) -> np.ndarray:
     """Llama 3.1's scaling: long waves are slowed by ``factor``, short ones kept, those between are mixed."""
     length = 2 * np.pi / plain
+    # A wave's turns within the original context, between two limits: 1 is kept as it is, 0 is slowed.
     mix = np.clip((original / length - low) / (high - low), 0.0, 1.0)
     return (1 - mix) * plain / factor + mix * plain
 
 
 def windows(shape: ModelShape) -> np.ndarray:
     """``[L]`` int32: how many positions each layer sees back, itself included."""
+    # No distance reaches this number, so one scan over both kinds of layers compares with it and needs no branch.
     everything = np.iinfo(np.int32).max
     return np.array([shape.sliding_window if shape.slides(i) else everything for i in range(shape.layers)], np.int32)
 
@@ -68,6 +74,7 @@ def windows(shape: ModelShape) -> np.ndarray:
 def rotate(x: jax.Array, angles: jax.Array) -> jax.Array:
     """Rotary embedding of ``[B, S, heads, H]`` by ``angles`` ``[B, S, H/2]``; halves are paired, not neighbors."""
     cos, sin = jnp.cos(angles)[:, :, None], jnp.sin(angles)[:, :, None]
+    # In float32 and rounded once at the end: angles of far positions have more digits than bfloat16.
     first, second = jnp.split(x.astype(jnp.float32), 2, -1)
     return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], -1).astype(x.dtype)
 
@@ -92,14 +99,17 @@ def _attention_block(x: jax.Array, w: Params, angles: jax.Array, shape: ModelSha
         return layout.inner(linear(x, f"self_attn.{name}_proj").reshape(*x.shape[:2], -1, shape.head_dim))
 
     q, k, v = heads(of_queries(x), "q"), heads(x, "k"), heads(x, "v")
+    # Over the head size and before the rotation; all heads of a layer share the two weights.
     if shape.qk_norm:
         q = rms_norm(q, w["self_attn.q_norm.weight"], shape)
         k = rms_norm(k, w["self_attn.k_norm.weight"], shape)
     mixed, extra = attend(rotate(q, of_queries(angles)), rotate(k, angles), v, inputs)
+    # Where `tp` splits the heads, it splits this matrix by its input: the devices' partial products are added here.
     return layout.inner(linear(mixed.reshape(*mixed.shape[:2], -1), "self_attn.o_proj")), extra
 
 
 def _feed_forward(x: jax.Array, w: Params, shape: ModelShape, layout: Layout, chunks: bool) -> jax.Array:
+    # Cast here, while the matrices are still split: what chunks gather over devices has the width of products.
     three = [cast(projection(w, name), x.dtype) for name in feed_forward.NAMES]
     positions = x.shape[0] * x.shape[1] // layout.fsdp
     if chunks and feed_forward.chunk_count(positions) > 1:
@@ -115,21 +125,25 @@ def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, atte
     ``inputs`` holds this layer's `layer_constants` and goes to ``attend``; ``chunks``: see `feed_forward`;
     ``of_queries`` picks the positions that leave the layer, of which alone there are queries.
     """
+    # `[B, S, H/2]`, by this layer's own frequencies, which the scan hands in beside its weights.
     angles = positions[..., None].astype(jnp.float32) * inputs["frequencies"]
     mixed, extra = _attention_block(rms_norm(x, w["input_layernorm.weight"], shape), w, angles, shape, attend, inputs,
                                     layout, of_queries)
     x = of_queries(x)
+    # Gemma 2 and 3 norm what a block gives before it is added, too.
     if shape.post_norms:
         x = x + rms_norm(mixed, w["post_attention_layernorm.weight"], shape)
         inner = _feed_forward(rms_norm(x, w["pre_feedforward_layernorm.weight"], shape), w, shape, layout, chunks)
         return x + rms_norm(inner, w["post_feedforward_layernorm.weight"], shape), extra
     x = x + mixed
+    # Where nothing is normed after a block, Hugging Face's name means the norm before the feed-forward.
     normed = rms_norm(x, w["post_attention_layernorm.weight"], shape)
     return x + _feed_forward(normed, w, shape, layout, chunks), extra
 
 
 def embed(table: jax.Array, tokens: jax.Array, shape: ModelShape, dtype: Any, layout: Layout) -> jax.Array:
     """``[B, S, D]`` embeddings of tokens; Gemma's are multiplied by the root of the width, rounded to ``dtype``."""
+    # A table that is split by row has most of a device's tokens elsewhere, so looking up needs a collective.
     rows = split_lookup(layout, table, tokens) if layout.splits_vocabulary(table.shape[0]) else lookup(table, tokens)
     x = rows.astype(dtype)
     return x * jnp.asarray(shape.width ** 0.5, dtype) if shape.scaled_embeddings else x
@@ -142,6 +156,7 @@ def unembedding(params: Params) -> jax.Array:
 
 def final_logits(hidden: jax.Array, head: jax.Array, shape: ModelShape) -> jax.Array:
     """``[..., V]`` float32 logits of normed hidden states."""
+    # Products of bfloat16 are added up in float32, and the logits are never rounded to bfloat16.
     raw = jnp.einsum("...d,vd->...v", hidden, head.astype(hidden.dtype), preferred_element_type=jnp.float32)
     return shape.final_softcap * jnp.tanh(raw / shape.final_softcap) if shape.final_softcap else raw
 
@@ -185,6 +200,7 @@ def last_layer_output(params: Params, shape: ModelShape, tokens: jax.Array, posi
     """``[B, S, D]`` what the last layer gives, before the last norm; arguments as of `hidden_states`."""
     x = layout.rows(embed(params[EMBEDDING], tokens, shape, dtype, layout))
     layer = decoder_layer(shape, positions, segment_ids, attention=attention, layout=layout, chunks=remat.chunks)
+    # Remat wraps the layer and not the scan: with `layer` one `[B, S, D]` a layer is kept for backward.
     x, _ = jax.lax.scan(remat.wrap(layer), x, (params["layers"], layer_constants(shape)), unroll=unroll(shape))
     return x
 

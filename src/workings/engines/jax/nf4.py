@@ -46,11 +46,14 @@ def quantize(weight: Any, xp: Any = np) -> tuple[Any, Any]:
     """
     blocks = weight.astype(xp.float32).reshape(-1, BLOCK)
     absmax = xp.abs(blocks).max(-1)
+    # A block of zeros would divide by zero; divided by 1 all its codes are 7, which is the level 0.
     scaled = blocks * (xp.float32(1) / xp.where(absmax > 0, absmax, xp.float32(1)))[:, None]
+    # The number of limits below an element is its code; a binary search would gather for every element.
     codes = sum((scaled > xp.float32(limit)).astype(xp.uint8) for limit in LIMITS)
     pairs = codes[:, :BLOCK // 2] * np.uint8(16) + codes[:, BLOCK // 2:]
     if weight.shape[1] % BLOCK == 0:
         rows = (weight.shape[0], -1)
+        # From `[out, in / 64, 32]` to `[in / 64, 32, out]`: the long side last, along the vectors.
         return xp.moveaxis(pairs.reshape(*rows, BLOCK // 2), 0, -1), absmax.reshape(rows).T
     return pairs, absmax
 
@@ -58,6 +61,7 @@ def quantize(weight: Any, xp: Any = np) -> tuple[Any, Any]:
 def _by_selection(codes: jax.Array) -> jax.Array:
     """Levels of codes by four rounds of choosing between neighbors: vector units have no table."""
     values = [jnp.float32(level) for level in LEVELS.tolist()]
+    # The lowest bit chooses between neighbors of sixteen levels; each further bit halves what is left.
     for bit in range(4):
         is_set = (codes >> bit) & 1 != 0
         values = [jnp.where(is_set, above, below) for below, above in zip(values[::2], values[1::2], strict=True)]
@@ -75,6 +79,7 @@ def dequantize(codes: jax.Array, absmax: jax.Array, inner: int, dtype: Any) -> j
     """
     number = codes.astype(jnp.int32)
     numbers = jnp.concatenate([number >> 4, number & 15], 1)  # [blocks, 64(, out)]
+    # Chosen when the program is lowered: a plan for a TPU that is made on a CPU holds the TPU's way.
     levels = jax.lax.platform_dependent(numbers, tpu=_by_selection, default=_by_table)
     values = (levels * absmax[:, None]).astype(dtype)
     return values.reshape(-1, codes.shape[-1]) if codes.ndim == 3 else values.reshape(-1, inner).T
@@ -95,11 +100,13 @@ def _product(layout: Layout, name: str, x: jax.Array, codes: jax.Array, absmax: 
 
 
 def _forward(layout: Layout, name: str, x: jax.Array, codes: jax.Array, absmax: jax.Array) -> tuple[jax.Array, Any]:
+    # No x is kept: only a gradient of the matrix would need it, and the matrix is frozen.
     return _product(layout, name, x, codes, absmax), (codes, absmax)
 
 
 def _backward(layout: Layout, name: str, kept: Any, dy: jax.Array) -> tuple[jax.Array, None, None]:
     codes, absmax = kept
+    # A byte holds two elements, so this is the input width of the matrix at hand.
     inner = 2 * codes.size // dy.shape[-1]
     return jnp.einsum("...o,io->...i", dy, _gathered(layout, name, codes, absmax, inner, dy.dtype)), None, None
 
@@ -108,5 +115,6 @@ nf4_matmul.defvjp(_forward, _backward)
 
 
 def _gathered(layout: Layout, name: str, codes: jax.Array, absmax: jax.Array, inner: int, dtype: Any) -> jax.Array:
+    # Gathered before the levels are looked up; after that a collective would move two or four bytes an element.
     whole = [layout.without_fsdp(f"{name}.{key}", x) for key, x in ((CODES, codes), (ABSMAX, absmax))]
     return dequantize(whole[0], whole[1], inner, dtype)

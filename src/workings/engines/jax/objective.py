@@ -49,4 +49,5 @@ def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows
         return terms.total, jnp.stack(pairs) if pairs else jnp.zeros((0, 2))
 
     (total, metrics), derivative = jax.value_and_grad(value, has_aux=True)(log_probs)
+    # The loss is the negative log likelihood, so a token's weight is its derivative with the sign turned.
     return loss_sum(hidden, head, targets, -derivative * mask, shape, layout, chunk), (total, metrics)

@@ -76,6 +76,7 @@ class JaxPlanning:
                 found["step"] = compile_one(programs["step"], "step")
                 if found["step"].refused:
                     return found
+            # Threads are enough, because each only waits for a child process that compiles.
             with ThreadPoolExecutor(AT_A_TIME) as pool:
                 waiting = {name: pool.submit(compile_one, size, name) for name, size in programs.items()
                            if name != "step"}

@@ -62,6 +62,7 @@ class JaxProcesses:
 def _arguments() -> dict[str, Any] | None:
     """Arguments of `jax.distributed.initialize`; None where no launcher started several processes."""
     there = [name for name in VARIABLES if name in os.environ]
+    # Asked first, because this value is a word and no number.
     if os.environ.get("JAX_NUM_PROCESSES") == CLUSTER:
         return {}
     if len(there) == len(VARIABLES):
@@ -69,6 +70,7 @@ def _arguments() -> dict[str, Any] | None:
         if not (number.isdigit() and index.isdigit() and int(index) < int(number)):
             raise RequestError(f"JAX_NUM_PROCESSES={number} JAX_PROCESS_ID={index}",
                                "how many processes there are, and this one's index, from 0")
+        # The three variables decide alone, even inside a SLURM job that JAX would recognize.
         several = {"coordinator_address": address, "num_processes": int(number), "process_id": int(index),
                    "cluster_detection_method": "deactivate"}
         return several if int(number) > 1 else None
@@ -95,6 +97,7 @@ def join() -> Processes | None:
         if arguments is None:
             return None
         try:
+            # Waits until all processes are there; JAX gives up after five minutes.
             jax.distributed.initialize(**arguments)
         except (RuntimeError, ValueError) as error:
             raise RequestError(f"processes that did not meet: {str(error).strip().splitlines()[0][:200]}",

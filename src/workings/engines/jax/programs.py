@@ -30,6 +30,7 @@ def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[s
     The sizes are padded as `Generator` pads them; prompts are copied to all devices, parameters lie where they are.
     """
     rows, prompt, room = generation_sizes(rows, prompt, new, spec.layout.fsdp)
+    # Places come with the parameters, because `Generator` jits without input shardings.
     params = jax.tree.map(lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
                           abstract["params"], shardings["params"])
 
@@ -37,6 +38,7 @@ def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[s
         return jax.ShapeDtypeStruct(size, dtype)
 
     jitted = jax.jit(make_generate(spec, room, False), out_shardings=spec.layout.everywhere())
+    # Two stop tokens stand for any number of them, which makes another program but only bytes of difference.
     return jitted.lower(params, array((rows, prompt), np.int32), array((rows,), np.int32), array((), np.int32),
                         array((2,), np.int32), array((rows,), np.bool_), array((), jnp.float32),
                         array((rows,), np.uint32))

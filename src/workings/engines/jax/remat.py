@@ -22,6 +22,7 @@ def recompute_layer(layer: Layer) -> Layer:
 
 def recompute_all_but_products(layer: Layer) -> Layer:
     """Results of products with weights are kept; norms, activations, rotations and attention are computed again."""
+    # Attention's two products have rows and heads as batch dimensions, so this policy does not keep their results.
     policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
     return jax.checkpoint(layer, prevent_cse=False, policy=policy)
 

@@ -20,6 +20,7 @@ def stochastic_bfloat16(x: jax.Array, key: jax.Array) -> jax.Array:
     The lower 16 bits of a float32 are the fraction that bfloat16 lacks: adding a uniform 16-bit number carries into
     the upper half with exactly that probability. Values that are not finite stay what they are.
     """
+    # A float is sign and magnitude, so adding to its bits moves away from zero for both signs.
     bits = jax.lax.bitcast_convert_type(x, jnp.uint32)
     noise = jax.random.bits(key, x.shape, jnp.uint16).astype(jnp.uint32)
     upper = ((bits + noise) >> 16).astype(jnp.uint16)

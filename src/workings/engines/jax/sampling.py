@@ -33,6 +33,7 @@ def greedy(logits: jax.Array) -> jax.Array:
     """``[B]`` int32: the likeliest token; of equals the first."""
     # Two plain reductions, which a CPU does in vectors; XLA's argmax carries pairs.
     last = logits.shape[-1] - 1
+    # NaN equals nothing: a row that holds one gives the last token, which is an index in range.
     largest = logits == jnp.max(logits, -1, keepdims=True)
     return jnp.min(jnp.where(largest, jnp.arange(last + 1, dtype=jnp.int32), last), -1)
 
@@ -53,5 +54,6 @@ def draw(spec: StepSpec, logits: jax.Array, temperature: jax.Array, seeds: jax.A
         drawn = _split(spec, drawn)
     scaled = logits / temperature
     token = greedy(scaled + drawn)
+    # Compared and summed instead of gathered: where the vocabulary is split, each device adds its own part.
     hit = jax.lax.broadcasted_iota(jnp.int32, scaled.shape, 1) == token[:, None]
     return token, jnp.sum(jnp.where(hit, scaled, 0.0), -1) - jax.nn.logsumexp(scaled, -1)

@@ -54,6 +54,7 @@ class Layout:
         """Activations inside a layer: split by row, the other axes as the compiler likes (``tp`` splits heads)."""
         if self.size == 1:
             return x
+        # `None` would mean a full copy along these axes: heads that `tp` splits would be gathered.
         free = [P.UNCONSTRAINED] * (x.ndim - 1)
         return jax.lax.with_sharding_constraint(x, self.place(FSDP, *free))
 
@@ -77,15 +78,19 @@ class Layout:
         """
         if len(size) < 2:
             return P()
+        # Whole rows over both axes: a device owns all of a token, its logits and its part of the gradient.
         if name in (EMBEDDING, HEAD):
             return P((FSDP, TP), None) if size[0] % self.size == 0 else P()
         row_wise = name.startswith(ROW_WISE)
+        # The rank of an adapter is never split. Where `tp` splits a side of the matrix, `fsdp` splits the same side of
+        # the adapter further, so that every device holds a part of its own.
         if name.endswith("lora_A.weight"):  # [r, in]
             return P(None, self._fit(size[1], (TP, FSDP) if row_wise else (FSDP,)))
         if name.endswith("lora_B.weight"):  # [out, r]
             return P(self._fit(size[0], (FSDP,) if row_wise else (TP, FSDP)), None)
         if name.endswith(NF4_TENSORS):
             return self._blocks(size, row_wise, is_codes=name.endswith(NF4_TENSORS[0]))
+        # One matrix splits its output over `tp` and the next its input, so nothing is gathered between the two.
         axes = (FSDP, TP) if row_wise else (TP, FSDP)
         return P(*(axis if length % self.mesh.shape[axis] == 0 else None
                    for axis, length in zip(axes, size, strict=True)))
@@ -101,6 +106,7 @@ class Layout:
         if is_codes and len(size) == 2:
             return P()
         blocks, out = size[0], size[-1]
+        # Codes and scales have the input first and the output last, the other way round than the weight.
         if row_wise:
             ends = self._fit(blocks, (TP,)), self._fit(out, (FSDP,))
         elif blocks % self.fsdp:  # the other side takes both axes
@@ -120,6 +126,7 @@ class Layout:
         """Shardings of a tree of parameters (or of arrays of the same names and shapes)."""
         placed: dict[str, Any] = {
             name: NamedSharding(self.mesh, self.spec(name, x.shape)) for name, x in tree.items() if name != "layers"}
+        # A scan walks along the layer axis, so that axis is never split.
         placed["layers"] = {name: self.place(None, *self.spec(name, x.shape[1:])) for name, x in tree["layers"].items()}
         return placed
 
@@ -145,5 +152,6 @@ def make_layout(devices: tuple[jax.Device, ...], fsdp: int | Literal["auto"], tp
         raise RequestError(f"mesh.fsdp x mesh.tp = {share} x {tp} = {share * tp} in several processes that have "
                            f"{there} devices", "all devices: a process without any could take no part",
                            f"mesh.fsdp={max(1, there // tp)}")
+    # `tp` runs along neighbors in JAX's order of devices, because it exchanges activations in every layer.
     grid = np.array(devices[:share * tp]).reshape(share, tp)
     return Layout(Mesh(grid, (FSDP, TP)))

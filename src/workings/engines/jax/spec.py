@@ -46,6 +46,7 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
         loss_chunk=memory.loss_chunk, parameter_dtype=DTYPES[precision.parameters],
         compute_dtype=DTYPES[precision.compute], rounding=precision.rounding, seed=request.seed,
         optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=request.objective, lora=lora)
+    # Several devices of one CPU are a simulation of a mesh, and run what the mesh would run.
     one_cpu = platform == "cpu" and layout.size == 1
     return optimize_for_cpu(spec) if one_cpu and memory.cpu_optimizations else spec
 
@@ -70,6 +71,7 @@ def initial_params(spec: StepSpec, seed: Any) -> Params:
         return unflatten_params(params)
     if spec.lora.four_bit:
         for name in [f"layers.{projection}.weight" for projection in PROJECTIONS]:
+            # One layer after the other: the float32 blocks are those of one matrix and not of the stack.
             codes, absmax = jax.lax.map(partial(quantize, xp=jnp), params.pop(name))
             params |= {name.removesuffix("weight") + CODES: codes, name.removesuffix("weight") + ABSMAX: absmax}
     return unflatten_params(params | init_adapters(seed, spec.lora, spec.shape))
@@ -117,8 +119,11 @@ def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: 
     arrays |= {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in more.items()}
     places = dict.fromkeys(arrays, spec.layout.batch())
     everywhere = spec.layout.everywhere()
+    # From here on the state has the form that the program takes, which on a CPU may be layer by layer.
     abstract, shardings = spec.variant.abstract(abstract, shardings, everywhere)
+    # The state leaves where it came in, so a donated buffer can take its result, and that fits the next step.
     jitted = jax.jit(make_step(spec), donate_argnums=0, in_shardings=(shardings, places, everywhere, everywhere),
                      out_shardings=(shardings, everywhere))
+    # Divisor and learning rate are arguments, so a schedule needs one program.
     number = jax.ShapeDtypeStruct((), jnp.float32)
     return jitted.lower(abstract, arrays, number, number)

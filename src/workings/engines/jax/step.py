@@ -112,6 +112,7 @@ class StepSpec:
     def fresh_moments(self, params: Params) -> dict[str, Any]:
         """Optimizer state at step 0: slot -> flat name -> array; the float32 master is one of the slots."""
         leaves = self.trained(params)
+        # With a master the stored weights are only its rounding; updates start from the master.
         master = {MASTER: {name: x.astype(jnp.float32) for name, x in leaves.items()}}
         return self.optimizer.init(leaves) | (master if self.rounding == "master_fp32" else {})
 
@@ -137,6 +138,7 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array)
 
     Micro batches are sums, so the split into micro batches does not change the result.
     """
+    # The differentiated function takes only what is trained, so no gradient of a frozen tensor is ever made.
     trained, frozen = unflatten_params(spec.trained(params)), spec.frozen(params)
 
     def share(p: Params, rows: Arrays) -> tuple[jax.Array, Reported]:
@@ -144,12 +146,14 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array)
         hidden, rows = spec.variant.supervised(spec, whole, rows)
         differentiated, (total, metrics) = objective_sum(
             spec.objective, hidden, unembedding(whole), rows, spec.shape, spec.layout, spec.loss_chunk)
+        # Divided here, so that the sum over micro batches is the step's gradient as it stands.
         return differentiated / divisor, (total / divisor, metrics)
 
     def grad(rows: Arrays) -> tuple[Reported, Params]:
         (_, reported), gradient = jax.value_and_grad(share, has_aux=True)(trained, rows)
         return reported, gradient
 
+    # One micro batch needs no sum, and so no accumulator of the size of all gradients.
     if batch["tokens"].shape[0] == 1:
         return grad({name: x[0] for name, x in batch.items()})
 
@@ -157,6 +161,7 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array)
         return jax.tree.map(jnp.add, carry, grad(rows)), None
 
     nothing = jnp.zeros(()), jnp.zeros((len(spec.objective.metrics), 2))
+    # The accumulator has the dtype of the weights: in bfloat16 every addition of a micro batch is rounded.
     zero = (nothing, jax.tree.map(jnp.zeros_like, trained))
     return jax.lax.scan(add, zero, batch)[0]
 
@@ -179,8 +184,10 @@ def apply_updates(spec: StepSpec, state: dict[str, Any], grads: dict[str, jax.Ar
     old, moments = spec.trained(state["params"]), state["moments"]
     new: dict[str, jax.Array] = {}
     kept: dict[str, dict[str, jax.Array]] = {slot: {} for slot in moments}
+    # An update reads its own tensor's gradient only, so the compiler may free that gradient right after it.
     for name, param in old.items():
         mine = {slot: moments[slot][name] for slot in moments if name in moments[slot]}
+        # A float32 master keeps the part of an update that the stored weight loses by rounding.
         source = mine.pop(MASTER, param)
         value, mine = spec.optimizer.update(name, source, grads[name], mine, step, learning_rate)
         if MASTER in moments:
@@ -205,12 +212,14 @@ def make_step(spec: StepSpec) -> Step:
              learning_rate: jax.Array) -> tuple[dict[str, Any], jax.Array]:
         (value, metrics), grad_tree = gradients(spec, state["params"], batch, divisor)
         grads = {name: g.astype(jnp.float32) for name, g in flatten_params(grad_tree).items()}
+        # The norm needs all gradients, so none of them can be used up before backward has ended, clipped or not.
         norm = global_norm(grads)
         if clip_norm:
             factor = clip_factor(norm, clip_norm)
             grads = {name: g * factor for name, g in grads.items()}
         new = apply_updates(spec, state, grads, learning_rate)
         changed = changed_share(spec.trained(state["params"]), spec.trained(new["params"]))
+        # One small array, so that the host waits for and fetches a single thing in a step.
         return new, jnp.concatenate([jnp.stack([value, norm, changed]), metrics.reshape(-1)])
 
     return step
@@ -219,6 +228,7 @@ def make_step(spec: StepSpec) -> Step:
 def make_evaluation(spec: StepSpec) -> Callable[[Params, Arrays], jax.Array]:
     """Sum of the negative log likelihoods of a batch, without update."""
     def evaluate(params: Params, batch: Arrays) -> jax.Array:
+        # Micro batches come one after the other, so only one of them has its activations in memory.
         return jnp.sum(jax.lax.map(lambda rows: micro_batch_loss(spec, params, rows), batch))
 
     return evaluate

@@ -39,6 +39,7 @@ class Unimplemented(WorkingsError):
 
 def compiler_environment(target: CompileTarget) -> dict[str, str]:
     """Variables that the compiler for a target wants to find before it is loaded."""
+    # Away from a TPU no metadata server answers, and libtpu would ask it for minutes. Two children may load it at once.
     if isinstance(target, TpuTarget):
         return {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": target.accelerator_type,
                 "TPU_WORKER_HOSTNAMES": "localhost", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
@@ -78,6 +79,7 @@ def compile_for(request: EngineRequest, batch: tuple[int, int, int], target: Com
         ask = {"request": replace(request, device=target.platform).to_json(), "batch": list(batch),
                "target": asdict(target), "devices": devices, "program": program, "dump": dump}
         flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={dump} --xla_dump_hlo_as_text".strip()
+        # The child's own platform is the CPU: the target is described to its compiler and never opened.
         environment = dict(os.environ) | compiler_environment(target) | {
             "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "1",
             "JAX_ENABLE_COMPILATION_CACHE": "false"}  # a program out of JAX's own cache leaves no dump
@@ -91,6 +93,7 @@ def _read(done: "subprocess.CompletedProcess[str]", where: str) -> Inspection:
     lines = done.stdout.strip().splitlines()
     if done.returncode != 0 or not lines:
         raise _crash(f"the compiler for {where} crashed (exit code {done.returncode})", done.stderr)
+    # The last line is the answer; compilers may have printed others before it.
     answer = json.loads(lines[-1])
     if "absent" in answer:
         raise CompilerAbsent(f"compiling for {where} without its compiler", answer["absent"], INSTALL)

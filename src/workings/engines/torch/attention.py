@@ -66,6 +66,7 @@ class Visible:
         """``[B or 1, 1, S, T]`` true where a query may look; None where that is all keys up to its own position."""
         if self.distance is None and self.segment_ids is None and window >= length:
             return None
+        # One object serves one micro batch or one new token, so length and window name a mask.
         key = (length, min(window, EVERYTHING))
         if key not in self._masks:
             self._masks[key] = self._make(length, window, device)
@@ -76,6 +77,7 @@ class Visible:
             assert self.seen is not None
             allowed = (self.distance >= 0) & (self.distance < window) & self.seen[:, None]
             return allowed[:, None]
+        # Places in the row, not in the segment: within one segment their distances are the same.
         index = torch.arange(length, device=device)
         distance = index[:, None] - index[None, :]
         allowed = ((distance >= 0) & (distance < window))[None]
@@ -90,11 +92,13 @@ def _causal(queries: int, keys: int, first: int, device: torch.device) -> Tensor
 
 def _spread(x: Tensor, heads: int) -> Tensor:
     """Each key/value head ``[B, K, T, H]`` once per query head that shares it."""
+    # The copies make keys and values G times as large.
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], 1)
 
 
 def _scored(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, scale: float, softcap: float) -> Tensor:
     """``[B, N, S, H]``: scores, softmax in float32, weighted sum."""
+    # In bfloat16 the product is rounded before it is widened; cap and softmax are float32.
     scores = (q @ k.transpose(-1, -2)).float() * scale
     if softcap:
         scores = softcap * torch.tanh(scores / softcap)
@@ -119,6 +123,7 @@ def chunked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scal
         end = k.shape[2] if mask is not None else first + rows.shape[2]
         allowed = (mask[:, :, first:first + QUERIES] if mask is not None
                    else _causal(rows.shape[2], end, first, q.device))
+        # Nothing here draws random numbers, so no generator's state is kept for the second forward.
         parts.append(checkpoint(_scored, rows, k[:, :, :end], v[:, :, :end], allowed, scale, softcap,
                                 use_reentrant=False, preserve_rng_state=False))
     return torch.cat(parts, 2)
@@ -132,6 +137,7 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale:
     grouped = mask is None and q.dtype != torch.float32 and q.is_cuda
     if not grouped:
         k, v = _spread(k, q.shape[1]), _spread(v, q.shape[1])
+    # `is_causal` sets the first query beside the first key: without a mask there are as many keys as queries.
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, is_causal=mask is None,
                                           enable_gqa=grouped)
 
@@ -163,14 +169,17 @@ def _registered(attention: Attention) -> Callable[..., tuple[Tensor, None]]:
                scaling: float, visible: Visible, sliding_window: int | None = None, softcap: float | None = None,
                **others: Any) -> tuple[Tensor, None]:
         del module, attention_mask, others
+        # Layers of full attention say None.
         window = sliding_window or EVERYTHING
         layout, rows = visible.layout, query.shape[0]
         if layout is not None:
             query, key, value = (layout.split(x) for x in (query, key, value))
+        # After a split each row is one segment, so causality and the window are all that a mask has to say.
         mask = visible.mask(query.shape[2], window, query.device)
         out = attention(query, key, value, mask, scaling, softcap or 0.0)
         if layout is not None:
             out = layout.merge(out, rows)
+        # transformers wants positions before heads, and None where no attention weights are kept.
         return out.transpose(1, 2), None
     return attend
 

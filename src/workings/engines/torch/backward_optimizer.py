@@ -66,6 +66,7 @@ class BackwardOptimizer:
     @contextmanager
     def armed(self, context: UpdateContext) -> Iterator[None]:
         """Inside, backward updates."""
+        # They stay on the device: reading them here would make the host wait within backward.
         self.squares = torch.zeros((), dtype=torch.float32, device=self._device)
         self.changed = torch.zeros((), dtype=torch.int64, device=self._device)
         self._context = replace(context)
@@ -77,6 +78,7 @@ class BackwardOptimizer:
     def _use(self, name: str, param: Tensor) -> None:
         if self._context is None or param.grad is None:
             return
+        # Taken off first, so that the gradient dies with this call while backward goes on.
         grad, param.grad = param.grad, None
         with torch.no_grad():
             self.squares += sum_of_squares(grad)

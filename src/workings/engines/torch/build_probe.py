@@ -45,6 +45,7 @@ if __name__ == "__main__":
             if not found["kernel"]["devices"]:
                 found["failure"] = "PyTorch sees no card: " + (
                     "a build without CUDA" if not found["cuda"] else f"no driver, or one too old for {found['cuda']}")
+            # bfloat16 rounds each result by up to 0.4 %.
             elif found["kernel"]["largest_relative_difference"] > 0.02:
                 found["failure"] = "the card computes a wrong product"
     sys.stdout.write(json.dumps(found) + "\n")

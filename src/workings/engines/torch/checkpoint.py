@@ -31,6 +31,7 @@ def to_numpy(x: Tensor) -> np.ndarray:
     """A tensor on the host; NumPy's own bfloat16 comes from ml_dtypes."""
     here = x.detach().cpu().contiguous()
     if here.dtype == torch.bfloat16:
+        # `numpy()` refuses bfloat16, so the bits go across as integers, without a copy.
         return here.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
     return here.numpy()
 
@@ -53,6 +54,7 @@ def write(path: Path, tensors: Mapping[str, Tensor | Made]) -> None:
     plan = {name: (numpy_dtype(x.dtype), tuple(x.shape)) for name, x in tensors.items()}
 
     def whole(name: str) -> Tensor:
+        # Made or gathered when its turn comes: never more than one tensor at a time.
         x = tensors[name]
         return x.make() if isinstance(x, Made) else gathered(x)
 
@@ -109,6 +111,7 @@ def restore(spec: TorchSpec, state: State, directory: Path) -> State:
             raise RecordError(f"{directory} has no {name}")
     read = _reader(TensorFile(directory / model_file))
     for name, param in state.trained.items():
+        # Shapes are compared whole; each process reads the whole tensor and keeps its rows.
         local(param).copy_(own_part(read(name, param), param))
     read = _reader(TensorFile(directory / OPTIMIZER_FILE))
     for slot, tree in state.moments.items():
@@ -135,6 +138,7 @@ def export(spec: TorchSpec, state: State, directory: Path) -> None:
 
     ``adapter/`` belongs on the weights that training started from, not on the merged ones.
     """
+    # Gathering takes every process, so all reach both writes before those that write nothing return.
     write(directory / MODEL_FILE, merged(spec, state.model))
     adapter = directory / ADAPTER_FOLDER
     if not isinstance(spec.method, FullConfig):

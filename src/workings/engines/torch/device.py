@@ -55,6 +55,7 @@ def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
         raise DeviceError(f"device: {asked}; {seen} ({finding})", "a machine with a GPU that PyTorch can use",
                           f"{CUDA}, or {ASK_FOR_CPU}" if there else "device=cpu")
     rank = int(os.environ.get("LOCAL_RANK", "0"))
+    # `torchrun` numbers the processes of one machine from 0.
     if rank >= torch.cuda.device_count():
         raise DeviceError(f"process {rank} of this machine, which has {torch.cuda.device_count()} cards",
                           "at most one process a card", f"torchrun --nproc-per-node {torch.cuda.device_count()}")
@@ -105,6 +106,7 @@ def slow_formats(kind: str, *formats: str) -> list[str]:
     target = next((row for row in targets().values() if row.platform == "gpu" and row.kind == kind), None)
     if target is None:
         return []
+    # Formats in which this engine multiplies nothing would make the ratio too large.
     rates = {name: rate for name, rate in target.rates_tflops.items() if name not in ("int8", "fp8", "fp4")}
     best = max(rates, key=lambda name: rates[name])
     said = []
@@ -129,6 +131,7 @@ def check_kernels(device: torch.device, dtype: str = "fp32") -> dict[str, Any]:
     left = torch.linspace(-1.0, 1.0, 128 * 64, dtype=torch.float64).reshape(128, 64).to(number)
     right = torch.linspace(1.0, -0.5, 64 * 32, dtype=torch.float64).reshape(64, 32).to(number)
     expected = left.double() @ right.double()
+    # Inputs were rounded before the reference product; 2 ** -7 is one unit of bfloat16's last place.
     allowed = {"fp32": 1e-3, "bf16": 2**-7 * float(expected.abs().max())}[dtype]
     try:
         got = (left.to(device) @ right.to(device)).cpu().double()
@@ -136,6 +139,7 @@ def check_kernels(device: torch.device, dtype: str = "fp32") -> dict[str, Any]:
         raise DeviceError(f"a 128 x 64 x 32 matrix product in {dtype} on {device} failed: {first_line(error)}",
                           "a device that runs kernels", "workings doctor") from error
     worst = float((got - expected).abs().max())
+    # Written this way NaN is refused as well.
     if not worst < allowed:
         raise DeviceError(f"a matrix product in {dtype} on {device} is off by {worst:g}", f"an error below {allowed:g}",
                           "workings doctor")

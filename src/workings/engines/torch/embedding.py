@@ -64,11 +64,13 @@ def add_rows(whole_VD: Tensor, tokens: Tensor, rows_TD: Tensor) -> Tensor:
     Rows of the same token are summed first, in the order of the batch, as PyTorch's embedding does; every token is then
     added once, so that concurrent additions to one place cannot happen.
     """
+    # Stable: rows of one token stay in the batch's order, and with it the order of their sum.
     order = torch.argsort(tokens, stable=True)
     sorted_tokens = tokens[order]
     new = torch.ones_like(sorted_tokens)
     new[1:] = (sorted_tokens[1:] != sorted_tokens[:-1]).to(new.dtype)
     place = torch.cumsum(new, 0) - 1
+    # Room for as many places as tokens: the host would have to wait for the device to learn how many differ.
     summed = torch.ops.aten.embedding_dense_backward(rows_TD[order], place, tokens.shape[0], -1, False)
     # Places beyond the number of different tokens hold zeros, which are added to row 0.
     target = torch.zeros_like(tokens).scatter_(0, place, sorted_tokens)

@@ -95,6 +95,7 @@ class TorchEngine(TorchPlanning):
 
     def dtypes(self) -> Mapping[str, str]:
         """Number formats of the tensors that the step really holds, read from a model without memory."""
+        # Formats do not depend on the split, so one process stands for all and nothing is sent.
         with torch.device("meta"):
             state = empty_state(replace(self.spec, device=torch.device("meta"), mesh=Mesh()))
         held = [*state.model.parameters(), *(place.codes for place in weights(state.model).values()
@@ -118,6 +119,7 @@ class TorchEngine(TorchPlanning):
         else:
             checkpoint.load_weights(self.spec, state.model, directory)
         fill_adapters(state.model, seed)
+        # Masters come last: they copy what storage left of the weights, not the numbers that were read.
         return fill_masters(state)
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
@@ -125,6 +127,7 @@ class TorchEngine(TorchPlanning):
         refuse_conflicts(self.request, batch.tokens.shape[0])
         require_signals(self.spec.objective, batch)
         rows = to_rows(self.spec, batch, self.spec.objective.signals)
+        # On a card `tolist` waits for the whole step; nothing before it reads a result.
         numbers = run_step(self.spec, state, rows, batch.divisor, learning_rate).tolist()
         return state, StepResult.of(numbers, self.spec.objective.metrics)
 
@@ -132,6 +135,7 @@ class TorchEngine(TorchPlanning):
     def evaluate(self, state: State, batch: Batch) -> LossSum:
         """Loss of a batch, no update."""
         sums = [state.root(partial(micro_batch_loss, self.spec, rows=part)) for part in to_rows(self.spec, batch)]
+        # float64 from here on: the order of micro batches and processes then hardly matters.
         total = float(self.spec.mesh.sum(torch.stack(sums).double().sum()))
         return LossSum(loss_sum=total, supervised_tokens=batch.supervised_tokens)
 
@@ -141,6 +145,7 @@ class TorchEngine(TorchPlanning):
         whole = torch.zeros(batch.tokens.shape)
         for micro_batch, rows in zip(whole, to_rows(self.spec, batch), strict=True):
             found = state.root(partial(micro_batch_log_probs, self.spec, rows=rows))
+            # A view: each process fills its own rows, and the sum with the others' zeros puts them together.
             own = micro_batch[self.spec.mesh.rows(micro_batch.shape[0])]
             own.view(-1)[rows.index.cpu()] = found.cpu()
         return self.spec.mesh.sum(whole.to(self.device.device)).cpu().numpy()
@@ -184,6 +189,7 @@ class TorchEngine(TorchPlanning):
     def restore(self, directory: Path) -> State:
         """The state that `save` wrote, bit for bit; what is frozen comes from where the run took it."""
         state = empty_state(self.spec)
+        # The adapters drawn here are overwritten; what stays is the frozen weights.
         if not isinstance(self.spec.method, FullConfig):
             state = self._fresh(state, self.request.weights, self.request.seed)
         return checkpoint.restore(self.spec, state, directory)
@@ -197,6 +203,7 @@ class TorchEngine(TorchPlanning):
         if self.device.platform == "gpu":
             return Memory(peak_bytes=torch.cuda.max_memory_reserved(self.device.device),
                           source="device (max_memory_reserved)")
+        # `ru_maxrss` is in bytes on macOS and in KiB on Linux.
         scale = 1 if sys.platform == "darwin" else 1024
         return Memory(peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale,
                       source="process (peak resident set)")

@@ -41,8 +41,11 @@ def nvidia_smi() -> str:
     program = shutil.which("nvidia-smi")
     if program is None:
         return "absent: no nvidia-smi on this machine\n"
-    done = subprocess.run([program, f"--query-gpu={','.join(QUERY)}", "--format=csv"], capture_output=True, text=True,
-                          check=False, timeout=60)
+    try:
+        done = subprocess.run([program, f"--query-gpu={','.join(QUERY)}", "--format=csv"], capture_output=True,
+                              text=True, check=False, timeout=60)
+    except subprocess.TimeoutExpired:  # the driver hangs; the run need not
+        return "absent: nvidia-smi did not answer within 60 s\n"
     if done.returncode != 0:
         return f"absent: nvidia-smi ended with {done.returncode}: {(done.stdout + done.stderr).strip()[:500]}\n"
     return done.stdout

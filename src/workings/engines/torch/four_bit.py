@@ -33,6 +33,7 @@ class FourBitLinear(nn.Linear):
     def _state(self, dtype: torch.dtype) -> Any:
         from bitsandbytes.functional import QuantState
 
+        # Nothing is copied; `dtype` is the format that dequantizing gives.
         return QuantState(absmax=self.absmax, shape=torch.Size((self.out_features, self.in_features)),
                           code=self.level, blocksize=BLOCK, quant_type="nf4", dtype=dtype)
 
@@ -46,6 +47,7 @@ class FourBitLinear(nn.Linear):
         """``x @ W.T + b`` in x's dtype; backward dequantizes again."""
         from bitsandbytes import matmul_4bit
 
+        # The transposed codes are a view, in the form in which bitsandbytes' own layer hands them over.
         out: Tensor = matmul_4bit(input, self.codes.t(), quant_state=self._state(input.dtype))
         bias = self._parameters["bias"]
         return out if bias is None else out + bias.to(out.dtype)

@@ -37,6 +37,7 @@ def drawn(temperature: float, seeds: Sequence[int]) -> Pick:
     def pick(logits: Tensor) -> tuple[Tensor, Tensor]:
         # The largest of logits plus Gumbel noise is a draw from their softmax.
         uniform = np.stack([generator.random(logits.shape[1]) for generator in generators])
+        # A generator may give exactly 0, whose logarithm is infinite.
         noise = -np.log(-np.log(np.clip(uniform, 1e-300, 1.0 - 2.0**-53)))
         scaled = logits.double() / temperature
         token = (scaled + torch.from_numpy(noise).to(logits.device)).argmax(-1)
@@ -74,7 +75,9 @@ def _continue(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequenc
     cache = DynamicCache()
     # Padding is on the right: no real token can see it.
     hidden = hidden_states(model, tokens, index, Visible(), cache)
+    # Only each prompt's last token meets the head: [B, V] logits, not [B, P, V].
     last = hidden[torch.arange(len(prompts), device=spec.device), lengths - 1]
+    # The position that each cache slot holds; slots of padding have one too, but are never seen.
     places, seen = index, index < lengths[:, None]
     stops = torch.tensor([*stop_ids], dtype=torch.int64, device=spec.device)
     done = torch.zeros(len(prompts), dtype=torch.bool, device=spec.device)
@@ -84,8 +87,10 @@ def _continue(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequenc
         written.append(tuple(spec.mesh.agreed(x) for x in picked))
         token = written[-1][0]
         done |= torch.isin(token, stops)
+        # Asking whether all are done makes the host wait once a token; rows that are done go on until then.
         if len(written) == limit or bool(done.all()):
             return [torch.stack(each, 1).tolist() for each in zip(*written, strict=True)]
+        # The first new token follows its own prompt, not the padding behind it.
         position = (lengths + len(written) - 1)[:, None]
         places = torch.cat([places, position], 1)
         seen = torch.cat([seen, torch.ones_like(seen[:, :1])], 1)

@@ -71,6 +71,7 @@ def peft_config(spec: TorchSpec) -> PeftConfig:
     """The adapters in peft's words."""
     method = spec.method
     assert not isinstance(method, FullConfig)
+    # Peft draws nothing: `fill_adapters` does, from the run's seed, once the tensors have memory.
     return PeftConfig(r=method.rank, lora_alpha=method.alpha, target_modules=list(method.target_modules),
                       lora_dropout=0.0, bias="none", task_type="CAUSAL_LM", init_lora_weights=False,
                       fan_in_fan_out=family_of(spec.shape).matrices_in_out)
@@ -86,6 +87,7 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
     for name, param in model.named_parameters():
         param.requires_grad_("lora_" in name)
     if spec.method.name == "qlora":
+        # After the adapters: a projection that has one is found again as its wrapper's `base_layer`.
         wanted = {name.rpartition(".")[2] for name in projections(spec.shape)}
         for name, module in list(model.named_modules()):
             if type(module) is nn.Linear and name.removesuffix(".base_layer").rpartition(".")[2] in wanted:
@@ -99,6 +101,7 @@ def adapted(model: nn.Module) -> Iterator[Any]:
 
 def trained(model: nn.Module) -> dict[str, nn.Parameter]:
     """What is trained, by its name in a checkpoint: Hugging Face's, or peft's for adapters."""
+    # Peft names a tensor after its adapter (`default`) in the model, but not in its files.
     return {f"{PREFIX}{name.replace('.default.', '.')}" if "lora_" in name else name: param
             for name, param in model.named_parameters() if param.requires_grad}
 
@@ -130,6 +133,7 @@ def fill_adapters(model: nn.Module, seed: int) -> None:
     """
     for name, param in trained(model).items():
         if "lora_A" in name:
+            # Drawn whole, on the CPU, in every process: neither device nor split changes the numbers.
             draw = torch.rand(param.shape, generator=tensor_generator(seed, name))
             local(param).copy_(own_part((2 * draw - 1) * param.shape[1] ** -0.5, param))
         elif "lora_B" in name:
@@ -150,14 +154,17 @@ def _full(spec: TorchSpec, place: "nn.Parameter | FourBitLinear", layer: Any) ->
     weight = place.full(spec.parameter_dtype) if isinstance(place, FourBitLinear) else gathered(place)
     if layer is None:
         return weight
+    # Float32 temporaries of the weight's size, gone before the next weight is made.
     delta = gathered(layer.lora_B["default"].weight) @ gathered(layer.lora_A["default"].weight) \
         * layer.scaling["default"]
+    # GPT-2 stores its matrices [in, out].
     turned = delta.T if isinstance(layer.get_base_layer(), Conv1D) else delta
     return (weight.float() + turned).to(weight.dtype)
 
 
 def write_config(spec: TorchSpec, directory: Path) -> None:
     """``adapter_config.json``, as `peft.PeftModel.from_pretrained` reads it."""
+    # JSON has no sets, and sorted names make the same file each time.
     values = {key: sorted(value) if isinstance(value, set) else value
               for key, value in peft_config(spec).to_dict().items() if value is not None}
     text = json.dumps(values | {"inference_mode": True, "init_lora_weights": True}, indent=2, sort_keys=True)

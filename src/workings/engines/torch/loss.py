@@ -48,6 +48,7 @@ def walks_over_positions(hidden: Tensor, weight: Tensor) -> bool:
     """Whether adding up the head's gradient chunk by chunk loses nothing: float32, or no gradient is wanted."""
     if hidden.dtype != weight.dtype:
         return False
+    # The walk adds each chunk's part to the stored sum, which bfloat16 would round once a chunk.
     return weight.dtype == torch.float32 or not weight.requires_grad
 
 
@@ -56,8 +57,9 @@ def linear_log_probs(hidden: Tensor, weight: Tensor, targets: Tensor, *, chunk: 
     """``[...]`` float32 log probabilities of the targets; no derivative. Arguments as in `linear_cross_entropy`."""
     flat, index = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1).long()
     with region(REGION):
+        # Without a gradient nothing is added up, so only a head that must be converted is taken by slices.
         if hidden.dtype == weight.dtype:
-            size = chunk or flat.shape[0]
+            size = max(1, chunk or flat.shape[0])
             parts = [_log_probs(_logits(h, weight, soft_cap), t)
                      for h, t in zip(flat.split(size), index.split(size), strict=True)]
             found = torch.cat(parts) if parts else flat.new_zeros(0, dtype=torch.float32)
@@ -79,7 +81,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         wanted = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         with region(REGION):
             loss, ctx.d_hidden, ctx.d_weight = walk(hidden.detach(), weight.detach(), targets, weights,
-                                                    min(chunk, hidden.shape[0]), soft_cap, wanted)
+                                                    max(1, min(chunk, hidden.shape[0])), soft_cap, wanted)
         return loss
 
     @staticmethod
@@ -91,6 +93,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             d_weight.mul_(outer[0])
             if ctx.shared is not None:
                 ctx.shared.leave(d_weight)
+                # Autograd gets nothing for the head here; the embedding's backward returns the sum of both gradients.
                 d_weight = None
         return None if d_hidden is None else d_hidden.mul_(outer[0]), d_weight, None, None, None, None, None
 
@@ -103,6 +106,7 @@ def _over_positions(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Te
     for start in range(0, hidden.shape[0], chunk):
         here = slice(start, start + chunk)
         logits = _logits(hidden[here], weight, soft_cap)
+        # The target's logit and the cap's slope are read before `_normalizer_` overwrites the logits.
         picked = logits.gather(1, targets[here, None])[:, 0]
         slope = _cap_slope(logits, soft_cap)
         log_z = _normalizer_(logits)
@@ -110,6 +114,7 @@ def _over_positions(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Te
         if any(wanted):
             # `_normalizer_` left exp(logits - top): one buffer serves logits, probabilities and their gradient.
             logits.mul_((weights[here] / logits.sum(-1))[:, None])
+            # The gradient by the logits: the token's weight times (softmax minus one at the target).
             logits.scatter_add_(1, targets[here, None], -weights[here, None])
             d_logits = (logits if slope is None else logits.mul_(slope)).to(hidden.dtype)
             if d_hidden is not None:
@@ -128,6 +133,7 @@ def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: T
     loss = ((log_z - of_target) * weights).sum()
     if not any(wanted):
         return loss, None, None
+    # Every slice adds to all positions: a float32 sum is rounded once, at the end.
     d_hidden = torch.zeros_like(hidden, dtype=torch.float32) if wanted[0] else None
     d_weight = _gradient_of(weight) if wanted[1] else None
     for start in range(0, vocabulary, width):
@@ -135,12 +141,15 @@ def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: T
         logits = _logits(hidden, part, soft_cap)
         inside, place = _place(targets, start, logits.shape[1])
         slope = _cap_slope(logits, soft_cap)
+        # The normalizer of the first pass makes exp give the softmax itself, without a second look for the largest.
+        # A target in another slice subtracts zero at a place that exists.
         logits.sub_(log_z[:, None]).exp_().mul_(weights[:, None]).scatter_add_(1, place, -(weights * inside)[:, None])
         d_logits = (logits if slope is None else logits.mul_(slope)).to(hidden.dtype)
         del logits, slope
         if d_hidden is not None:
             d_hidden += torch.mm(d_logits, part)
         if d_weight is not None and weight.dtype != hidden.dtype:
+            # `out=` takes the product's own format only, so here the product exists once more before it is rounded.
             d_weight[start:start + width] = torch.mm(d_logits.t(), hidden)
         elif d_weight is not None:
             torch.mm(d_logits.t(), hidden, out=d_weight[start:start + width])
@@ -152,13 +161,14 @@ def _slice_width(hidden: Tensor, weight: Tensor, chunk: int) -> int:
     """Vocabulary entries of a slice, so that its logits are as many as those of ``chunk`` whole positions."""
     # Converted slices of the head and their gradient count like logits.
     converted = 2 * weight.shape[1] if weight.dtype != hidden.dtype else 0
-    return max(1, weight.shape[0] * chunk // (hidden.shape[0] + converted))
+    return max(1, weight.shape[0] * chunk // max(1, hidden.shape[0] + converted))
 
 
 def _normalizer_by_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, width: int,
                               soft_cap: float) -> tuple[Tensor, Tensor]:
     """``[T]`` log of the sum of exponentials and logit of the target, slice by slice of the vocabulary."""
     positions = hidden.shape[0]
+    # Minus infinity is what leaves `logaddexp` unchanged.
     log_z = torch.full((positions,), -torch.inf, dtype=torch.float32, device=hidden.device)
     of_target = torch.zeros((positions,), dtype=torch.float32, device=hidden.device)
     for start in range(0, weight.shape[0], width):
@@ -183,17 +193,20 @@ def _gradient_of(weight: Tensor) -> Tensor:
 
 def _logits(hidden_TD: Tensor, part_CD: Tensor, soft_cap: float) -> Tensor:
     """Float32 logits of a block, after the cap."""
+    # In bfloat16 the product is rounded once; cap, exponentials and sums are float32.
     raw = torch.mm(hidden_TD, part_CD.t()).float()
     return raw.div_(soft_cap).tanh_().mul_(soft_cap) if soft_cap else raw
 
 
 def _cap_slope(logits: Tensor, soft_cap: float) -> Tensor | None:
     """Derivative of the cap at capped logits; nothing without a cap."""
+    # 1 - tanh ** 2, from capped logits alone: those before the cap need not be kept.
     return (logits / soft_cap).square_().neg_().add_(1.0) if soft_cap else None
 
 
 def _normalizer_(logits_TC: Tensor) -> Tensor:
     """``[T]`` log of the sum of exponentials; leaves ``exp(logits - largest of the row)`` behind."""
+    # With the largest taken off, exp cannot overflow.
     top = logits_TC.amax(-1)
     return logits_TC.sub_(top[:, None]).exp_().sum(-1).log_().add_(top)
 

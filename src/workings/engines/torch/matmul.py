@@ -18,6 +18,7 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, transposed: bool) -> Tensor:
+        # Only the stored weight is kept, which exists anyway; the cast one dies with this call.
         ctx.save_for_backward(x, weight)
         ctx.transposed = transposed
         wide = weight.to(x.dtype)
@@ -31,6 +32,7 @@ class _Product(torch.autograd.Function):
             wide = weight.to(dy.dtype)
             d_x = F.linear(dy, wide) if ctx.transposed else dy @ wide
         if ctx.needs_input_grad[1]:
+            # Summed over all positions in the format of computation, then rounded once to that of storage.
             rows, out = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
             d_weight = (rows.T @ out if ctx.transposed else out.T @ rows).to(weight.dtype)
         return d_x, d_weight, None
@@ -69,6 +71,7 @@ class StoredEmbedding(nn.Embedding):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
         """``[..., D]``."""
+        # Looked up first: only the batch's rows are cast, not the vocabulary.
         rows = F.embedding(input, self.weight).to(self.compute)
         scale = getattr(self, "scalar_embed_scale", None)
         return rows if scale is None else rows * torch.tensor(scale, dtype=self.compute, device=rows.device)
@@ -94,6 +97,7 @@ def mix_formats(model: nn.Module, compute: torch.dtype) -> None:
     """Let every layer of a transformers model compute in ``compute`` from weights stored in another format."""
     for module in model.modules():
         weight = getattr(module, "weight", None)
+        # peft's wrapper shows its base layer's weight as its own; the base layer comes by itself in this walk.
         if not isinstance(weight, Tensor) or weight.dtype == compute or isinstance(module, BaseTunerLayer):
             continue
         stored = next((mine for theirs, mine in (

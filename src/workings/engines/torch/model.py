@@ -39,10 +39,13 @@ def hf_config(shape: ModelShape, attention_name: str) -> Any:
 def empty_model(spec: TorchSpec) -> PreTrainedModel:
     """The model, adapters included, with parameters that have no memory yet (device ``meta``) and real buffers."""
     attention.register()
+    # Buffers such as rotary tables are computed when they are made; no file would fill them later.
     with no_init_weights(), accelerate.init_empty_weights(include_buffers=False):
         model = AutoModelForCausalLM.from_config(hf_config(spec.shape, spec.attention), dtype=torch.float32)
+    # `allocate` gives each object memory once, so tied weights must be one object by then.
     model.tie_weights()
     add_adapters(spec, model)
+    # Nothing is drawn at random in a layer, so no generator's state is saved for the second forward.
     if spec.checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
     return model.train()  # checkpointing asks for training mode; nothing is dropped in either
@@ -56,6 +59,7 @@ def allocate(model: nn.Module, dtype: torch.dtype, device: torch.device) -> None
     made: dict[int, nn.Parameter] = {}
     for place, module in model.named_modules():
         for name, old in module.named_parameters(recurse=False):
+            # By identity: a tied matrix gets memory once and stays one parameter.
             if id(old) not in made:
                 data = torch.empty(old.shape, dtype=torch.float32 if "lora_" in place else dtype, device=device)
                 made[id(old)] = nn.Parameter(data, requires_grad=old.requires_grad)
@@ -69,11 +73,14 @@ def build_model(spec: TorchSpec) -> Root:
     """The model on the device with parameters of undefined contents; on several processes, this one's part."""
     with unset_fake_temporarily():  # peft moves modules, which fake tensors refuse; on meta nothing has memory anyway
         model, several = empty_model(spec), spec.mesh.fsdp > 1
+    # Several processes stay on `meta` until FSDP has split: none ever holds the whole model.
     allocate(model, spec.parameter_dtype, torch.device("meta") if several else spec.device)
+    # Formats are read from the weights, so after `allocate`; a tied embedding's class replaces the one set here.
     mix_formats(model, spec.compute_dtype)
     share_gradient(model, spec.compute_dtype)
     root = split(model, spec.mesh, spec.device)
     if several:
+        # `to_empty` would lose the buffers, which have contents already.
         root._apply(lambda x: torch.empty_like(x, device=spec.device) if x.is_meta else x.to(spec.device))
     return root
 
@@ -90,6 +97,7 @@ def random_value(spec: TorchSpec, seed: int, name: str, size: torch.Size, *, tra
         return torch.zeros(size) if spec.shape.norm_plus_one else torch.ones(size)
     deviation = float(size[0] if transposed else size[-1]) ** -0.5
     if name.endswith(tuple(f"{each}.weight" for each in family_of(spec.shape).residual)):
+        # A layer adds to the residual stream twice: after attention and after feed-forward.
         deviation *= (2 * spec.shape.layers) ** -0.5
     return torch.randn(size, generator=tensor_generator(seed, name)) * deviation
 
@@ -125,5 +133,6 @@ def unembedding(model: PreTrainedModel) -> nn.Parameter:
 
 def final_logits(model: PreTrainedModel, hidden: Tensor, softcap: float) -> Tensor:
     """``[..., V]`` float32 logits of normed hidden states."""
+    # Casts the whole head where storage differs; generation and comparisons come here, a training step does not.
     raw = (hidden @ unembedding(model).to(hidden.dtype).T).float()
     return softcap * torch.tanh(raw / softcap) if softcap else raw

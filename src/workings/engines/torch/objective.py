@@ -43,10 +43,12 @@ def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows
         """``[B, S]``, zero at the other positions."""
         return x_N.new_zeros(rows.tokens.numel()).index_copy(0, rows.index, x_N).view(rows.tokens.shape)
 
+    # The graph begins at log probabilities, so this derivative never runs through the model.
     with torch.enable_grad():
         leaf = spread(log_probs).requires_grad_()
         terms = objective.terms(ARRAY, leaf, spread(ones), {name: spread(x) for name, x in rows.signals.items()})
         [derivative] = torch.autograd.grad(terms.total, leaf)
     pairs = [torch.stack([x.detach() for x in terms.metrics[name]]) for name in objective.metrics]
     metrics = torch.stack(pairs) if pairs else ones.new_zeros((0, 2))
+    # Turned round, because the weights are those of the negative log likelihood.
     return -derivative.reshape(-1).index_select(0, rows.index), terms.total.detach(), metrics

@@ -77,6 +77,7 @@ def join() -> Processes | None:
     if world_size() == 1:
         return None
     store, other = _stores()
+    # Every process counts the same runs in the same order, so they agree on the name without a word.
     name = f"workings/run/{next(_numbers)}"
     return TorchProcesses(PrefixStore(name, store), PrefixStore(name, other), int(os.environ["RANK"]),
                           world_size())
@@ -86,6 +87,7 @@ def open_group(platform: str) -> int:
     """Begin to compute together, unless the program has done so itself; this process's rank."""
     if not dist.is_initialized():
         name = f"workings/group/{next(_numbers)}"
+        # A prefix of its own keeps the group's keys apart from those of the runs.
         dist.init_process_group("nccl" if platform == "gpu" else "gloo", store=PrefixStore(name, _stores()[0]),
                                 rank=int(os.environ["RANK"]), world_size=world_size())
     return dist.get_rank()

@@ -30,5 +30,7 @@ def stochastic_bfloat16(x: torch.Tensor, generator: torch.Generator) -> torch.Te
     the upper half with exactly that probability. Values that are not finite stay what they are.
     """
     noise = torch.randint(0, 2**16, x.shape, generator=generator, device=x.device, dtype=torch.int32)
+    # The mask clears the lower half, so the cast to bfloat16 below is exact.
+    # A carry into the exponent gives the next power of two, as it should.
     upper = (x.view(torch.int32) + noise) & -(2**16)
     return torch.where(torch.isfinite(x), upper.view(torch.float32), x).to(torch.bfloat16)

@@ -47,6 +47,7 @@ class Mesh:
     def sum(self, x: Tensor) -> Tensor:
         """Sum over all processes."""
         if self.fsdp > 1:
+            # `all_reduce` overwrites its argument, which the caller may still hold.
             x = x.clone()
             dist.all_reduce(x)
         return x
@@ -73,6 +74,7 @@ def find_mesh(request: EngineRequest, platform: str) -> Mesh:
                            f"torchrun --nproc-per-node {wanted}, or mesh.fsdp={world}")
     if world == 1:
         return Mesh()
+    # Refused before the processes wait for each other.
     refuse_unsplit(request, world)
     return Mesh(fsdp=world, rank=open_group(platform))
 
@@ -111,8 +113,10 @@ def split(model: PreTrainedModel, mesh: Mesh, device: torch.device) -> Root:
     if mesh.fsdp > 1:
         with unset_fake_temporarily():  # a mesh reads its own numbers back, which fake tensors do not have
             devices = init_device_mesh(device.type, (mesh.fsdp,))
+        # Gradients are summed over processes in float32, then go back to the parameter's format.
         policy = MixedPrecisionPolicy(reduce_dtype=torch.float32)
         layers = next(x for x in model.base_model.children() if isinstance(x, nn.ModuleList))
+        # Layers first: the root takes what is left, that is embedding, last norm and head.
         for module in (*layers, root):
             sharded: FSDPModule = fully_shard(module, mesh=devices, mp_policy=policy)
             # Losses are divided by the tokens of all processes, so gradients are summed, not averaged.
@@ -132,6 +136,7 @@ def own_part(whole: Tensor, like: Tensor) -> Tensor:
     if not isinstance(like, DTensor):
         return whole
     mesh = like.device_mesh
+    # `torch.chunk` rounds up: the last parts may be shorter, or empty.
     each = -(-whole.shape[0] // mesh.size())
     return whole[mesh.get_local_rank() * each:(mesh.get_local_rank() + 1) * each]
 
@@ -146,6 +151,7 @@ def as_split(moment: Tensor, slot: str, param: Tensor) -> Tensor:
     """A local moment as the distributed tensor that it is a part of; unchanged where it is whole."""
     if not isinstance(param, DTensor) or slot in WHOLE_SLOTS:
         return moment
+    # Parts may differ in length, so the whole size cannot be told from one of them.
     size = torch.Size((param.shape[0], *moment.shape[1:]))
     stride = torch.empty(size, device="meta").stride()
     return DTensor.from_local(moment, param.device_mesh, [Shard(0)], run_check=False, shape=size, stride=stride)

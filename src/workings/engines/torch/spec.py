@@ -54,6 +54,7 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: Mesh | None =
                            "a function that caps scores; PyTorch's fused kernels do not", "memory.attention=chunked")
     find_layout: FindAttentionLayout = no_attention_layout
     attention = choose(memory.attention, device.type, shape.attention_softcap)
+    # Last, because what a CPU does instead depends on what was chosen for it.
     if device.type == "cpu" and memory.cpu_optimizations:
         attention, find_layout = optimize_for_cpu(memory.attention, attention)
     return TorchSpec(

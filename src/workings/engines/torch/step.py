@@ -83,8 +83,11 @@ def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[
     micro_batches = []
     for i in range(batch.tokens.shape[0]):
         own = {name: x[i, spec.mesh.rows(x.shape[1])] for name, x in batch.arrays.items()}
+        # Padding has the id 0 and stands at the end, so causality alone hides it from a row's only segment.
         packed = bool(own["segment_ids"].max() > 1)
+        # Found on the host: on a card the result's size is data, and the host would have to wait for it.
         index = np.flatnonzero(own["loss_mask"])
+        # A batch has int32; PyTorch's lookups and gathers take int64.
         arrays = {name: torch.from_numpy(own[name].astype(np.int64)).to(spec.device)
                   for name in ("tokens", "positions", "segment_ids")}
         micro_batches.append(Rows(
@@ -103,6 +106,7 @@ def blank_rows(spec: TorchSpec, shape: tuple[int, int, int]) -> list[Rows]:
     def zeros(*size: int) -> Tensor:
         return torch.zeros(size, dtype=torch.int64, device=spec.device)
 
+    # Every index and token is 0: a trace sees sizes, never values.
     return [Rows(tokens=zeros(count, length), positions=zeros(count, length), segment_ids=zeros(count, length),
                  index=zeros(count * length), targets=zeros(count * length), packed=False,
                  signals={name: torch.zeros(count * length, device=spec.device) for name in spec.objective.signals})
@@ -118,6 +122,7 @@ def empty_state(spec: TorchSpec, *, trainable: bool = True) -> State:
     found = trained(root.model) if trainable else {}
     moments: dict[str, dict[str, Tensor]] = {}
     for name, param in found.items():
+        # Moments are made for this process's rows, never for a whole tensor.
         own = spec.optimizer.init(local(param))
         if spec.rounding == "master_fp32":
             own[MASTER] = torch.empty_like(local(param), dtype=torch.float32)
@@ -139,6 +144,7 @@ def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     # Recomputation in backward would find the whole block again.
     with nullcontext() if spec.checkpointing else only_at(model, rows.index, rows.tokens.numel()):
         hidden = hidden_states(model, rows.tokens, rows.positions, rows.visible)
+    # The loss sees N rows only, however many positions are prompt or padding.
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, rows.index)
 
 
@@ -166,6 +172,7 @@ def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
     weights, value, metrics = token_weights(spec.objective, hidden, head, rows, chunk=spec.loss_chunk,
                                             soft_cap=spec.shape.final_softcap)
     if rows.index.shape[0] == 0:  # a share without supervised tokens still takes part in communication
+        # Sums over nothing: their zero gradients run through every layer, and with them FSDP's collective calls.
         loss = hidden.float().sum() + head[:0].float().sum()
     else:
         # Divided before, not after: the head's gradient is then rounded once.
@@ -183,6 +190,7 @@ def _backward(spec: TorchSpec, root: Root, micro_batches: list[Rows], divisor: f
     metrics = torch.zeros((len(spec.objective.metrics), 2), device=spec.device)
     for rows in micro_batches:
         loss, value, more = root(partial(micro_batch_objective, spec, rows=rows, divisor=divisor))
+        # Frees this micro batch's activations before the next one runs forward; only gradients add up.
         loss.backward()
         total += value
         metrics += more
@@ -198,8 +206,10 @@ def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: 
         share of stored weights that changed, then sum and count of each metric. Nothing is read back, so a trace can
         follow.
     """
+    # Bias correction divides by 1 - beta ** step, so the first update has the number 1.
     context = UpdateContext(step=state.step + 1, learning_rate=learning_rate, rounding=spec.rounding, seed=spec.seed)
     if spec.optimizer_in_backward:
+        # Hooks stay on the parameters for good, so they are registered once, at the state's first step.
         hooks = state.in_backward or BackwardOptimizer(state.trained, spec.optimizer, state.moments)
         state.in_backward = hooks
         with hooks.armed(context):
@@ -209,7 +219,10 @@ def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: 
         value, metrics = _backward(spec, state.root, micro_batches, divisor)
         norm, changed = _update(spec, state, context)
     state.step += 1
+    # A split parameter's `numel` is that of the whole tensor; `changed` is summed over processes already.
     count = sum(param.numel() for param in state.trained.values())
+    # One tensor, so that the host waits for the device once a step.
+    # The share is divided in float64: float32 counts exactly up to 2 ** 24 only.
     numbers = torch.stack([spec.mesh.sum(value), norm, (changed.double() / count).float()])
     return torch.cat([numbers, spec.mesh.sum(metrics).flatten()]) if metrics.numel() else numbers
 
@@ -222,16 +235,19 @@ def _gradient(param: nn.Parameter) -> Tensor:
 @torch.no_grad()
 def _update(spec: TorchSpec, state: State, context: UpdateContext) -> tuple[Tensor, Tensor]:
     """Gradient norm, and how many stored weights changed."""
+    # The clip factor needs every gradient, so no tensor moves before the squares of all processes are summed.
     norm = spec.mesh.sum(sum_of_squares(*(_gradient(param) for param in state.trained.values()))).sqrt()
     if spec.mesh.fsdp > 1:
         context = replace(context, reduce=spec.mesh.sum)
     if spec.clip_norm:
         context = replace(context, scale=clip_factor(norm, spec.clip_norm))
     changed = torch.zeros((), dtype=torch.int64, device=norm.device)
+    # A generator: zeros for a missing gradient are made only when the tensor's turn comes.
     tensors = (TensorUpdate.of(name, local(param), _gradient(param), state.moments)
                for name, param in state.trained.items())
     for group in in_groups(spec.optimizer, tensors, context):
         names = [each.name for each in group]
+        # Adafactor alone reads `whole_rows`, and its tensors come one to a group: the first one's rows are right.
         own = replace(context, whole_rows=state.trained[names[0]].shape[0]) if spec.mesh.fsdp > 1 else context
         changed += update_tensors(spec.optimizer, group, own)
         for name in names:

@@ -123,10 +123,12 @@ class OurModel(nnx.Module):  # type: ignore[misc]  # Flax is not followed by the
         index = jnp.arange(tokens.shape[1])
         distance = index[:, None] - index[None]
 
+        # Tunix's mask knows padding and causality; the window differs by layer and comes from our scan.
         def attention(q: jax.Array, k: jax.Array, v: jax.Array, *, window: jax.Array, scale: float, softcap: float,
                       **_: Any) -> jax.Array:
             return masked_attention(q, k, v, mask & (distance < window), scale=scale, softcap=softcap)
 
+        # One segment for all: the mask says everything, and the attention above does not look at segments.
         return hidden_states(params, self.shape, tokens, positions, jnp.ones_like(tokens), attention=attention,
                              remat=POLICIES[self.remat], dtype=params[EMBEDDING].dtype, layout=self.layout)
 
@@ -135,8 +137,10 @@ class OurModel(nnx.Module):  # type: ignore[misc]  # Flax is not followed by the
         """New tokens go to the slots after those that are filled, so slots are as far apart as positions."""
         constants, new = layer_constants(self.shape), {}
         x = embed(params[EMBEDDING], tokens, self.shape, params[EMBEDDING].dtype, self.layout)
+        # Tunix's cache is a dictionary by layer, so layers are written out, which compiles longer than a scan.
         for i in range(self.shape.layers):
             held = cache[f"layer_{i}"]
+            # Every row has filled as many slots as the others, so the first row's count is that of all.
             start = held["end_index"][0]
             slots = jnp.arange(held["k"].shape[1])
             distance = (start + jnp.arange(tokens.shape[1]))[:, None] - slots[None]

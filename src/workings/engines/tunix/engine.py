@@ -56,6 +56,7 @@ class TunixEngine:
             optimizer)
         dtype = DTYPES[request.precision.parameters]
         self._model_state = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, dtype), self._trainer.model_state)
+        # Scalars of the optimizer are counters and settings, which keep their own number formats.
         self._optimizer_state = jax.tree.map(
             lambda x: x if x.ndim == 0 else jax.ShapeDtypeStruct(x.shape, dtype), self._trainer.optimizer_state)
         self._steps: dict[tuple[int, ...], Any] = {}
@@ -66,6 +67,7 @@ class TunixEngine:
     def open(cls, request: EngineRequest) -> "TunixEngine":
         """Find the device. Raises `DeviceError` without it, `RequestError` for what Tunix cannot do."""
         check_request(request)
+        # Only devices, weights and files are the JAX engine's; plain attention is one that no device or shape refuses.
         return cls(request, JaxEngine.open(replace(request, memory=request.memory.model_copy(
             update={"attention": "plain"}))))
 
@@ -94,6 +96,7 @@ class TunixEngine:
         if int(batch.segment_ids.max(initial=0)) > 1:
             raise RequestError("packed rows with engine tunix", "one row a sequence", "data.packing=none")
         # Tunix predicts the token at t + 1 where its mask is 1 at t + 1; our loss mask stands at t.
+        # What `roll` brings around to position 0 is never read: Tunix's loss leaves out the first token as a target.
         return {"tokens": batch.tokens[0], "supervised": np.roll(batch.loss_mask[0], 1, -1),
                 "real": batch.segment_ids[0]}
 
@@ -105,6 +108,7 @@ class TunixEngine:
         if shape not in self._steps:
             whole = {name: jax.ShapeDtypeStruct(shape[1:], kind) for name, kind in (
                 ("tokens", np.int32), ("supervised", np.float32), ("real", np.int32))}
+            # The model is not donated, as in Tunix: old and new weights exist side by side while a step runs.
             jitted = jax.jit(self._trainer.step, donate_argnums=1)
             self._steps[shape] = jitted.lower(self._model_state, self._optimizer_state, whole,
                                               jax.ShapeDtypeStruct((), np.float32)).compile()
@@ -210,6 +214,7 @@ class TunixEngine:
         moments: dict[str, dict[Place, jax.Array]] = {name: {} for name in SLOTS.values()}
         for place, x in nnx.to_flat_state(state["optimizer"]):
             for name in SLOTS.values():
+                # What follows a moment's name is the path of its weight, so one conversion serves weights and moments.
                 if name in place:
                     moments[name][place[place.index(name) + 1:]] = x.get_value()
         model = {place: x.get_value() for place, x in nnx.to_flat_state(state["model"])}

@@ -19,5 +19,6 @@ def model_input(tokens: jax.Array, supervised: jax.Array, real: jax.Array) -> di
     """
     index = jnp.arange(tokens.shape[1])
     seen = (real != 0)[:, None, :] & (index[None, :] <= index[:, None])[None]
+    # Padding stands at the ends of rows, so positions are counted from the first slot.
     positions = jnp.broadcast_to(index, tokens.shape)
     return {"input_tokens": tokens, "input_mask": supervised, "positions": positions, "attention_mask": seen}

@@ -48,6 +48,7 @@ def _to_layer(w: Mapping[str, jax.Array], shape: ModelShape) -> dict[Path, jax.A
         found["attn", "qkv_einsum", "w"] = jnp.stack([q, k, v])
     else:
         found |= {("attn", "q_einsum", "w"): q, ("attn", "kv_einsum", "w"): jnp.stack([k, v])}
+    # From `[D, N * H]` by `[D, N, H]` to `[N, H, D]`.
     out = w["self_attn.o_proj.weight"].reshape(shape.width, shape.heads, shape.head_dim)
     found["attn", "attn_vec_einsum", "w"] = out.transpose(1, 2, 0)
     return found
@@ -81,5 +82,6 @@ def from_tunix(arrays: Mapping[Path, jax.Array], shape: ModelShape) -> dict[str,
     """Path -> array of Tunix's model as our tree; the inverse of `to_tunix`, bit for bit."""
     layers = [_from_layer({path[2:]: x for path, x in arrays.items() if path[:2] == ("layers", i)}, shape)
               for i in range(shape.layers)]
+    # All layers are stacked in new arrays: for as long as both trees live, there are two copies of the weights.
     stacked = {name: jnp.stack([layer[name] for layer in layers]) for name in layers[0]}
     return {name: arrays[path] for name, path in OUTER.items()} | {"layers": stacked}

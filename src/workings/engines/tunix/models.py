@@ -16,6 +16,7 @@ EPSILON, BASE, PATTERN = 1e-6, 10_000.0, 6
 
 def check_shape(shape: ModelShape) -> None:
     """Raise `RequestError` for a model that Tunix's classes would compute differently, or not at all."""
+    # Tunix always scales by the root of the head size.
     scale = shape.query_scale or shape.head_dim ** -0.5
     differing = {
         f"family {shape.family}": shape.family not in FAMILIES,
@@ -57,6 +58,7 @@ def _gemma(shape: ModelShape, remat: bool) -> Callable[[], nnx.Module]:
         attn_logits_soft_cap=shape.attention_softcap or None, use_post_attn_norm=shape.post_norms,
         use_post_ffw_norm=shape.post_norms, attention_types=tuple(kinds[shape.slides(i)] for i in range(shape.layers)),
         remat_config=theirs.RematConfig.DECODER if remat else theirs.RematConfig.NONE)
+    # Only shapes are asked of it (`nnx.eval_shape`), so the random weights of its constructor are never made.
     return lambda: theirs.Gemma(config, rngs=nnx.Rngs(0))
 
 

@@ -71,10 +71,13 @@ def _rule(config: AdamWConfig) -> optax.GradientTransformation:
     def rule(learning_rate: Any) -> optax.GradientTransformation:
         adamw = optax.adamw(learning_rate, b1=config.beta1, b2=config.beta2, eps=config.epsilon,
                             weight_decay=config.weight_decay, mask=_matrices)
+        # Clipping stands first, because it has to see the gradients as they are.
         return optax.chain(optax.clip_by_global_norm(config.clip_norm), adamw) if config.clip_norm else adamw
 
+    # The learning rate becomes a value in the optimizer's state, so a schedule needs one program.
     return optax.inject_hyperparams(rule)(learning_rate=0.0)
 
 
 def _matrices(params: Any) -> Any:
+    # Decay for matrices only: Tunix's per-head tensors have three axes and more, its norms have one.
     return jax.tree.map(lambda x: x.ndim >= 2, params)

@@ -36,6 +36,7 @@ class Baseline:
 
 def baseline_path(folder: Path, name: str, items_digest: str) -> Path:
     """Where a baseline stands. Raises `RequestError` for a name that is not a plain file name."""
+    # The name becomes a folder: a separator or a leading dot could lead out of it or hide it.
     if not name or not all(character.isalnum() or character in "-_." for character in name) or name.startswith("."):
         raise RequestError(f"baseline name {name!r}", "letters, digits, '-', '_' and '.'")
     return folder / name / f"{items_digest[:16]}.json"

@@ -100,8 +100,10 @@ def compare(a: Path, b: Path) -> Comparison:
 
 def compare_records(a: EvaluationRecord, b: EvaluationRecord) -> Comparison:
     """As `compare`, for units that were found already."""
+    # Runs in two folders may have one name, and a sentence about them needs two.
     name_a, name_b = (a.name, b.name) if a.name != b.name else (f"{a.name} (A)", f"{b.name} (B)")
     different, unknown, equal = compare_configs(a.config, b.config)
+    # Without any number: a difference between answers to different questions would be read as one.
     if different:
         return Comparison(verdict="not comparable", sentence=not_comparable_sentence(name_a, name_b, different),
                           name_a=name_a, name_b=name_b, reasons=different, notes=unknown)
@@ -165,6 +167,7 @@ def _sections(pairs: Sequence[tuple[ItemResult, ItemResult]]) -> list[SectionDel
         groups.setdefault(pair[0].section, []).append(pair)
     names = sorted(groups)
     differences = [paired_difference(groups[name]) for name in names]
+    # Of twenty sections that do not differ, one shows a difference by chance.
     adjusted = holm([difference.p_value for difference in differences])
     return [SectionDelta(name=name, a=cell([x for x, _ in groups[name]]), b=cell([y for _, y in groups[name]]),
                          difference=difference, p_adjusted=p)

@@ -44,6 +44,7 @@ def paired_metric(pairs: Sequence[tuple[ItemResult, ItemResult]],
     a, b, clusters = [], [], []
     for before, after in pairs:
         x, y = metric_value(before, name), metric_value(after, name)
+        # An item that one side alone measured has no difference.
         if x is not None and y is not None:
             a.append(x)
             b.append(y)
@@ -123,6 +124,7 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
     before, after, clusters = paired_metric([(result, by_id[result.id]) for result in kept.results], metric)
     if len(before) < len(by_id):
         notes.append(f"{len(by_id) - len(before)} of {len(by_id)} items have no {metric} on one of the sides")
+    # The sides change places, so that one rule decides for all metrics.
     if not HIGHER_IS_BETTER[metric]:
         before, after = after, before
     found = paired_values(before, after, clusters)
@@ -146,13 +148,16 @@ def _matching(run: Path, baseline: str, folder: Path) -> Any:
 def _decide(interval: Interval | str, max_drop: float) -> str:
     if isinstance(interval, str):
         return "inconclusive"
+    # The allowed drop stands where a comparison has zero.
     if interval.low > -max_drop:
         return "pass"
     return "fail" if interval.high < -max_drop else "inconclusive"
 
 
 def _needed(found: PairedDifference, max_drop: float) -> int | None:
+    # An interval's width shrinks with the root of the items, until it ends at the allowed drop.
     distance = abs(found.delta + max_drop)
     if isinstance(found.interval, str) or distance == 0 or found.standard_error == 0:
         return None
+    # Score intervals are not symmetric, so the estimate can be below n; but n items did not settle it.
     return max(found.n + 1, items_needed(distance, found.standard_error, found.n))

@@ -15,6 +15,7 @@ from workings.record.values import is_absent
 
 Pairs = Sequence[tuple[ItemResult, ItemResult]]
 
+# Seed and batch size are left out: they may change single answers, and not what is asked.
 _MUST_AGREE = (
     ("items", "digest", "items"),
     ("scorer", "name", "scorer"),
@@ -78,6 +79,7 @@ class PairedDifference:
     @property
     def verdict(self) -> str:
         """`better`, `worse` or `inconclusive`, by where the interval lies."""
+        # An end that lies exactly at zero is not enough for a claim.
         if isinstance(self.interval, str) or self.interval.low <= 0 <= self.interval.high:
             return "inconclusive"
         return "better" if self.interval.low > 0 else "worse"
@@ -113,6 +115,7 @@ def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str
     n = len(differences)
     right, wrong = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     names = cluster_names(clusters)
+    # Clusters first: both other methods assume that items are independent.
     if len(set(names)) < n:
         found = _clustered(differences, names)
     elif all(value in (0.0, 1.0) for value in (*a, *b)):
@@ -163,6 +166,7 @@ def _clustered(differences: Sequence[float], names: Sequence[str]) -> _Found:
     groups = len(set(names))
     if groups < MIN_CLUSTERS:
         return _Found(too_few_clusters(groups), None, mcnemar, _independent_error(differences))
+    # Without any spread the t interval would have no width, as if all were known.
     if not any(differences):
         return _Found(tango(0, 0, groups), 1.0, mcnemar, 0.0)
     result = clustered_t_mean(differences, names)
@@ -172,4 +176,5 @@ def _clustered(differences: Sequence[float], names: Sequence[str]) -> _Found:
 def _independent_error(differences: Sequence[float]) -> float:
     n = len(differences)
     mean = math.fsum(differences) / n
+    # With n and not n - 1 as the divisor, as in the score statistic at the observed difference.
     return math.sqrt(math.fsum((d - mean) ** 2 for d in differences)) / n

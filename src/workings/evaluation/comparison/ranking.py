@@ -76,6 +76,7 @@ def rank(paths: Sequence[Path]) -> Ranking:
         raise RequestError(f"{len(paths)} run", "at least two runs to rank")
     records = [find_unit(path) for path in paths]
     records.sort(key=lambda record: -float(record.summary["scorecard"]["overall"]["mean"]))
+    # Only the leader is compared: a best one needs no other pairs, and every further test would cost power.
     comparisons = [compare_records(other, records[0]) for other in records[1:]]
     for comparison in comparisons:
         if comparison.verdict == "not comparable":

@@ -66,6 +66,7 @@ class SeedsComparison:
         if isinstance(self.method_interval, str):
             return "no claim"
         low, high = self.method_interval.low, self.method_interval.high
+        # Items are many and seeds few: items alone would take a lucky seed for a better method.
         by_seeds = "better" if low > 0 else "worse" if high < 0 else "inconclusive"
         return by_seeds if by_seeds == self.verdict else "inconclusive"
 
@@ -106,6 +107,7 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path]) -> SeedsComparison:
         raise RequestError("a side without runs", "at least one run a side")
     records_a, records_b = [find_unit(path) for path in a], [find_unit(path) for path in b]
     notes = _check_all([*records_a, *records_b])
+    # One order for all, because scores are averaged position by position.
     order = records_a[0].results()
     scores_a = [_scores(record, order) for record in records_a]
     scores_b = [_scores(record, order) for record in records_b]
@@ -142,4 +144,5 @@ def _method_interval(a: SeedSide, b: SeedSide) -> Interval | str:
     fewest = min(len(a.names), len(b.names))
     if fewest < MIN_SEEDS:
         return f"{fewest} seed{'s' if fewest > 1 else ''} on a side, {MIN_SEEDS} are needed"
+    # Nothing says that two methods vary alike from seed to seed, so variances are not pooled.
     return welch(a.accuracies, b.accuracies)

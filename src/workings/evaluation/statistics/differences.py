@@ -16,6 +16,7 @@ POWER = 0.8
 """Share of experiments in which a difference of the minimum detectable size is found."""
 ASSUMED_DISCORDANT = 0.2
 """Share of items on which two models disagree, assumed where only one scorecard is there (facts of earlier runs)."""
+# More halvings than a double has digits, so that each end is as exact as it can be written.
 _BISECTIONS = 80
 
 
@@ -61,9 +62,11 @@ def mcnemar_exact(newly_right: int, newly_wrong: int) -> float:
 def _score(newly_right: int, newly_wrong: int, n: int, difference: float) -> float:
     b = difference * (2 * n - newly_right + newly_wrong) - (newly_right + newly_wrong)
     c = newly_wrong * difference * (1 - difference)
+    # The larger root of 2 n q^2 + b q - c = 0; rounding may leave a little less than zero under the root.
     q = (math.sqrt(max(b * b + 8 * n * c, 0.0)) - b) / (4 * n)
     variance = (2 * q + difference * (1 - difference)) / n
     gap = (newly_right - newly_wrong) / n - difference
+    # At differences of -1 and 1 nothing is left to vary: any gap is infinitely many errors wide.
     if variance <= 0:
         return math.copysign(math.inf, gap) if gap else 0.0
     return gap / math.sqrt(variance)
@@ -87,6 +90,7 @@ def welch(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE
     shares = [float(np.var(values, ddof=1)) / len(values) for values in (a, b)]
     difference = float(np.mean(b) - np.mean(a))
     variance = math.fsum(shares)
+    # Equal values on each side: the degrees of freedom would be 0 / 0.
     if variance == 0:
         return Interval(difference, difference, "welch")
     degrees = variance ** 2 / math.fsum(share ** 2 / (len(values) - 1)
@@ -104,6 +108,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     adjusted: list[float | None] = [None] * len(p_values)
     running = 0.0
     for rank, (p, index) in enumerate(known):
+        # A larger p value must not become the smaller one by its smaller factor.
         running = max(running, min(1.0, (len(known) - rank) * p))
         adjusted[index] = running
     return adjusted

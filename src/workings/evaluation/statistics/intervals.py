@@ -88,6 +88,7 @@ def clustered_t_mean(values: Sequence[float], clusters: Sequence[str], confidenc
     n = len(data)
     mean = float(data.mean())
     shares = sizes / n
+    # Summed within a cluster before they are squared, because its items move together.
     deviations = totals - mean * sizes
     error = math.sqrt(float((deviations ** 2 / (1 - shares)).sum())) / n
     return _t_result(mean, error, degrees_of_freedom(sizes), "clustered t", confidence)
@@ -100,7 +101,9 @@ def degrees_of_freedom(sizes: np.ndarray) -> float:
     deviations for independent items of variance 1, A holds ``1 / (1 - n_g / n)`` on its diagonal.
     """
     n = float(sizes.sum())
+    # trace(M) is n and its diagonal the sizes; M_gh * M_hg is the product of the weights of clusters g and h.
     weights = sizes ** 2 / (n - sizes)
+    # The square of a sum less the squares: every product of two different clusters, without a double loop.
     off_diagonal = float(weights.sum()) ** 2 - float((weights ** 2).sum())
     return n * n / (float((sizes ** 2).sum()) + off_diagonal)
 
@@ -116,6 +119,7 @@ def _t_result(mean: float, error: float, degrees: float, method: str, confidence
     from scipy import stats  # not at import: the verbs that need no statistics start without it
 
     half = float(stats.t.ppf((1 + confidence) / 2, degrees)) * error
+    # Without any spread the statistic would be 0 / 0 or infinite.
     if error == 0:
         p = 1.0 if mean == 0 else 0.0
     else:

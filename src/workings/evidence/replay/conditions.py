@@ -68,6 +68,7 @@ def device_text(platform: str, kind: str, count: int) -> str:
 
 def differing(there: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
     """Names of the conditions that are not the same on both sides, or not known."""
+    # What neither side knows counts as different: equal bits are claimed only from what is known.
     return [name for name in sorted(there.keys() | here.keys())
             if there.get(name, NOT_RECORDED) != here.get(name, NOT_RECORDED)
             or there.get(name, NOT_RECORDED) == NOT_RECORDED]

@@ -7,6 +7,7 @@ from workings.record.values import is_absent
 
 SCHEMA = "replay/1"
 MEASURES = ("loss", "grad_norm")
+# Finite, because the record is JSON, which has no infinity.
 MAX_DIFFERENCE = 1e9
 """Stands for any larger relative difference, and for one with a value that is not finite."""
 
@@ -17,6 +18,7 @@ def relative(a: Any, b: Any) -> float:
     """Relative difference of two numbers, from 0 (equal to the bit) to `MAX_DIFFERENCE`."""
     if not isinstance(a, int | float) or not isinstance(b, int | float) or not math.isfinite(a) or not math.isfinite(b):
         return MAX_DIFFERENCE
+    # Two different numbers are not both zero, so the larger one can be divided by.
     return 0.0 if a == b else min(MAX_DIFFERENCE, abs(a - b) / max(abs(a), abs(b)))
 
 
@@ -37,6 +39,7 @@ def judge(facts: Facts) -> tuple[str, list[str]]:
     open whether the tolerance would have noticed anything.
     """
     tolerance, lines = facts["tolerance"], facts["lines"]
+    # Another batch fails even where the numbers agree, for then they agree by chance.
     wrong = [f"step {line['step']}: another batch than the recorded one" for line in lines if not line["same_batch"]]
     for line in lines:
         differences = line_differences(line)
@@ -54,6 +57,7 @@ def judge(facts: Facts) -> tuple[str, list[str]]:
                      f"{tolerance['completions']:.0%} were expected")
     if wrong:
         return "failed", wrong
+    # Controls matter only where nothing failed: a step that differs is an answer whatever they did.
     open_ = [] if lines else ["no step was replayed"]
     open_ += [f"control {name!r} stayed within the tolerance" for name, control in facts["controls"].items()
               if not control["outside"]]

@@ -33,6 +33,7 @@ def compare_weights(step: int, recorded: Path, replayed: Path) -> Facts:
                for name in names)
     largest, where, count = 0.0, "none", 0
     for name in (name for name in names if not name.startswith(OPTIMIZER)):
+        # One pair of tensors is in memory at a time, and not two models.
         one, other = TensorFile(recorded / name), TensorFile(replayed / name)
         for tensor in one.names():
             count += 1
@@ -46,8 +47,10 @@ def compare_weights(step: int, recorded: Path, replayed: Path) -> Facts:
 def _relative(recorded: np.ndarray, replayed: np.ndarray) -> float:
     if recorded.shape != replayed.shape or recorded.dtype != replayed.dtype:
         return MAX_DIFFERENCE
+    # Bytes first: equal ones are equal also where they are no numbers, and no copy in float64 is made.
     if recorded.tobytes() == replayed.tobytes():
         return 0.0
+    # In a format of 16 bits, squares and their sum would overflow or vanish.
     one, other = recorded.astype(np.float64), replayed.astype(np.float64)
     norm, apart = float(np.linalg.norm(one)), float(np.linalg.norm(one - other))
     return min(MAX_DIFFERENCE, apart / norm) if norm > 0 and np.isfinite(apart) else MAX_DIFFERENCE
@@ -86,6 +89,7 @@ def generate_again(session: ModelSession, asked: RecordedEvaluation, count: int,
     for row in asked.rows:
         items.setdefault(row["id"], Item(id=row["id"], prompt=row["prompt"], expected_answer=str(row["gold"])))
         recorded[row["id"], row["sample"]] = row
+    # Cut as the evaluation cut them: a batch counts prompts, and the samples of an item stay together.
     size = max(1, settings.batch_size // settings.samples)
     if whole_batches:
         count = -(-count // size) * size

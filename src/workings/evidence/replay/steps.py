@@ -63,7 +63,9 @@ def controls(plan: ReplayPlan, other_order: Batches, other_start: InitialState, 
     """
     tries: dict[str, tuple[str, Batches, InitialState, float, Callable[[Batch], Batch]]] = {
         "seed": ("the rows in the order of another seed", other_order, other_seed_start, 1.0, _same),
+        # Shows in the loss of the step after it only, so a replay of one step leaves this control inside.
         "learning_rate": (f"the learning rate times {OTHER_RATE:g}", plan.batches, plan.start, OTHER_RATE, _same),
+        # The narrowest of the four where batches are large.
         "rows": ("one row left out of every step", plan.batches, plan.start, 1.0, without_a_row),
         "checkpoint": (other_start.words, plan.batches, other_start, 1.0, _same),
     }
@@ -78,6 +80,7 @@ def _control(words: str, steps: Iterator[ReplayedStep], tolerance: Tolerance) ->
         differences = line_differences(step.line)
         control |= {"steps": control["steps"] + 1, "differences": differences,
                     "outside": is_outside(differences, limits)}
+        # One step outside is enough, and each costs as much as a real one.
         if control["outside"]:
             break
     return control
@@ -89,7 +92,9 @@ def _take(plan: ReplayPlan, batches: Batches, start: InitialState, rate: float,
     for recorded in plan.lines:
         batch, position = batches.at(position)
         batch = change(batch)
+        # By the recorded number of the step: a replay from a checkpoint is in the middle of the schedule.
         learning_rate = plan.schedule.at(int(recorded["step"])) * rate
+        # The step consumes the old state; nothing may use it afterwards.
         state, result = plan.engine.step(state, batch, learning_rate)
         yield ReplayedStep(line=_line(recorded, batches, batch, learning_rate, result), state=state)
 
@@ -113,6 +118,7 @@ def without_a_row(batch: Batch) -> Batch:
     """A batch in which the first row is neither seen nor learned."""
     length = batch.tokens.shape[-1]
     segments, mask = batch.segment_ids.reshape(-1, length).copy(), batch.loss_mask.reshape(-1, length).copy()
+    # The last batches of an epoch are filled up with empty rows, and leaving one of those out changes nothing.
     first = next(number for number in range(len(segments)) if segments[number].any())
     gone = segments[first] == 1
     segments[first][gone], mask[first][gone] = 0, 0.0

@@ -44,6 +44,7 @@ def number_format(dtypes: Mapping[str, str]) -> str:
         dtypes: `actual_dtypes` of a manifest.
     """
     stored, computed = (_LONG.get(dtypes.get(key, ""), dtypes.get(key, "")) for key in ("parameters", "compute"))
+    # Weights stored in bf16 are rounded at every update, which adds to the rounding of the arithmetic.
     return f"{computed} weights" if stored == computed == "bfloat16" else computed
 
 

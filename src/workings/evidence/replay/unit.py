@@ -45,6 +45,7 @@ def write_unit(path: Path, made_from: str, facts: Mapping[str, Any], environment
     """
     # Beside the run while it is written: in it, whatever stands below `replay/` has to be sealed.
     partial = path.parent.parent.with_name(f"{path.parent.parent.name}.{FOLDER}-{path.name}{PARTIAL_SUFFIX}")
+    # Left by a replay that was killed; its steps can be taken again.
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     lock = DirectoryLock(partial)
@@ -55,7 +56,9 @@ def write_unit(path: Path, made_from: str, facts: Mapping[str, Any], environment
             atomic.write_jsonl(partial / PREDICTIONS, [dict(row) for row in predictions])
         root = seal_unit(partial, FOLDER, "complete", made_from)
         path.parent.mkdir(exist_ok=True)
+        # The seal is inside by now, so the unit is whole from the first moment of its name.
         partial.rename(path)
+        # Until the folder is on the disk, a power cut may take the new name back.
         atomic.sync_directory(path.parent)
     finally:
         lock.release()

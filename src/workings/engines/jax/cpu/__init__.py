@@ -55,6 +55,7 @@ class CpuVariant(ProgramVariant):
         """Unstacked, on the one device."""
         if not self.unstacked:
             return state, shardings
+        # One sharding for a whole tree: jit takes a prefix of it.
         return jax.eval_shape(unstacked_layers.unstack_state, state), everywhere
 
     def before(self, state: State, everywhere: Any) -> Any:

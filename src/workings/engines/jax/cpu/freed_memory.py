@@ -15,6 +15,7 @@ DECIDED = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")
 """Variables by which a person decides what malloc keeps."""
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4
 """Parameters of glibc's `mallopt`."""
+# Nothing is mapped for itself and the heap's end is not given back, so the next step finds its pages made.
 KEEPING = {TRIM_THRESHOLD: 2**31 - 1, MMAP_MAX: 0}
 GIVING_BACK = {TRIM_THRESHOLD: 64 << 20, MMAP_THRESHOLD: 32 << 20, MMAP_MAX: 65536}
 """What glibc arrives at by itself after it has freed large pieces."""
@@ -28,6 +29,7 @@ def keep_freed_memory(temporaries: int) -> bool:
     """
     if platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in DECIDED):
         return False
+    # Any such setting ends glibc's own adaption, so giving back needs numbers, too.
     small = temporaries <= LARGEST
     for parameter, value in (KEEPING if small else GIVING_BACK).items():
         ctypes.CDLL(None).mallopt(parameter, value)

@@ -35,6 +35,7 @@ class LossPositions:
         """From positions that are distinct within a row."""
         rows = jnp.arange(index_BM.shape[0])[:, None]
         empty = jnp.full((index_BM.shape[0], length), index_BM.shape[1], jnp.int32)
+        # A scatter of a few integers, once a micro batch, which saves one of activations in every backward.
         return cls(index_BM, empty.at[rows, index_BM].set(jnp.arange(index_BM.shape[1], dtype=jnp.int32)[None],
                                                           unique_indices=True))
 
@@ -56,6 +57,7 @@ def _pick(x: jax.Array, index_BM: jax.Array, place_BS: jax.Array) -> jax.Array:
 
 
 def _rows_of(x: jax.Array, index: jax.Array) -> jax.Array:
+    # M itself, which says that a position is none of them, is clipped here; `_backward` puts zeros there.
     wide = index.reshape(*index.shape, *[1] * (x.ndim - 2))
     return jnp.take_along_axis(x, wide, axis=1, mode="clip")
 

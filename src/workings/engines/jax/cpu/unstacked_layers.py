@@ -40,6 +40,7 @@ def stack(flat: Tree) -> Tree:
 def split_layers(unstacked: Params) -> list[Params]:
     """The tensors of each layer, in order, of a tree's unstacked ``layers``."""
     layers: dict[int, Params] = {}
+    # A name is `2.self_attn.q_proj.weight`: the layer's number comes before the first dot.
     for name, x in unstacked.items():
         number, _, inner = name.partition(".")
         layers.setdefault(int(number), {})[inner] = x
@@ -65,6 +66,7 @@ class UnstackedState(Mapping[str, Any]):
         if isinstance(state, cls):
             return state
         unstacked = cls(jax.jit(unstack_state, out_shardings=place)(dict(state)))
+        # A slice cannot take over its stack's memory by donation. Both exist up to here; the stacks go now.
         for tree in (flatten_params(state["params"]), *state["moments"].values()):
             for name, x in tree.items():
                 if is_stacked(name):
@@ -78,6 +80,8 @@ class UnstackedState(Mapping[str, Any]):
                 found = unflatten_params(_stack(flatten_params(found)))
             elif key == "moments":
                 found = {slot: _stack(tree) for slot, tree in found.items()}
+            # Kept, because an evaluation asks for every batch.
+            # A step gives a new object, and the copy goes with the old one.
             self._stacked[key] = found
         return self._stacked[key]
 
@@ -100,8 +104,10 @@ def hidden_states(spec: StepSpec, params: Params, rows: Arrays, at: LossPosition
     constants = layer_constants(shape)
     *before, last = ((w, {name: c[i] for name, c in constants.items()})
                      for i, w in enumerate(split_layers(params["layers"])))
+    # A Python loop, because a scan would want the layers stacked again.
     for xs in before:
         x, _ = layer(x, xs)
+    # Only plain attention can have fewer queries than keys; else the layer is computed whole and picked from.
     if at is not None and spec.attention is plain_attention:
         return final_norm(_last_layer(spec, shape, x, last, positions, segment_ids, at), params, shape)
     x, _ = layer(x, last)
@@ -112,6 +118,7 @@ def _last_layer(spec: StepSpec, shape: ModelShape, x: jax.Array, last: tuple[Par
                 segment_ids: jax.Array, at: LossPositions) -> jax.Array:
     """``[B, M, D]``: the last layer at loss positions only; keys and values are computed for all positions."""
     def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
+        # `[B, M, S]`: of the square the rows of loss positions.
         allowed = at.of_rows(allowed_pairs(segment_ids, inputs["window"]))
         return trained_attention(q, k, v, allowed, query_scale(shape), shape.attention_softcap), None
 

@@ -37,6 +37,7 @@ class Adafactor(Optimizer):
         """A row of moments is split as the parameter's rows are, a column as its columns."""
         if slot == "exp_avg_sq":
             return parameter
+        # A partition may name fewer axes than the array has; those that it leaves out are not split.
         spec = (*parameter.spec, *[None] * (2 + is_stacked(name) - len(parameter.spec)))
         kept = spec[:-1] if slot == "exp_avg_sq_row" else (*spec[:-2], spec[-1])
         return NamedSharding(parameter.mesh, PartitionSpec(*kept))
@@ -45,6 +46,7 @@ class Adafactor(Optimizer):
                learning_rate: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         """See `Optimizer.update`."""
         c = self.config
+        # This is 0 at step 1: the zeros that moments begin with get no weight, and no correction is needed.
         decay = 1.0 - step.astype(jnp.float32) ** -c.decay_power
         square = jnp.square(grad) + c.epsilon
 
@@ -53,6 +55,7 @@ class Adafactor(Optimizer):
 
         axes: tuple[int, ...]
         if is_matrix(name, param):
+            # Row times column over the mean of rows stands for the matrix of squares, so two vectors are stored.
             row, col = mixed("exp_avg_sq_row", square.mean(-1)), mixed("exp_avg_sq_col", square.mean(-2))
             factor = jax.lax.rsqrt(row / row.mean(-1, keepdims=True))[..., None] * jax.lax.rsqrt(col)[..., None, :]
             new, axes = {"exp_avg_sq_row": row, "exp_avg_sq_col": col}, (-2, -1)

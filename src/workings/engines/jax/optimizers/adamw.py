@@ -25,9 +25,11 @@ class AdamW(Optimizer):
                learning_rate: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         """See `Optimizer.update`."""
         c = self.config
+        # Moments may be stored in bfloat16, but this step uses their float32 means, before these are rounded.
         mean = c.beta1 * moments["exp_avg"].astype(jnp.float32) + (1 - c.beta1) * grad
         square = c.beta2 * moments["exp_avg_sq"].astype(jnp.float32) + (1 - c.beta2) * jnp.square(grad)
         count = step.astype(jnp.float32)
+        # As in PyTorch, epsilon is added after the correction and after the root.
         direction = (mean / (1 - c.beta1 ** count)) / (jnp.sqrt(square / (1 - c.beta2 ** count)) + c.epsilon)
         wide = param.astype(jnp.float32)
         if c.weight_decay and is_matrix(name, param):

@@ -51,9 +51,11 @@ def is_matrix(name: str, x: jax.Array) -> bool:
 
 def global_norm(grads: dict[str, jax.Array]) -> jax.Array:
     """L2 norm over all tensors, in float32."""
+    # On a mesh each device squares its own parts, and one number a tensor is added over devices.
     return jnp.sqrt(sum(jnp.sum(jnp.square(g.astype(jnp.float32))) for g in grads.values()))
 
 
 def clip_factor(norm: jax.Array, limit: float) -> jax.Array:
     """What gradients are multiplied by so that their global norm is at most ``limit``; 1 where it already is."""
+    # Smaller than any norm that matters: a step whose gradients are all zero divides by it.
     return jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-30))

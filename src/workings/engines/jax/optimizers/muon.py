@@ -42,6 +42,7 @@ class Muon(Optimizer):
         """See `Optimizer.update`."""
         if not self._orthogonal(name, param):
             return self.adamw.update(name, param, grad, moments, step, learning_rate)
+        # Imported here, so that runs with another optimizer load no optax.
         from optax.contrib import MuonDimensionNumbers, MuonState, scale_by_muon
 
         c = self.config
@@ -51,12 +52,15 @@ class Muon(Optimizer):
 
         def one(layer: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             mine, before = layer[0], layer[1].astype(jnp.float32)
+            # optax counts the steps that are over, ours counts this one, too.
+            # Its coefficients are constants, so our state does not hold them.
             state = MuonState(count=step - 1, mu=before, ns_coeffs=transform.init(mine).ns_coeffs)
             direction, after = transform.update(mine, state)
             return direction, after.mu.astype(self.moment_dtype)
 
         direction, momentum = jax.lax.map(one, (grad, moments["momentum_buffer"]))
         out, inner = param.shape[-2:]
+        # The second factor is meant to give updates of AdamW's size, so that its learning rates can be used.
         factor = max(1.0, out / inner) ** 0.5 if c.adjust_lr == "original" else 0.2 * max(out, inner) ** 0.5
         wide = param.astype(jnp.float32)
         return wide - learning_rate * (factor * direction + c.weight_decay * wide), {"momentum_buffer": momentum}

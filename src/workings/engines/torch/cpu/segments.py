@@ -19,6 +19,7 @@ class _Moved(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, take: Tensor, give: Tensor, empty: Tensor) -> Tensor:
+        # The way back is known: backward chooses rows, where autograd's own rule adds them into zeros.
         ctx.save_for_backward(give, empty)
         return x.index_select(0, take)
 
@@ -61,17 +62,22 @@ class Segments:
 def find_segments(segment_ids: np.ndarray) -> Segments | None:
     """The segments of ``[B, S]`` segment ids (0: padding), or None where half of the scores would not be saved."""
     rows, length = segment_ids.shape
+    # A segment begins where the id differs from its left neighbour; left of a row's first position stands 0.
     before = np.pad(segment_ids, ((0, 0), (1, 0)))[:, :-1]
     real = (segment_ids > 0).reshape(-1)
     first = np.flatnonzero(((segment_ids != before) & (segment_ids > 0)).reshape(-1))
+    # Starts ascend over the flattened rows, so a search finds each position's segment without a loop.
     number = np.searchsorted(first, np.arange(rows * length), "right") - 1  # of the segment that began last
     lengths = np.bincount(number[real], minlength=len(first))
     longest = int(lengths.max(initial=0))
+    # Scores are counted: M squares of the longest segment against B squares of a row.
     if 2 * len(first) * longest**2 > rows * length**2:
         return None
     place = np.arange(longest)
     at = np.arange(rows * length)
+    # Padding takes place 0, which exists; its output is read by nobody and its gradient is set to zero.
     places = np.where(real, number * longest + at - first[number], 0)
+    # A spare place repeats its segment's last position, so what it computes stays finite.
     positions = first[:, None] + np.minimum(place, lengths[:, None] - 1)
     found = (positions.reshape(-1), places, np.flatnonzero((place >= lengths[:, None]).reshape(-1)),
              np.flatnonzero(~real))

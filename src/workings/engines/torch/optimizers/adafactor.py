@@ -38,15 +38,19 @@ class Adafactor(Optimizer):
     def update(self, param: Tensor, grad: Tensor, slots: Slots, context: UpdateContext, write: WriteRows) -> None:
         """The clip of the update looks at the whole tensor, so all moments are known before any row moves."""
         c = self.config
+        # 0 at the first step, so the zeros that moments begin with never count.
         decay = 1.0 - context.step ** -c.decay_power
+        # Elements of the whole tensor, whichever rows are here.
         count = (context.whole_rows or param.shape[0]) * (param.numel() // max(1, param.shape[0]))
         factor = self._factored(grad, slots, decay, context) if is_matrix(param) else \
             self._full(grad, slots, decay, context)
         total = torch.zeros((), dtype=torch.float32, device=grad.device)
         for rows in row_blocks(grad):
             total += (factor(rows) * (grad[rows].float() * context.scale)).square_().sum()
+        # Every process comes to this sum, one without rows of the tensor as well.
         shrink = ((context.reduce(total) / count).sqrt_() / c.clip_threshold).clamp_(min=1.0)
         for rows in row_blocks(grad):
+            # Computed again: keeping it from the pass before would take a float32 copy of the matrix.
             direction = factor(rows).mul_(grad[rows].float() * context.scale).div_(shrink)
             write(rows, new_values(param, rows, direction, context, c.weight_decay if is_matrix(param) else 0.0))
 
@@ -59,8 +63,10 @@ class Adafactor(Optimizer):
             row[rows] = square.mean(-1)
             col += square.sum(0)
             del square
+        # A row lies in one process, so its mean is complete; a column needs the other processes' rows.
         row = slots["exp_avg_sq_row"].float() * decay + row * (1 - decay)
         col = slots["exp_avg_sq_col"].float() * decay + context.reduce(col) / whole_rows * (1 - decay)
+        # Stored moments are rounded; this update goes on with the float32 ones.
         slots["exp_avg_sq_row"].copy_(row)
         slots["exp_avg_sq_col"].copy_(col)
         of_rows = (row / (context.reduce(row.sum()) / whole_rows)).rsqrt_()

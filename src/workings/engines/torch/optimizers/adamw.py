@@ -52,8 +52,10 @@ class AdamW(Optimizer):
             mean = _stored(first, first.float().mul_(c.beta1).add_(g, alpha=1 - c.beta1))
             square = _stored(second, second.float().mul_(c.beta2).addcmul_(g, g, value=1 - c.beta2))
             del g
+            # Epsilon is added after the correction and the root, as in the paper and in PyTorch's kernel.
             root = (square / square_correction).sqrt_().add_(c.epsilon)
             direction = (mean / mean_correction).div_(root)
+            # A local name would keep its block of float32 alive into the next turn.
             del mean, square, root
             write(rows, new_values(param, rows, direction, context, decay))
 
@@ -67,14 +69,17 @@ class AdamW(Optimizer):
         Several tensors have the same decay and one block's elements at most.
         """
         c, param = self.config, tensors[0].param
+        # The kernel reads a step for each tensor and divides gradients by `grad_scale`: hence the inverse.
         step = torch.tensor(float(context.step), device=param.device)
         inverse = torch.as_tensor(context.scale, dtype=torch.float32, device=param.device).reciprocal()
         size = self.fused_block or (FUSED_BLOCK if param.device.type == "cpu" else BLOCK)
+        # Vectors that share the tensors' memory; `reshape` copies a gradient that is not contiguous.
         arrays = [(each.param.view(-1), each.grad.reshape(-1), *(each.slots[slot].view(-1) for slot in self.slots))
                   for each in tensors]
         counts = []
         for start in range(0, size if is_fake(param) else param.numel(), size):  # a trace's first block stands for all
             new, grad, first, second = ([x[start:start + size] for x in column] for column in zip(*arrays, strict=True))
+            # `cat` copies even a single tensor: these are the values before the update.
             old = torch.cat(new)
             torch._fused_adamw_(
                 new, grad, first, second, [], [step] * len(new), lr=context.learning_rate, beta1=c.beta1,

@@ -15,6 +15,7 @@ REGION = "optimizer temporaries"
 
 def _fusable(optimizer: Optimizer, each: TensorUpdate, context: UpdateContext) -> bool:
     """Whether `AdamW.fused` does the same: AdamW itself, float32 throughout, so without master or random rounding."""
+    # The kernel sees them as vectors by `view`, which takes contiguous tensors only.
     changed_in_place = (each.param, *each.slots.values())
     return (type(optimizer) is AdamW and MASTER not in each.slots and context.rounding == "nearest"
             and each.param.numel() > 0 and all(x.dtype == torch.float32 for x in (each.grad, *changed_in_place))
@@ -30,8 +31,10 @@ def in_groups(optimizer: Optimizer, tensors: Iterable[TensorUpdate],
             yield [each]
             continue
         assert isinstance(optimizer, AdamW)
+        # One call has one weight decay, so matrices and vectors wait apart.
         group = waiting.setdefault(optimizer.decay_of(each.param), [])
         if sum(other.param.numel() for other in group) + each.param.numel() > FUSED_BLOCK:
+            # A copy, because the list goes on collecting while the caller works.
             yield group.copy()
             group.clear()
         group.append(each)
@@ -52,6 +55,7 @@ def update_tensors(optimizer: Optimizer, group: Sequence[TensorUpdate], context:
             return optimizer.fused(group, context)
     changed = torch.zeros((), dtype=torch.int64, device=param.device)
     master = slots.get(MASTER)
+    # One generator a tensor and step, so the order in which tensors come does not change the bits.
     draws = rounding_generator(context.seed, context.step, name, param.device) \
         if context.rounding == "stochastic" else None
 
@@ -61,11 +65,13 @@ def update_tensors(optimizer: Optimizer, group: Sequence[TensorUpdate], context:
     def write(rows: slice, value: Tensor) -> None:
         new = value if draws is None else stochastic_bfloat16(value, draws)
         new = new.to(param.dtype)
+        # Compared in the format of storage: an update too small for it is no change.
         changed.add_((new != stored[rows]).sum())
         stored[rows] = new
         if wide is not None:
             wide[rows] = value
 
     with region(REGION):
+        # With a master the rule reads float32 weights, of which the stored ones are the rounding.
         optimizer.update(param if master is None else master, grad, slots, context, write)
     return changed

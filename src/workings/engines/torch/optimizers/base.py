@@ -94,6 +94,7 @@ def row_blocks(x: Tensor) -> Iterator[slice]:
 def sum_of_squares(*tensors: Tensor) -> Tensor:
     """Float32 scalar over all of one or more tensors of one format, without a float32 copy of any."""
     if tensors[0].dtype == torch.float32:
+        # One call for all tensors; a product of each with itself would need a temporary of its size.
         return torch.stack(torch._foreach_norm(tensors)).square().sum()
     return torch.stack([_wide_sum_of_squares(x) for x in tensors]).sum()
 
@@ -107,6 +108,7 @@ def _wide_sum_of_squares(x: Tensor) -> Tensor:
 
 def clip_factor(norm: Tensor, limit: float) -> Tensor:
     """What gradients are multiplied by so that their global norm is at most ``limit``; 1 where it already is."""
+    # The lower bound is for a gradient of zeros, whose factor is then 1.
     return (limit / norm.clamp(min=1e-30)).clamp(max=1.0)
 
 
@@ -117,6 +119,7 @@ def is_matrix(x: Tensor) -> bool:
 
 def new_values(param: Tensor, rows: slice, direction: Tensor, context: UpdateContext, weight_decay: float) -> Tensor:
     """New float32 values of some rows, moved along ``direction``, which may be used up."""
+    # A copy of these rows only; of float32 weights not even that, which is why only `direction` is changed.
     wide = param[rows].float()
     if weight_decay:
         direction = direction.add_(wide, alpha=weight_decay)

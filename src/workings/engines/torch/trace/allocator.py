@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from workings.engines.torch.trace.events import Event, rounded
 
 MIB = 2 ** 20
+# In c10: kMinBlockSize and kSmallSize; then kSmallBuffer, kLargeBuffer, kMinLargeAlloc and kRoundLarge.
 SMALLEST, SMALL_LIMIT = 512, MIB
 SMALL_SEGMENT, LARGE_SEGMENT, LARGE_LIMIT, LARGE_STEP = 2 * MIB, 20 * MIB, 10 * MIB, 2 * MIB
 
@@ -62,9 +63,11 @@ class CachingAllocator:
         size = max(SMALLEST, rounded(size, SMALLEST))
         small = size <= SMALL_LIMIT
         free = self._free[small]
+        # Sorted by size, then by number in place of the address, which a trace does not have.
         index = bisect_left(free, (size,))
         block = free.pop(index)[2] if index < len(free) else self._new_segment(size, small)
         rest = block.size - size
+        # A large block keeps a rest of up to 1 MiB, which then counts as allocated.
         if rest >= SMALLEST if small else rest > SMALL_LIMIT:
             self._split(block, size, rest)
         block.free = False
@@ -109,6 +112,7 @@ class CachingAllocator:
     def _give_back(self) -> None:
         self.given_back += 1
         for small, free in self._free.items():
+            # A free block without neighbours is a whole segment.
             kept = [entry for entry in free if entry[2].before is not None or entry[2].after is not None]
             self.reserved -= sum(size for size, _, _ in free) - sum(size for size, _, _ in kept)
             self._free[small] = kept

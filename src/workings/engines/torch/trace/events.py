@@ -63,6 +63,7 @@ def live_peak(events: Iterable[Event], step: int) -> Peak:
             size, category = alive.pop(event.key)
             now[category] -= size
             total -= size
+            # The same bytes come back under another name, so the total does not move.
             if event.size == 0:
                 alive[event.key] = (size, event.category)
                 now[event.category] += size

@@ -117,6 +117,7 @@ def _spec(request: EngineRequest, platform: str, card: Card, mesh: Mesh) -> tupl
     if platform != "gpu":
         return spec, notes
     if isinstance(spec.optimizer, AdamW):
+        # Fake tensors call themselves CPU tensors, and would be updated in the CPU's small blocks.
         spec.optimizer.fused_block = BLOCK
     attention = choose(request.memory.attention, "cuda", request.shape.attention_softcap)
     major = int(card.capability.split(".")[0]) if card.capability else FIRST_TENSOR_CORES_FOR_BF16
@@ -137,6 +138,7 @@ def trace(spec: TorchSpec, program: Program, size: Size, platform: str, *, packe
 
 def follow(state: State, run: Callable[[], None], workspaces: dict[Any, Workspace]) -> Log:
     """The events of ``run`` on a state, fake or real."""
+    # What exists before the first operator is held by hand: no operator will return it.
     live = LiveStorages(workspaces)
     live.hold(state.model.parameters(), "parameters")
     live.hold(state.model.buffers(), "buffers")
@@ -150,16 +152,19 @@ def follow(state: State, run: Callable[[], None], workspaces: dict[Any, Workspac
 def _on_card(log: Log, card: Card, details: dict[str, Any]) -> tuple[int, dict[str, int]]:
     """Reserved bytes, context included, and their parts."""
     workspace = cublas_workspace(card.capability)
+    # One for the thread of forward and one for that of backward; storages count from 1, so these keys are free.
     events = [*(Event(key, workspace, "cuBLAS workspaces", "first product") for key in (-1, -2)), *log.events]
     free = CachingAllocator().replay(events)
     reserved, given_back = free.peak_reserved, 0
     if 0 < card.limit_bytes < reserved + CONTEXT_BYTES:
+        # 0 would mean no limit.
         full = CachingAllocator(limit=max(1, card.limit_bytes - CONTEXT_BYTES))
         try:
             full.replay(events)
             reserved, given_back = full.peak_reserved, full.given_back
         except OutOfMemory as error:
             details["out_of_memory"] = str(error)
+    # Where the card was too small, `reserved` stays what a card without a limit would have held.
     found = live_peak(events, SMALLEST)
     details |= {"live_bytes": found.size, "reserved_bytes": reserved, "cache_given_back": given_back,
                 "reserved_without_limit_bytes": free.peak_reserved, "context_bytes": CONTEXT_BYTES,

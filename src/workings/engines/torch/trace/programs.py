@@ -24,6 +24,7 @@ def step(spec: TorchSpec, state: State, size: Size, packed: bool) -> None:
     for _ in range(UPDATES):
         rows = [replace(part, packed=packed) for part in blank_rows(spec, size)]
         run_step(spec, state, rows, float(size[0] * size[1] * size[2]), 1e-3)
+        # As in a run, a batch is gone before the next one comes.
         del rows
 
 
@@ -52,6 +53,7 @@ def _generate(spec: TorchSpec, model: PreTrainedModel, size: Size) -> None:
     index = torch.zeros((prompts, length), dtype=torch.int64, device=spec.device)
     cache = DynamicCache()
     last = hidden_states(model, index, index, Visible(), cache)[:, -1]
+    # The first turn follows the prompts; the second has the longest cache, as before the last token.
     for _ in range(2):
         logits = final_logits(model, last, spec.shape.final_softcap)
         token = logits.argmax(-1)
@@ -60,6 +62,7 @@ def _generate(spec: TorchSpec, model: PreTrainedModel, size: Size) -> None:
         visible = Visible(distance=torch.zeros((prompts, 1, slots), dtype=torch.int64, device=spec.device),
                           seen=torch.ones((prompts, slots), dtype=torch.bool, device=spec.device))
         last = hidden_states(model, token[:, None], index[:, :1], visible, cache)[:, -1]
+        # The last token is picked and never read, so the cache ends with length + new - 1 slots.
         _lengthen(cache, length + new - 2)
 
 

@@ -37,6 +37,7 @@ def trace_for(request: EngineRequest, programs: Mapping[str, tuple[int, int, int
             log.write("\n".join(done.stderr.splitlines()[-200:]) + "\n")
         raise WorkingsError(f"the trace of the PyTorch step failed (exit code {done.returncode}); this says nothing "
                             f"about memory. Its last lines: {log.name}")
+    # The answer is the last line: libraries may print before it.
     answer = json.loads(lines[-1])
     if "wrong" in answer:
         raise RequestError(*answer["wrong"])

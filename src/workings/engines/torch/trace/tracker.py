@@ -90,6 +90,7 @@ class LiveStorages(TorchDispatchMode):
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented  # it comes back as operators on this process's part
         if self._adds_in_place(func, args, kwargs):
+            # The mode is off inside its own handler, so what is called here is not seen again.
             torch.ops.aten.add_.Tensor(*args)
             return args[0]
         out = func(*args, **(kwargs or {}))
@@ -117,6 +118,7 @@ class LiveStorages(TorchDispatchMode):
         if func is not torch.ops.aten.add.Tensor or kwargs or torch.is_grad_enabled() or not in_backward() \
                 or regions.current():
             return False
+        # A region's name means an addition of ours; enabled gradients, a forward that is computed again.
         first, second = args
         return (isinstance(second, Tensor) and first.shape == second.shape and first.dtype == second.dtype
                 and first.is_contiguous()
@@ -125,6 +127,7 @@ class LiveStorages(TorchDispatchMode):
     def _within(self, size: int, name: str) -> None:
         if size > 0:
             self._count += 1
+            # It comes and goes within the operator: it can raise the peak, and nothing keeps it.
             self.log.events += [Event(self._count, size, "kernel workspace", name), Event(self._count, -size)]
             self.log.hidden[name] += 1
 
@@ -132,6 +135,7 @@ class LiveStorages(TorchDispatchMode):
         self._storage_seen(local(x).untyped_storage(), category, name)
 
     def _storage_seen(self, storage: torch.UntypedStorage, category: str, name: str) -> None:
+        # An address serves one storage after another, hence the number that is never used twice.
         place, size = storage._cdata, storage.nbytes()
         if place in self._keys:
             if self._sizes[place] == size:
@@ -146,6 +150,7 @@ class LiveStorages(TorchDispatchMode):
 
     def _farewell(self, place: int, key: int) -> Callable[[Any], None]:
         def gone(_: Any) -> None:
+            # By now the address may belong to a newer storage.
             if self._keys.get(place) == key:
                 self._gone(place)
         return gone
@@ -166,4 +171,5 @@ def _category() -> str:
         return regions.current()
     if not in_backward():
         return ACTIVATIONS
+    # Backward runs with gradients disabled; only a checkpoint's second forward enables them.
     return RECOMPUTED if torch.is_grad_enabled() else BACKWARD

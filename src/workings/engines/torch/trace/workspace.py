@@ -17,6 +17,7 @@ Workspace = Callable[..., int]
 
 def _flash_backward(grad_out: Tensor, query: Tensor, *others: Any, **options: Any) -> int:
     """Float32 sum of the query's gradient over blocks of keys, and a float32 number a query and head."""
+    # The kernel pads query positions to blocks of 128.
     positions = -(-query.shape[2] // 128) * 128
     heads = query.shape[0] * query.shape[1]
     return 4 * heads * positions * (query.shape[3] + 1)
