@@ -78,6 +78,7 @@ def logits(engine: JaxEngine, state: dict, tokens: np.ndarray) -> np.ndarray:
     return np.asarray(final_logits(hidden, unembedding(params), spec.shape))
 
 
+@pytest.mark.slow
 def test_drawn_tokens_follow_the_softmax_at_the_temperature(engine: JaxEngine, state: dict) -> None:
     """10,240 first tokens against the distribution that they are drawn from; the greedy one is not all there is."""
     prompt, temperature = [3, 1, 4, 1, 5], 0.7

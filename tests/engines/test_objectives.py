@@ -80,7 +80,8 @@ def expected_step(engine: JaxEngine, state: Any, batch: Batch) -> tuple[float, f
                                 zip(spec.objective.metrics, metrics, strict=True)}
 
 
-@pytest.mark.parametrize(("name", "chunk"), [("ppo", 0), *((name, 5) for name in OBJECTIVES)])
+@pytest.mark.parametrize(("name", "chunk"), [
+    ("ppo", 0), *(pytest.param(name, 5, marks=pytest.mark.slow) for name in OBJECTIVES)])
 def test_a_step_has_value_gradient_and_metrics_of_the_objective(name: str, chunk: int) -> None:
     engine, state, asked = opened("jax", objective=OBJECTIVES[name], memory=MemoryConfig(loss_chunk=chunk))
     plain = random_batch(asked.shape, micro=2)
@@ -94,7 +95,7 @@ def test_a_step_has_value_gradient_and_metrics_of_the_objective(name: str, chunk
     assert result.metrics["clip_fraction"] > 0
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", ["ppo", *(pytest.param(name, marks=pytest.mark.slow) for name in [*OBJECTIVES][1:])])
 def test_both_engines_take_the_same_step(name: str, tmp_path: Any) -> None:
     ours, state, asked = opened("jax", objective=OBJECTIVES[name])
     ours.export(state, tmp_path)
@@ -121,6 +122,7 @@ def test_bf16_weights_with_float32_arithmetic_take_the_other_walk() -> None:
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENGINES)
 def test_adapters_learn_from_rewards(name: str) -> None:
     """A bandit: of two tokens after one prompt the second is rewarded, and soon it is the likelier one."""
@@ -141,6 +143,7 @@ def test_adapters_learn_from_rewards(name: str) -> None:
     assert after[1] - after[0] > before[1] - before[0] + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENGINES)
 def test_what_was_drawn_has_the_log_probability_it_is_given(name: str) -> None:
     engine, state, _ = opened(name)
