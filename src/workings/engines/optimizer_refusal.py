@@ -1,7 +1,16 @@
-"""Whether one of our engines has an optimizer, asked without loading the engine's framework."""
+"""Which of our engines has an optimizer, asked without its framework, and how an engine lists its own."""
+
+from typing import Any
 
 from workings.config.training import OPTIMIZERS, OptimizerConfig
 from workings.engines.base import Refusal
+
+
+def register_optimizer(optimizers: dict[str, type[Any]], name: str, optimizer: type[Any]) -> None:
+    """Add an engine's optimizer by the name of its configuration. Raises `ValueError` where the name is taken."""
+    if name in optimizers:
+        raise ValueError(f"two optimizers of the name {name}: {optimizers[name].__name__}, {optimizer.__name__}")
+    optimizers[name] = optimizer
 
 
 def optimizer_refusal(config: OptimizerConfig, engine: str) -> Refusal | None:

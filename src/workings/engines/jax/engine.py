@@ -125,7 +125,8 @@ class JaxEngine(JaxPlanning):
 
     def _arrays(self, batch: Batch, signals: tuple[str, ...] = ()) -> dict[str, Any]:
         """A batch as the compiled programs take it; every process has the whole batch and hands over its own rows."""
-        arrays = {name: batch.arrays[name] for name in (*ROWS, *signals)}
+        given = batch.arrays
+        arrays = {name: given[name] for name in (*ROWS, *signals)}
         # One process can hand NumPy arrays to the compiled program, which splits them as it was compiled for.
         if jax.process_count() == 1:
             return arrays

@@ -1,5 +1,6 @@
 """Optimizers of the JAX engine by the names that recipes have for them; one that is not here is refused."""
 
+from functools import partial
 from typing import Any
 
 from workings.config.training import OptimizerConfig
@@ -7,17 +8,10 @@ from workings.engines.jax.optimizers.adafactor import Adafactor
 from workings.engines.jax.optimizers.adamw import AdamW
 from workings.engines.jax.optimizers.base import Optimizer
 from workings.engines.jax.optimizers.muon import Muon
-from workings.engines.optimizer_refusal import optimizer_refusal
+from workings.engines.optimizer_refusal import optimizer_refusal, register_optimizer
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {}
-
-
-def register(name: str, optimizer: type[Optimizer]) -> None:
-    """Make an optimizer known by the name of its configuration. Raises `ValueError` where the name is taken."""
-    if name in OPTIMIZERS:
-        raise ValueError(f"two optimizers of the name {name}: {OPTIMIZERS[name].__name__}, {optimizer.__name__}")
-    OPTIMIZERS[name] = optimizer
-
+register = partial(register_optimizer, OPTIMIZERS)
 
 register("adamw", AdamW)
 register("adafactor", Adafactor)

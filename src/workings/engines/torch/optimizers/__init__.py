@@ -1,23 +1,18 @@
 """Optimizers of the PyTorch engine by the names that recipes have for them; one that is not here is refused."""
 
+from functools import partial
+
 import torch
 
 from workings.config.training import OptimizerConfig
-from workings.engines.optimizer_refusal import optimizer_refusal
+from workings.engines.optimizer_refusal import optimizer_refusal, register_optimizer
 from workings.engines.torch.optimizers.adafactor import Adafactor
 from workings.engines.torch.optimizers.adamw import AdamW
 from workings.engines.torch.optimizers.adamw8bit import AdamW8bit
 from workings.engines.torch.optimizers.base import Optimizer
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {}
-
-
-def register(name: str, optimizer: type[Optimizer]) -> None:
-    """Make an optimizer known by the name of its configuration. Raises `ValueError` where the name is taken."""
-    if name in OPTIMIZERS:
-        raise ValueError(f"two optimizers of the name {name}: {OPTIMIZERS[name].__name__}, {optimizer.__name__}")
-    OPTIMIZERS[name] = optimizer
-
+register = partial(register_optimizer, OPTIMIZERS)
 
 register("adamw", AdamW)
 register("adafactor", Adafactor)
