@@ -278,7 +278,7 @@ class Engine(Protocol):
 
 
 @runtime_checkable
-class ScoringEngine(Protocol):
+class LikelihoodEngine(Protocol):
     """What an engine may offer beyond `Engine`: how likely it finds given tokens."""
 
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
@@ -432,7 +432,7 @@ class JoiningEngine(Protocol):
 
 
 @runtime_checkable
-class DistributedEngine(Engine, SamplingEngine, ScoringEngine, Protocol):
+class DistributedEngine(Engine, SamplingEngine, LikelihoodEngine, Protocol):
     """What an engine may offer beyond `Engine`: a step that several processes take together, each with its share.
 
     Every process must then make the same calls with the same arguments in the same order, but for questions about
