@@ -5,6 +5,7 @@
     │   └── DeviceError          exit code 2   the device asked for is absent or unusable
     ├── DoesNotFit               exit code 1   the plan says no
     ├── TrainingFailed           exit code 1   a run stopped by itself (not-a-number, out of memory, disk full)
+    │   └── RewardError          exit code 1   a reward function failed, or gave back something else than numbers
     ├── RecordError              exit code 1   a run directory is damaged or is not what it says
     ├── StorageError             exit code 1   the disk is full, read-only or failing; nothing half-written took effect
     └── Interrupted              exit code 130 a person stopped it; the message says how to go on
@@ -63,6 +64,13 @@ class DoesNotFit(WorkingsError):
 
 class TrainingFailed(WorkingsError):
     """A run stopped by itself. Its directory is sealed with status ``failed`` and keeps the last good checkpoint."""
+
+
+class RewardError(TrainingFailed):
+    """A reward function failed or gave back something else than a finite number for each completion.
+
+    The message names the reward, the completion where it is about one, and what came back. Nothing is taken for 0.
+    """
 
 
 class RecordError(WorkingsError):

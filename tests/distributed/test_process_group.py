@@ -174,6 +174,26 @@ def test_the_others_forget_a_state_as_soon_as_the_first_has(pair) -> None:
     assert alive == [[False, True]]
 
 
+def test_the_model_below_the_adapters_is_asked_of_every_process(pair) -> None:
+    first, second, _, made = pair
+    own, other, plain = made(), made(), made()
+    for engine in (own, other):
+        engine.without_adapters = lambda state: ["below", *state]
+    thread, _ = in_thread(second, other)
+    with first:
+        coordinator = first.coordinate(own)
+        state = coordinator.init(1)
+        below = coordinator.without_adapters(state)
+        coordinator.evaluate(below, random_batch(tiny_shape()))
+        coordinator.evaluate(state, random_batch(tiny_shape()))
+        coordinator.engine = plain
+        with pytest.raises(RequestError, match="below its adapters, of engine counting"):
+            coordinator.without_adapters(state)
+        first.outcome = {}
+    thread.join()
+    assert own.asked == other.asked == [("init", 1), ("evaluate", 1), ("evaluate", 0)]
+
+
 @pytest.mark.slow
 def test_other_data_in_another_process_are_refused_by_name(pair) -> None:
     first, second, _, made = pair

@@ -63,10 +63,12 @@ def objective() -> dict:
         state, plain = e.init(0), random_batch(asked.shape, micro=2, rows=8)
         log_probs = e.log_probs(state, plain)
         results = []
+        of_steps = []
         for _ in range(3):
             state, result = e.step(state, with_signals(plain, log_probs), 1e-3)
             results.append([result.loss, result.grad_norm, *result.metrics.values()])
-        found[mesh] = {"log_probs": log_probs.tolist(), "results": results}
+            of_steps.append(result.log_probs)
+        found[mesh] = {"log_probs": log_probs.tolist(), "of_first_step": of_steps[0].tolist(), "results": results}
     return found
 
 

@@ -73,7 +73,7 @@ def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
 def gradient(engine: JaxEngine, params: dict, batch: Batch) -> tuple[float, np.ndarray]:
     """Loss and every element of the gradient."""
     arrays = {name: jnp.asarray(x) for name, x in batch.arrays.items()}
-    (loss, _), tree = jax.jit(partial(gradients, engine.spec))(params, arrays, jnp.float32(batch.divisor))
+    (loss, _), tree, _ = jax.jit(partial(gradients, engine.spec))(params, arrays, jnp.float32(batch.divisor))
     return float(loss), np.concatenate([np.ravel(x) for x in jax.tree.leaves(tree)])
 
 

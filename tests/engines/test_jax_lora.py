@@ -64,7 +64,7 @@ def trained(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
     state = engine.load(base)
     engine.export(state, fresh)
     arrays = {name: jnp.asarray(x) for name, x in batch(0).arrays.items()}
-    _, gradient = jax.jit(partial(gradients, engine.spec))(state["params"], arrays, jnp.float32(batch(0).divisor))
+    _, gradient, _ = jax.jit(partial(gradients, engine.spec))(state["params"], arrays, jnp.float32(batch(0).divisor))
     losses = []
     for number in range(STEPS):
         state, result = engine.step(state, batch(number), RATE)

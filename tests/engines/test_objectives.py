@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from tests.engines.tiny import random_batch, request, tiny_shape, with_signals
-from workings.config.method import LoraConfig
+from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdamWConfig, MemoryConfig, PrecisionConfig
-from workings.engines.base import EngineRequest
+from workings.engines.base import AdapterEngine, EngineRequest
 from workings.engines.jax.compare import logits as jax_logits
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.model import final_logits, hidden_states, unembedding
@@ -95,6 +95,32 @@ def test_a_step_has_value_gradient_and_metrics_of_the_objective(name: str, chunk
     assert result.metrics["clip_fraction"] > 0
 
 
+@pytest.mark.parametrize("on", [False, True], ids=["off", "on"])
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_step_says_the_log_probs_that_it_computed(name: str, on: bool) -> None:
+    """Of two micro batches, with `memory.cpu_optimizations` off and on, at all positions and at loss positions."""
+    engine, state, asked = opened(name, objective=PolicyGradient(), cpu_optimizations=on)
+    plain = random_batch(asked.shape, micro=2)
+    most = int(plain.loss_mask.sum(-1).max())
+    for batch in (plain, plain.with_loss_positions(most), random_batch(asked.shape, seed=1).with_loss_positions(8)):
+        assert most < 12, "loss positions are fewer than positions"
+        before = engine.log_probs(state, batch)
+        state, result = engine.step(state, with_signals(batch, before), 1e-2)
+        assert (result.log_probs.shape, result.log_probs.dtype) == (batch.tokens.shape, np.float32)
+        np.testing.assert_allclose(result.log_probs, before, atol=1e-5)
+        assert np.abs(engine.log_probs(state, batch) - before).max() > 1e-3
+        np.testing.assert_array_equal(result.log_probs != 0, batch.loss_mask > 0)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_step_of_cross_entropy_says_none(name: str) -> None:
+    engine, state, asked = opened(name)
+    assert engine.step(state, random_batch(asked.shape), 1e-3)[1].log_probs is None
+    if name == "jax":  # nor has its program such an output
+        outputs = jax.tree.leaves(engine.compiled_step(random_batch(asked.shape)).output_shardings)
+        assert len(outputs) == len(jax.tree.leaves(engine._abstract)) + 1
+
+
 @pytest.mark.parametrize("name", ["ppo", *(pytest.param(name, marks=pytest.mark.slow) for name in [*OBJECTIVES][1:])])
 def test_both_engines_take_the_same_step(name: str, tmp_path: Any) -> None:
     ours, state, asked = opened("jax", objective=OBJECTIVES[name])
@@ -141,6 +167,43 @@ def test_adapters_learn_from_rewards(name: str) -> None:
         state, _ = engine.step(state, replace(batch, signals=signals), 1e-2)
     after = engine.log_probs(state, batch)[0, :, 0]
     assert after[1] - after[0] > before[1] - before[0] + 1
+
+
+ADAPTED = {"jax lora": ("jax", False), "jax lora, optimized for a CPU": ("jax", True), "torch lora": ("torch", False),
+           "jax qlora": ("jax", False), "torch qlora": ("torch", False)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ADAPTED)
+def test_without_its_adapters_a_trained_model_is_the_first_one(case: str) -> None:
+    """Also after further steps, of the state that they return; the state itself trains on as if nobody had asked."""
+    name, on = ADAPTED[case]
+    shape = tiny_shape("gemma", width=64, mlp_width=128, head_dim=16)
+    method = (QloraConfig(name="qlora", rank=4, alpha=8) if "qlora" in case
+              else LoraConfig(name="lora", rank=4, alpha=8))
+    asked = request(shape, method=method, objective=PolicyGradient(), cpu_optimizations=on)
+    engine = ENGINES[name][0].open(asked)
+    assert isinstance(engine, AdapterEngine)
+    found = []
+    for ask in (True, False):
+        state, plain = engine.init(0), random_batch(asked.shape, micro=2)
+        first = engine.log_probs(state, plain)
+        batch = with_signals(plain, first)
+        for _ in range(3):
+            state, result = engine.step(state, batch, 1e-2)
+            if ask:
+                below = engine.log_probs(engine.without_adapters(state), plain)
+                np.testing.assert_allclose(below, first, atol=1e-6)
+        assert np.abs(engine.log_probs(state, plain) - first).max() > 1e-2
+        found.append([result.loss, result.grad_norm])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_model_without_adapters_is_nothing_below_them(name: str) -> None:
+    engine, state, _ = opened(name)
+    with pytest.raises(RequestError, match="method lora or qlora"):
+        engine.without_adapters(state)
 
 
 @pytest.mark.slow

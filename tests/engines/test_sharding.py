@@ -35,6 +35,7 @@ def test_a_policy_gradient_is_the_same_on_every_mesh(run_forked, tmp_path: Path)
     for mesh in ("8", "4x2"):
         np.testing.assert_allclose(found[mesh]["log_probs"], found["1"]["log_probs"], atol=1e-5)
         np.testing.assert_allclose(found[mesh]["results"], found["1"]["results"], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(found[mesh]["of_first_step"], found[mesh]["log_probs"], atol=1e-5)
 
 
 @pytest.mark.parametrize("case", [pytest.param("lora", marks=pytest.mark.full), "qlora"])
@@ -52,8 +53,8 @@ def test_adapters_train_the_same_on_every_mesh(case: str, run_forked, tmp_path: 
         assert found["places"]["mlp.up_proj.weight.absmax"] == [5, 2, 32]
 
 
-def in_two_processes(start_forked, load: Path, save: Path, first: int) -> list[list[float]]:
-    """Losses that each of two processes on loopback, with a device each, sees in three steps from a checkpoint on."""
+def in_two_processes(start_forked, load: Path, save: Path, first: int) -> list[dict]:
+    """What each of two processes on loopback, with a device each, says of three steps from a checkpoint on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -63,7 +64,7 @@ def in_two_processes(start_forked, load: Path, save: Path, first: int) -> list[l
     for child in children:
         out, err = child.communicate()
         assert child.returncode == 0, err
-        found.append(json.loads(out.splitlines()[-1])["losses"])
+        found.append(json.loads(out.splitlines()[-1]))
     return found
 
 
@@ -75,8 +76,8 @@ def test_a_checkpoint_of_eight_devices_goes_on_with_one_two_and_four_and_in_two_
     found = ask(run_forked, "checkpoints", eight)
     for mesh in ("1", "2", "4"):
         np.testing.assert_allclose(found[mesh], found["8"], rtol=1e-5)
-    for losses in in_two_processes(start_forked, eight, after, 3):
-        np.testing.assert_allclose(losses, found["8"][:3], rtol=1e-5)
+    for said in in_two_processes(start_forked, eight, after, 3):
+        np.testing.assert_allclose(said["losses"], found["8"][:3], rtol=1e-5)
 
 
 def test_greedy_and_drawn_text_is_the_same_on_every_mesh(run_forked, tmp_path: Path) -> None:
@@ -107,8 +108,11 @@ def test_a_checkpoint_goes_on_in_two_processes_and_comes_back(tmp_path: Path, st
     state, _ = curve(one, one.init(0), 3)
     one.save(state, before)
     straight, expected = curve(one, state, 3, 3)
-    for losses in in_two_processes(start_forked, before, after, 3):
-        np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    for said in in_two_processes(start_forked, before, after, 3):
+        np.testing.assert_allclose(said["losses"], expected, rtol=1e-5)
+        # A step's log probabilities and the model below adapters, in processes that hold half of the rows each.
+        assert said["rewarded"]["step"] < 1e-5
+        assert said["rewarded"]["below"] < 1e-5 < said["rewarded"]["moved"]
     restored = one.restore(after)
     for x, y in zip(jax.tree.leaves(restored["params"]), jax.tree.leaves(straight["params"]), strict=True):
         np.testing.assert_allclose(x, y, atol=1e-4)

@@ -66,6 +66,13 @@ def test_two_processes_go_on_like_one_and_come_back(case: str, both: tuple[dict,
     assert (both[2] / case / "exported" / "config.json").is_file()
 
 
+def test_log_probs_of_a_step_and_the_model_below_adapters_in_two_processes(both: tuple[dict, dict, Path]) -> None:
+    """Asked for where each process has half of the rows and of the weights, adapters included."""
+    found = both[1]["rewarded"]
+    assert found["step"] < 1e-5
+    assert found["below"] < 1e-5 < found["moved"]
+
+
 def test_rows_are_split_among_processes() -> None:
     assert [Mesh(fsdp=4, rank=rank).rows(8) for rank in (0, 3)] == [slice(0, 2), slice(6, 8)]
     with pytest.raises(RequestError, match="6 rows per micro batch on fsdp=4"):

@@ -72,6 +72,23 @@ def packed_batch(first: np.ndarray, second: np.ndarray) -> Batch:
     return Batch(loss_mask=weights.astype(np.float32)[None, None], **{k: v[None, None] for k, v in parts.items()})
 
 
+def rewarded_adapters(engine: Any) -> dict[str, float]:
+    """How far apart log probabilities are over three steps of a policy gradient on adapters, in nats.
+
+    ``step``: those of the first step from those asked for before it. ``below``: those of the model below the trained
+    adapters from those of the first model. ``moved``: those of the trained model from those of the first.
+    """
+    state, plain = engine.init(0), random_batch(engine.spec.shape, micro=2)
+    first = engine.log_probs(state, plain)
+    batch, of_steps = with_signals(plain, first), []
+    for _ in range(3):
+        state, result = engine.step(state, batch, 1e-2)
+        of_steps.append(result.log_probs)
+    found = {"step": of_steps[0], "below": engine.log_probs(engine.without_adapters(state), plain),
+             "moved": engine.log_probs(state, plain)}
+    return {name: float(np.abs(x - first).max()) for name, x in found.items()}
+
+
 def with_signals(batch: Batch, log_probs: np.ndarray, seed: int = 0, divided_by: float = 0.0) -> Batch:
     """A batch whose tokens were drawn by a policy near the one that has these log probabilities."""
     draw = np.random.default_rng(seed)

@@ -1,7 +1,8 @@
 """What each of two processes does that `torchrun` started; the first prints one JSON object.
 
 Usage: python -m torch.distributed.run --standalone --nproc-per-node 2 -m tests.engines.torch_two_processes LOAD SAVE.
-Goes on from the checkpoints in LOAD/CASE for three steps, evaluates, generates, saves and exports to SAVE/CASE.
+Goes on from the checkpoints in LOAD/CASE for three steps, evaluates, generates, saves and exports to SAVE/CASE. Then
+`rewarded_adapters`.
 """
 
 import json
@@ -11,11 +12,12 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from tests.engines.tiny import random_batch, request, tiny_shape
+from tests.engines.tiny import random_batch, request, rewarded_adapters, tiny_shape
 from workings.config.method import LoraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.step import State
+from workings.objectives.policy_gradient import PolicyGradient
 
 CASES = {
     "adamw": {"optimizer": AdamWConfig(name="adamw", clip_norm=1.0), "shape": tiny_shape("gemma3", layers=3)},
@@ -70,7 +72,9 @@ def go_on(case: str, load: Path, save: Path) -> dict[str, object]:
 
 def main(load: str, save: str) -> None:
     torch.set_num_threads(1)
-    values = {case: go_on(case, Path(load) / case, Path(save) / case) for case in CASES}
+    values: dict[str, object] = {case: go_on(case, Path(load) / case, Path(save) / case) for case in CASES}
+    values["rewarded"] = rewarded_adapters(TorchEngine.open(request(
+        mesh=MeshConfig(fsdp=2), objective=PolicyGradient(), **CASES["lora"])))
     if dist.get_rank() == 0:
         sys.stdout.write(json.dumps(values) + "\n")
     dist.barrier()

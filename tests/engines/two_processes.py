@@ -1,7 +1,7 @@
 """One of two processes with one device each, over loopback.
 
 Prints one JSON object. Usage: python -m tests.engines.two_processes ADDRESS INDEX LOAD SAVE FIRST. Goes on from the
-checkpoint in LOAD for three steps from number FIRST on, saves to SAVE, prints the losses.
+checkpoint in LOAD for three steps from number FIRST on, saves to SAVE, prints the losses; then `rewarded_adapters`.
 """
 
 import json
@@ -10,7 +10,10 @@ from pathlib import Path
 
 import jax
 
-from tests.engines.eight_devices import curve, engine
+from tests.engines.eight_devices import MESHES, METHODS, curve, engine
+from tests.engines.tiny import request, rewarded_adapters, tiny_shape
+from workings.engines.jax.engine import JaxEngine
+from workings.objectives.policy_gradient import PolicyGradient
 
 
 def main(address: str, index: str, load: str, save: str, first: str) -> None:
@@ -22,7 +25,9 @@ def main(address: str, index: str, load: str, save: str, first: str) -> None:
     assert jax.process_count() == 2
     state, losses = curve(e, e.restore(Path(load)), 3, int(first))
     e.save(state, Path(save))
-    sys.stdout.write(json.dumps({"losses": losses, "wrote": jax.process_index() == 0}) + "\n")
+    rewarded = rewarded_adapters(JaxEngine.open(request(
+        tiny_shape("gemma2", vocab=64), mesh=MESHES["2"], method=METHODS["lora"], objective=PolicyGradient())))
+    sys.stdout.write(json.dumps({"losses": losses, "wrote": jax.process_index() == 0, "rewarded": rewarded}) + "\n")
 
 
 if __name__ == "__main__":

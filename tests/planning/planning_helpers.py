@@ -26,3 +26,9 @@ def shape() -> ModelShape:
 def request_of(asked: Recipe) -> EngineRequest:
     return EngineRequest(shape=shape(), device="gpu", optimizer=asked.optimizer, precision=asked.precision,
                          memory=asked.memory, mesh=asked.mesh, seed=0, method=asked.method)
+
+
+def rewarded(**changes) -> Recipe:
+    """The same recipe, which learns from rewards: 16 completions a rollout, of prompts of up to 48 tokens."""
+    return recipe(**{"algorithm": {"name": "grpo", "group": 4, "max_new_tokens": 16, "updates": 2},
+                     "rewards": [{"scorer": "answer"}], "batch": {"micro_batch": 4, "accumulation": 2}} | changes)

@@ -1,6 +1,17 @@
 """The compiler's assignment of addresses, read and named."""
 
-from workings.engines.jax.buffer_assignment import GRADIENTS, KEPT, LOGITS, OTHER, Sizes, heap_parts, name_of, read_heap
+from workings.engines.jax.buffer_assignment import (
+    CACHE,
+    GRADIENTS,
+    KEPT,
+    LOGITS,
+    OTHER,
+    Sizes,
+    Value,
+    heap_parts,
+    name_of,
+    read_heap,
+)
 from workings.models.shapes import published_shape
 
 ASSIGNMENT = """BufferAssignment:
@@ -40,9 +51,8 @@ def test_every_address_goes_to_the_largest_array_that_lies_there():
 
 
 def test_arrays_are_named_by_their_sizes():
-    def named(dtype, *dims):
-        from workings.engines.jax.buffer_assignment import Value
-        return name_of(Value(0, 1 << 20, dtype, dims), sizes())
+    def named(dtype, *dims, **changes):
+        return name_of(Value(0, 1 << 20, dtype, dims), sizes(**changes))
 
     assert named("f32", 1024, 32000) == LOGITS
     assert named("f32", 32000, 2048) == "embedding in fp32 (gradient and update)"
@@ -50,6 +60,9 @@ def test_arrays_are_named_by_their_sizes():
     assert named("bf16", 18, 256, 2048) == GRADIENTS
     assert named("f32", 18, 2048, 256) == "update in fp32"
     assert named("bf16", 18, 2, 512, 2048) == KEPT
+    assert named("bf16", 18, 2, 512, 2048, updates=False) == CACHE
+    assert named("bf16", 18, 256, 2048, updates=False) == "weights gathered or in another format"
+    assert named("f32", 1024, 32000, updates=False) == LOGITS
     assert named("bf16", 2048, 2048) == "weights and gradients of the layer at hand"
     assert named("f32", 2, 8, 512, 512) == "attention scores"
     assert named("bf16", 2, 512, 16384) == "activations of the layer at hand"

@@ -13,10 +13,11 @@ from workings.engines.jax.target import CompilerAbsent
 from workings.errors import RequestError, WorkingsError
 from workings.hardware.catalog import find_target, targets
 from workings.planning.breakdown import blame, split_parts
+from workings.planning.changes import changed, difference
 from workings.planning.parts import estimated_parts, exact_parts
 from workings.planning.plan import make_plan
 from workings.planning.request import mesh_of
-from workings.planning.search import candidates, changed, difference
+from workings.planning.search import candidates
 from workings.runs.plan import plan
 from workings.runs.plan_write import write_nearest
 from workings.runs.resolve import find_shape

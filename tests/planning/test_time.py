@@ -6,7 +6,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.planning.planning_helpers import recipe, request_of, shape
+from tests.planning.planning_helpers import recipe, request_of, rewarded, shape
 from workings.config.load import check_recipe, load_recipe
 from workings.errors import RequestError
 from workings.hardware.catalog import targets
@@ -104,6 +104,8 @@ def test_a_finished_run_says_how_fast_it_was(repository, tmp_path, monkeypatch):
     each = manifest["training_seconds"] / manifest["completed_steps"]
     assert step_operations(request, batch) / found["with-steps"].operations_a_second == pytest.approx(each)
     assert list(finished_runs(tmp_path / "runs", targets()["t4"])) == []
+    monkeypatch.setattr(history, "check_recipe", lambda *_: rewarded())
+    assert list(finished_runs(tmp_path / "runs", targets()["cpu"])) == [], "their seconds are those of drawing as well"
 
 
 def test_a_straight_line_through_two_depths():

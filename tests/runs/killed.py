@@ -36,10 +36,31 @@ SETTINGS: dict[str, tuple[str, ...]] = {
 }
 
 
+REWARDED: dict[str, tuple[str, ...]] = {
+    "one update a rollout": (),
+    # Groups of 4, rollouts of 8: every second update goes on in the middle of a rollout.
+    "two updates a rollout, dynamic sampling": ("algorithm.name=dapo", "algorithm.updates=2", "algorithm.draws=3"),
+}
+"""Further settings of the recipe that `write_rewarded` writes."""
+REWARD = """def vowels(prompts, completions, **columns):
+    return [float(sum(text.count(vowel) for vowel in "aeiou") > 1) for text in completions]
+"""
+
+
 def write_recipe(folder: Path) -> Path:
     """The recipe as a file."""
     path = folder / "killed.yaml"
     path.write_text(RECIPE)
+    return path
+
+
+def write_rewarded(folder: Path) -> Path:
+    """The same, learning from rewards: one of a person's own and one of ours."""
+    (folder / "own.py").write_text(REWARD)
+    path = folder / "rewarded.yaml"
+    path.write_text(RECIPE + """algorithm: {name: dr_grpo, group: 4, max_new_tokens: 12}
+rewards: [{scorer: "own.py:vowels"}, {scorer: length, weight: 0.5}]
+""")
     return path
 
 
@@ -95,7 +116,7 @@ def contents(out: Path) -> dict[str, object]:
         state["facts"].pop("training_seconds")
         found[f"{folder.name}/state"] = state
         found |= {f"{folder.name}/{file.name}": file.read_bytes() for file in sorted(folder.glob("*.safetensors"))}
-    for name in ("config", "data"):
+    for name in ("config", "data", "train/rollouts"):
         found |= {str(file.relative_to(out)): file.read_bytes() for file in sorted((out / name).rglob("*"))
                   if file.is_file()}
     return found

@@ -3,7 +3,7 @@
     python -m tests.runs.killed_child OUT KILL_AT WORDS…
 
 runs ``workings train WORDS… --out OUT``. KILL_AT is the number of a call that changes a file of that run (write, fsync,
-rename, mkdir, unlink, …), counted from 1; or a text: then it is the first call that this text is part of, as in
+rename, mkdir, unlink, …) or draws completions, counted from 1; or a text: then it is the first call that this text is part of, as in
 ``write checkpoints/.step_000014.tmp/optimizer.safetensors``; 0: never, and all calls are written to ``OUT.calls``.
 At a write half of the bytes go out first: that is what a torn line or a torn tensor is.
 """
@@ -56,6 +56,34 @@ class Killer:
 
         Path.open = opened  # type: ignore[method-assign,assignment]
 
+    def install_drawing(self) -> None:
+        """Count what draws: before the completions of some prompts, and behind them, before they are rewarded."""
+        from workings.training.rollout_experience import Drawing
+
+        rollout, drawn = Drawing.rollout, Drawing.groups_of
+
+        def counted(drawing: Any, state: Any, position: Any, step: int) -> Any:
+            self.count(f"draw {step}", f"{self.partial}/begun")
+            found = rollout(drawing, state, position, step)
+            self.count(f"draw {step}", f"{self.partial}/ended")
+            return found
+
+        def counted_groups(drawing: Any, state: Any, places: Any, step: int) -> Any:
+            sample = drawing.engine.sample
+
+            def sampled(*words: Any, **named: Any) -> Any:
+                found = sample(*words, **named)
+                self.count(f"draw {step}", f"{self.partial}/unrewarded")
+                return found
+
+            drawing.engine.sample = sampled
+            try:
+                return drawn(drawing, state, places, step)
+            finally:
+                drawing.engine.sample = sample
+
+        Drawing.rollout, Drawing.groups_of = counted, counted_groups  # type: ignore[method-assign]
+
     def _named(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def counted(path: Any, *rest: Any, **named: Any) -> Any:
             folder = named.get("dir_fd")
@@ -107,6 +135,7 @@ def run(out: Path, kill_at: str, words: Sequence[str]) -> Any:
 
     killer = Killer(out, kill_at)
     killer.install()
+    killer.install_drawing()
     sys.argv = ["workings", "train", *words, "--out", str(out)]
     code: Any = 0
     try:

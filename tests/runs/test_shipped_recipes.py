@@ -5,11 +5,11 @@ import json
 import pytest
 
 from workings.config.load import load_recipe, shipped_recipes
-from workings.models.shapes import catalog
+from workings.runs.resolve import find_shape
 
-ONE = "gemma-3-1b-v5e8"
+SOME = ("gemma-3-1b-v5e8", "gemma-3-1b-grpo-v5e8")
 """The notebook's test runs that of Gemma 2B, and `test_train_torch.py` one of PyTorch's."""
-PRETRAINED = [pytest.param(name, marks=() if name == ONE else pytest.mark.full)
+PRETRAINED = [pytest.param(name, marks=() if name in SOME else pytest.mark.full)
               for name in shipped_recipes() if load_recipe(name).recipe.model.source == "pretrained"]
 
 
@@ -20,10 +20,13 @@ def test_smoke(workings, tmp_path, name):
     assert (result["status"], result["steps"], result["items"]) == ("complete", 2, 16)
     manifest = json.loads((tmp_path / "run" / "run_manifest.json").read_text())
     asked = load_recipe(name).recipe
-    families = {row["hub_id"]: row["shape"]["family"] for row in catalog().values()}
-    assert manifest["architecture"] == families[asked.model.id]
+    assert manifest["architecture"] == find_shape(load_recipe(name)).family
     assert manifest["requested_dtypes"]["parameters"] == asked.precision.parameters == "bf16"
-    assert manifest["actual_dtypes"]["parameters"] == "bfloat16"
+    assert "bfloat16" in manifest["actual_dtypes"]["parameters"]  # beside adapters in float32
+    if asked.learns_from_rewards:
+        # Completions of random weights are all wrong alike, so that nothing is learned from them.
+        assert list((tmp_path / "run" / "train" / "rollouts").iterdir())
+        return
     # a rounding that lets bf16 weights move at all (a linear schedule ends at zero, so the first step is looked at)
     first = json.loads((tmp_path / "run" / "train" / "metrics.jsonl").read_text().splitlines()[0])
     assert first["share_of_weights_changed"] > 0

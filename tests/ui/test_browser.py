@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.reports.rewarded import rewarded_run
+
 playwright = pytest.importorskip("playwright.sync_api")
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or ""
@@ -133,8 +135,9 @@ def test_a_person_clicks_through(link: str) -> None:
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 400)])
-def test_text_has_contrast_and_nothing_sticks_out(link: str, scheme: str, width: int) -> None:
+def test_text_has_contrast_and_nothing_sticks_out(tmp_path: Path, link: str, scheme: str, width: int) -> None:
     """WCAG AA: at least 4.5 to 1 for text (3 to 1 where large); a narrow screen scrolls within tables only."""
+    rewarded_run(tmp_path / "folder" / "rewarded", ["long" * 400])
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=BROWSER, args=QUIET)
         page = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900}).new_page()
@@ -142,12 +145,44 @@ def test_text_has_contrast_and_nothing_sticks_out(link: str, scheme: str, width:
         base = link.split("?")[0]
         run = "run/runs/with-steps"
         for place in ("", run, f"{run}?tab=items", f"{run}?tab=checks", f"{run}?tab=scorecard", "plan", "start",
-                      "data?recipe=smoke-tiny", "compare?run=runs/answer-only&run=runs/with-steps"):
+                      "run/rewarded", "run/rewarded?tab=rollouts", "run/rewarded?tab=rollouts&step=9",
+                      "run/rewarded?tab=rollouts&prompt=mixed", "data?recipe=smoke-tiny",
+                      "compare?run=runs/answer-only&run=runs/with-steps"):
             page.goto(base + place)
             poor = page.evaluate(CONTRAST)
             assert poor == [], place
             assert page.evaluate("document.documentElement.scrollWidth") <= width, place
         browser.close()
+
+
+def test_rollouts_are_found_by_keyboard_and_curves_of_one_figure_stand_together(tmp_path: Path, link: str) -> None:
+    """From the curves to a rollout, to its hardest prompt, over the run and back, without a pointer."""
+    rewarded_run(tmp_path / "folder" / "rewarded")
+    said: list[str] = []
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=BROWSER, args=QUIET)
+        page = browser.new_page()
+        page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(link)
+        page.goto(link.split("?")[0] + "run/rewarded")
+        figure = page.locator("figure", has=page.get_by_role("heading", name="Groups of completions"))
+        figure.locator("canvas").wait_for()
+        assert "Bad sign" in figure.locator("figcaption").inner_text()
+        assert [name for name in ("some right", "all wrong", "all right", "equal rewards")
+                if name not in figure.locator(".u-legend").inner_text()] == []
+        page.get_by_role("link", name="Rollouts", exact=True).press("Enter")
+        page.get_by_label("Groups").select_option("lowest")
+        page.get_by_label("Update").fill("2")
+        page.get_by_label("Update").press("Enter")
+        page.wait_for_url(re.compile("step=2.*order=lowest"))
+        assert page.locator("article.group h3").all_inner_texts() == ["hard", "mixed", "easy"]
+        page.get_by_role("link", name="mixed", exact=True).press("Enter")
+        page.get_by_role("img", name=re.compile("Rewards of this prompt")).first.wait_for()
+        page.get_by_role("link", name="update 3", exact=True).press("Enter")
+        assert page.get_by_label("Update").input_value() == "3"
+        browser.close()
+    assert said == []
 
 
 CONTRAST = r"""() => {

@@ -25,6 +25,7 @@ from workings.cli import (
     quickstart,
     recipes,
     replay,
+    reward,
     sign,
     track,
     train,
@@ -70,6 +71,7 @@ app.command("quickstart")(quickstart.quickstart_command)
 app.command("doctor")(doctor.doctor_command)
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(data.app, name="data")
+app.add_typer(reward.app, name="reward")
 app.command("plan")(plan.plan_command)
 app.command("train")(train.train_command)
 app.command("ask")(ask.ask_command)

@@ -99,7 +99,11 @@ def time_lines(plan: "Plan") -> list[str]:
     if plan.time is None:
         return []
     time = plan.time
+    drawing = [
+        f"about {duration(time.drawing_seconds)} to draw a rollout, {duration(time.rollout_seconds)} of the run for "
+        f"{time.rollouts} rollouts"] if time.rollouts else []
     return [
+        *drawing,
         f"about {time.step_seconds:.3g} s a step, {duration(time.seconds)} for {time.steps} steps, "
         f"{time.checkpoints} checkpoints and evaluation (not counted: {'; '.join(time.not_counted)})",
         f"a checkpoint of {gib(time.checkpoint_bytes)} about every {duration(time.checkpoint_every_seconds)}; "

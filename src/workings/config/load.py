@@ -182,7 +182,8 @@ def _short(value: Any) -> str:
 def section_at(location: Sequence[str]) -> list[type[BaseModel]]:
     """The section classes that may stand at a dotted place (several for a union)."""
     here: list[type[BaseModel]] = [Recipe]
-    for part in location:
+    # The number of an entry in a list stands between the list's name and the entry's keys.
+    for part in (part for part in location if not part.isdigit()):
         here = [inner for section in here if part in section.model_fields
                 for inner in _models_in(section.model_fields[part].annotation)]
     return here
@@ -232,7 +233,7 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     """The section classes inside a type: itself, members of a union, what is annotated."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    elif typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated):
+    elif typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated, tuple):
         for inner in typing.get_args(annotation):
             yield from _models_in(inner)
 

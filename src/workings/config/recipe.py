@@ -2,12 +2,14 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
+from workings.config.algorithms import IMITATION, AlgorithmConfig, RewardAlgorithm
 from workings.config.data import DataConfig
 from workings.config.method import FULL, MethodConfig
 from workings.config.model import ModelConfig
-from workings.config.section import Section, refused
+from workings.config.rewards import OverlongReward, RewardConfig, refuse_repeated
+from workings.config.section import Section, refused, written_keys
 from workings.config.training import (
     BatchConfig,
     CheckpointConfig,
@@ -45,6 +47,11 @@ class Recipe(Section):
     """Rows per update."""
     method: MethodConfig = FULL
     """Which weights are trained: all of them, or low-rank adapters."""
+    algorithm: AlgorithmConfig = IMITATION
+    """What is learned by: imitation of traces, or rewards of completions that the model draws itself."""
+    # Not strict, because YAML and JSON give a list where a tuple is declared.
+    rewards: tuple[RewardConfig, ...] = Field(default=(), strict=False)
+    """What a drawn completion is worth: the sum of these rewards times their weights; the first says what is right."""
     training: TrainingConfig
     """Updates and learning rate."""
     optimizer: OptimizerConfig
@@ -67,3 +74,57 @@ class Recipe(Section):
             raise refused(f"precision.rounding: {self.precision.rounding} with method.name: {self.method.name}",
                           "nearest: adapters are float32 and keep the whole update", "precision.rounding=nearest")
         return self
+
+    @model_validator(mode="after")
+    def rewards_belong_to_an_algorithm(self) -> Self:
+        """Imitation knows no rewards, and nothing else learns without them."""
+        name = self.algorithm.name
+        if not isinstance(self.algorithm, RewardAlgorithm):
+            if self.rewards:
+                raise refused(f"rewards with algorithm.name: {name}", "an algorithm that learns from rewards",
+                              "algorithm.name=grpo, or rewards=[]")
+            return self
+        if not self.rewards:
+            raise refused(f"algorithm.name: {name} without rewards", "what a completion is worth",
+                          "rewards='[{scorer: answer}]'")
+        refuse_repeated(self.rewards)
+        return self
+
+    @model_validator(mode="after")
+    def items_are_watched_beside_rewards(self, info: ValidationInfo) -> Self:
+        """Imitation has its evaluation loss; a reward that rises needs a look at what it is not given for."""
+        given = written_keys(self.evaluation, info, {"watch"}, name="evaluation")
+        if given and not self.learns_from_rewards:
+            raise refused(f"{given} with algorithm.name: {self.algorithm.name}",
+                          "no `evaluation.watch`: items are watched while a run learns from rewards",
+                          "leave it out, or algorithm.name=grpo")
+        return self
+
+    @model_validator(mode="after")
+    def completions_fit_their_rows(self) -> Self:
+        """A row is a prompt and its completion, one of each, in groups that an update takes as a whole."""
+        algorithm, data, batch = self.algorithm, self.data, self.batch
+        if not isinstance(algorithm, RewardAlgorithm):
+            return self
+        if data.packing != "none":
+            raise refused(f"data.packing: {data.packing} with algorithm.name: {algorithm.name}",
+                          "one completion a row: its length is not known before it is drawn", "data.packing=none")
+        if algorithm.max_new_tokens >= data.max_length:
+            raise refused(f"algorithm.max_new_tokens: {algorithm.max_new_tokens} in rows of data.max_length: "
+                          f"{data.max_length}", "room for the prompt beside the longest completion",
+                          f"data.max_length={2 * algorithm.max_new_tokens}")
+        for reward in self.rewards:
+            if isinstance(reward, OverlongReward) and reward.buffer > algorithm.max_new_tokens:
+                raise refused(f"rewards, overlong: buffer {reward.buffer}",
+                              f"at most algorithm.max_new_tokens ({algorithm.max_new_tokens})", "a smaller buffer")
+        rows = batch.micro_batch * batch.accumulation * algorithm.updates
+        if self.mesh.fsdp != "auto" and rows * self.mesh.fsdp % algorithm.group:
+            raise refused(f"{rows * self.mesh.fsdp} completions a rollout in groups of {algorithm.group}",
+                          "whole groups: micro_batch x accumulation x devices x updates divides by algorithm.group",
+                          f"batch.micro_batch={algorithm.group}")
+        return self
+
+    @property
+    def learns_from_rewards(self) -> bool:
+        """Whether completions are drawn and rewarded, instead of traces being imitated."""
+        return isinstance(self.algorithm, RewardAlgorithm)

@@ -253,13 +253,15 @@ class EvaluationConfig(Section):
     items: str = "none"
     """Questions that the finished model is asked (and that samples are drawn from), or `none`."""
     every_steps: int = Field(default=250, ge=1)
-    """Steps between two evaluation losses and samples."""
+    """Steps between two evaluation losses and samples; and between two scores of the watched items."""
     samples: int = Field(default=2, ge=0)
     """Completions written to the log at each interval."""
     max_new_tokens: int = Field(default=256, ge=1)
     """Longest completion, in tokens."""
     batch_size: int = Field(default=64, ge=1)
     """Prompts that are answered at a time."""
+    watch: int = Field(default=64, ge=0)
+    """Items that are answered and scored each time while a run learns from rewards, the first ones; 0: none."""
     base: bool = True
     """Whether the untrained model is asked the items as well, once for all runs that start from it."""
 
@@ -269,7 +271,7 @@ class EvaluationConfig(Section):
         # With items every key of the section decides something.
         if self.items != "none":
             return self
-        unused = {"samples", "max_new_tokens", "batch_size", "base"}
+        unused = {"samples", "max_new_tokens", "batch_size", "watch", "base"}
         beside, expected = "evaluation.items: none", "`evaluation.items`: these keys say how items are asked"
         if self.traces == "none":
             unused |= {"every_steps"}

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from workings.engines.base import (
+    AdapterEngine,
     Completion,
     DistributedEngine,
     Engine,
@@ -212,6 +213,15 @@ class CoordinatorEngine:
         with self._collective("log_probs", {"state": state.number}, batch.arrays):
             return self.engine.log_probs(state.shard, batch)
 
+    def without_adapters(self, state: State) -> State:
+        """The model below the adapters; every process shares its own part. Raises `RequestError` where none has one."""
+        if not isinstance(self.engine, AdapterEngine):
+            raise RequestError(f"the model below its adapters, of engine {self.name}", "an engine that tells it apart",
+                               "load(weights, trainable=False): a copy of the first weights")
+        number = self._next_number()
+        with self._collective("without_adapters", {"state": state.number, "into": number}):
+            return self._handle(self.engine.without_adapters(state.shard), number)
+
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:
         """Greedy continuations."""
@@ -286,6 +296,9 @@ class WorkerEngine:
             batch = Batch.of(arrays, values["divided_by"])
             # The result is dropped: the coordinator has its own.
             self._states[values["into"]], _ = self.engine.step(shard, batch, values["learning_rate"])
+        elif name == "without_adapters":
+            assert isinstance(self.engine, AdapterEngine)  # the coordinator's, of the same request, is one
+            self._states[values["into"]] = self.engine.without_adapters(self._states[values["state"]])
         elif name in ("evaluate", "log_probs"):
             getattr(self.engine, name)(self._states[values["state"]], Batch.of(arrays))
         elif name in ("generate", "sample"):

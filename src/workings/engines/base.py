@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from pydantic import TypeAdapter
 
+from workings.config.algorithms import RewardAlgorithm
 from workings.config.method import FULL, FullConfig, LoraConfig, MethodConfig, QloraConfig
 from workings.config.recipe import Recipe
 from workings.config.training import MemoryConfig, MeshConfig, OptimizerConfig, PrecisionConfig
@@ -24,10 +25,14 @@ from workings.models.shape import ModelShape
 from workings.objectives import base as objectives
 from workings.objectives.base import CROSS_ENTROPY, Objective
 
-ProgramName = Literal["step", "evaluation", "generation"]
+ProgramName = Literal["step", "evaluation", "generation", "drawing", "log_probs"]
+"""An update; the loss of a held-out batch; greedy answers to items; completions drawn to learn from, and how likely the
+model that drew them finds them."""
+ANSWERING: tuple[ProgramName, ...] = ("generation", "drawing")
+"""Programs that write new tokens; the others take a batch."""
 Programs = Mapping[ProgramName, tuple[int, int, int]]
-"""Programs of a run with their sizes. Step and evaluation: accumulation, rows over all devices, positions. Generation:
-prompts, tokens of the longest, new tokens."""
+"""Programs of a run with their sizes. Those of `ANSWERING`: prompts, tokens of the longest, new tokens. The others:
+accumulation, rows over all devices, positions."""
 State = Any
 """Parameters, optimizer state and step count, in whatever form the engine likes."""
 
@@ -65,7 +70,8 @@ class EngineRequest:
         """
         return cls(shape=shape, device=without_alias(device or recipe.device), optimizer=recipe.optimizer,
                    precision=recipe.precision, memory=recipe.memory, mesh=mesh or recipe.mesh, seed=recipe.seed,
-                   method=recipe.method, weights=weights, packed=recipe.data.packing != "none")
+                   method=recipe.method, weights=weights, packed=recipe.data.packing != "none",
+                   objective=objective_of(recipe))
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, for a child process that compiles or traces and for digests.
@@ -88,6 +94,11 @@ class EngineRequest:
                    objective=objectives.from_json(values["objective"]))
 
 
+def objective_of(recipe: Recipe) -> Objective:
+    """What the updates of a recipe minimize."""
+    return recipe.algorithm.objective if isinstance(recipe.algorithm, RewardAlgorithm) else CROSS_ENTROPY
+
+
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
     """What one optimizer step reports. Floats are Python floats: reading them waits for the device."""
@@ -101,14 +112,25 @@ class StepResult:
     """Share of stored parameters whose bits the update changed (1.0: all of them)."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """What the objective says beside its value, by name, each the mean over what it counts."""
+    log_probs: np.ndarray | None = field(default=None, compare=False)
+    """``[A, B, S]`` float32 natural logarithms of the probabilities of the batch's targets before the update, as the
+    step itself computed them; 0 where they are not supervised. None for cross entropy."""
 
     @classmethod
-    def of(cls, numbers: Sequence[float], metrics: Sequence[str]) -> "StepResult":
+    def of(cls, numbers: Sequence[float], metrics: Sequence[str], log_probs: np.ndarray | None = None) -> "StepResult":
         """From loss, gradient norm and share of weights changed, then sum and count of each metric."""
         # Behind the first three numbers sums and counts take turns.
         pairs = zip(metrics, numbers[3::2], numbers[4::2], strict=True)
         return cls(loss=numbers[0], grad_norm=numbers[1], share_of_weights_changed=numbers[2],
-                   metrics={name: total / count if count else 0.0 for name, total, count in pairs})
+                   metrics={name: total / count if count else 0.0 for name, total, count in pairs},
+                   log_probs=log_probs)
+
+
+def require_adapters(method: FullConfig | LoraConfig | QloraConfig) -> None:
+    """Raise `RequestError` where there are no adapters that a model could be without."""
+    if isinstance(method, FullConfig):
+        raise RequestError("the model below its adapters, with method.name: full", "method lora or qlora",
+                           "load(weights, trainable=False): a copy of the first weights without an optimizer")
 
 
 def require_signals(objective: Objective, batch: Batch) -> None:
@@ -285,6 +307,24 @@ class LikelihoodEngine(Protocol):
         """``[A, B, S]`` float32 natural logarithms of the probabilities of a batch's targets.
 
         0 where they are not supervised. Logits exist for as many positions at a time as in the loss.
+        """
+        ...
+
+
+@runtime_checkable
+class AdapterEngine(Protocol):
+    """What an engine may offer beyond `Engine`: the model that its adapters stand beside, as a reference."""
+
+    def without_adapters(self, state: State) -> State:
+        """The model below the adapters, sharing its frozen weights with ``state``.
+
+        It is ready for `log_probs`, not for `step`, nor for `save` and `export`. It lasts until the next `step`, which
+        may consume the weights that the two share: whoever needs it again makes it again, of the state that the step
+        returned.
+
+        Raises:
+            RequestError: method ``full``, which has no adapters. What is needed there is a frozen copy of the first
+                weights, ``load(weights, trainable=False)``.
         """
         ...
 

@@ -14,6 +14,10 @@ from typing import ClassVar, Literal
 from workings.errors import RequestError
 from workings.objectives.base import Array, ArrayFunctions, Terms
 
+LARGEST_LOG_RATIO = 20.0
+"""Nats: logarithms of ratios are bounded to plus and minus this before they become ratios. A float32 overflows from
+``exp(89)`` on, and one such token would turn the gradient of a whole step into NaN. Beyond the bound there is no
+derivative."""
 ADVANTAGE, BEHAVIOR, REFERENCE = "advantage", "behavior_log_prob", "reference_log_prob"
 """Signals: how much better a completion was than its like; log probability of each token when it was drawn; the same
 under the model that the policy shall not move away from."""
@@ -72,7 +76,7 @@ class PolicyGradient:
         if self.ratio == "sequence":
             # The mean over a row's tokens, [B, 1], spread over them again: each token's gradient has a part of all.
             log_ratio = (log_ratio * share).sum(-1, keepdims=True) * mask_BS
-        ratio = array.exp(log_ratio)
+        ratio = array.exp(_within_range(array, log_ratio))
         bounded = array.clip(ratio, 1 - self.clip_low, 1 + self.clip_high)
         if self.bound == "pessimistic":
             gain = array.minimum(ratio * advantage, bounded * advantage)
@@ -93,6 +97,14 @@ class PolicyGradient:
         return Terms(total=(loss * weight).sum(), metrics={name: (x, count) for name, x in sums.items()})
 
 
+def _within_range(array: ArrayFunctions, log_ratio: Array) -> Array:
+    """A log ratio, bounded so that its exponential is finite; see `LARGEST_LOG_RATIO`."""
+    return array.clip(log_ratio, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+
+
 def _divergence(array: ArrayFunctions, log_ratio: Array) -> Array:
     """Of each token, an estimate that is never negative: ``r - 1 - log r`` of the ratio of the other to this model."""
+    # Both terms take the bounded one: if only the exponential did, the other term's derivative alone would be left, and
+    # where this model is the less likely one it points away from the reference.
+    log_ratio = _within_range(array, log_ratio)
     return array.exp(log_ratio) - 1 - log_ratio

@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from math import prod
 
 from workings.config.training import BYTES_OF_FORMAT
-from workings.engines.base import EngineRequest, ProgramName
+from workings.engines.base import ANSWERING, EngineRequest, ProgramName
 from workings.models.weights import EMBEDDING, HEAD, RESIDUAL, layer_shapes, outer_shapes
 
 INPUT_SPLIT = tuple(f"{name}.weight" for name in RESIDUAL)
 """Matrices whose input axis is split over ``tp``; all others split their output axis."""
 BATCH_FIELDS = 5
-"""Arrays of a batch (tokens, targets, weights, positions, segment ids), four bytes an element."""
+"""Arrays of a batch (tokens, targets, weights, positions, segment ids) beside the objective's signals, four bytes an
+element."""
+DRAWN_ARRAYS = 3
+"""Arrays of all logits' size while a token is drawn: the logits, noise, and their sum."""
 FEED_FORWARD_POSITIONS, FEED_FORWARD_CHUNKS = 2048, 8
 """Least positions of a chunk and most chunks of a recomputed layer's feed-forward."""
 QUERIES = 256
@@ -93,7 +96,7 @@ def exact_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, 
         "parameters": _frozen_bytes(request, shapes) + (4 * elements if adapters else 0),
         "moments": moments,
         "gradients": elements * stored,
-        "batch": BATCH_FIELDS * 4 * batch[0] * batch[1] // fsdp * batch[2],
+        "batch": (BATCH_FIELDS + len(request.objective.signals)) * 4 * batch[0] * batch[1] // fsdp * batch[2],
     }
     if request.precision.rounding == "master_fp32":
         parts["master weights"] = 4 * elements
@@ -157,20 +160,20 @@ def estimated_peak(request: EngineRequest, batch: tuple[int, int, int], fsdp: in
 
 def beside_the_step(request: EngineRequest, program: ProgramName, batch: tuple[int, int, int], fsdp: int, tp: int,
                     platform: str) -> dict[str, int]:
-    """Bytes per device while the run evaluates or answers, by formula; the optimizer's state lies beside."""
+    """Bytes per device while the run computes anything but a step, by formula; the optimizer's state lies beside."""
     shape, number = request.shape, BYTES_OF_FORMAT[request.precision.compute]
     # No gradients, but everything that waits in memory for the next step.
     state = {name: size for name, size in exact_parts(request, (1, fsdp, 1), fsdp, tp).items()
              if name in ("parameters", "moments", "master weights")}
-    rows, length = (-(-batch[0] // fsdp), batch[1]) if program == "generation" else (batch[1] // fsdp, batch[2])
+    rows, length = (-(-batch[0] // fsdp), batch[1]) if program in ANSWERING else (batch[1] // fsdp, batch[2])
     layer = number * rows * length * (4 * shape.width + 3 * shape.mlp_width // tp)
     scores = 4 * rows * max(1, shape.heads // tp) * _score_elements(request, length, platform)
     inside = {"activations of the layer at hand": layer, "attention scores": scores}
     if fsdp > 1:
         inside["gathered weights of two layers"] = 2 * number * sum(map(prod, layer_shapes(shape).values())) // tp
-    if program == "generation":
+    if program in ANSWERING:
         slots = shape.layers * rows * (batch[1] + batch[2])
-        return state | inside | {"logits": 4 * rows * shape.vocab_size,
+        return state | inside | {"logits": 4 * (DRAWN_ARRAYS if program == "drawing" else 1) * rows * shape.vocab_size,
                                  "cache of keys and values": 2 * number * slots * shape.kv_heads * shape.head_dim}
     chunk = min(request.memory.loss_chunk or rows * length, rows * length)
     return state | inside | {"logits": 2 * 4 * chunk * shape.vocab_size}

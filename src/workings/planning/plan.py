@@ -2,8 +2,8 @@
 
 The engine is asked (`workings.engines.base.PlanningEngine`): where it has its programs compiled or traced, the verdict
 is ``compiled`` or ``traced``; where nobody answers it is ``estimated`` by formula, and the reasons say why. A run
-computes more than its step: held-out batches and answers to its items are planned as well, and the verdict is the worst
-of them.
+computes more than its step: completions to learn from, held-out batches and answers to its items are planned as well,
+and the verdict is the worst of them.
 """
 
 from collections.abc import Mapping
@@ -150,7 +150,7 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
     worst = max(found, key=lambda name: found[name].peak_bytes)
     difference = None
     # Two more compilations, so they are made only for a refusal that stays unexplained.
-    if explained and engine is not None and found[worst].refused:
+    if explained and engine is not None and worst == "step" and found[worst].refused:
         parts = split_parts(request, programs["step"], mesh, target.platform, found[worst])
         if unexplained_share(parts, found[worst].peak_bytes) > MOST_UNEXPLAINED:
             difference = refused_parts(engine, request, programs["step"], target)
@@ -218,6 +218,14 @@ def estimate(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[in
                       why_estimated=why)
 
 
+def _waiting(program: ProgramName, parts: tuple[Part, ...]) -> list[str]:
+    """What lies in memory during a program that does not take it."""
+    waiting = sum(part.size_bytes for part in parts if part.name in ("moments", "master weights"))
+    if program == "step" or not waiting:
+        return []
+    return [f"the optimizer's state stays in memory beside the {program} and is counted: {gib(waiting)}"]
+
+
 def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int], found: Inspection,
             device: DeviceFacts, target: Target, *, program: ProgramName = "step",
             peaks: Mapping[ProgramName, int] | None = None, difference: Mapping[str, int] | None = None) -> Plan:
@@ -244,8 +252,9 @@ def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int],
     if len(peaks) > 1:
         remarks.append(f"decided by the {program}, which needs the most: " + ", ".join(
             f"{name} {gib(peak)}" for name, peak in peaks.items()))
+        remarks += _waiting(program, parts)
     elif found.refused:
-        remarks.append("evaluation and generation were not asked about: the step does not fit already")
+        remarks.append("the run's other programs were not asked about: the step does not fit already")
     # `batch` belongs to the program that needs the most; rows and time are those of the step.
     step = longest_batch(recipe, mesh[0])
     seconds, how = step_seconds(request, step, target, used)

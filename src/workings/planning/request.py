@@ -1,5 +1,6 @@
 """From a recipe and a target to what an engine is asked: the programs of the run, each with its longest batch."""
 
+from workings.config.algorithms import RewardAlgorithm
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, ProgramName, Programs
 from workings.errors import RequestError
@@ -29,14 +30,28 @@ def longest_batch(recipe: Recipe, fsdp: int) -> tuple[int, int, int]:
     return recipe.batch.accumulation, recipe.batch.micro_batch * fsdp, recipe.data.max_length
 
 
-def programs_of(recipe: Recipe, fsdp: int) -> Programs:
-    """What this run computes beside its steps and could die in: held-out batches, and answers to its items.
+def completions_of(recipe: Recipe, fsdp: int) -> int:
+    """Completions of one rollout over all devices; 0 where traces are imitated."""
+    if not isinstance(recipe.algorithm, RewardAlgorithm):
+        return 0
+    return recipe.batch.micro_batch * fsdp * recipe.batch.accumulation * recipe.algorithm.updates
 
-    The longest prompt is not known without data; it has at most the tokens of the longest row.
+
+def programs_of(recipe: Recipe, fsdp: int) -> Programs:
+    """What this run computes and could die in: updates, completions to learn from, held-out batches, answers to items.
+
+    The longest prompt is not known without data. One that completions are drawn of leaves them room in the longest row;
+    an item has at most the tokens of that row.
     """
     step = longest_batch(recipe, fsdp)
     found: dict[ProgramName, tuple[int, int, int]] = {"step": step}
-    evaluation = recipe.evaluation
+    algorithm, evaluation = recipe.algorithm, recipe.evaluation
+    if isinstance(algorithm, RewardAlgorithm):
+        found["drawing"] = (min(completions_of(recipe, fsdp), MOST_PROMPTS),
+                            recipe.data.max_length - algorithm.max_new_tokens, algorithm.max_new_tokens)
+        if algorithm.updates > 1:
+            # The first update says itself how likely the model finds what it drew; those after it are asked before.
+            found["log_probs"] = step
     if evaluation.traces != "none":
         # Held-out batches are single: only updates accumulate.
         found["evaluation"] = (1, *step[1:])
@@ -51,7 +66,8 @@ def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineR
     """What the engine is asked for on this target.
 
     Raises:
-        RequestError: rows longer than the model's context, or heads that the mesh does not divide.
+        RequestError: rows longer than the model's context, heads that the mesh does not divide, or completions that do
+            not make whole groups.
     """
     if recipe.data.max_length > shape.context:
         raise RequestError(f"data.max_length: {recipe.data.max_length}",
@@ -59,5 +75,10 @@ def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineR
     if shape.heads % recipe.mesh.tp:
         raise RequestError(f"mesh.tp: {recipe.mesh.tp} with {shape.heads} heads", "a tp that divides the heads",
                            "mesh.tp=1")
-    mesh_of(recipe, target)
+    fsdp, _ = mesh_of(recipe, target)
+    if isinstance(recipe.algorithm, RewardAlgorithm) and completions_of(recipe, fsdp) % recipe.algorithm.group:
+        raise RequestError(
+            f"{completions_of(recipe, fsdp)} completions a rollout on {target.name} in groups of "
+            f"{recipe.algorithm.group}", "whole groups: micro_batch x accumulation x devices x updates divides by "
+            "algorithm.group", f"batch.micro_batch={recipe.algorithm.group}")
     return EngineRequest.of(recipe, shape, device=target.platform)

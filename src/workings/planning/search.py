@@ -4,26 +4,24 @@ Each combination is estimated by formula, corrected by what the compiler said so
 limit is compiled whole. If the compiler refuses it, the search goes on behind it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 from math import gcd
-from typing import Any
 
-from workings.config.load import check_recipe
 from workings.config.recipe import Recipe
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
+from workings.planning.answering import fewer_answers, shorter_completions, smaller_rollouts
+from workings.planning.changes import Words, changed, difference
 from workings.planning.parts import beside_the_step, estimated_peak
 from workings.planning.plan import Nearest, Plan, make_plan
-from workings.planning.request import MOST_PROMPTS, engine_request, mesh_of, programs_of
+from workings.planning.request import engine_request, mesh_of, programs_of
 from workings.planning.verdict import MARGINAL_SHARE
 
 # Each one may take from seconds to minutes.
 COMPILES = 4
 """Candidates that the compiler is asked about before the search gives up."""
-
-Words = dict[str, Any]
 
 
 def _whole_mesh(recipe: Recipe, target: Target) -> Words:
@@ -127,13 +125,13 @@ def candidates(recipe: Recipe, target: Target) -> Iterator[Recipe]:
             yield candidate
 
 
-def fewer_answers(recipe: Recipe) -> Iterator[Recipe]:
-    """Fewer prompts at a time, where answering is what does not fit: training stays as it is, answers too."""
-    prompts = min(recipe.evaluation.batch_size, MOST_PROMPTS) // 2
-    while prompts >= 1:
-        yield changed(recipe, {"evaluation.batch_size": prompts, "evaluation.samples": min(
-            recipe.evaluation.samples, prompts)})
-        prompts //= 2
+def for_drawing(recipe: Recipe, target: Target) -> Iterator[Recipe]:
+    """Candidates where drawing completions is what does not fit, the least change first.
+
+    The ladder's changes help as far as they make smaller what lies in memory while completions are drawn.
+    """
+    fsdp = 1 if target.platform == "cpu" else mesh_of(recipe, target)[0]
+    return chain(smaller_rollouts(recipe, fsdp), candidates(recipe, target), shorter_completions(recipe))
 
 
 def _combined(recipe: Recipe, target: Target, counts: tuple[int, ...]) -> Recipe | None:
@@ -155,9 +153,14 @@ def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, sear
     found = nearest(recipe, shape, target, asked)
     if found is None:
         return replace(asked, remarks=(*asked.remarks, "no plan of the search fits: a smaller model, shorter rows "
-                                       "or a larger machine are left"))
+                                       "or a larger machine are left", *_not_searched(recipe)))
     way_out = f"nearest plan that fits ({found.source}): " + " ".join(found.overrides)
     return replace(asked, nearest=found, remarks=(*asked.remarks, way_out, *_grown(asked, found)))
+
+
+def _not_searched(recipe: Recipe) -> list[str]:
+    return ["not searched: fewer completions an update, smaller groups, and shorter completions together with another "
+            "change"] if recipe.learns_from_rewards else []
 
 
 def _grown(asked: Plan, found: Nearest) -> list[str]:
@@ -172,9 +175,7 @@ def nearest(recipe: Recipe, shape: ModelShape, target: Target, asked: Plan) -> N
     limit = asked.verdict.limit_bytes
     # Formulas are off by a factor that mostly carries over from one candidate to the next.
     factor = asked.verdict.peak_bytes / max(1, estimated(recipe, shape, target))
-    # Where answering is what does not fit, training need not change at all.
-    pool = fewer_answers(recipe) if asked.program == "generation" else candidates(recipe, target)
-    for candidate in pool:
+    for candidate in _pool(recipe, target, asked):
         guess = estimated(candidate, shape, target)
         # A tenth stays free here already, so that fewer compilations end in a refusal.
         if guess * factor > MARGINAL_SHARE * limit:
@@ -193,41 +194,12 @@ def nearest(recipe: Recipe, shape: ModelShape, target: Target, asked: Plan) -> N
     return None
 
 
-def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
-    """The recipe with dotted keys set."""
-    values = recipe.model_dump(mode="json", exclude_unset=True)
-    for dotted, value in changes.items():
-        *parents, last = dotted.split(".")
-        here = values
-        for parent in parents:
-            here = here.setdefault(parent, {})
-        here[last] = value
-    return check_recipe(values, "a candidate of the search")
-
-
-def difference(asked: Recipe, found: Recipe) -> tuple[str, ...]:
-    """What to type after the recipe's name to get the other one: ``key=value`` words."""
-    before, after = _flat(asked.model_dump(mode="json")), _flat(found.model_dump(mode="json"))
-    whole = []
-    for section in ("optimizer", "method"):  # keys of the old one have no place in the new one
-        old, new = getattr(asked, section), getattr(found, section)
-        if old.name != new.name:
-            values = {"name": new.name} | new.model_dump(mode="json", exclude_defaults=True)
-            inside = ", ".join(f"{key}: {value}" for key, value in values.items())
-            after = {key: value for key, value in after.items() if not key.startswith(f"{section}.")}
-            whole.append(f"{section}={{{inside}}}")
-    return (*_words(before, after), *whole)
-
-
-def _words(before: Words, after: Words) -> tuple[str, ...]:
-    return tuple(f"{key}={value}" for key, value in after.items() if before.get(key) != value)
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Words:
-    found: Words = {}
-    for key, value in values.items():
-        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return found
+def _pool(recipe: Recipe, target: Target, asked: Plan) -> Iterator[Recipe]:
+    """Candidates for whichever program needs the most."""
+    # Where answering is what does not fit, training need not change at all.
+    if asked.program == "generation":
+        return fewer_answers(recipe)
+    return for_drawing(recipe, target) if asked.program == "drawing" else candidates(recipe, target)
 
 
 def estimated(recipe: Recipe, shape: ModelShape, target: Target) -> int:

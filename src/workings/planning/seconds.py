@@ -9,17 +9,20 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from workings.config.algorithms import RewardAlgorithm
 from workings.config.recipe import Recipe
+from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, Programs
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
-from workings.models.weights import layer_shapes, parameter_count
+from workings.models.weights import layer_shapes, outer_shapes, parameter_count
 from workings.planning.parts import checkpoint_bytes, exact_parts
+from workings.planning.request import completions_of
 
 EFFICIENCY = 0.4
 """Share of the peak rate that a tuned training step reaches (published: Levanter 35 to 54 %, MaxText 39.8 %)."""
 BANDWIDTH_SHARE = 0.5
-"""Share of the memory bandwidth that generation reaches; an assumption."""
+"""Share of the bandwidth, of memory and between devices, that writing tokens reaches; an assumption."""
 DISK_BYTES_A_SECOND = 200e6
 """Rate at which a checkpoint is written; an assumption (a plain SSD)."""
 UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
@@ -53,16 +56,26 @@ class RunTime:
     looking_seconds: float
     """Held-out losses, samples and answers to the items, over the whole run."""
     not_counted: tuple[str, ...]
+    drawing_seconds: float = 0.0
+    """Of one rollout: all its completions, of the greatest length, and how likely the model finds them where several
+    updates learn from it."""
+    rollouts: int = 0
 
     @property
     def training_seconds(self) -> float:
-        """All steps."""
+        """All steps, without drawing."""
         return self.steps * self.step_seconds
+
+    @property
+    def rollout_seconds(self) -> float:
+        """All rollouts."""
+        return self.rollouts * self.drawing_seconds
 
     @property
     def seconds(self) -> float:
         """Everything that is counted."""
-        return self.training_seconds + self.checkpoints * self.checkpoint_seconds + self.looking_seconds
+        return (self.training_seconds + self.rollout_seconds + self.checkpoints * self.checkpoint_seconds
+                + self.looking_seconds)
 
     @property
     def disk_bytes(self) -> int:
@@ -71,16 +84,18 @@ class RunTime:
 
     def share_by(self, deadline: float) -> float:
         """Share of the steps that are done by a deadline, in seconds; what follows training does not count."""
-        each = self.step_seconds + (self.checkpoints * self.checkpoint_seconds + self.looking_seconds) / self.steps
+        each = self.step_seconds + (
+            self.rollout_seconds + self.checkpoints * self.checkpoint_seconds + self.looking_seconds) / self.steps
         return min(1.0, deadline / (each * self.steps))
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON value."""
+        drawn = {"drawing_seconds": self.drawing_seconds, "rollouts": self.rollouts} if self.rollouts else {}
         return {"seconds": self.seconds, "step_seconds": self.step_seconds, "steps": self.steps,
                 "training_seconds": self.training_seconds, "checkpoints": self.checkpoints,
                 "checkpoint_seconds": self.checkpoint_seconds, "checkpoint_bytes": self.checkpoint_bytes,
                 "checkpoint_every_seconds": self.checkpoint_every_seconds, "disk_bytes": self.disk_bytes,
-                "evaluation_seconds": self.looking_seconds, "not_counted": list(self.not_counted)}
+                "evaluation_seconds": self.looking_seconds, "not_counted": list(self.not_counted), **drawn}
 
 
 def step_operations(request: EngineRequest, batch: tuple[int, int, int]) -> float:
@@ -142,6 +157,8 @@ def run_time(recipe: Recipe, request: EngineRequest, programs: Programs, target:
     """
     # The pace of the steps is the only one that is known, so everything that computes is timed by it.
     per_operation = step / step_operations(request, programs["step"])
+    fsdp = programs["step"][1] // recipe.batch.micro_batch
+    mesh = (fsdp, max(1, devices // fsdp))
     steps, every = recipe.training.steps, recipe.checkpoint.every_steps
     checkpoint = checkpoint_bytes(request)
     looking, missing = 0.0, []
@@ -154,31 +171,59 @@ def run_time(recipe: Recipe, request: EngineRequest, programs: Programs, target:
             looking += looks * -(-held_out // rows) * forward
             missing += [] if held_out else ["held-out losses, whose number of rows is not known here"]
         if "generation" in programs:
-            batch = answer_seconds(request, programs["generation"], target, devices, per_operation)
+            batch = answer_seconds(request, programs["generation"], target, mesh, per_operation)
             # The untrained model answers the same items once more.
             asked = -(-items // programs["generation"][0]) * (2 if recipe.evaluation.base else 1)
             looking += batch * (asked + (looks if recipe.evaluation.samples else 0))
             missing += [] if items else ["answers to the items, whose number is not known here"]
+    if fsdp > 1 and not target.interconnect_gb_s and {"generation", "drawing"} & set(programs):
+        missing.append("weights that devices gather for every new token")
+    drawing, rollouts = 0.0, 0
+    if isinstance(recipe.algorithm, RewardAlgorithm):
+        rollouts = -(-steps // recipe.algorithm.updates)
+        drawing = rollout_seconds(recipe, request, programs, target, mesh, per_operation)
+        missing += ["rewards"] + (["further draws in place of groups without spread"]
+                                  if recipe.algorithm.most_draws > 1 else [])
     return RunTime(
         step_seconds=step, steps=steps, checkpoint_bytes=checkpoint, checkpoints=-(-steps // every),
         checkpoint_seconds=checkpoint / DISK_BYTES_A_SECOND, kept=recipe.checkpoint.keep_last + 1,
-        checkpoint_every_seconds=every * step, looking_seconds=looking,
+        checkpoint_every_seconds=every * (step + drawing * rollouts / steps), looking_seconds=looking,
+        drawing_seconds=drawing, rollouts=rollouts,
         not_counted=("reading data and weights, compiling", *missing))
 
 
-def answer_seconds(request: EngineRequest, prompts: tuple[int, int, int], target: Target, devices: int,
+def rollout_seconds(recipe: Recipe, request: EngineRequest, programs: Programs, target: Target,
+                    mesh: tuple[int, int], per_operation: float) -> float:
+    """Seconds to draw the completions of one rollout, as many at a time as an engine draws.
+
+    Where several updates learn from them, the model that drew them says first how likely it finds them.
+    """
+    batches = -(-completions_of(recipe, mesh[0]) // programs["drawing"][0])
+    seconds = batches * answer_seconds(request, programs["drawing"], target, mesh, per_operation)
+    if "log_probs" in programs and isinstance(recipe.algorithm, RewardAlgorithm):
+        seconds += recipe.algorithm.updates * per_operation * step_operations(request, programs["log_probs"]) / 3
+    return seconds
+
+
+def answer_seconds(request: EngineRequest, prompts: tuple[int, int, int], target: Target, mesh: tuple[int, int],
                    per_operation: float) -> float:
     """Seconds to answer one batch of prompts of the greatest length with as many new tokens as there may be.
 
-    Reading the prompts is computing; writing a token reads every weight once, which takes the memory's bandwidth.
+    Reading the prompts is computing; writing a token reads every weight once, which takes the memory's bandwidth. On
+    several devices each also gathers, for every token, the layers' weights that the others of ``fsdp`` hold.
     """
     rows, length, new = prompts
     forward = per_operation * (step_operations(request, (1, rows, length)) / 3)
     if not target.bandwidth_gb_s:
         return forward + per_operation * 2.0 * parameter_count(request.shape) * rows * new
-    # For every new token a device reads its own share of the weights.
-    weights = exact_parts(request, (1, devices, 1), devices, 1)["parameters"]
-    return forward + new * weights / (target.bandwidth_gb_s * 1e9 * BANDWIDTH_SHARE)
+    fsdp, tp = mesh
+    outer = BYTES_OF_FORMAT[request.precision.parameters] * sum(map(prod, outer_shapes(request.shape).values()))
+    layers = (exact_parts(request, (1, 1, 1), 1, 1)["parameters"] - outer) / tp
+    # Of the embedding a device reads its own part: a few rows travel there, not weights.
+    token = (layers + outer / (fsdp * tp)) / target.bandwidth_gb_s
+    if target.interconnect_gb_s:
+        token += layers * (1 - 1 / fsdp) / target.interconnect_gb_s
+    return forward + new * token / (1e9 * BANDWIDTH_SHARE)
 
 
 def parse_duration(text: str) -> float:

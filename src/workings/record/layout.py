@@ -31,6 +31,12 @@ PLAN = "plan/plan.json"
 MEASURED = "plan/measured.json"
 """The same as it was measured, beside the prediction."""
 ROWS = "data/rows.jsonl"
+PROMPTS = "data/prompts.jsonl"
+"""Of a run that learns from rewards, in place of `ROWS`: its questions with expected answers, and their tokens."""
+REWARDS = "config/rewards.json"
+"""Of such a run: what decided each reward, with versions and digests."""
+ROLLOUTS = "train/rollouts"
+"""Of such a run: a file for every rollout, named after the first update that learned from it."""
 DATA_DIGESTS = "data/digests.json"
 """Digests of everything that the run is trained and measured with."""
 ATTEMPTS = "attempts.jsonl"
@@ -66,6 +72,11 @@ OUTSIDE_EVERY_SUM = (ATTEST,)
 """Folders of a run that no unit's sums cover: signatures over root digests."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@-]{0,199}")
+
+
+def rollout_file(step: int) -> str:
+    """Where the rollout lies whose first update is this one."""
+    return f"{ROLLOUTS}/step_{step:06d}.json"
 
 
 def partial_path(final: Path) -> Path:

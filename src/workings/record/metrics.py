@@ -39,7 +39,7 @@ class StepMetrics(BaseModel):
     """`Batches.digest` of the batch."""
 
 
-TIME_AND_MEMORY = ("seconds", "memory_bytes", "memory_source")
+TIME_AND_MEMORY = ("seconds", "drawing_seconds", "memory_bytes", "memory_source")
 """Keys in which the lines of a resumed run may differ from those of one that was never stopped."""
 
 

@@ -9,7 +9,18 @@ from workings.errors import RecordError, RequestError
 from workings.record import atomic, jsonl
 from workings.record.checkpoints import CheckpointStore
 from workings.record.digest import Progress
-from workings.record.layout import CHECKPOINTS, EVENTS, LOG, MANIFEST, METRICS, SEAL, SUMS, partial_path
+from workings.record.layout import (
+    CHECKPOINTS,
+    EVENTS,
+    LOG,
+    MANIFEST,
+    METRICS,
+    ROLLOUTS,
+    SEAL,
+    SUMS,
+    partial_path,
+    rollout_file,
+)
 from workings.record.manifest import parse_manifest
 from workings.record.seal import parse_seal, root_digest, seal_unit
 from workings.record.storage import storage
@@ -76,6 +87,14 @@ def keep_metrics(path: Path, last_step: int) -> dict[str, int]:
     lines = data.split(b"\n")[:len(kept)]
     atomic.write_bytes(path, b"".join(line + b"\n" for line in lines))
     return {"kept_steps": len(kept), "dropped_steps": len(rows) - len(kept)}
+
+
+def remove_rollouts(directory: Path, last_step: int) -> None:
+    """Remove what was drawn for steps behind ``last_step``: it is about to be drawn again."""
+    # In descending order: killed in between, this leaves no gap.
+    for path in sorted((directory / ROLLOUTS).glob("step_*.json"), reverse=True):
+        if path.name > Path(rollout_file(last_step)).name:
+            path.unlink()
 
 
 def begin_from_sealed(final: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.record import atomic, jsonl, recovery
+from workings.record.canonical import loads
 from workings.record.checkpoints import CheckpointStore
 from workings.record.digest import Progress
 from workings.record.layout import (
@@ -19,6 +20,7 @@ from workings.record.layout import (
     RUN_FOLDERS,
     check_relative,
     partial_path,
+    rollout_file,
 )
 from workings.record.lock import DirectoryLock
 from workings.record.manifest import RunManifest
@@ -157,6 +159,16 @@ class RunWriter:
         atomic.write_bytes(path, data)
         return path
 
+    def write_rollout(self, step: int, values: dict[str, Any]) -> None:
+        """Write what was drawn before an update, atomically and as it stands: its numbers are packed, not texts."""
+        atomic.write_json(self.path(rollout_file(step)), values)
+
+    def rollout(self, step: int) -> dict[str, Any] | None:
+        """What was drawn before an update, where an earlier attempt has written it."""
+        path = self.directory / rollout_file(step)
+        values: dict[str, Any] | None = loads(path.read_bytes()) if path.is_file() else None
+        return values
+
     def write_jsonl(self, relative: str, rows: Iterable[dict[str, Any]]) -> Path:
         """Write JSON lines, atomically. Raises `RecordError` for nulls and `StorageError` for the disk."""
         path = self.path(relative)
@@ -190,7 +202,7 @@ class RunWriter:
         self._events.sync()
 
     def truncate_metrics(self, last_step: int) -> dict[str, int]:
-        """On resume: keep the lines up to a step, drop the rest, atomically.
+        """On resume: keep the lines up to a step, drop the rest, atomically; and rollouts that later steps began.
 
         Returns:
             `kept_steps` and `dropped_steps`, for an event. The dropped ones are about to be computed again.
@@ -200,6 +212,7 @@ class RunWriter:
         """
         path = self.directory / METRICS
         facts = recovery.keep_metrics(path, last_step)
+        recovery.remove_rollouts(self.directory, last_step)
         self._metrics.close()  # the old descriptor would write to the replaced file
         self._metrics = jsonl.Appender(path)
         self._last_step = last_step

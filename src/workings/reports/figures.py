@@ -106,7 +106,7 @@ def delta_figure(comparison: Comparison) -> Drawn | None:
 def loss_figures(views: Sequence[RunView]) -> list[LossFigure]:
     """Training loss and evaluation loss, as far as the runs have them."""
     figures = []
-    trained = [view for view in views if len(view.train_loss) > 1]
+    trained = [view for view in views if len(view.train_loss) > 1 and not view.learns_from_rewards]
     if trained:
         # One span for all runs, so that their curves are smoothed alike.
         span = max(1, max(len(view.train_loss) for view in trained) // SMOOTHING_SHARE)
@@ -151,18 +151,20 @@ def _loss(title: str, curves: Sequence[Curve], views: Sequence[RunView], series:
                      curves=[Curve(name=c.name, points=c.points, color=c.color, style=c.style) for c in curves])
     kind = "dashed" if curves[0].style == "dots" else "line"
     return Drawn(wide=draw_line_chart(chart, WIDE, 340), narrow=draw_line_chart(bare, NARROW, 280),
-                 key=[_key(view, kind) for view in views], table=_loss_table(title, views, series))
+                 key=[_key(view, kind) for view in views],
+                 table=steps_table(title, [view.name for view in views], series))
 
 
-def _loss_table(title: str, views: Sequence[RunView], series: Sequence[Points]) -> Table:
-    """About a dozen steps, the first and the last among them."""
+def steps_table(title: str, names: Sequence[str], series: Sequence[Points], digits: str = ".4f") -> Table:
+    """Values at about a dozen steps, the first and the last among them; a column for each name."""
     steps = sorted({step for points_ in series for step, _ in points_})
     stride = max(1, (len(steps) - 1) // (_TABLE_ROWS - 1))
     # The last step is what people look for, and the stride may jump over it.
     shown = sorted({*steps[::stride], steps[-1]})
     lookup = [dict(points_) for points_ in series]
-    rows = [[f"{step:g}", *(f"{values[step]:.4f}" if step in values else "—" for values in lookup)] for step in shown]
-    return Table(caption=title, heads=["Step", *(view.name for view in views)], rows=rows)
+    rows = [[f"{step:g}", *(f"{values[step]:{digits}}" if step in values else "—" for values in lookup)]
+            for step in shown]
+    return Table(caption=title, heads=["Step", *names], rows=rows)
 
 
 def _accuracy_mark(cell: dict[str, Any], color: int) -> Mark:

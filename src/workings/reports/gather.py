@@ -11,6 +11,7 @@ from workings.record.canonical import loads
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, OVERRIDES, PREDICTIONS, RECIPE
 from workings.record.manifest import RunManifest
 from workings.record.reader import Run
+from workings.reports.reinforcement import logged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,13 @@ class RunView:
     train_loss: list[tuple[float, float]] = field(default_factory=list)
     evaluation_loss: list[tuple[float, float]] = field(default_factory=list)
     evaluation: EvaluationRecord | None = None
+    lines: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    """Of its log."""
+
+    @property
+    def learns_from_rewards(self) -> bool:
+        """Whether it drew what it learned from; what the log calls its loss is then the value of an objective."""
+        return bool(self.lines and logged(self.lines[0]))
 
     @property
     def scorecard(self) -> dict[str, Any]:
@@ -54,6 +62,7 @@ def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> Ru
     has_evaluation = any(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
     return RunView(
         name=path.resolve().name, path=path, color=color, manifest=run.manifest, root=run.root,
+        lines=metrics,
         # A loss that was not finite has no number in the log, and a curve goes past it.
         train_loss=[(line["step"], line["loss"]) for line in metrics if isinstance(line.get("loss"), int | float)],
         evaluation_loss=[(line["step"], line["evaluation_loss"]) for line in metrics

@@ -18,6 +18,7 @@ from workings.evaluation.unit import EvaluationRecord
 from workings.record import atomic
 from workings.reports.figures import accuracy_figure, delta_figure, loss_figures
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
+from workings.reports.reward_figures import reward_figures, reward_samples
 from workings.reports.run_table import behaviour_rows, run_rows
 
 VERDICTS = {"better": "{b} is better", "worse": "{b} is worse", "inconclusive": "inconclusive",
@@ -63,7 +64,8 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
         comparison=comparison, sentence=_unbroken(comparison.sentence) if comparison else "",
         verdict_text=_verdict(comparison), numbers=_numbers(comparison), runs=views,
         accuracy=accuracy_figure(views), delta=delta_figure(compared) if compared else None,
-        delta_caption=_delta_caption(comparison), losses=loss_figures(views), samples=samples,
+        delta_caption=_delta_caption(comparison), losses=[*reward_figures(views), *loss_figures(views)],
+        rollouts=reward_samples(views), samples=samples,
         samples_text="Items on which the two differ, in full.", names=_names(comparison), run_rows=run_rows(views),
         scored=[view for view in views if view.evaluation], behaviour=behaviour_rows(views),
         configured=configured, same=same, different=different, equal=_equal(comparison),

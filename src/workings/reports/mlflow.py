@@ -8,7 +8,7 @@ from typing import Any
 from workings.errors import RecordError, RequestError, WorkingsError
 from workings.record.reader import Run
 from workings.record.values import Absent
-from workings.reports.tracked import METRICS, artifacts, scores, settings, tags
+from workings.reports.tracked import artifacts, numbers, scores, settings, tags
 
 BATCH = 1_000
 """Metrics that the server takes in one call."""
@@ -71,8 +71,7 @@ def _log(client: Any, logged: str, run: Run, path: Path, weights: bool) -> None:
     for line in run.metrics():
         # The log holds durations and no times, so a step's time is counted from the start of the run.
         elapsed += line["seconds"]
-        metrics += [Metric(f"train/{key}", float(line[key]), int(started + 1_000 * elapsed), line["step"])
-                    for key in METRICS if isinstance(line.get(key), int | float)]
+        metrics += [Metric(key, value, int(started + 1_000 * elapsed), line["step"]) for key, value in numbers(line)]
     metrics += [Metric(key, value, _milliseconds(run.manifest.finished_at), run.manifest.completed_steps)
                 for key, value in scores(path)]
     for start in range(0, len(metrics), BATCH):

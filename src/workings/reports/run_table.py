@@ -67,6 +67,13 @@ def _number(value: float | Absent) -> str:
     return value.absent if isinstance(value, Absent) else f"{value:.4f}"
 
 
+def _of_objective(manifest: RunManifest) -> str:
+    algorithm = manifest.config_snapshot.get("algorithm")
+    name = algorithm.get("name", "sft") if isinstance(algorithm, dict) else "sft"
+    # It stands in a row with losses of traces, and is none.
+    return "" if name == "sft" else f" (value of the objective of {name})"
+
+
 def _bytes(value: int | Absent) -> str:
     return value.absent if isinstance(value, Absent) else byte_text(value)
 
@@ -89,7 +96,7 @@ _FACTS: tuple[tuple[str, Callable[[RunManifest], str]], ...] = (
     ("Rows a step", lambda m: count(m.global_batch)),
     ("Supervised tokens", lambda m: count(m.supervised_tokens)),
     ("Tokens", lambda m: count(m.tokens)),
-    ("Final training loss", lambda m: _number(m.final_loss)),
+    ("Final training loss", lambda m: _number(m.final_loss) + _of_objective(m)),
     ("Seconds in steps", lambda m: duration(m.training_seconds)),
     ("Peak memory per device", lambda m: _bytes(m.measured_peak_bytes)),
     ("Seed", lambda m: str(m.seed)),

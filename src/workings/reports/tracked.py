@@ -1,6 +1,6 @@
 """What other people's trackers are told about a sealed run. The record stays the source."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,11 @@ from workings.evaluation.unit import EvaluationRecord, find_units
 from workings.record.canonical import loads
 from workings.record.layout import CONFIG
 from workings.record.reader import Run
+from workings.reports.reinforcement import logged
 
 METRICS = ("loss", "evaluation_loss", "learning_rate", "grad_norm", "share_of_weights_changed", "memory_bytes",
            "tokens", "supervised_tokens", "seconds")
-"""Of a line of the log, where it has them."""
+"""Of a line of the log, where it has them; with those of `workings.reports.reinforcement.logged`."""
 # Trackers are for numbers and texts: a larger file is taken only where weights are asked for.
 LARGE_BYTES = 64 * 2 ** 20
 
@@ -23,6 +24,15 @@ def tags(run: Run) -> dict[str, str]:
     return {"workings.root_digest": run.root, "workings.status": run.status, "workings.recipe": manifest.recipe,
             "workings.version": manifest.workings_version, "workings.engine": manifest.engine,
             "workings.hardware": manifest.hardware}
+
+
+def numbers(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Of a line of the log: `METRICS` and what it says of learning from rewards, by name."""
+    for key in METRICS:
+        if isinstance(value := line.get(key), int | float):
+            yield f"train/{key}", float(value)
+    for key, value in logged(line).items():
+        yield f"train/{key}", value
 
 
 def settings(path: Path) -> Iterator[tuple[str, str]]:

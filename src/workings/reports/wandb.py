@@ -9,7 +9,7 @@ from typing import Any
 
 from workings.errors import RequestError, WorkingsError
 from workings.record.reader import Run
-from workings.reports.tracked import METRICS, artifacts, scores, settings, tags
+from workings.reports.tracked import artifacts, numbers, scores, settings, tags
 
 QUIET: dict[str, Any] = {
     "silent": True, "console": "off", "disable_git": True, "disable_code": True, "save_code": False,
@@ -50,8 +50,7 @@ def write_offline(path: Path, out: Path, project: str, *, weights: bool = False)
             notes=f"root digest {run.root}", job_type="train", reinit="create_new",
             settings=wandb.Settings(**{name: value for name, value in QUIET.items() if name in known}))
         for line in run.metrics():
-            logged.log({f"train/{key}": float(line[key]) for key in METRICS if isinstance(line.get(key), int | float)},
-                       step=line["step"])
+            logged.log(dict(numbers(line)), step=line["step"])
         logged.summary.update(tags(run) | dict(scores(path)))
         _attach(wandb, logged, path, weights)
         # Asked before `finish`: wandb's folder for files lies one below the one that `wandb sync` wants.

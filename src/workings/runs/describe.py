@@ -19,7 +19,6 @@ from workings.record.layout import (
     OVERRIDES,
     PLAN,
     RECIPE,
-    ROWS,
     SUMS,
     TOKENIZER,
 )
@@ -39,7 +38,7 @@ NEAR = 3
 
 def data_digests(setup: TrainSetup) -> dict[str, str]:
     """Digests of everything that the run is trained and measured with."""
-    return setup.data.digests | {"rows": setup.rows.digest, "tokenizer": setup.tokenizer.digest}
+    return setup.data.digests | dict(setup.learned.digests) | {"tokenizer": setup.tokenizer.digest}
 
 
 def base_from(run: Path, base: Path) -> str | dict[str, str]:
@@ -68,8 +67,7 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     setup.tokenizer.save(writer.path(TOKENIZER))
     writer.write_json(MODEL_SHAPE, asdict(setup.shape))
     writer.write_json(DATA_DIGESTS, data_digests(setup))
-    # Cleaned when the rows were made: their digest has to be that of the bytes on the disk.
-    writer.write_cleaned(ROWS, setup.rows.index_bytes)
+    setup.learned.write(writer)
     environment = collect()
     writer.write_json(ENVIRONMENT, environment)
     writer.write_text(ENVIRONMENT_TEXT, text_view(environment))
@@ -135,7 +133,6 @@ def readme(manifest: RunManifest, setup: TrainSetup, command: str, memory: str) 
     """
     loss = "no step was completed" if isinstance(manifest.final_loss, Absent) else (
         f"loss {manifest.first_loss:.4f} at the first step, {manifest.final_loss:.4f} at the last")
-    padding = setup.batches.padding_share()
     return f"""# Run {manifest.name}
 
 Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_steps} of {manifest.planned_steps} steps.
@@ -143,7 +140,7 @@ Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_st
 - Model: {manifest.model_id} ({manifest.architecture}, {manifest.parameters:,} parameters), seed {manifest.seed}.
 - Engine: {manifest.engine} from {manifest.engine_distribution.name} {manifest.engine_distribution.version}.
 - Device: {manifest.hardware} ({manifest.actual_device.platform}; {manifest.actual_device.reason}).
-- Data: {len(setup.rows.rows):,} rows, {len(setup.rows.dropped):,} dropped, {padding:.1%} padding in epoch 0.
+- Data: {setup.learned.sentence()}.
 - Trained on {manifest.supervised_tokens:,} supervised tokens; {loss}.
 - Memory: {memory}.
 - Made by workings {manifest.workings_version}.

@@ -16,6 +16,8 @@ from workings.engines.base import Engine, EngineRequest
 from workings.engines.registry import engine_names, find_engine
 from workings.engines.session import ModelSession
 from workings.errors import RecordError, RequestError
+from workings.evidence.replay.drawn import Change, DrawnAgain, RecordedRewards
+from workings.evidence.replay.steps import Source, TraceSource
 from workings.hardware.device import without_alias
 from workings.models.chat import ChatTemplate
 from workings.models.hub import LOCAL
@@ -24,9 +26,12 @@ from workings.models.tokenizer import Tokenizer
 from workings.record import jsonl
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
-from workings.record.layout import MANIFEST, MODEL_SHAPE, OVERRIDES, ROWS, TOKENIZER
+from workings.record.layout import MANIFEST, MODEL_SHAPE, OVERRIDES, PROMPTS, ROLLOUTS, ROWS, TOKENIZER
 from workings.record.reader import Run
 from workings.record.values import Absent
+from workings.rollouts.lines import from_json
+from workings.rollouts.prompts import PromptSet, read_prompts
+from workings.rollouts.rollout import Rollout
 from workings.runs.datasets import RunData, find_data
 from workings.runs.resolve import (
     RANDOM,
@@ -37,6 +42,7 @@ from workings.runs.resolve import (
     read_shape,
     weight_digests,
 )
+from workings.runs.training_data import prompt_data
 
 AS_RECORDED = "as recorded"
 """The device that the run's recipe asked for."""
@@ -106,7 +112,8 @@ class ReopenedRun(ResolvedRun):
 
     run: Run
     engine: Engine
-    rows: RowSet
+    learned: RowSet | PromptSet
+    """The rows that it was trained on, or the prompts that it drew completions of."""
 
     @cached_property
     def checkpoints_by_step(self) -> dict[int, Path]:
@@ -117,11 +124,34 @@ class ReopenedRun(ResolvedRun):
         """The checkpoint of a step, every byte checked. Raises `RecordError`."""
         return self.run.checkpoints.load(self.checkpoints_by_step[step])
 
-    def batches(self, seed: int) -> Batches:
-        """The rows in the order of a seed, as many a step as the run had, whatever this machine's mesh is."""
-        batch, mesh = self.recipe.batch, self.run.manifest.mesh
-        return Batches(self.rows, seed=seed, rows_per_micro_batch=batch.micro_batch * mesh.get("fsdp", 1),
-                       accumulation=batch.accumulation, data_config=self.recipe.data)
+    def source(self, seed: int, *, exact: bool, change: Change | None = None) -> Source:
+        """The batches of the run's steps as a seed gives them, of as many rows as it had, whatever this mesh is.
+
+        Args:
+            seed: decides the order of the data, and what is drawn.
+            exact: whether updates are taken from completions as they are drawn here (see `DrawnAgain`).
+            change: for controls of a run that learned from rewards.
+        """
+        recipe, fsdp = self.recipe, self.run.manifest.mesh.get("fsdp", 1)
+        if isinstance(self.learned, RowSet):
+            return TraceSource(Batches(
+                self.learned, seed=seed, rows_per_micro_batch=recipe.batch.micro_batch * fsdp,
+                accumulation=recipe.batch.accumulation, data_config=recipe.data))
+        data = prompt_data(self, replace(self.learned, seed=seed), fsdp)
+        recorded = self.rollouts
+        # Its rewards come from the record, so there is nothing to reward with.
+        nothing = RecordedRewards(recorded=next(iter(recorded.values())))
+        again = DrawnAgain(drawing=data.drawing(self.engine, nothing), recorded=recorded, exact=exact)
+        return again if change is None else replace(again, change=change)
+
+    @cached_property
+    def rollouts(self) -> dict[int, Rollout]:
+        """What was drawn, by the first update that learned from it."""
+        assert isinstance(self.learned, PromptSet)
+        by_id = {prompt.item.id: prompt for prompt in self.learned.prompts}
+        files = sorted((self.run.path / ROLLOUTS).glob("step_*.json"))
+        found = (from_json(loads(file.read_bytes()), by_id) for file in files)
+        return {rollout.step: rollout for rollout in found}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,8 +246,13 @@ def reopen_run(path: Path, inputs: ReplayInputs) -> ReopenedRun:
     sealed = _SealedRun.open(path)
     run, recipe = sealed.run, sealed.loaded.recipe
     # Files are proved by their digests before a device is opened.
-    data = _recorded_data(sealed, inputs.data)
-    rows = _recorded_rows(sealed, data)
+    if recipe.learns_from_rewards:
+        # Prompts with their tokens stand in the record: no file of data is needed.
+        data = RunData(traces=[], held_out=[], items=[], digests={})
+        learned: RowSet | PromptSet = _recorded_prompts(sealed)
+    else:
+        data = _recorded_data(sealed, inputs.data)
+        learned = _recorded_rows(sealed, data)
     weights = _recorded_weights(sealed, inputs.weights)
     engine = sealed.open_engine(inputs.device, weights.directory, inputs.fsdp)
     rows_of_micro_batch = run.manifest.global_batch // recipe.batch.accumulation
@@ -226,7 +261,7 @@ def reopen_run(path: Path, inputs: ReplayInputs) -> ReopenedRun:
     if not inputs.fsdp and rows_of_micro_batch % engine.describe().mesh.get("fsdp", 1):
         engine = sealed.open_engine(inputs.device, weights.directory, fsdp=1)
     return ReopenedRun(loaded=sealed.loaded, data=data, weights=weights, tokenizer=sealed.tokenizer,
-                       template=sealed.template, shape=sealed.shape, run=run, engine=engine, rows=rows)
+                       template=sealed.template, shape=sealed.shape, run=run, engine=engine, learned=learned)
 
 
 def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
@@ -315,6 +350,15 @@ def _recorded_rows(sealed: _SealedRun, data: RunData) -> RowSet:
         raise RecordError(f"{run.path}: its row index does not follow from data, tokenizer and template "
                           f"({rows.digest[:16]}…, recorded {str(digest)[:16]}…)")
     return rows
+
+
+def _recorded_prompts(sealed: _SealedRun) -> PromptSet:
+    """The prompts that the run drew completions of, proved by their digest."""
+    run = sealed.run
+    prompts = read_prompts(jsonl.read(run.path / PROMPTS)[0], run.manifest.seed)
+    if prompts.digest != run.manifest.data_digests.get("prompts"):
+        raise RecordError(f"{run.path}: {PROMPTS} is not what its manifest names")
+    return prompts
 
 
 def _recorded_weights(sealed: _SealedRun, given: Path | None) -> Weights:

@@ -6,9 +6,9 @@ from workings.config.load import LoadedRecipe
 from workings.data.named_sets import shipped_sets
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
+from workings.planning.changes import changed
 from workings.planning.plan import Plan, make_plan
 from workings.planning.request import engine_request, programs_of
-from workings.planning.search import changed
 from workings.planning.seconds import Pace, duration, run_time, step_operations, step_seconds
 from workings.runs.datasets import ADDITION, ADDITION_ITEMS
 

@@ -1,5 +1,6 @@
 """The lines a person reads before the first step: what will run, on what, and where it is written."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from workings.config.recipe import Recipe
@@ -10,7 +11,7 @@ from workings.planning.verdict import Verdict
 
 
 def preflight_lines(*, recipe: Recipe, device: DeviceFacts, shape: ModelShape, parameters: int, model_id: str,
-                    revision: str, rows: int, supervised_tokens: int, data_sha256: str, verdict: Verdict,
+                    revision: str, data: str, data_digests: Mapping[str, str], verdict: Verdict,
                     out: Path) -> list[str]:
     """One line a subject, in the order in which people ask."""
     mesh = " x ".join(f"{axis}={size}" for axis, size in device.mesh.items())
@@ -28,7 +29,7 @@ def preflight_lines(*, recipe: Recipe, device: DeviceFacts, shape: ModelShape, p
         f"mesh       {mesh}",
         f"batch      micro {batch.micro_batch} x accumulation {batch.accumulation} x devices {data_parallel} "
         f"= global {total} rows; {recipe.training.steps:,} steps",
-        f"data       {rows:,} rows, {supervised_tokens:,} supervised tokens an epoch, sha256 {data_sha256[:16]}…",
+        f"data       {data}; " + ", ".join(f"{name} {digest[:16]}…" for name, digest in data_digests.items()),
         f"memory     {verdict.reasons[0]}",
         f"writing    {out}",
     ]

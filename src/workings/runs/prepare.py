@@ -2,21 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from workings.config.load import LoadedRecipe
-from workings.data.batches import Batches, fixed_batches
-from workings.data.row_cache import MIN_CACHED_ROWS, cache_key, cached_rows
-from workings.data.rows import RowSet, build_rows
+from workings.data.batches import fixed_batches
+from workings.data.rows import build_rows
 from workings.engines.base import Engine, EngineRequest, Inspection
 from workings.engines.registry import RegisteredEngine, find_engine
 from workings.hardware.device import DeviceFacts
-from workings.hardware.machine import cache_directory
 from workings.models.batch import Batch
 from workings.planning.verdict import Verdict, judge
 from workings.runs.datasets import RunData
 from workings.runs.resolve import ResolvedRun, resolve
+from workings.runs.training_data import TrainingData, read_training_data
 from workings.training.schedule import Schedule
 
 
@@ -24,12 +22,12 @@ from workings.training.schedule import Schedule
 class TrainSetup(ResolvedRun):
     """A run that could start: a resolved recipe, its rows, and an engine that has compiled the step."""
 
-    rows: RowSet
+    learned: TrainingData
+    """What it learns from."""
     registered: RegisteredEngine
     engine: Engine
     device: DeviceFacts
     device_check: Mapping[str, Any]
-    batches: Batches
     held_out: list[Batch]
     schedule: Schedule
     request: EngineRequest
@@ -61,39 +59,29 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     registered = find_engine(recipe.engine)
     # Without tensors: gigabytes are downloaded only for a run that fits.
     resolved = resolve(loaded, data, tensors=False)
-    rows = _rows(resolved)
+    ready = read_training_data(resolved)
 
     request = EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory)
     engine = registered.engine.open(request)
     device = engine.describe()
     # A device that is listed need not compute: one kernel runs before anything is built on it.
     device_check = engine.check_device()
-    rows_per_micro_batch = recipe.batch.micro_batch * device.mesh["fsdp"]
-    batches = Batches(rows, seed=recipe.seed, rows_per_micro_batch=rows_per_micro_batch,
-                      accumulation=recipe.batch.accumulation, data_config=recipe.data)
+    learned = ready(device.mesh["fsdp"])
     held_out: list[Batch] = []
     if resolved.data.held_out:
         held_out_rows = build_rows(resolved.data.held_out, resolved.tokenizer, resolved.template, recipe.data)
-        held_out = fixed_batches(held_out_rows, rows_per_batch=rows_per_micro_batch, data_config=recipe.data)
+        held_out = fixed_batches(held_out_rows, rows_per_batch=recipe.batch.micro_batch * device.mesh["fsdp"],
+                                 data_config=recipe.data)
     # The longest batch decides whether the run fits; compiling it here is compiling what the loop then runs. No weight
     # has been read so far.
-    longest = batches.shapes()[0]
-    inspection = engine.inspect(batches.blank(longest))
+    longest = learned.shapes()[0]
+    inspection = engine.inspect(learned.blank(longest))
     if limit := inspection.limit_bytes:  # a compiler that refused names the limit that it kept to
         device = replace(device, memory_limit_bytes=limit, memory_limit_source="the compiler")
     return TrainSetup(
         loaded=loaded, data=resolved.data, weights=resolved.weights, tokenizer=resolved.tokenizer,
-        template=resolved.template, shape=resolved.shape, rows=rows, registered=registered, engine=engine,
-        device=device, device_check=device_check, batches=batches, held_out=held_out,
+        template=resolved.template, shape=resolved.shape, learned=learned, registered=registered, engine=engine,
+        device=device, device_check=device_check, held_out=held_out,
         schedule=Schedule.of(recipe.training), request=request, longest_batch=longest, inspection=inspection,
         verdict=judge(inspection, device))
 
-
-def _rows(resolved: ResolvedRun) -> RowSet:
-    """The proved rows of the traces; those of a large data set are kept between runs."""
-    data, settings = resolved.data, (resolved.tokenizer, resolved.template, resolved.recipe.data)
-    make = partial(build_rows, data.traces, *settings)
-    # Traces that were cut are not those whose digest is the key of the cache.
-    if len(data.traces) < MIN_CACHED_ROWS or not data.is_full:
-        return make()
-    return cached_rows(cache_directory() / "rows", cache_key(data.digests["traces"], *settings), make)

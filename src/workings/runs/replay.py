@@ -20,9 +20,10 @@ from workings.evidence.replay.conditions import (
     on_cpu,
     platform,
 )
+from workings.evidence.replay.drawn import with_another_advantage, with_another_reward
 from workings.evidence.replay.judge import SCHEMA, Facts, judge, sentence
 from workings.evidence.replay.outcomes import RecordedEvaluation, compare_weights, generate_again
-from workings.evidence.replay.steps import InitialState, ReplayPlan
+from workings.evidence.replay.steps import InitialState, ReplayPlan, Source
 from workings.evidence.replay.tolerance import BITWISE, Tolerance, number_format, tolerance_for
 from workings.evidence.replay.unit import unit_path, write_unit
 from workings.record import environment, jsonl
@@ -98,16 +99,16 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     collected = environment.collect()
     # Before any step: where no tolerance is known, no result could be judged.
     standard = _standard(opened, collected)
+    exact = standard.mode == "bitwise"
     plan = ReplayPlan(
-        engine=opened.engine, batches=opened.batches(opened.recipe.seed), schedule=Schedule.of(opened.recipe.training),
-        start=_initial_state(opened, checkpoint), position=Position.from_json(checkpoint.facts["position"])
-        if checkpoint else Position(), lines=[*metrics[from_step:from_step + request.steps]])
+        engine=opened.engine, source=opened.source(opened.recipe.seed, exact=exact),
+        schedule=Schedule.of(opened.recipe.training), start=_initial_state(opened, checkpoint),
+        position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position(), lines=[*metrics[from_step:from_step + request.steps]])
     say(f"{len(plan.lines)} steps from {plan.start.words}, judged by {standard.mode}")
     # The controls come after it and use the same engine, whose step is compiled by then.
     lines, weights = _replay(opened, plan)
-    say("controls: another seed, another learning rate, a row left out, another checkpoint")
-    controls = _controls(opened, plan, from_step, standard.tolerance)
-    predictions = _predictions(opened, request.predictions, standard.mode == "bitwise", say)
+    controls = _controls(opened, plan, from_step, standard, say)
+    predictions = _predictions(opened, request.predictions, exact, say)
     facts: Facts = {
         "schema": SCHEMA, "run": opened.run.manifest.name, "from_step": from_step, "start": plan.start.words,
         "conditions": {"recorded": standard.there, "here": standard.here,
@@ -169,7 +170,17 @@ def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> Initia
     return InitialState(make=lambda: opened.initial_state(opened.engine, seed), words=words)
 
 
-def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, tolerance: Tolerance) -> dict[str, Facts]:
+def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, standard: _Standard,
+              say: Say) -> dict[str, Facts]:
+    exact = standard.mode == "bitwise"
+    more: dict[str, tuple[str, Source]] = {}
+    if opened.recipe.learns_from_rewards:
+        changes = {"reward": ("one reward flipped", with_another_reward),
+                   "advantage": ("one advantage moved", with_another_advantage)}
+        more = {name: (words, opened.source(opened.recipe.seed, exact=exact, change=change))
+                for name, (words, change) in changes.items()}
+    say(", ".join(["controls: another seed, another learning rate, a row left out, another checkpoint",
+                   *(words for words, _ in more.values())]))
     other_seed = opened.recipe.seed + 1
     # Any other state of this run will do; without a second checkpoint, random weights stand for one.
     others = [step for step in opened.checkpoints_by_step if step != from_step]
@@ -178,7 +189,7 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, tolerance: 
     # After a checkpoint a seed decides the order of rows only; at step 0 it may decide the first weights as well.
     begun = plan.start if from_step else InitialState(
         make=lambda: opened.initial_state(opened.engine, other_seed), words="another seed")
-    return replay_steps.controls(plan, opened.batches(other_seed), other, begun, tolerance)
+    return replay_steps.controls(plan, opened.source(other_seed, exact=exact), other, begun, standard.tolerance, more)
 
 
 def _standard(opened: ReopenedRun, collected: Mapping[str, Any]) -> _Standard:

@@ -34,6 +34,14 @@ class Smoke:
         # A model of its own vocabulary needs neither the Hub nor a large embedding.
         values["tokenizer"] = "train"
         values["batch"]["micro_batch"] = min(ROWS, loaded.recipe.batch.micro_batch)
+        if loaded.recipe.learns_from_rewards:
+            # Whole groups on any number of devices.
+            values["batch"]["micro_batch"] = values["algorithm"]["group"] = ROWS
+            room = min(NEW_TOKENS, values["algorithm"].get("max_new_tokens", NEW_TOKENS))
+            values["algorithm"]["max_new_tokens"] = room
+            # The punishment of long completions cannot begin before their first token.
+            for reward in values["rewards"]:
+                reward |= {"buffer": min(room, reward["buffer"])} if "buffer" in reward else {}
         values["training"]["steps"] = self.steps
         # A warmup that does not end before the last step would be refused.
         values["training"].pop("warmup_steps", None)
@@ -45,5 +53,5 @@ class Smoke:
 
     def cut(self, data: RunData) -> RunData:
         """The first few traces and items."""
-        return replace(data, traces=data.traces[:TRACES], held_out=data.held_out[:ITEMS],
+        return replace(data, traces=data.traces[:TRACES], prompts=data.prompts[:TRACES], held_out=data.held_out[:ITEMS],
                        items=data.items[:ITEMS], is_full=False)

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.models.weights import parameter_count
 from workings.record import attempts, jsonl
 from workings.record.digest import HashProgress
-from workings.record.layout import CONFIG, DATA_DIGESTS, DOCTOR, MEASURED, METRICS, README
+from workings.record.layout import CONFIG, DATA_DIGESTS, DOCTOR, EVENTS, MEASURED, METRICS, README
 from workings.record.storage import storage
 from workings.runs.code_version import code_version
 from workings.runs.datasets import find_data
@@ -30,19 +31,22 @@ from workings.runs.describe import (
 )
 from workings.runs.doctor import Examination, doctor
 from workings.runs.guard import MemoryWatch, refusal, sentence
+from workings.runs.held_out import BEFORE, HeldOutChange, held_out_change
 from workings.runs.preflight import preflight_lines
 from workings.runs.prepare import TrainSetup, prepare
 from workings.runs.resolve import fetch_tensors
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.start import Start, begin_again, begin_new, progress_facts
+from workings.scoring.process import ScoringProcess
+from workings.scoring.settings import ScoringSettings
 from workings.training.display import Display
-from workings.training.experience import TraceExperience
 from workings.training.loop import LoopParts, NoObserver, Observer, Outcome, Progress
 from workings.training.loop import train as run_loop
 from workings.training.observer import HeldOutObserver
 from workings.training.stopping import StopRequest
 from workings.training.tensorboard import Scalars
+from workings.training.watched import WatchedItems
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +86,8 @@ class LoopSettings:
     """How the items are asked after training; None without items."""
     base: bool = False
     """Whether the untrained model is asked them too."""
+    watch: int = 0
+    """Items that are answered and scored at each look."""
 
     @classmethod
     def of(cls, setup: TrainSetup) -> "LoopSettings":
@@ -95,6 +101,8 @@ class LoopSettings:
             asking = settings_of(recipe)
             settings = replace(settings, prompts=tuple(item.prompt for item in items[:recipe.evaluation.samples]),
                                max_new_tokens=asking.max_new_tokens, evaluation=asking, base=recipe.evaluation.base)
+            if recipe.learns_from_rewards:
+                settings = replace(settings, watch=min(recipe.evaluation.watch, len(items)))
         return settings
 
 
@@ -138,9 +146,8 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
         loaded = smoke.shrink(loaded)
     data = find_data(loaded)
     setup = prepare(loaded, smoke.cut(data) if smoke is not None else data)
-    facts = {"padding_share_of_first_epoch": setup.batches.padding_share(),
-             "shared_prefix_of_rows": setup.rows.shared_prefix, "smoke": smoke is not None,
-             "forced": not setup.verdict.fits, "predicted_peak_bytes": setup.verdict.peak_bytes,
+    facts = {**setup.learned.facts(), "smoke": smoke is not None, "forced": not setup.verdict.fits,
+             "predicted_peak_bytes": setup.verdict.peak_bytes,
              "processes": processes.count}
     settings = LoopSettings.of(setup)
     # The search for a way out compiles up to four other candidates, so one process makes it for all.
@@ -229,9 +236,8 @@ def _take_steps(start: Start, setup: TrainSetup, settings: LoopSettings, out: Pa
         for line in preflight_lines(
                 recipe=setup.recipe, device=setup.device, shape=setup.shape,
                 parameters=parameter_count(setup.shape),
-                model_id=setup.weights.id, revision=setup.weights.revision, rows=len(setup.rows.rows),
-                supervised_tokens=setup.rows.supervised_tokens, data_sha256=setup.rows.digest,
-                verdict=setup.verdict, out=out):
+                model_id=setup.weights.id, revision=setup.weights.revision, data=setup.learned.sentence(),
+                data_digests=setup.learned.digests, verdict=setup.verdict, out=out):
             display.say(line)
         for finding in examined.findings:
             if finding.judgement == "problem":
@@ -248,32 +254,61 @@ def _take_steps(start: Start, setup: TrainSetup, settings: LoopSettings, out: Pa
             writer.metric(line)  # first: the record counts
             scalars.line(line)
 
-        parts = LoopParts(
-            engine=setup.engine, experience=TraceExperience(setup.batches), schedule=setup.schedule,
-            observer=_observer(setup, settings, display), write_metric=write_metric,
-            save=lambda state, at: _save(start, setup, state, at),
-            checkpoint_due=lambda step: step % settings.save_every == 0, stop_requested=stop_requested,
-            show=display.show)
         try:
-            # The first state is made inside of the loop: memory may run out there, too, and that end is recorded.
-            return run_loop(parts, lambda: _first_state(start, setup), start.progress)
+            with setup.learned.experience(setup.engine, writer) as experience, _watched(setup, settings) as watched:
+                parts = LoopParts(
+                    engine=setup.engine, experience=experience, schedule=setup.schedule,
+                    observer=_observer(setup, settings, display, watched), write_metric=write_metric,
+                    save=lambda state, at: _save(start, setup, state, at),
+                    checkpoint_due=lambda step: step % settings.save_every == 0, stop_requested=stop_requested,
+                    show=display.show)
+                # The first state is made inside of the loop: memory may run out there, too, and that end is recorded.
+                outcome = run_loop(parts, lambda: _first_state(start, setup, watched), start.progress)
         finally:
             scalars.close()
+        if (change := _held_out_change(start, setup, settings)) is not None:
+            display.say(f"held out   {change.sentence}")
+        return outcome
 
 
-def _first_state(start: Start, setup: TrainSetup) -> State:
+def _first_state(start: Start, setup: TrainSetup, watched: WatchedItems | None) -> State:
     if start.checkpoint is not None:
         return setup.engine.restore(start.checkpoint.path)
-    return setup.initial_state(setup.engine, setup.recipe.seed)
+    state = setup.initial_state(setup.engine, setup.recipe.seed)
+    if watched is not None:
+        # An event, because it belongs to no step; a run that goes on keeps its events.
+        start.writer.event(BEFORE, **watched.look(state))
+    return state
 
 
-def _observer(setup: TrainSetup, settings: LoopSettings, display: Display) -> Observer:
-    if not setup.held_out and not settings.prompts:
+@contextmanager
+def _watched(setup: TrainSetup, settings: LoopSettings) -> Iterator[WatchedItems | None]:
+    """The items that are watched, as long as the process that scores them lives."""
+    if not settings.watch or settings.evaluation is None:
+        yield None
+        return
+    with ScoringProcess(ScoringSettings()) as judge:
+        yield WatchedItems(
+            engine=setup.engine, items=setup.data.items[:settings.watch], tokenizer=setup.tokenizer,
+            template=setup.template, max_new_tokens=settings.max_new_tokens,
+            batch_size=settings.evaluation.batch_size, judge=judge)
+
+
+def _held_out_change(start: Start, setup: TrainSetup, settings: LoopSettings) -> HeldOutChange | None:
+    """From the files: the first lines of a resumed run were written by another process."""
+    if not settings.watch:
+        return None
+    return held_out_change(setup.data.items[:settings.watch], start.writer.metrics(),
+                           jsonl.read(start.writer.path(EVENTS))[0])
+
+
+def _observer(setup: TrainSetup, settings: LoopSettings, display: Display, watched: WatchedItems | None) -> Observer:
+    if not setup.held_out and not settings.prompts and watched is None:
         return NoObserver()
     return HeldOutObserver(
         engine=setup.engine, batches=setup.held_out, prompts=settings.prompts, tokenizer=setup.tokenizer,
         template=setup.template, max_new_tokens=settings.max_new_tokens, every_steps=settings.look_every,
-        last_step=setup.schedule.steps, say=display.say)
+        last_step=setup.schedule.steps, say=display.say, watched=watched)
 
 
 def _save(start: Start, setup: TrainSetup, state: State, at: Progress) -> None:
@@ -291,6 +326,8 @@ def _seal(start: Start, setup: TrainSetup, settings: LoopSettings, outcome: Outc
     writer.write_json(MEASURED, measured)
     # Read back from the file: the first lines of a resumed run were written by another process.
     metrics = jsonl.read(writer.path(METRICS))[0]
+    if (change := _held_out_change(start, setup, settings)) is not None:
+        facts = facts | {"held_out": change.facts()}
     manifest = build_manifest(setup, outcome, metrics, out=out, started_at=start.first_started_at,
                               resumes=start.resumes, resumed_from=writer.resumed_from, memory=memory, facts=facts)
     if outcome.status == "failed":

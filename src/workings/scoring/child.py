@@ -4,13 +4,12 @@ Scoring runs here so that no completion and no scorer can hang, exhaust or crash
 holds a whole chunk: the parent has written all of it before the first answer comes, so that neither side blocks.
 """
 
-import contextlib
 import json
-import os
 import sys
 import time
 from typing import Any
 
+from workings.scoring.child_side import answer_stream, limit_memory
 from workings.scoring.items import item_from_json
 from workings.scoring.judge import Judgement, judge
 from workings.scoring.scorers import load_scorer
@@ -22,15 +21,13 @@ FLUSH_SECONDS = 0.02
 
 def main() -> None:
     """Serve requests until standard input ends. The first line is the settings."""
-    # A scorer that prints must not break the protocol: its standard output becomes standard error.
-    answers = os.fdopen(os.dup(1), "w", encoding="ascii")
-    os.dup2(2, 1)
+    answers = answer_stream()
     first = json.loads(sys.stdin.readline())
     # JSON has no tuples.
     first["rules"] = tuple(first["rules"])
     settings = ScoringSettings(**first)
     # Before the scorer is loaded, because loading a file runs other people's code as well.
-    _limit_memory(settings.child_bytes)
+    limit_memory(settings.child_bytes)
     scorer = load_scorer(settings.scorer)
     answers.write(json.dumps({"ready": scorer.version}) + "\n")
     answers.flush()
@@ -50,18 +47,6 @@ def _answer(request: dict[str, Any], score: Any, settings: ScoringSettings) -> d
         return judge(item, request["text"], score, settings, second=request["second"]).to_json()
     except Exception as error:  # noqa: BLE001 - scorers are other people's code; what they raise is the answer
         return Judgement(error=f"scorer raised {type(error).__name__}: {error}"[:500]).to_json()
-
-
-def _limit_memory(limit_bytes: int) -> None:
-    try:
-        import resource
-    except ImportError:  # Windows: time is limited there, memory is not
-        return
-    # Address space is what can be limited: Linux ignores the limit on resident memory.
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
-    with contextlib.suppress(ValueError, OSError):  # some systems (macOS) do not limit address space
-        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
 if __name__ == "__main__":

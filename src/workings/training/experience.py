@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from workings.data.batches import Batches, Position
-from workings.engines.base import State
+from workings.engines.base import State, StepResult
 from workings.models.batch import Batch
 
 
@@ -48,6 +48,14 @@ class Experience(Protocol):
         """
         ...
 
+    def finish(self, step: int, prepared: PreparedBatch, result: StepResult) -> Mapping[str, float]:
+        """What is known once an update was taken, for its line.
+
+        Raises:
+            TrainingFailed: going on would be of no use; the message says why.
+        """
+        ...
+
 
 class TraceExperience:
     """Batches of rows made from traces: pure functions of their position.
@@ -71,6 +79,11 @@ class TraceExperience:
         if begun is not None and begun[0] == position:
             return begun[1].result()
         return self._prepare(position)
+
+    def finish(self, step: int, prepared: PreparedBatch, result: StepResult) -> Mapping[str, float]:
+        """Nothing: what a batch of traces is was known before."""
+        del step, prepared, result
+        return {}
 
     def _prepare(self, position: Position) -> PreparedBatch:
         # The digest too is made here, in the thread where the device does not wait for it.

@@ -12,6 +12,7 @@ from workings.data.batches import Position
 from workings.engines.base import Engine, State, StepResult
 from workings.engines.errors_text import first_line
 from workings.engines.out_of_memory import is_out_of_memory
+from workings.errors import TrainingFailed
 from workings.training.async_metrics import AsyncMetricsWriter
 from workings.training.experience import Experience, PreparedBatch
 from workings.training.schedule import Schedule
@@ -141,6 +142,7 @@ def train(parts: LoopParts, first: Callable[[], State], progress: Progress) -> O
                     supervised_tokens=progress.supervised_tokens + prepared.supervised_tokens,
                     seconds=progress.seconds + seconds)
                 line = _metric(parts.engine, step, prepared, learning_rate, result, seconds)
+                line |= parts.experience.finish(step, prepared, result)
                 if parts.observer.due(step):
                     line |= parts.observer.look(state, step)
                 lines.add(line)
@@ -152,6 +154,9 @@ def train(parts: LoopParts, first: Callable[[], State], progress: Progress) -> O
                     saved_at = step
                 parts.show(line, progress)
             return Outcome(status="complete", state=state, progress=progress)
+    # Going on would be of no use. The step that showed it is not counted: the last checkpoint is the last good state.
+    except TrainingFailed as error:
+        return Outcome(status="failed", state=None, progress=progress, reason=str(error))
     # XLA and PyTorch report a lack of memory as a RuntimeError, and much else as well.
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):

@@ -1,4 +1,4 @@
-"""Evaluation loss and samples at intervals, on the state the loop holds."""
+"""Evaluation loss, samples and watched items at intervals, on the state the loop holds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from workings.engines.base import Engine, State
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
+from workings.training.watched import WatchedItems
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,8 @@ class HeldOutObserver:
     every_steps: int
     last_step: int
     say: Callable[[str], None]
+    watched: WatchedItems | None = None
+    """Items whose answers are scored; None: none are."""
 
     def due(self, step: int) -> bool:
         """Whether to look after this step."""
@@ -35,12 +38,13 @@ class HeldOutObserver:
     def look(self, state: State, step: int) -> dict[str, Any]:
         """Fields for the metrics line of this step; samples go to the log."""
         self._sample(state, step)
+        seen = {} if self.watched is None else self.watched.look(state)
         if not self.batches:
-            return {}
+            return seen
         # Sums and not means: batches have different numbers of supervised tokens.
         sums = [self.engine.evaluate(state, batch) for batch in self.batches]
         tokens = sum(part.supervised_tokens for part in sums)
-        return {"evaluation_loss": sum(part.loss_sum for part in sums) / tokens,
+        return {**seen, "evaluation_loss": sum(part.loss_sum for part in sums) / tokens,
                 "evaluation_supervised_tokens": tokens}
 
     def _sample(self, state: State, step: int) -> None:

@@ -5,9 +5,11 @@ from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from workings.reports.line_chart import Values, kept_places, moving_mean
+from workings.reports.reinforcement import PANELS, PREFIXES, numbers
 
 X = Literal["step", "tokens", "seconds"]
 POINTS = 1200
@@ -26,6 +28,10 @@ class Series(BaseModel):
     y: list[float]
     smoothed: list[float] = Field(default=[], description="Centered moving mean at the same places, where it helps")
     smoothing_steps: int = Field(default=0, description="Steps that the mean is over")
+    figure: str = Field(default="", description="Curves of one run with the same figure are drawn together")
+    figure_title: str = ""
+    note: str = Field(default="", description="What the figure means, and what is a bad sign")
+    log: bool = Field(default=False, description="Drawn on a logarithmic axis in any case")
 
 
 class Curves(BaseModel):
@@ -66,9 +72,15 @@ KINDS: tuple[tuple[str, str, str, Callable[[Line], Any]], ...] = (
 )
 """Key, title, unit, and how a metrics line gives it. A line has at least step, loss, tokens and seconds."""
 AXES: tuple[X, ...] = ("step", "tokens", "seconds")
-SMOOTHED = ("loss", "tokens_per_second", "grad_norm")
+SMOOTHED = ("loss", "tokens_per_second", "grad_norm", "reward")
+OBJECTIVE = ("Value of the objective", "", "What an update minimizes when it learns from rewards. It does not say how "
+             "good the model is: read the reward instead. Bad sign: values that leap.")
+"""Title, unit and note of the loss of a run that learns from rewards."""
+MOST_NAMES = 64
+"""Names of rewards that are believed."""
 # An array of floats has no empty places; NaN marks them, and a loss that is NaN cannot be drawn either.
 NONE = float("nan")
+NO_VALUES: Values = np.empty(0)
 
 
 class Columns:
@@ -77,9 +89,15 @@ class Columns:
     def __init__(self) -> None:
         self.count = 0
         self._parts: dict[str, Values] = {name: np.empty(0) for name in (*AXES, *(kind[0] for kind in KINDS))}
+        self._rewarded: dict[str, Values] = {}
 
     def __getitem__(self, name: str) -> Values:
         return self._parts[name]
+
+    @property
+    def rewarded(self) -> dict[str, Values]:
+        """What lines of a run that learns from rewards have beside the others; empty for other runs."""
+        return self._rewarded
 
     def grow(self, lines: Sequence[Line]) -> None:
         """Take in the lines that came since."""
@@ -100,7 +118,16 @@ class Columns:
                                  dtype=np.float64)
             parts[name] = np.concatenate([before, added])
         # Arrays are replaced and never changed in place, so one that a reader holds keeps its length.
-        self._parts, self.count = parts, len(lines)
+        self._parts, self._rewarded, self.count = parts, self._grown([numbers(line) for line in new]), len(lines)
+
+    def _grown(self, new: Sequence[dict[str, float]]) -> dict[str, Values]:
+        names = dict.fromkeys([*self._rewarded, *(name for found in new for name in found)])
+        # Which names there are is said by the lines alone, and somebody else's may have a new one each.
+        named = [name for name in names if name.startswith(PREFIXES)]
+        left_out = set(named[MOST_NAMES:])
+        before = np.full(self.count, NONE)
+        return {name: np.concatenate([self._rewarded.get(name, before), np.array(
+            [found.get(name, NONE) for found in new], dtype=np.float64)]) for name in names if name not in left_out}
 
 
 def places(columns: Columns, x: X) -> dict[int, float]:
@@ -121,16 +148,41 @@ def curves(columns: Columns, x: X, low: float | None = None, high: float | None 
             inside &= keep(at, bound)
     found = []
     for key, title, unit, _ in KINDS:
-        shown = inside & np.isfinite(columns[key])
-        values, axis = columns[key][shown], at[shown]
-        if not len(values):
-            continue
-        # Thinned after the range was chosen, so that zooming in shows every step again.
-        kept = kept_places(values, POINTS)
-        series = Series(key=key, title=title, unit=unit, x=axis[kept].tolist(), y=values[kept].tolist())
-        span = len(values) // SMOOTHING_SHARE
-        if key in SMOOTHED and span >= 2 and after is None:
-            # The mean is over all steps and thinned afterwards: over the kept extremes it would be another number.
-            series.smoothed, series.smoothing_steps = moving_mean(values, span)[kept].tolist(), span
-        found.append(series)
+        note = ""
+        if key == "loss" and columns.rewarded:
+            title, unit, note = OBJECTIVE
+        found.append(_series(columns[key], at, inside, after, Series(key=key, title=title, unit=unit, x=[], y=[],
+                                                                     note=note)))
+    first = [_series(values, at, inside, after, series) for values, series in _rewarded(columns.rewarded)]
+    return [series for series in (*first, *found) if series.x]
+
+
+def _series(values: Values, at: Values, inside: NDArray[np.bool_], after: float | None, empty: Series) -> Series:
+    """A curve with what it has inside of the range; without points where there is none."""
+    shown = inside & np.isfinite(values)
+    values, axis = values[shown], at[shown]
+    if not len(values):
+        return empty
+    # Thinned after the range was chosen, so that zooming in shows every step again.
+    kept = kept_places(values, POINTS)
+    series = empty.model_copy(update={"x": axis[kept].tolist(), "y": values[kept].tolist()})
+    span = len(values) // SMOOTHING_SHARE
+    if series.key in SMOOTHED and span >= 2 and after is None:
+        # The mean is over all steps and thinned afterwards: over the kept extremes it would be another number.
+        series.smoothed, series.smoothing_steps = moving_mean(values, span)[kept].tolist(), span
+    return series
+
+
+def _rewarded(columns: dict[str, Values]) -> list[tuple[Values, Series]]:
+    """The curves of a run that learns from rewards, without points yet; those of one figure behind each other."""
+    found = []
+    for panel in PANELS:
+        for line in panel.lines_of(columns):
+            values = columns[line.key]
+            # The only part of a reward, with weight 1, is the reward once more.
+            same = line not in panel.lines and np.array_equal(values, columns.get(panel.lines[0].key, NO_VALUES), True)
+            if not same and not (line.rare and not np.nan_to_num(values).any()):
+                found.append((values, Series(key=line.key, title=line.name, unit=panel.unit, x=[], y=[],
+                                             figure=panel.key, figure_title=panel.title, note=panel.sentence,
+                                             log=panel.log)))
     return found

@@ -15,6 +15,7 @@ from workings.ui.compared import ComparedPairs
 from workings.ui.folder import Folder
 from workings.ui.jobs import Jobs
 from workings.ui.listing import RunRow, run_row, run_rows
+from workings.ui.rollout_reader import RolloutReader
 from workings.ui.verified import VerifiedStore
 from workings.ui.words import FILTERS
 
@@ -39,6 +40,7 @@ class Site:
     jobs: Jobs
     verified: VerifiedStore
     compared: ComparedPairs
+    rollouts: RolloutReader = field(default_factory=RolloutReader)
     templates: jinja2.Environment = field(default_factory=_environment)
 
     @classmethod

@@ -18,10 +18,10 @@ from typing import Any
 import jax
 from jax.experimental import topologies
 
-from workings.engines.base import EngineRequest
+from workings.engines.base import ANSWERING, EngineRequest
 from workings.engines.jax.buffer_assignment import Sizes, assignment_text, heap_parts
 from workings.engines.jax.inspect import inspection, refusal
-from workings.engines.jax.programs import generation_sizes, lower_evaluation, lower_generation
+from workings.engines.jax.programs import generation_sizes, lower_forward, lower_generation
 from workings.engines.jax.rounding import MASTER
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import abstract_state, batch_shapes, build_spec, lower_step, state_shardings
@@ -74,7 +74,7 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
         details["largest_arrays"] = largest_arrays(compiled.as_text())
     except jax.errors.JaxRuntimeError as error:  # jaxlib may be older than the compiler, and not know its instructions
         details["largest_arrays_absent"] = str(error).splitlines()[0][:300]
-    tokens = () if ask["program"] == "generation" else (  # prompts of a generation are copied to all devices
+    tokens = () if ask["program"] in ANSWERING else (  # prompts are copied to all devices
         compiled.input_shardings[0][1]["tokens"].shard_shape(tuple(ask["batch"])))
     text = assignment_text(Path(ask["dump"]))
     found = inspection(compiled, details)
@@ -121,19 +121,29 @@ def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
     """The program, bytes per device that lie beside it while it runs and of its batch, the sizes of its arrays."""
     # A step's arguments are the whole state. The other programs take parameters only, and moments lie beside them.
     first, rows, length = ask["batch"]
-    resident = _bytes(state, places) - _bytes(state["params"], places["params"])
-    if ask["program"] == "generation":
-        lowered = lower_generation(spec, state, places, first, rows, length)
+    program, resident = ask["program"], _beside(spec, state, places)
+    if program in ANSWERING:
+        lowered = lower_generation(spec, state, places, first, rows, length, drawn=program == "drawing")
         padded = generation_sizes(first, rows, length, spec.layout.fsdp)
         # Prompts are int32; lengths, seeds and stop tokens are a few bytes a row and are left out.
         return lowered, resident, 4 * padded[0] * padded[1], _sizes(
             spec, state, places, padded[0], padded[1], padded[1] + padded[2])
-    arrays = batch_shapes((first, rows, length), spec.objective.signals if ask["program"] == "step" else ())
+    arrays = batch_shapes((first, rows, length), spec.objective.signals if program == "step" else ())
     batch = _bytes(arrays, dict.fromkeys(arrays, spec.layout.batch()))
     sizes = _sizes(spec, state, places, rows, length)
-    if ask["program"] == "step":
-        return lower_step(spec, state, places, (first, rows, length)), 0, batch, sizes
-    return lower_evaluation(spec, state, places, (first, rows, length)), resident, batch, sizes
+    if program == "step":
+        return lower_step(spec, state, places, (first, rows, length)), 0, batch, replace(sizes, updates=True)
+    return lower_forward(program, spec, state, places, (first, rows, length)), resident, batch, sizes
+
+
+def _beside(spec: StepSpec, state: dict[str, Any], places: dict[str, Any]) -> int:
+    """Bytes per device that wait for the next step while a program runs that takes parameters only."""
+    moments = _bytes(state, places) - _bytes(state["params"], places["params"])
+    held, _ = spec.variant.abstract(state, places, spec.layout.everywhere())
+    if held is state:
+        return moments
+    # On a CPU whose step takes layer by layer, the stacks that the other programs take are a copy of the layers.
+    return moments + _bytes(state["params"]["layers"], places["params"]["layers"])
 
 
 def _sizes(spec: StepSpec, state: dict[str, Any], places: dict[str, Any], rows: int, length: int,
@@ -146,7 +156,8 @@ def _sizes(spec: StepSpec, state: dict[str, Any], places: dict[str, Any], rows: 
     return Sizes(
         shape=spec.shape, rows=max(1, rows // spec.layout.fsdp), length=length, devices=spec.layout.size,
         stacked=frozenset(_ordered(size) for size in local.values() if len(size) > 2),
-        single=frozenset(single), parameter_dtype=HLO_NAMES.get(min(stored), "f32"), cache_slots=slots)
+        single=frozenset(single), parameter_dtype=HLO_NAMES.get(min(stored), "f32"), cache_slots=slots,
+        updates=False)
 
 
 def _ordered(size: tuple[int, ...]) -> tuple[int, ...]:

@@ -27,6 +27,10 @@ LOGITS, HEAD, HEAD_FP32 = "logits", "gradient of the embedding", "embedding in f
 KEPT, LAYER, SCORES = "activations kept for backward", "activations of the layer at hand", "attention scores"
 WEIGHTS = "weights and gradients of the layer at hand"
 CACHE = "cache of keys and values"
+GATHERED, EMBEDDING = "weights gathered or in another format", "embedding gathered or in another format"
+WITHOUT_UPDATE = {GRADIENTS: GATHERED, UPDATE: GATHERED, HEAD: EMBEDDING, HEAD_FP32: EMBEDDING, KEPT: CACHE,
+                  WEIGHTS: "weights of the layer at hand"}
+"""What arrays of these sizes are in a program without an update, which has no gradients and no backward."""
 SMALLEST = 4096
 """Arrays below so many bytes are not looked at."""
 
@@ -55,6 +59,8 @@ class Sizes:
     """The same without the layer axis, and of whole tensors."""
     parameter_dtype: str
     cache_slots: int = 0
+    updates: bool = True
+    """Whether the program has a backward and an update."""
 
 
 def read_heap(text: str) -> tuple[int, list[Value]]:
@@ -78,6 +84,11 @@ def read_heap(text: str) -> tuple[int, list[Value]]:
 
 def name_of(value: Value, sizes: Sizes) -> str:
     """What an array is, by its sizes alone."""
+    name = _name_in_step(value, sizes)
+    return name if sizes.updates else WITHOUT_UPDATE.get(name, name)
+
+
+def _name_in_step(value: Value, sizes: Sizes) -> str:
     shape, dims = value.dims and sizes.shape, tuple(sorted(value.dims))
     if not shape:
         return OTHER

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from workings.engines.base import (
@@ -19,6 +20,7 @@ from workings.engines.base import (
     Memory,
     Processes,
     StepResult,
+    require_adapters,
     require_signals,
 )
 from workings.engines.gpu_memory import gpu_share
@@ -35,8 +37,10 @@ from workings.engines.jax.export import export
 from workings.engines.jax.generate import Generator
 from workings.engines.jax.inspect import inspection, refusal
 from workings.engines.jax.kept_programs import keep_programs
+from workings.engines.jax.params_tree import flatten_params, unflatten_params
 from workings.engines.jax.planning import JaxPlanning
 from workings.engines.jax.processes import join, refuse_strangers
+from workings.engines.jax.projection import SCALE
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import abstract_state, build_spec, initial_params, lower_step, state_shardings
 from workings.engines.jax.step import State, StepSpec, make_evaluation, make_log_probs
@@ -156,10 +160,11 @@ class JaxEngine(JaxPlanning):
         run, arrays = self.compiled_step(batch), self._arrays(batch, self.spec.objective.signals)
         # The caller's arrays are used up from here on: the program writes its results into them.
         before = variant.before(state, self.layout.everywhere())
-        after, numbers = run(before, arrays | variant.batch_arrays(batch), np.float32(batch.divisor),
-                             np.float32(learning_rate))
+        after, numbers, log_probs = run(before, arrays | variant.batch_arrays(batch), np.float32(batch.divisor),
+                                        np.float32(learning_rate))
         # Reading the numbers waits until the device has done the step.
-        return variant.after(after), StepResult.of(np.asarray(numbers).tolist(), self.spec.objective.metrics)
+        return variant.after(after), StepResult.of(np.asarray(numbers).tolist(), self.spec.objective.metrics,
+                                                   None if log_probs is None else np.asarray(log_probs))
 
     def evaluate(self, state: State, batch: Batch) -> LossSum:
         """Loss of a batch, no update."""
@@ -169,6 +174,18 @@ class JaxEngine(JaxPlanning):
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
         """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
         return np.asarray(self._run_forward("log_probs", make_log_probs, state, batch))
+
+    def without_adapters(self, state: State) -> State:
+        """The model below the adapters: its frozen arrays are those of ``state``, which the next step uses up.
+
+        On a CPU with unstacked layers they are the stacks that `log_probs` makes, a copy of the weights.
+        """
+        require_adapters(self.request.method)
+        params = flatten_params(state["params"])
+        # An adapter whose scale is zero adds nothing, and the scale is one number a layer.
+        name, place = f"layers.{SCALE}", flatten_params(self._shardings["params"])[f"layers.{SCALE}"]
+        none = jax.jit(jnp.zeros_like, out_shardings=place)(params[name])
+        return {"params": unflatten_params(params | {name: none}), "step": state["step"]}
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
         """``[B, S, V]`` float32 logits of a batch's first micro batch, for comparisons of engines."""

@@ -14,10 +14,13 @@ from workings.models.shape import ModelShape
 from workings.objectives.base import ArrayFunctions, CrossEntropy, Objective
 
 ARRAY = ArrayFunctions(exp=jnp.exp, minimum=jnp.minimum, clip=jnp.clip, stop_gradient=jax.lax.stop_gradient)
+Found = tuple[jax.Array, jax.Array, jax.Array | None]
+"""Value of an objective; ``[K, 2]``: sums and counts of its metrics; ``[B, S]``: log probabilities of the targets, 0
+where they are not supervised, or None for cross entropy, whose one walk keeps none."""
 
 
 def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows: dict[str, jax.Array],
-                  shape: ModelShape, layout: Layout, chunk: int) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+                  shape: ModelShape, layout: Layout, chunk: int) -> tuple[jax.Array, Found]:
     """What is differentiated, and what is reported.
 
     Args:
@@ -30,13 +33,13 @@ def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows
         chunk: as in `loss_sum`.
 
     Returns:
-        A sum with the objective's gradient, and beside it the objective's own value and ``[K, 2]``, sums and counts of
-        its metrics. For cross entropy the two sums are one.
+        A sum with the objective's gradient, and beside it what is not differentiated; see `Found`. For cross entropy
+        the two sums are one.
     """
     targets, mask = rows["targets"], rows["loss_mask"]
     if isinstance(objective, CrossEntropy):
         total = loss_sum(hidden, head, targets, mask, shape, layout, chunk)
-        return total, (total, jnp.zeros((0, 2)))
+        return total, (total, jnp.zeros((0, 2)), None)
     # A walk over the logits without gradients comes first: an objective may look at a whole row before it says how
     # much each token counts. It costs a third of what cross entropy's walk costs.
     constant = jax.lax.stop_gradient((hidden, head))
@@ -50,4 +53,4 @@ def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows
 
     (total, metrics), derivative = jax.value_and_grad(value, has_aux=True)(log_probs)
     # The loss is the negative log likelihood, so a token's weight is its derivative with the sign turned.
-    return loss_sum(hidden, head, targets, -derivative * mask, shape, layout, chunk), (total, metrics)
+    return loss_sum(hidden, head, targets, -derivative * mask, shape, layout, chunk), (total, metrics, log_probs)

@@ -1,8 +1,9 @@
-"""The programs of a run beside its step, lowered on shapes alone: the evaluation of a batch, and generation.
+"""The programs of a run beside its step, lowered on shapes alone: a batch without an update, and answers to prompts.
 
-A run that fits its step can still die in either. Both are jitted as `engine.py` and `generate.py` jit them.
+A run that fits its step can still die in any of them. They are jitted as `engine.py` and `generate.py` jit them.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,22 +12,26 @@ import numpy as np
 
 from workings.engines.jax.generate import bucket, make_generate
 from workings.engines.jax.spec import batch_shapes
-from workings.engines.jax.step import StepSpec, make_evaluation
+from workings.engines.jax.step import StepSpec, make_evaluation, make_log_probs
+
+FORWARD: dict[str, Callable[[StepSpec], Any]] = {"evaluation": make_evaluation, "log_probs": make_log_probs}
+"""What a batch goes through without an update, by the program's name."""
 
 
-def lower_evaluation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any],
-                     shape: tuple[int, ...]) -> Any:
-    """The loss of a batch of this shape (A, B, S), as `JaxEngine.evaluate` compiles it."""
+def lower_forward(name: str, spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any],
+                  shape: tuple[int, ...]) -> Any:
+    """One of `FORWARD` for a batch of this shape (A, B, S), as `JaxEngine.evaluate` and `log_probs` compile it."""
     places = dict.fromkeys(batch_shapes(shape), spec.layout.batch())
-    jitted = jax.jit(make_evaluation(spec), in_shardings=(shardings["params"], places),
+    jitted = jax.jit(FORWARD[name](spec), in_shardings=(shardings["params"], places),
                      out_shardings=spec.layout.everywhere())
     return jitted.lower(abstract["params"], batch_shapes(shape))
 
 
 def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any], rows: int, prompt: int,
-                     new: int) -> Any:
-    """Greedy answers to ``rows`` prompts of up to ``prompt`` tokens with ``new`` more, as `Generator` compiles it.
+                     new: int, *, drawn: bool) -> Any:
+    """Answers to ``rows`` prompts of up to ``prompt`` tokens with ``new`` more, as `Generator` compiles it.
 
+    They are greedy, or ``drawn``: then the program makes noise for every token of the vocabulary, too.
     The sizes are padded as `Generator` pads them; prompts are copied to all devices, parameters lie where they are.
     """
     rows, prompt, room = generation_sizes(rows, prompt, new, spec.layout.fsdp)
@@ -37,7 +42,7 @@ def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[s
     def array(size: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(size, dtype)
 
-    jitted = jax.jit(make_generate(spec, room, False), out_shardings=spec.layout.everywhere())
+    jitted = jax.jit(make_generate(spec, room, drawn), out_shardings=spec.layout.everywhere())
     # Two stop tokens stand for any number of them, which makes another program but only bytes of difference.
     return jitted.lower(params, array((rows, prompt), np.int32), array((rows,), np.int32), array((), np.int32),
                         array((2,), np.int32), array((rows,), np.bool_), array((), jnp.float32),

@@ -123,7 +123,7 @@ def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: 
     abstract, shardings = spec.variant.abstract(abstract, shardings, everywhere)
     # The state leaves where it came in, so a donated buffer can take its result, and that fits the next step.
     jitted = jax.jit(make_step(spec), donate_argnums=0, in_shardings=(shardings, places, everywhere, everywhere),
-                     out_shardings=(shardings, everywhere))
+                     out_shardings=(shardings, everywhere, everywhere))
     # Divisor and learning rate are arguments, so a schedule needs one program.
     number = jax.ShapeDtypeStruct((), jnp.float32)
     return jitted.lower(abstract, arrays, number, number)

@@ -56,6 +56,11 @@ class ProgramVariant:
         """Normed hidden states of one micro batch in training, and the rows that they belong to."""
         return all_hidden_states(spec, params, rows), rows
 
+    def at_positions(self, log_probs: jax.Array, rows: Arrays) -> jax.Array:
+        """``[B, S]`` of log probabilities at the positions that `supervised` has of these rows; 0 at the others."""
+        del rows
+        return log_probs
+
     def abstract(self, state: Any, shardings: Any, everywhere: Any) -> tuple[Any, Any]:
         """Shapes and shardings of the state in the form that the step takes; ``everywhere``: a copy on each device."""
         del everywhere
@@ -133,37 +138,42 @@ Reported = tuple[jax.Array, jax.Array]
 """Value of the objective, and ``[K, 2]``: sums and counts of its metrics."""
 
 
-def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array) -> tuple[Reported, Params]:
+def gradients(spec: StepSpec, params: Params, batch: Arrays,
+              divisor: jax.Array) -> tuple[Reported, Params, jax.Array | None]:
     """The objective over the whole step divided by ``divisor``, its metrics, and its gradient, of what is trained.
 
-    Micro batches are sums, so the split into micro batches does not change the result.
+    Micro batches are sums, so the split into micro batches does not change the result. Last come the log probabilities
+    of the targets ``[A, B, S]``, 0 where they are not supervised, or None for cross entropy.
     """
     # The differentiated function takes only what is trained, so no gradient of a frozen tensor is ever made.
     trained, frozen = unflatten_params(spec.trained(params)), spec.frozen(params)
 
-    def share(p: Params, rows: Arrays) -> tuple[jax.Array, Reported]:
+    def share(p: Params, rows: Arrays) -> tuple[jax.Array, tuple[Reported, jax.Array | None]]:
         whole = unflatten_params(flatten_params(p) | frozen)
         hidden, rows = spec.variant.supervised(spec, whole, rows)
-        differentiated, (total, metrics) = objective_sum(
+        differentiated, (total, metrics, log_probs) = objective_sum(
             spec.objective, hidden, unembedding(whole), rows, spec.shape, spec.layout, spec.loss_chunk)
         # Divided here, so that the sum over micro batches is the step's gradient as it stands.
-        return differentiated / divisor, (total / divisor, metrics)
+        return differentiated / divisor, ((total / divisor, metrics), log_probs)
 
-    def grad(rows: Arrays) -> tuple[Reported, Params]:
-        (_, reported), gradient = jax.value_and_grad(share, has_aux=True)(trained, rows)
-        return reported, gradient
+    def grad(rows: Arrays) -> tuple[tuple[Reported, Params], jax.Array | None]:
+        (_, (reported, log_probs)), gradient = jax.value_and_grad(share, has_aux=True)(trained, rows)
+        return (reported, gradient), None if log_probs is None else spec.variant.at_positions(log_probs, rows)
 
     # One micro batch needs no sum, and so no accumulator of the size of all gradients.
     if batch["tokens"].shape[0] == 1:
-        return grad({name: x[0] for name, x in batch.items()})
+        found, log_probs = grad({name: x[0] for name, x in batch.items()})
+        return *found, None if log_probs is None else log_probs[None]
 
-    def add(carry: tuple[Reported, Params], rows: Arrays) -> tuple[tuple[Reported, Params], None]:
-        return jax.tree.map(jnp.add, carry, grad(rows)), None
+    def add(carry: tuple[Reported, Params], rows: Arrays) -> tuple[tuple[Reported, Params], jax.Array | None]:
+        found, log_probs = grad(rows)
+        return jax.tree.map(jnp.add, carry, found), log_probs
 
     nothing = jnp.zeros(()), jnp.zeros((len(spec.objective.metrics), 2))
     # The accumulator has the dtype of the weights: in bfloat16 every addition of a micro batch is rounded.
     zero = (nothing, jax.tree.map(jnp.zeros_like, trained))
-    return jax.lax.scan(add, zero, batch)[0]
+    total, log_probs = jax.lax.scan(add, zero, batch)
+    return *total, log_probs
 
 
 def changed_share(old: dict[str, jax.Array], new: dict[str, jax.Array]) -> jax.Array:
@@ -198,19 +208,20 @@ def apply_updates(spec: StepSpec, state: dict[str, Any], grads: dict[str, jax.Ar
     return {"params": unflatten_params(new | spec.frozen(state["params"])), "moments": kept, "step": step}
 
 
-Step = Callable[[dict[str, Any], Arrays, jax.Array, jax.Array], tuple[dict[str, Any], jax.Array]]
+Step = Callable[[dict[str, Any], Arrays, jax.Array, jax.Array], tuple[dict[str, Any], jax.Array, jax.Array | None]]
 
 
 def make_step(spec: StepSpec) -> Step:
-    """The step: ``(state, batch, divisor, learning_rate) -> (state, numbers)``.
+    """The step: ``(state, batch, divisor, learning_rate) -> (state, numbers, log_probs)``.
 
-    Numbers: value of the objective, gradient norm, share of weights changed; then sum and count of each metric.
+    Numbers: value of the objective, gradient norm, share of weights changed; then sum and count of each metric. Log
+    probabilities as `gradients` gives them: for cross entropy the program has no such output.
     """
     clip_norm = spec.optimizer.config.clip_norm
 
     def step(state: dict[str, Any], batch: Arrays, divisor: jax.Array,
-             learning_rate: jax.Array) -> tuple[dict[str, Any], jax.Array]:
-        (value, metrics), grad_tree = gradients(spec, state["params"], batch, divisor)
+             learning_rate: jax.Array) -> tuple[dict[str, Any], jax.Array, jax.Array | None]:
+        (value, metrics), grad_tree, log_probs = gradients(spec, state["params"], batch, divisor)
         grads = {name: g.astype(jnp.float32) for name, g in flatten_params(grad_tree).items()}
         # The norm needs all gradients, so none of them can be used up before backward has ended, clipped or not.
         norm = global_norm(grads)
@@ -220,7 +231,7 @@ def make_step(spec: StepSpec) -> Step:
         new = apply_updates(spec, state, grads, learning_rate)
         changed = changed_share(spec.trained(state["params"]), spec.trained(new["params"]))
         # One small array, so that the host waits for and fetches a single thing in a step.
-        return new, jnp.concatenate([jnp.stack([value, norm, changed]), metrics.reshape(-1)])
+        return new, jnp.concatenate([jnp.stack([value, norm, changed]), metrics.reshape(-1)]), log_probs
 
     return step
 

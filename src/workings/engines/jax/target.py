@@ -57,12 +57,11 @@ def compile_for(request: EngineRequest, batch: tuple[int, int, int], target: Com
 
     Args:
         request: as for `JaxEngine.open`; ``mesh.fsdp: auto`` takes all devices (on a CPU: one).
-        batch: step and evaluation: accumulation, rows over all devices, positions. Generation: prompts, tokens of the
-            longest, new tokens.
+        batch: of the program, as in `workings.engines.base.Programs`.
         target: the devices.
         devices: use only the first so many; 0: all.
-        program: the step, the loss of a batch without an update, or answers with a key/value cache. The last two run
-            while the optimizer's state lies beside them, which counts.
+        program: the step, or one without an update: the loss or the log probabilities of a batch, or completions with
+            a key/value cache, greedy or drawn. Those run while the optimizer's state lies beside them, which counts.
 
     Returns:
         The compiler's bytes per device. Where it refuses for lack of memory, ``peak_bytes`` is what it said it needs

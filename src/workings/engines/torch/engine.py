@@ -20,6 +20,7 @@ from workings.engines.base import (
     Memory,
     Processes,
     StepResult,
+    require_adapters,
     require_signals,
 )
 from workings.engines.torch import checkpoint, compare
@@ -37,13 +38,14 @@ from workings.engines.torch.environment import environment_files
 from workings.engines.torch.four_bit import FourBitLinear
 from workings.engines.torch.generate import Pick, answer, drawn, greedy, order
 from workings.engines.torch.inspect import inspection
-from workings.engines.torch.lora import fill_adapters, refuse_unknown, weights
+from workings.engines.torch.lora import RootWithoutAdapters, fill_adapters, refuse_unknown, weights
 from workings.engines.torch.model import fill_random
 from workings.engines.torch.planning import TorchPlanning
 from workings.engines.torch.processes import join
 from workings.engines.torch.sharding import Mesh, find_mesh
 from workings.engines.torch.spec import build_spec, dtype_name
 from workings.engines.torch.step import (
+    Rows,
     State,
     empty_state,
     fill_masters,
@@ -127,9 +129,10 @@ class TorchEngine(TorchPlanning):
         refuse_conflicts(self.request, batch.tokens.shape[0])
         require_signals(self.spec.objective, batch)
         rows = to_rows(self.spec, batch, self.spec.objective.signals)
+        numbers, log_probs = run_step(self.spec, state, rows, batch.divisor, learning_rate)
         # On a card `tolist` waits for the whole step; nothing before it reads a result.
-        numbers = run_step(self.spec, state, rows, batch.divisor, learning_rate).tolist()
-        return state, StepResult.of(numbers, self.spec.objective.metrics)
+        return state, StepResult.of(numbers.tolist(), self.spec.objective.metrics,
+                                    None if log_probs is None else self._at_positions(batch, rows, log_probs))
 
     @torch.no_grad()
     def evaluate(self, state: State, batch: Batch) -> LossSum:
@@ -142,13 +145,24 @@ class TorchEngine(TorchPlanning):
     @torch.no_grad()
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
         """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
+        micro_batches = to_rows(self.spec, batch)
+        found = (state.root(partial(micro_batch_log_probs, self.spec, rows=rows)) for rows in micro_batches)
+        return self._at_positions(batch, micro_batches, found)
+
+    def _at_positions(self, batch: Batch, micro_batches: Iterable[Rows], log_probs: Iterable[torch.Tensor]
+                      ) -> np.ndarray:
+        """``[A, B, S]`` of the ``[N]`` log probabilities that each process has of each micro batch; 0 elsewhere."""
         whole = torch.zeros(batch.tokens.shape)
-        for micro_batch, rows in zip(whole, to_rows(self.spec, batch), strict=True):
-            found = state.root(partial(micro_batch_log_probs, self.spec, rows=rows))
+        for micro_batch, rows, found in zip(whole, micro_batches, log_probs, strict=True):
             # A view: each process fills its own rows, and the sum with the others' zeros puts them together.
             own = micro_batch[self.spec.mesh.rows(micro_batch.shape[0])]
             own.view(-1)[rows.index.cpu()] = found.cpu()
         return self.spec.mesh.sum(whole.to(self.device.device)).cpu().numpy()
+
+    def without_adapters(self, state: State) -> State:
+        """The model below the adapters. Nothing is copied, so it is that of ``state`` after further steps, too."""
+        require_adapters(self.request.method)
+        return State(root=RootWithoutAdapters(state.root), trained={}, moments={}, step=state.step)
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
         """``[B, S, V]`` float32 logits of a batch's first micro batch, for comparisons of engines."""

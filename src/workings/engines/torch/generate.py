@@ -34,13 +34,20 @@ def drawn(temperature: float, seeds: Sequence[int]) -> Pick:
     """Tokens drawn at a temperature; each row from a generator of its own, so that its neighbours do not matter."""
     generators = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
 
-    def pick(logits: Tensor) -> tuple[Tensor, Tensor]:
-        # The largest of logits plus Gumbel noise is a draw from their softmax.
+    def noise(logits: Tensor) -> Tensor:
         uniform = np.stack([generator.random(logits.shape[1]) for generator in generators])
         # A generator may give exactly 0, whose logarithm is infinite.
-        noise = -np.log(-np.log(np.clip(uniform, 1e-300, 1.0 - 2.0**-53)))
+        return torch.from_numpy(-np.log(-np.log(np.clip(uniform, 1e-300, 1.0 - 2.0**-53)))).to(logits.device)
+
+    return largest_with(temperature, noise)
+
+
+def largest_with(temperature: float, noise: Callable[[Tensor], Tensor]) -> Pick:
+    """Tokens drawn at a temperature with Gumbel's ``noise``, ``[B, V]`` float64 on the device of the logits."""
+    def pick(logits: Tensor) -> tuple[Tensor, Tensor]:
+        # The largest of logits plus Gumbel noise is a draw from their softmax.
         scaled = logits.double() / temperature
-        token = (scaled + torch.from_numpy(noise).to(logits.device)).argmax(-1)
+        token = (scaled + noise(logits)).argmax(-1)
         return token, scaled.log_softmax(-1).gather(1, token[:, None])[:, 0]
 
     return pick

@@ -6,6 +6,7 @@ four bits, blocks of 64 with a float32 scale and no second quantization, whether
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from transformers.pytorch_utils import Conv1D
 from workings.config.method import FullConfig
 from workings.engines.torch.four_bit import BLOCK, FourBitLinear, to_four_bits
 from workings.engines.torch.rounding import tensor_generator
-from workings.engines.torch.sharding import gathered, local, own_part
+from workings.engines.torch.sharding import Root, gathered, local, own_part
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
 from workings.models.registry import family_of
@@ -97,6 +98,34 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
 def adapted(model: nn.Module) -> Iterator[Any]:
     """Layers with an adapter."""
     return (module for module in model.modules() if isinstance(module, LoraLayer))
+
+
+@contextmanager
+def switched_off(model: nn.Module) -> Iterator[None]:
+    """Inside, the model computes as if it had no adapters."""
+    layers = [*adapted(model)]
+    for layer in layers:
+        # Not peft's `enable_adapters`, which also changes what requires a gradient.
+        layer._disable_adapters = True
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer._disable_adapters = False
+
+
+class RootWithoutAdapters(Root):
+    """A model that has adapters, as it computes without them; tensors are those of the model itself."""
+
+    def __init__(self, whole: Root) -> None:
+        super().__init__(whole.model)
+        self.whole = whole
+
+    def forward(self, work: Callable[[PreTrainedModel], Any]) -> Any:
+        """``work(model)``."""
+        with switched_off(self.model):
+            # Through the whole root, which gathers what is split among processes.
+            return self.whole(work)
 
 
 def trained(model: nn.Module) -> dict[str, nn.Parameter]:

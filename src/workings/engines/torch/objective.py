@@ -18,7 +18,7 @@ ARRAY = ArrayFunctions(exp=torch.exp, minimum=torch.minimum, clip=torch.clamp, s
 
 
 def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows: "Rows", *, chunk: int,
-                  soft_cap: float) -> tuple[Tensor, Tensor | None, Tensor]:
+                  soft_cap: float) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
     """How much the negative log likelihood of each supervised token counts, so that its gradient is the objective's.
 
     Args:
@@ -29,12 +29,13 @@ def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows
         chunk, soft_cap: as in `linear_cross_entropy`.
 
     Returns:
-        ``[N]`` weights; the objective's value, or None where it is the weighted sum itself (cross entropy); and
-        ``[K, 2]`` sums and counts of its metrics.
+        ``[N]`` weights; the objective's value, or None where it is the weighted sum itself (cross entropy); ``[K, 2]``
+        sums and counts of its metrics; and ``[N]`` log probabilities, or None for cross entropy, whose one walk keeps
+        none.
     """
     ones = torch.ones(rows.targets.shape, device=hidden_ND.device)
     if isinstance(objective, CrossEntropy):
-        return ones, None, ones.new_zeros((0, 2))
+        return ones, None, ones.new_zeros((0, 2)), None
     # A walk over the logits without gradients comes first: an objective may look at a whole row before it says how
     # much each token counts. It costs a third of what cross entropy's walk costs.
     log_probs = linear_log_probs(hidden_ND.detach(), head_VD.detach(), rows.targets, chunk=chunk, soft_cap=soft_cap)
@@ -51,4 +52,4 @@ def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows
     pairs = [torch.stack([x.detach() for x in terms.metrics[name]]) for name in objective.metrics]
     metrics = torch.stack(pairs) if pairs else ones.new_zeros((0, 2))
     # Turned round, because the weights are those of the negative log likelihood.
-    return -derivative.reshape(-1).index_select(0, rows.index), terms.total.detach(), metrics
+    return -derivative.reshape(-1).index_select(0, rows.index), terms.total.detach(), metrics, log_probs

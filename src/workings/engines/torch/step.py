@@ -163,14 +163,14 @@ def micro_batch_log_probs(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -
 
 
 def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
-                          divisor: float) -> tuple[Tensor, Tensor, Tensor]:
+                          divisor: float) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """A scalar that has the gradient of the objective over ``divisor``, that value itself, and ``[K, 2]`` metrics.
 
-    No logits of other positions are made.
+    Last come ``[N]`` log probabilities, None for cross entropy. No logits of other positions are made.
     """
     hidden, head = supervised(spec, model, rows), unembedding(model)
-    weights, value, metrics = token_weights(spec.objective, hidden, head, rows, chunk=spec.loss_chunk,
-                                            soft_cap=spec.shape.final_softcap)
+    weights, value, metrics, log_probs = token_weights(spec.objective, hidden, head, rows, chunk=spec.loss_chunk,
+                                                       soft_cap=spec.shape.final_softcap)
     if rows.index.shape[0] == 0:  # a share without supervised tokens still takes part in communication
         # Sums over nothing: their zero gradients run through every layer, and with them FSDP's collective calls.
         loss = hidden.float().sum() + head[:0].float().sum()
@@ -178,33 +178,41 @@ def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
         # Divided before, not after: the head's gradient is then rounded once.
         loss = linear_cross_entropy(hidden, head, rows.targets, weights / divisor, chunk=spec.loss_chunk,
                                     soft_cap=spec.shape.final_softcap, shared=shared_gradient(model))
-    return loss, loss.detach() if value is None else value / divisor, metrics
+    return loss, loss.detach() if value is None else value / divisor, metrics, log_probs
 
 
-def _backward(spec: TorchSpec, root: Root, micro_batches: list[Rows], divisor: float) -> tuple[Tensor, Tensor]:
+LogProbs = list[Tensor] | None
+"""``[N]`` float32 of each micro batch: log probabilities of this process's targets; None for cross entropy."""
+
+
+def _backward(spec: TorchSpec, root: Root, micro_batches: list[Rows],
+              divisor: float) -> tuple[Tensor, Tensor, LogProbs]:
     """Add up the gradient of the objective; returns this process's share of its value and of its metrics.
 
-    Micro batches are sums, so the split into micro batches does not change the result.
+    Micro batches are sums, so the split into micro batches does not change the result. Last come log probabilities.
     """
     total = torch.zeros((), device=spec.device)
     metrics = torch.zeros((len(spec.objective.metrics), 2), device=spec.device)
+    found: list[Tensor] = []
     for rows in micro_batches:
-        loss, value, more = root(partial(micro_batch_objective, spec, rows=rows, divisor=divisor))
+        loss, value, more, log_probs = root(partial(micro_batch_objective, spec, rows=rows, divisor=divisor))
         # Frees this micro batch's activations before the next one runs forward; only gradients add up.
         loss.backward()
         total += value
         metrics += more
-    return total, metrics
+        if log_probs is not None:
+            found.append(log_probs)
+    return total, metrics, found or None
 
 
 def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: float,
-             learning_rate: float) -> Tensor:
+             learning_rate: float) -> tuple[Tensor, LogProbs]:
     """One update in place.
 
     Returns:
         ``[3 + 2 K]`` float32 on the device: value of the objective before the update, gradient norm before clipping,
-        share of stored weights that changed, then sum and count of each metric. Nothing is read back, so a trace can
-        follow.
+        share of stored weights that changed, then sum and count of each metric. Beside it log probabilities before the
+        update. Nothing is read back, so a trace can follow.
     """
     # Bias correction divides by 1 - beta ** step, so the first update has the number 1.
     context = UpdateContext(step=state.step + 1, learning_rate=learning_rate, rounding=spec.rounding, seed=spec.seed)
@@ -213,10 +221,10 @@ def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: 
         hooks = state.in_backward or BackwardOptimizer(state.trained, spec.optimizer, state.moments)
         state.in_backward = hooks
         with hooks.armed(context):
-            value, metrics = _backward(spec, state.root, micro_batches, divisor)
+            value, metrics, log_probs = _backward(spec, state.root, micro_batches, divisor)
         norm, changed = hooks.squares.sqrt(), hooks.changed
     else:
-        value, metrics = _backward(spec, state.root, micro_batches, divisor)
+        value, metrics, log_probs = _backward(spec, state.root, micro_batches, divisor)
         norm, changed = _update(spec, state, context)
     state.step += 1
     # A split parameter's `numel` is that of the whole tensor; `changed` is summed over processes already.
@@ -224,7 +232,9 @@ def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: 
     # One tensor, so that the host waits for the device once a step.
     # The share is divided in float64: float32 counts exactly up to 2 ** 24 only.
     numbers = torch.stack([spec.mesh.sum(value), norm, (changed.double() / count).float()])
-    return torch.cat([numbers, spec.mesh.sum(metrics).flatten()]) if metrics.numel() else numbers
+    if metrics.numel():
+        numbers = torch.cat([numbers, spec.mesh.sum(metrics).flatten()])
+    return numbers, log_probs
 
 
 def _gradient(param: nn.Parameter) -> Tensor:

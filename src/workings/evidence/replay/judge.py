@@ -23,13 +23,17 @@ def relative(a: Any, b: Any) -> float:
 
 
 def line_differences(line: Facts) -> dict[str, float]:
-    """Relative difference of each measure of one step."""
-    return {name: relative(line["recorded"].get(name), line["replayed"].get(name)) for name in MEASURES}
+    """Relative difference of each measure of one step, and the share of completions that were drawn otherwise."""
+    found = {name: relative(line["recorded"].get(name), line["replayed"].get(name)) for name in MEASURES}
+    drawn = line.get("drawn")
+    return found if drawn is None else found | {"completions": 1 - drawn["same"] / max(1, drawn["asked"])}
 
 
 def is_outside(differences: dict[str, float], tolerance: Facts) -> bool:
     """Whether a step lies further from the recorded one than the same computation may."""
-    return any(differences[name] > tolerance[name] for name in MEASURES)
+    # The tolerance says how many completions have to be the same, not how many may differ.
+    return any(differences.get(name, 0.0) > tolerance[name] for name in MEASURES) \
+        or differences.get("completions", 0.0) > 1 - tolerance["completions"]
 
 
 def judge(facts: Facts) -> tuple[str, list[str]]:
@@ -47,7 +51,8 @@ def judge(facts: Facts) -> tuple[str, list[str]]:
             wrong.append(f"step {line['step']}: " + ", ".join(
                 f"{name} {_shown(line['replayed'].get(name))}, recorded {_shown(line['recorded'].get(name))} "
                 f"(relative difference {differences[name]:.2g}, allowed {tolerance[name]:.2g})"
-                for name in MEASURES if differences[name] > tolerance[name]))
+                for name in MEASURES if differences[name] > tolerance[name])
+                or f"{line['drawn']['same']} of {line['drawn']['asked']} completions were drawn as recorded")
     weights, predictions = facts["weights"], facts["predictions"]
     if not is_absent(weights) and weights["largest_difference"] > tolerance["weights"]:
         wrong.append(f"weights after step {weights['step']}: {weights['tensor']} differs by "

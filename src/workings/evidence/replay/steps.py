@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from workings.data.batches import Batches, Position
 from workings.engines.base import Engine, State, StepResult
@@ -24,11 +24,43 @@ class InitialState:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What a step that is taken again is given."""
+
+    batch: Batch
+    after: Position
+    digest: str
+    drawn: Mapping[str, int] | None = None
+    """Of a step before which completions were drawn again: how many, and how many came out as recorded."""
+
+
+class Source(Protocol):
+    """Where the batches of recorded steps come from."""
+
+    def take(self, state: State, position: Position, step: int) -> Taken:
+        """The batch of a step; ``state`` is read, not consumed."""
+        ...
+
+
+@dataclass(frozen=True)
+class TraceSource:
+    """Batches of traces: they follow from their position."""
+
+    batches: Batches
+
+    def take(self, state: State, position: Position, step: int) -> Taken:
+        """The batch of a step."""
+        del state, step
+        batch, after = self.batches.at(position)
+        return Taken(batch=batch, after=after, digest=self.batches.digest(batch))
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReplayPlan:
     """Steps that were recorded, and everything that is needed to take them again."""
 
     engine: Engine
-    batches: Batches
+    source: Source
     schedule: Schedule
     start: InitialState
     position: Position
@@ -47,30 +79,32 @@ class ReplayedStep:
 
 def replay(plan: ReplayPlan) -> Iterator[ReplayedStep]:
     """Take the recorded steps again, one after the other."""
-    yield from _take(plan, plan.batches, plan.start, 1.0, lambda batch: batch)
+    yield from _take(plan, plan.source, plan.start, 1.0, lambda batch: batch)
 
 
-def controls(plan: ReplayPlan, other_order: Batches, other_start: InitialState, other_seed_start: InitialState,
-             tolerance: Tolerance) -> dict[str, Facts]:
-    """Four wrong replays, each taken until it lies outside the tolerance or the steps end.
+def controls(plan: ReplayPlan, other_order: Source, other_start: InitialState, other_seed_start: InitialState,
+             tolerance: Tolerance, more: Mapping[str, tuple[str, Source]]) -> dict[str, Facts]:
+    """Wrong replays, each taken until it lies outside the tolerance or the steps end.
 
     Args:
         plan: the right replay.
-        other_order: the same rows in the order of another seed.
+        other_order: what another seed gives.
         other_start: another checkpoint.
         other_seed_start: the state that another seed would have begun with; the right one where a checkpoint decides.
         tolerance: what counts as the same.
+        more: further controls by name, in words, that differ in where their batches come from.
     """
-    tries: dict[str, tuple[str, Batches, InitialState, float, Callable[[Batch], Batch]]] = {
-        "seed": ("the rows in the order of another seed", other_order, other_seed_start, 1.0, _same),
+    tries: dict[str, tuple[str, Source, InitialState, float, Callable[[Batch], Batch]]] = {
+        "seed": ("the data of another seed", other_order, other_seed_start, 1.0, _same),
         # Shows in the loss of the step after it only, so a replay of one step leaves this control inside.
-        "learning_rate": (f"the learning rate times {OTHER_RATE:g}", plan.batches, plan.start, OTHER_RATE, _same),
+        "learning_rate": (f"the learning rate times {OTHER_RATE:g}", plan.source, plan.start, OTHER_RATE, _same),
         # The narrowest of the four where batches are large.
-        "rows": ("one row left out of every step", plan.batches, plan.start, 1.0, without_a_row),
-        "checkpoint": (other_start.words, plan.batches, other_start, 1.0, _same),
+        "rows": ("one row left out of every step", plan.source, plan.start, 1.0, without_a_row),
+        "checkpoint": (other_start.words, plan.source, other_start, 1.0, _same),
+        **{name: (words, source, plan.start, 1.0, _same) for name, (words, source) in more.items()},
     }
-    return {name: _control(words, _take(plan, batches, start, rate, change), tolerance)
-            for name, (words, batches, start, rate, change) in tries.items()}
+    return {name: _control(words, _take(plan, source, start, rate, change), tolerance)
+            for name, (words, source, start, rate, change) in tries.items()}
 
 
 def _control(words: str, steps: Iterator[ReplayedStep], tolerance: Tolerance) -> Facts:
@@ -86,24 +120,27 @@ def _control(words: str, steps: Iterator[ReplayedStep], tolerance: Tolerance) ->
     return control
 
 
-def _take(plan: ReplayPlan, batches: Batches, start: InitialState, rate: float,
+def _take(plan: ReplayPlan, source: Source, start: InitialState, rate: float,
           change: Callable[[Batch], Batch]) -> Iterator[ReplayedStep]:
     state, position = start.make(), plan.position
     for recorded in plan.lines:
-        batch, position = batches.at(position)
-        batch = change(batch)
+        step = int(recorded["step"])
+        taken = source.take(state, position, step)
+        position = taken.after
         # By the recorded number of the step: a replay from a checkpoint is in the middle of the schedule.
-        learning_rate = plan.schedule.at(int(recorded["step"])) * rate
+        learning_rate = plan.schedule.at(step) * rate
         # The step consumes the old state; nothing may use it afterwards.
-        state, result = plan.engine.step(state, batch, learning_rate)
-        yield ReplayedStep(line=_line(recorded, batches, batch, learning_rate, result), state=state)
+        state, result = plan.engine.step(state, change(taken.batch), learning_rate)
+        yield ReplayedStep(line=_line(recorded, taken, learning_rate, result), state=state)
 
 
-def _line(recorded: Mapping[str, Any], batches: Batches, batch: Batch, rate: float, result: StepResult) -> Facts:
-    return {"step": recorded["step"], "learning_rate": rate,
-            "recorded": {"loss": recorded["loss"], "grad_norm": recorded["grad_norm"]},
-            "replayed": {"loss": _finite(result.loss), "grad_norm": _finite(result.grad_norm)},
-            "same_batch": batches.digest(batch) == recorded["batch_digest"]}
+def _line(recorded: Mapping[str, Any], taken: Taken, rate: float, result: StepResult) -> Facts:
+    line: Facts = {
+        "step": recorded["step"], "learning_rate": rate,
+        "recorded": {"loss": recorded["loss"], "grad_norm": recorded["grad_norm"]},
+        "replayed": {"loss": _finite(result.loss), "grad_norm": _finite(result.grad_norm)},
+        "same_batch": taken.digest == recorded["batch_digest"]}
+    return line if taken.drawn is None else line | {"drawn": dict(taken.drawn)}
 
 
 def _finite(value: float) -> Any:

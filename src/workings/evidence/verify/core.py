@@ -16,6 +16,7 @@ from workings.evidence.verify import (
     packed,
     planned,
     replayed,
+    rewarded,
     run_consistency,
     schemas,
     step_log,
@@ -29,7 +30,7 @@ from workings.evidence.verify.tree import open_tree
 
 MODULES = (
     integrity, packed, schemas, notes, content, attested, run_consistency, planned,
-    step_log, data_order, views, evaluated, replayed)
+    step_log, data_order, rewarded, views, evaluated, replayed)
 """Modules whose import registers checks."""
 # The bytes come first, then their form, then what they mean: a later group reads values that an earlier one vouches
 # for.

@@ -10,8 +10,9 @@ from workings.errors import RecordError
 from workings.evidence.verify.checks import check, each, each_run, judged, not_checked, several
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.rewarded import learns_from_rewards
 from workings.record.digest import bytes_digest
-from workings.record.layout import DATA_DIGESTS, PREDICTIONS, ROWS, SUMS
+from workings.record.layout import DATA_DIGESTS, PREDICTIONS, PROMPTS, ROWS, SUMS
 
 if TYPE_CHECKING:
     from workings.data.batches import Batches
@@ -28,6 +29,8 @@ MAX_LENGTH = 10_000_000
 def rows(record: Record) -> Iterator[CheckFinding]:
     """The digest over ids and digests of the kept rows; the list of digests in its own file."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
+        if learns_from_rewards(unit):  # it has prompts, which have checks of their own
+            return
         kept = kept_rows(unit)
         digest = bytes_digest("".join(sorted(f"{row['id']} {row['digest']}\n" for row in kept)).encode("utf-8"))
         said = unit.manifest.data_digests.get("rows")
@@ -44,6 +47,8 @@ def rows(record: Record) -> Iterator[CheckFinding]:
 def order(record: Record) -> Iterator[CheckFinding]:
     """Plan the epochs again from ids, lengths and seed, and compare each step's batch digest."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
+        if learns_from_rewards(unit):
+            return
         if len(unit.metrics) * unit.manifest.global_batch > MAX_SEQUENCES:
             yield not_checked(f"more than {MAX_SEQUENCES:,} sequences", unit)
             return
@@ -74,9 +79,11 @@ def disjoint(record: Record) -> Iterator[CheckFinding]:
             return
         from workings.data.rows import prompt_digest
         # Digests of the normalised questions stand in the row index, so that nobody needs the data to look for leaks.
-        trained = {str(row["prompt_digest"]) if "prompt_digest" in row else None for row in kept_rows(run)}
+        rows = run.lines(PROMPTS) if learns_from_rewards(run) else kept_rows(run)
+        trained = {str(row["prompt_digest"]) if "prompt_digest" in row else None for row in rows
+                   if row.get("status", "kept") == "kept"}
         if not all(isinstance(digest, str) for digest in trained):
-            yield not_checked(f"{ROWS} of {run.title} has no digests of questions", unit)
+            yield not_checked(f"the index of {run.title} has no digests of questions", unit)
             return
         asked = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines(PREDICTIONS)}
         both = sorted(name for name, prompt in asked.items() if prompt_digest(prompt) in trained)

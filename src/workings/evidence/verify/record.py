@@ -164,6 +164,10 @@ class Unit:
             raise RecordError(f"holds {values:,} values; {MAX_VALUES:,} in a file and {MAX_ALL_VALUES:,} in all are "
                               "read")
 
+    def once(self, name: str, make: Callable[[], _T]) -> _T:
+        """What several checks need of it, made by the first of them. Raises what it raised then, `RecordError`."""
+        return self._once("made", name, make)
+
     def _once(self, form: str, name: str, make: Callable[[], _T]) -> _T:
         # What is wrong with a file is remembered too: a hostile one is parsed once, not once a check.
         if (form, name) not in self._values:

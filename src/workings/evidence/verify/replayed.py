@@ -5,17 +5,20 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.replay.conditions import PACKAGE, conditions, differing, of_run, on_cpu
-from workings.evidence.replay.judge import SCHEMA, judge, sentence
+from workings.evidence.replay.judge import SCHEMA, is_outside, judge, sentence
 from workings.evidence.replay.tolerance import BITWISE, tolerance_for
 from workings.evidence.verify.checks import check, each, each_run, failed, judged, not_checked, passed, several
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.rewarded import learns_from_rewards
 from workings.evidence.verify.tree import FolderTree
 from workings.record.digest import bytes_digest
 from workings.record.layout import ENVIRONMENT, PREDICTIONS, REPLAY, REPLAY_ENVIRONMENT
 from workings.record.values import is_absent
 
 CONTROLS = frozenset({"seed", "learning_rate", "rows", "checkpoint"})
+CONTROLS_OF_REWARDS = CONTROLS | {"reward", "advantage"}
+"""Of a run that learned from rewards."""
 OWN_MACHINE = ("cpu_model", "architecture", "usable_cores", "threads", "variables")
 """Conditions that the environment of a replay tells by itself."""
 
@@ -30,7 +33,7 @@ def recorded_replays(record: Record) -> Iterator[CheckFinding]:
         if unit.parent is None:
             yield not_checked("the run that was replayed is not here", unit, blocking=False)
             return
-        problems = [*_conclusion_problems(facts), *_line_problems(facts, unit.parent),
+        problems = [*_conclusion_problems(facts, unit.parent), *_line_problems(facts, unit.parent),
                     *_condition_problems(facts, unit), *_prediction_problems(facts, unit, record)]
         if not problems and facts["verdict"] == "failed":
             problems = [f"the replay itself failed: {several(facts['reasons'])}"]
@@ -128,7 +131,7 @@ def _perform(record: Record, unit: Unit) -> dict[str, Any] | CheckFinding | Reco
         return not_checked(f"cannot be replayed here: {str(error).strip().splitlines()[:1]}", unit)
 
 
-def _conclusion_problems(facts: Mapping[str, Any]) -> list[str]:
+def _conclusion_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
     """What the replay concludes against what follows from its numbers."""
     verdict, reasons = judge(dict(facts))
     problems = []
@@ -136,11 +139,11 @@ def _conclusion_problems(facts: Mapping[str, Any]) -> list[str]:
         problems.append(f"{REPLAY} says {str(facts['verdict'])[:20]}, its numbers say {verdict}")
     if facts["sentence"] != sentence(dict(facts)):
         problems.append(f"{REPLAY}: its sentence is not the one that its numbers give")
-    if set(facts["controls"]) != CONTROLS:
-        problems.append(f"controls {sorted(facts['controls'])}, expected {sorted(CONTROLS)}")
+    expected = CONTROLS_OF_REWARDS if learns_from_rewards(run) else CONTROLS
+    if set(facts["controls"]) != expected:
+        problems.append(f"controls {sorted(facts['controls'])}, expected {sorted(expected)}")
     for name, control in facts["controls"].items():
-        outside = any(control["differences"].get(measure, 0) > facts["tolerance"][measure]
-                      for measure in control["differences"])
+        outside = is_outside(control["differences"], facts["tolerance"])
         if outside is not control["outside"]:
             problems.append(f"control {name[:20]}: outside is {control['outside']}, its differences say {outside}")
     return problems
@@ -158,6 +161,11 @@ def _line_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
             problems.append(f"line {number + 1}: step and learning rate are not those of the log")
         problems += [f"step {line['step']}: recorded {name} is {line['recorded'].get(name)}, the log has {logged[name]}"
                      for name in ("loss", "grad_norm") if line["recorded"].get(name) != logged[name]]
+        # The log counts what was drawn before a step; a replay has to have drawn as much.
+        asked = line.get("drawn", {}).get("asked", 0)
+        if asked != logged.get("completions", 0) or not 0 <= line.get("drawn", {}).get("same", 0) <= asked:
+            problems.append(f"step {line['step']}: {asked} completions drawn again, the log has "
+                            f"{logged.get('completions', 0):g}")
     return problems
 
 

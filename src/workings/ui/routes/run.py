@@ -84,5 +84,7 @@ def _page(site: Site, tabs: Mapping[str, Tab], name: str, wanted: Any) -> HTMLRe
     key = wanted.tab if wanted.tab in shown else next(iter(shown))
     values = shown[key].values(site, run, wanted)
     told = commands([view_run(run.path, 0)]) if run.sealed and run.trained else []
-    return site.html("run.html.jinja", page="runs", row=run.row, detail=run.detail, tab=key, told=told,
+    # The loss of a run that learns from rewards says nothing of the model; an update in the middle has no reward.
+    rewards = [line["reward"] for line in site.folder.metrics(run.path) if isinstance(line.get("reward"), int | float)]
+    return site.html("run.html.jinja", page="runs", row=run.row, detail=run.detail, tab=key, told=told, rewards=rewards,
                      tabs={key: tab.title for key, tab in shown.items()}, sealed=run.sealed, **values)

@@ -1,7 +1,7 @@
 // Curves of one run or of several over each other. The server thins them, so a run of any length draws at once.
 "use strict";
 
-const COLORS = ["--c0", "--c1", "--c2", "--c3"];
+const COLORS = ["--c0", "--c1", "--c2", "--c3", "--p4", "--p5"];
 const DASHES = [[], [11, 3], [7, 3, 2, 3], [3, 3]];
 
 /** Several curves with their own places on one axis: one sorted axis, gaps where a curve has no point. */
@@ -161,53 +161,74 @@ class Curves {
 
   draw() {
     if (!this.loaded) return;
-    const keys = [...new Map(this.loaded.flatMap((found) => found.series.map((series) => [series.key, series]))).values()];
-    this.status.textContent = keys.length ? "" : "No step has been taken yet.";
-    for (const [key, plot] of this.plots) if (!keys.some((series) => series.key === key)) { plot.figure.remove(); this.plots.delete(key); }
-    for (const series of keys) this.drawOne(series);
+    const figures = this.figures();
+    this.status.textContent = figures.length ? "" : "No step has been taken yet.";
+    for (const [key, plot] of this.plots) if (!figures.some((figure) => figure.key === key)) { plot.figure.remove(); this.plots.delete(key); }
+    for (const figure of figures) this.drawOne(figure);
   }
 
-  drawOne({ key, title, unit }) {
+  /** What is drawn together: of one run the curves of a figure, of several runs the same curve of each. */
+  figures() {
+    const every = new Map(this.loaded.flatMap((found) => found.series.map((series) => [series.key, series])));
+    const figures = new Map();
+    for (const { key, title, unit, figure, figure_title: whole, note, log } of every.values()) {
+      const together = this.names.length === 1 && figure !== "";
+      const place = together ? `figure ${figure}` : key;
+      if (!figures.has(place)) figures.set(place, { key: place, title: !figure ? title : together || whole.toLowerCase() === title ? whole : `${whole}: ${title}`, unit, note, log, curves: [] });
+      figures.get(place).curves.push(key);
+    }
+    return [...figures.values()];
+  }
+
+  drawOne({ key, title, unit, note, log: always, curves }) {
     let plot = this.plots.get(key);
     if (!plot) {
       const figure = document.createElement("figure");
       const heading = document.createElement("h3");
       const body = document.createElement("div");
+      const caption = document.createElement("figcaption");
       const table = document.createElement("details");
-      figure.append(heading, body, table);
+      caption.textContent = note;
+      figure.append(heading, body, ...(note ? [caption] : []), table);
       this.place.append(figure);
       plot = { figure, heading, body, table };
       this.plots.set(key, plot);
     }
-    const found = this.loaded.map((run) => run.series.find((series) => series.key === key));
-    const smoothing = Math.max(...found.map((series) => (series ? series.smoothing_steps : 0)));
+    const found = curves.flatMap((curve) => this.loaded.map((run, index) => {
+      const series = run.series.find((each) => each.key === curve);
+      return series && { series, name: this.names.length > 1 ? this.names[index] : curves.length > 1 ? series.title : title };
+    }));
+    const smoothing = Math.max(...found.map((each) => (each ? each.series.smoothing_steps : 0)));
     const smooth = this.wish.smooth && smoothing > 0;
-    plot.heading.textContent = title + (unit ? `, ${unit}` : "") + (smooth ? ` (mean of ${smoothing} steps over the measured values)` : "");
+    const log = this.wish.log || (always && found.some((each) => each && each.series.y.some((value) => value > 0)));
+    plot.heading.textContent = title + (unit ? `, ${unit}` : "") + (log && !this.wish.log ? ", log axis" : "") + (smooth ? ` (mean of ${smoothing} steps over the measured values)` : "");
     const style = getComputedStyle(document.documentElement);
     const color = (name) => style.getPropertyValue(name).trim();
     const lines = [];
     const options = [];
-    found.forEach((series, index) => {
-      if (!series) return;
-      const stroke = color(COLORS[index]);
-      const name = this.names.length > 1 ? this.names[index] : title;
+    found.forEach((each, index) => {
+      if (!each) return;
+      const { series, name } = each;
+      const stroke = color(COLORS[index % COLORS.length]);
+      const dash = DASHES[index % DASHES.length];
       const sparse = series.x.length < 60;
       lines.push({ x: series.x, y: series.y });
-      options.push({ label: smooth && series.smoothed.length ? `${name}, measured` : name, stroke: smooth && series.smoothed.length ? stroke + "55" : stroke, width: smooth && series.smoothed.length ? 1 : 2, dash: DASHES[index], spanGaps: true, points: { show: sparse, size: 5 }, value: (u, value) => numberText(value) });
+      options.push({ label: smooth && series.smoothed.length ? `${name}, measured` : name, stroke: smooth && series.smoothed.length ? stroke + "55" : stroke, width: smooth && series.smoothed.length ? 1 : 2, dash, spanGaps: true, points: { show: sparse, size: 5 }, value: (u, value) => numberText(value) });
       if (smooth && series.smoothed.length) {
         lines.push({ x: series.x, y: series.smoothed });
-        options.push({ label: `${name}, mean`, stroke, width: 2, dash: DASHES[index], spanGaps: true, points: { show: false }, value: (u, value) => numberText(value) });
+        options.push({ label: `${name}, mean`, stroke, width: 2, dash, spanGaps: true, points: { show: false }, value: (u, value) => numberText(value) });
       }
     });
     const data = aligned(lines);
-    if (this.wish.log) for (let i = 1; i < data.length; i += 1) data[i] = data[i].map((value) => (value > 0 ? value : null));
+    if (log) for (let i = 1; i < data.length; i += 1) data[i] = data[i].map((value) => (value > 0 ? value : null));
+    const zero = !log && data.slice(1).every((row) => row.every((value) => !value)); // the library's axis would reach 100
     const resumed = this.loaded.flatMap((run) => run.resumed_at);
     const grid = { stroke: color("--grid"), width: 1 };
     const axis = { stroke: color("--soft"), grid, ticks: grid, font: "12px system-ui, sans-serif" };
     const words = { step: "steps", tokens: "tokens", seconds: "seconds in steps" };
     const settings = {
       width: Math.max(260, plot.body.clientWidth), height: 230, series: [{ label: words[this.wish.x], value: (u, value) => numberText(value) }, ...options],
-      scales: { x: { time: false }, y: { distr: this.wish.log ? 3 : 1 } },
+      scales: { x: { time: false }, y: { distr: log ? 3 : 1, ...(zero && { range: [0, 1] }) } },
       axes: [{ ...axis, values: (u, ticks) => ticks.map(numberText) }, { ...axis, size: 64, values: (u, ticks) => ticks.map((tick) => (tick === null ? "" : numberText(tick))) }],
       cursor: { drag: { x: true, y: false, setScale: false } },
       hooks: {

@@ -51,6 +51,12 @@ class CpuVariant(ProgramVariant):
             hidden = loss_positions.hidden_states(spec, params, rows, at)
         return hidden, {name: at.of_rows(x) for name, x in rows.items() if name != LOSS_POSITIONS}
 
+    def at_positions(self, log_probs: jax.Array, rows: Arrays) -> jax.Array:
+        """``[B, S]`` of log probabilities ``[B, M]`` at loss positions, or as they are where the batch brings none."""
+        if LOSS_POSITIONS not in rows:
+            return log_probs
+        return LossPositions.of(rows[LOSS_POSITIONS], rows["tokens"].shape[1]).at_positions(log_probs)
+
     def abstract(self, state: Any, shardings: Any, everywhere: Any) -> tuple[Any, Any]:
         """Unstacked, on the one device."""
         if not self.unstacked:

@@ -43,6 +43,10 @@ class LossPositions:
         """``[B, M, ...]`` of x ``[B, S, ...]``."""
         return _pick(x, self.index_BM, self.place_BS)
 
+    def at_positions(self, x_BM: jax.Array) -> jax.Array:
+        """``[B, S]``: the inverse of `of_rows`, 0 at positions that are none of them."""
+        return _spread(x_BM, self.place_BS)
+
 
 def hidden_states(spec: StepSpec, params: Params, rows: Arrays, at: LossPositions) -> jax.Array:
     """``[B, M, D]`` normed hidden states at loss positions, of stacked layers that are all computed whole."""
@@ -57,7 +61,7 @@ def _pick(x: jax.Array, index_BM: jax.Array, place_BS: jax.Array) -> jax.Array:
 
 
 def _rows_of(x: jax.Array, index: jax.Array) -> jax.Array:
-    # M itself, which says that a position is none of them, is clipped here; `_backward` puts zeros there.
+    # M itself, which says that a position is none of them, is clipped here; `_spread` puts zeros there.
     wide = index.reshape(*index.shape, *[1] * (x.ndim - 2))
     return jnp.take_along_axis(x, wide, axis=1, mode="clip")
 
@@ -67,9 +71,13 @@ def _forward(x: jax.Array, index_BM: jax.Array, place_BS: jax.Array) -> tuple[ja
 
 
 def _backward(place_BS: jax.Array, dy: jax.Array) -> tuple[jax.Array, None, None]:
+    return _spread(dy, place_BS), None, None
+
+
+def _spread(x: jax.Array, place_BS: jax.Array) -> jax.Array:
     # A gather as well: the automatic derivative is a scatter, which is a loop over scalars on a CPU.
-    there = (place_BS < dy.shape[1]).reshape(*place_BS.shape, *[1] * (dy.ndim - 2))
-    return jnp.where(there, _rows_of(dy, place_BS), jnp.zeros((), dy.dtype)), None, None
+    there = (place_BS < x.shape[1]).reshape(*place_BS.shape, *[1] * (x.ndim - 2))
+    return jnp.where(there, _rows_of(x, place_BS), jnp.zeros((), x.dtype))
 
 
 _pick.defvjp(_forward, _backward)

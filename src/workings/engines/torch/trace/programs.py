@@ -1,21 +1,23 @@
-"""What a run computes, as programs to trace: its step, a held-out batch, answers to prompts."""
+"""What a run computes, as programs to trace: its step, a batch without an update, answers to prompts."""
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from functools import partial
 
 import torch
+from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
+from workings.engines.base import ProgramName
 from workings.engines.torch.attention import Visible
+from workings.engines.torch.generate import Pick, greedy, largest_with
 from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.spec import TorchSpec
-from workings.engines.torch.step import State, blank_rows, micro_batch_loss, run_step
+from workings.engines.torch.step import State, blank_rows, micro_batch_log_probs, micro_batch_loss, run_step
 
-Program = Literal["step", "evaluation", "generation"]
+Program = ProgramName
 Size = tuple[int, int, int]
-"""Step and evaluation: micro batches, rows over all devices, positions. Generation: prompts, tokens of the longest,
-new tokens."""
+"""As in `workings.engines.base.Programs`."""
 UPDATES = 2
 
 
@@ -37,18 +39,31 @@ def evaluation(spec: TorchSpec, state: State, size: Size, packed: bool) -> None:
 
 
 @torch.no_grad()
-def generation(spec: TorchSpec, state: State, size: Size, packed: bool) -> None:
+def log_probs(spec: TorchSpec, state: State, size: Size, packed: bool) -> None:
+    """Log probabilities of a batch's targets, one micro batch after the other."""
+    for part in blank_rows(spec, size):
+        part = replace(part, packed=packed)
+        state.root(lambda model, part=part: micro_batch_log_probs(spec, model, part))
+
+
+@torch.no_grad()
+def answers(spec: TorchSpec, state: State, size: Size, packed: bool, *, pick: Pick) -> None:
     """Reading all prompts, and the last new token, whose cache is the longest; those between need less.
 
     `engines/torch/generate.py` stops when all rows are done, which a trace cannot know.
     """
     del packed
     state.model.eval()
-    state.root(lambda model: _generate(spec, model, size))
+    state.root(lambda model: _generate(spec, model, size, pick))
     state.model.train()
 
 
-def _generate(spec: TorchSpec, model: PreTrainedModel, size: Size) -> None:
+def _no_noise(logits: Tensor) -> Tensor:
+    # Noise of a run comes from NumPy, whose arrays no trace sees; on the device it is a tensor like this one.
+    return torch.zeros_like(logits, dtype=torch.float64)
+
+
+def _generate(spec: TorchSpec, model: PreTrainedModel, size: Size, pick: Pick) -> None:
     prompts, length, new = size
     index = torch.zeros((prompts, length), dtype=torch.int64, device=spec.device)
     cache = DynamicCache()
@@ -56,7 +71,7 @@ def _generate(spec: TorchSpec, model: PreTrainedModel, size: Size) -> None:
     # The first turn follows the prompts; the second has the longest cache, as before the last token.
     for _ in range(2):
         logits = final_logits(model, last, spec.shape.final_softcap)
-        token = logits.argmax(-1)
+        token = pick(logits)[0]
         del logits
         slots = cache.get_seq_length() + 1
         visible = Visible(distance=torch.zeros((prompts, 1, slots), dtype=torch.int64, device=spec.device),
@@ -76,4 +91,5 @@ def _lengthen(cache: DynamicCache, slots: int) -> None:
 
 
 PROGRAMS: dict[Program, Callable[[TorchSpec, State, Size, bool], None]] = {
-    "step": step, "evaluation": evaluation, "generation": generation}
+    "step": step, "evaluation": evaluation, "log_probs": log_probs, "generation": partial(answers, pick=greedy),
+    "drawing": partial(answers, pick=largest_with(1.0, _no_noise))}

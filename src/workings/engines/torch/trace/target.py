@@ -18,7 +18,7 @@ def trace_for(request: EngineRequest, programs: Mapping[str, tuple[int, int, int
 
     Args:
         request: as for `TorchEngine.open`; ``mesh.fsdp`` is how many processes share a step.
-        programs: ``step``, ``evaluation``, ``generation``, and the size of each (`trace/programs.py`).
+        programs: names and sizes, as in `workings.engines.base.Programs`.
         platform: ``gpu`` or ``cpu``.
         capability: compute capability of the card.
         limit_bytes: memory of the card.

@@ -1,0 +1,1 @@
+"""Whole updates of reinforcement learning with verifiable rewards beside TRL's and Tunix's GRPO."""

@@ -1,0 +1,76 @@
+"""This project as a contender: ``python -m benchmarks.peers_rl.ours FOLDER SETTINGS``.
+
+What a person types: `workings train` on a recipe, in a process of its own, with everything that a run keeps. What it
+says about itself in ``train/metrics.jsonl`` is what is reported, so `updates_of` is all that depends on those names.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks.peers.meter import THREADS, two_threads
+
+two_threads()
+
+PACKAGES = {"jax": ("jax", "jaxlib"), "torch": ("torch",)}
+MICRO_BATCHES = 4
+
+
+def recipe(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """What `workings train` is asked for."""
+    facts = json.loads((folder / "facts.json").read_text())
+    updates, rows = settings["warm"] + settings["updates"], settings["prompts"] * settings["group"]
+    return {
+        "name": "peers-rl", "seed": settings["seed"], "engine": settings["engine"], "device": "cpu",
+        "model": {"source": "pretrained", "id": str(folder / "weights")},
+        "data": {"traces": str(folder / "traces.jsonl"), "template": "gemma", "reasoning": "tags",
+                 "max_length": facts["longest_prompt"] + settings["new_tokens"]},
+        "algorithm": {"name": "grpo", "group": settings["group"], "max_new_tokens": settings["new_tokens"]},
+        "rewards": [{"scorer": "answer"}],
+        "batch": {"micro_batch": rows // MICRO_BATCHES, "accumulation": MICRO_BATCHES},
+        "training": {"steps": updates, "learning_rate": settings["learning_rate"], "schedule": "constant"},
+        "optimizer": {"name": "adamw", "clip_norm": settings["clip_norm"]},
+        "checkpoint": {"every_steps": updates, "keep_last": 1},
+    }
+
+
+def start_run(folder: Path, settings: dict[str, Any]) -> Path:
+    """Train; returns the run's directory."""
+    number = sum(1 for _ in folder.glob("ours-*.yaml"))
+    written, run = folder / f"ours-{number}.yaml", folder / f"ours-{number}"
+    written.write_text(yaml.safe_dump(recipe(folder, settings), sort_keys=False))
+    subprocess.run([sys.executable, "-m", "workings", "train", str(written), "--out", str(run)], check=True,
+                   stdout=sys.stderr)
+    return run
+
+
+def updates_of(run: Path) -> list[dict[str, float]]:
+    """The run's updates as `meter.Meter` has those of the others; parts that are not told are left out.
+
+    Of a line: ``seconds`` (the whole update, drawing included), ``reward_mean``, ``completion_tokens`` (all that were
+    drawn for the update) and, where it stands there, ``drawing_seconds``.
+    """
+    lines = [json.loads(line) for line in (run / "train" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [{"seconds": line["seconds"], "tokens": line["completion_tokens"], "reward": line["reward_mean"]}
+            | ({"drawing": line["drawing_seconds"]} if "drawing_seconds" in line else {})
+            for line in lines if "reward_mean" in line]
+
+
+def main(folder: Path, settings: dict[str, Any]) -> None:
+    """Train and report."""
+    updates = updates_of(start_run(folder, settings))
+    assert len(updates) == settings["warm"] + settings["updates"], len(updates)
+    print(json.dumps({
+        "updates": updates, "warm": settings["warm"], "threads": THREADS,
+        "versions": {name: version(name) for name in ("workings", *PACKAGES[settings["engine"]])},
+        "peak_bytes": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))

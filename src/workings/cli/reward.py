@@ -1,0 +1,77 @@
+"""`workings reward`: look at rewards before anything is learned from them."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from workings.cli.output import JsonFlag, answer
+
+if TYPE_CHECKING:
+    from workings.runs.reward_check import RewardCheck
+
+app = typer.Typer(help="Look at rewards before anything is learned from them.", no_args_is_help=True,
+                  rich_markup_mode=None)
+
+
+@app.callback()
+def reward_group() -> None:
+    """Look at rewards before anything is learned from them."""
+
+
+@app.command("check")
+def check_command(
+    recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")],
+    overrides: Annotated[list[str] | None, typer.Argument(
+        metavar="KEY=VALUE", help="Overrides, e.g. algorithm.group=16.")] = None,
+    prompts: Annotated[int, typer.Option("--prompts", min=1, help="Prompts that are tried.")] = 8,
+    no_model: Annotated[bool, typer.Option(
+        "--no-model", help="Draw nothing: compare with the right answer alone; needs no engine.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """What do a recipe's rewards pay for?
+
+    Rewards probes (nothing, the prompt copied, a wrong answer behind right steps, …) beside completions that the model
+    draws; exits with 1 where a probe earns what it should not, or a reward is not the same twice.
+    """
+    from workings.runs.reward_check import check_rewards
+
+    found = check_rewards(recipe, overrides or (), prompts=prompts, model=not no_model)
+    answer(found.as_json(), as_json=as_json, text=page(found))
+    if found.refusals:
+        raise typer.Exit(1)
+
+
+def page(found: "RewardCheck") -> str:
+    """The check for the terminal: a line for each probe, what the model drew, and what follows."""
+    values = found.as_json()
+    samples = values.get("samples")
+    rows = [["", "reward", "right", "beats", *found.rewards]]
+    rows += [_row(name, probe, f"{probe['share_beaten']:.0%}") for name, probe in values["probes"].items()]
+    rows.append(_row("(the right answer)", values["right_answer"], ""))
+    if samples:
+        rows.append(_row("(the model's samples)", samples, ""))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(f"{cell:<{width}}" if not column else f"{cell:>{width}}" for column, (cell, width) in enumerate(
+        zip(row, widths, strict=True))).rstrip() for row in rows]
+    count = values["prompts"]
+    lines.append("")
+    if samples:
+        lines.append(f"{count} prompts; beats: share of them where the probe earns more than the median of the model's "
+                     f"{samples['count'] // count} samples, which is {samples['median']:.2f} on average")
+        lines.append(f"groups without spread {samples['groups_without_spread']:.0%}; cut off "
+                     f"{samples['truncated']:.0%}; {samples['tokens']:.0f} of {samples['max_new_tokens']} tokens on "
+                     "average")
+    else:
+        lines.append(f"{count} prompts; beats: share of them where the probe earns more than the right answer")
+    lines += [f"warning: {text}" for text in values["warnings"]]
+    lines += [f"refused: {text}" for text in values["refusals"]]
+    if not values["refusals"]:
+        lines.append("no probe earns what it should not")
+    return "\n".join(lines)
+
+
+def _row(name: str, earned: Mapping[str, object], beats: str) -> list[str]:
+    rewards = earned["rewards"]
+    assert isinstance(rewards, Mapping)
+    return [name, f"{earned['reward']:.2f}", f"{earned['right']:.0%}", beats, *(f"{x:.2f}" for x in rewards.values())]

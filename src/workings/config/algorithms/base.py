@@ -1,0 +1,96 @@
+"""What all algorithms that learn from rewards have in common.
+
+They draw a group of completions of each prompt, compare the rewards within a group, and move the model towards the
+better ones. They differ in how a reward becomes an advantage, in how far one update may move a probability, and in
+what the sum over all tokens is divided by. Everything here is plain arithmetic on a few numbers for each completion:
+a verifier repeats it without a model.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from math import fsum, sqrt
+from typing import Literal
+
+from pydantic import Field
+
+from workings.config.section import Section
+from workings.objectives.policy_gradient import PolicyGradient
+
+
+class Imitation(Section):
+    """Traces are imitated: supervised fine-tuning by cross entropy."""
+
+    name: Literal["sft"]
+    """Supervised fine-tuning on traces."""
+
+
+class RewardAlgorithm(Section):
+    """Completions are drawn at temperature 1 from the whole vocabulary, rewarded, and learned from.
+
+    Any other temperature, top-k or top-p would draw from another distribution than the one that the update improves.
+    """
+
+    group: int = Field(default=8, ge=2)
+    """Completions of each prompt; they are compared with one another (TRL: `num_generations`)."""
+    max_new_tokens: int = Field(default=256, ge=1)
+    """Longest completion, in tokens; it is cut off there (TRL: `max_completion_length`)."""
+    updates: int = Field(default=1, ge=1)
+    """Updates from one rollout, each with its own part of the completions (TRL: `steps_per_generation`)."""
+    clip_low: float = Field(default=0.2, gt=0, le=1, strict=False)
+    """The ratio of a token's probability to that when it was drawn counts from `1 - clip_low` on (TRL: `epsilon`)."""
+    clip_high: float = Field(default=0.2, gt=0, strict=False)
+    """It counts up to `1 + clip_high` (TRL: `epsilon_high`)."""
+    most_mismatch: float = Field(default=0.1, gt=0, strict=False)
+    """Training stops where the drawn tokens' log probabilities, said again by the model that is trained, differ by more
+    than this on average (nats a token): it would then learn from another model's samples."""
+    patience: int = Field(default=10, ge=1)
+    """Training stops after so many rollouts in a row in which nothing can be learned: no group whose rewards differ, no
+    completion that ends by itself, or weights that do not change."""
+
+    @property
+    @abstractmethod
+    def objective(self) -> PolicyGradient:
+        """What an update minimizes."""
+
+    @abstractmethod
+    def advantages(self, rewards: Sequence[float]) -> list[float]:
+        """How much better each completion of one group was than the group."""
+
+    def divisor(self, *, rows: int, tokens: int) -> float:
+        """What the sum over an update is divided by.
+
+        Args:
+            rows: completions of the update, left-out ones not counted.
+            tokens: tokens of these completions, stop tokens included.
+        """
+        # The objective has divided each row by its own length already.
+        return float(rows if self.objective.normalize == "sequences" else tokens)
+
+    @property
+    def most_draws(self) -> int:
+        """How many times as many prompts may be drawn as an update takes; 1: no group is left out."""
+        return 1
+
+
+def mean(values: Sequence[float]) -> float:
+    """Arithmetic mean; the sum is exact, so its order does not matter."""
+    return fsum(values) / len(values)
+
+
+def standard_deviation(values: Sequence[float]) -> float:
+    """Of a sample (divided by one less than the count), as TRL and Tunix take it."""
+    middle = mean(values)
+    return sqrt(fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
+
+
+def normalized(rewards: Sequence[float]) -> list[float]:
+    """Rewards minus their mean, divided by their standard deviation; zeros where all are equal."""
+    middle, spread = mean(rewards), standard_deviation(rewards)
+    # As in TRL: the addend keeps a group of nearly equal rewards from becoming large advantages.
+    return [(reward - middle) / (spread + 1e-4) for reward in rewards]
+
+
+def centered(rewards: Sequence[float]) -> list[float]:
+    """Rewards minus their mean."""
+    middle = mean(rewards)
+    return [reward - middle for reward in rewards]

@@ -1,0 +1,30 @@
+"""GSPO: group sequence policy optimization (arXiv 2507.18071)."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from workings.config.algorithms.base import RewardAlgorithm, normalized
+from workings.objectives.policy_gradient import PolicyGradient
+
+
+class Gspo(RewardAlgorithm):
+    """GRPO with one ratio for each completion: the geometric mean of its tokens' ratios."""
+
+    name: Literal["gspo"]
+    """Group sequence policy optimization."""
+    clip_low: float = Field(default=3e-4, gt=0, le=1, strict=False)
+    """The ratio of a whole completion counts from `1 - clip_low` on; it moves far less than that of a token."""
+    clip_high: float = Field(default=4e-4, gt=0, strict=False)
+    """It counts up to `1 + clip_high`."""
+
+    @property
+    def objective(self) -> PolicyGradient:
+        """Clipped ratios of completions."""
+        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, ratio="sequence",
+                              normalize="sequences")
+
+    def advantages(self, rewards: Sequence[float]) -> list[float]:
+        """Rewards in units of the group's own spread."""
+        return normalized(rewards)

@@ -1,0 +1,139 @@
+"""Recipe section `rewards`: what a completion earns, as a list of reward functions with weights.
+
+A completion's reward is the sum of weight times value over the list. The values themselves come from
+`workings.scoring.rewards`.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, field_validator
+
+from workings.config.section import Section, refused
+
+SHIPPED_REWARDS = ("answer", "exact", "form", "steps", "length", "overlong")
+"""Rewards that come with this project; any other is a function in a person's own file."""
+
+
+class RewardFields(Section):
+    """What every reward has."""
+
+    weight: float = Field(default=1.0, allow_inf_nan=False)
+    """Factor on the reward's value in the sum; a negative one punishes. Not 0."""
+
+    @field_validator("weight")
+    @classmethod
+    def a_weight_counts(cls, weight: float) -> float:
+        """A reward of weight 0 would be computed and decide nothing."""
+        if weight == 0:
+            raise ValueError("a weight other than 0 (leave the reward out instead)")
+        return weight
+
+
+class AnswerReward(RewardFields):
+    """1 where the answer is right, else 0: numbers by value, texts by normalised match."""
+
+    scorer: Literal["answer"]
+    """The answer, as the scorer `answer` of an evaluation judges it."""
+
+
+class ExactReward(RewardFields):
+    """1 where the answer has the very same characters as the expected one, else 0."""
+
+    scorer: Literal["exact"]
+    """The answer, as the scorer `exact` of an evaluation judges it."""
+
+
+class FormReward(RewardFields):
+    """1 where the completion keeps the form of `data.reasoning`, else 0."""
+
+    scorer: Literal["form"]
+    """The form that the recipe asks for."""
+
+
+class StepsReward(RewardFields):
+    """The share of the equations in the reasoning that hold, from 0 to 1; 0 where there is no equation."""
+
+    scorer: Literal["steps"]
+    """The arithmetic that the completion writes down."""
+
+
+class LengthReward(RewardFields):
+    """Minus the share of the allowed new tokens that the completion takes, from 0 to -1."""
+
+    scorer: Literal["length"]
+    """The completion's length in tokens."""
+
+
+class OverlongReward(RewardFields):
+    """DAPO's soft overlong punishment (Yu et al., 2025): 0, falling to -1 over the last tokens before the limit."""
+
+    scorer: Literal["overlong"]
+    """A completion that nears the limit on new tokens, or was cut off by it."""
+    buffer: int = Field(ge=1)
+    """Tokens before the limit over which the value falls from 0 to -1; at most the limit on new tokens."""
+
+
+class FileReward(RewardFields):
+    """A person's own function, called once with all completions of a rollout.
+
+    Its signature is that of TRL and Tunix: ``(prompts, completions, **columns) -> list[float]``.
+    """
+
+    scorer: str = Field(pattern=r"^.+\.py:[A-Za-z_][A-Za-z0-9_]*$")
+    """`FILE.py:FUNCTION`; a relative path starts from the recipe's directory."""
+
+    @property
+    def file(self) -> str:
+        """The path as it was written."""
+        return self.scorer.rpartition(":")[0]
+
+    @property
+    def function(self) -> str:
+        """Name of the function in the file."""
+        return self.scorer.rpartition(":")[2]
+
+
+def _tag(value: Any) -> str | None:
+    """Which of the classes a value is for, by its `scorer`; None where it is for none."""
+    name = value.get("scorer") if isinstance(value, Mapping) else getattr(value, "scorer", None)
+    if not isinstance(name, str):
+        return None
+    if ".py:" in name:
+        return "scorer: FILE.py:FUNCTION"
+    return f"scorer: {name}" if name in SHIPPED_REWARDS else None
+
+
+# pydantic puts the tag into the place of an error. With its colon it is never taken for a key of a recipe.
+RewardConfig = Annotated[
+    Annotated[AnswerReward, Tag("scorer: answer")]
+    | Annotated[ExactReward, Tag("scorer: exact")]
+    | Annotated[FormReward, Tag("scorer: form")]
+    | Annotated[StepsReward, Tag("scorer: steps")]
+    | Annotated[LengthReward, Tag("scorer: length")]
+    | Annotated[OverlongReward, Tag("scorer: overlong")]
+    | Annotated[FileReward, Tag("scorer: FILE.py:FUNCTION")],
+    Discriminator(_tag, custom_error_type="unknown_reward",
+                  custom_error_message=f"a mapping whose `scorer` is one of {', '.join(SHIPPED_REWARDS)}, "
+                                       "or FILE.py:FUNCTION")]
+
+
+def reward_name(config: RewardConfig) -> str:
+    """What records and messages call a reward: `answer`, or `my_rewards.py:brevity`, without the file's folder."""
+    if isinstance(config, FileReward):
+        return f"{Path(config.file).name}:{config.function}"
+    return config.scorer
+
+
+def refuse_repeated(rewards: Sequence[RewardConfig]) -> None:
+    """Raise `refused`'s error where two rewards have one name: their values could not be told apart in a record.
+
+    To be called in a validator of the recipe.
+    """
+    repeated = [name for name, count in Counter(map(reward_name, rewards)).items() if count > 1]
+    if repeated:
+        raise refused(f"rewards: {', '.join(repeated)} more than once",
+                      "every reward once: its values are recorded under its name",
+                      "one entry with the sum of the weights; functions of files with the same name need other names")

@@ -1,0 +1,103 @@
+"""Rollouts of a record drawn again: the same prompts, seeds and weights have to give the same completions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from workings.data.batches import Position
+from workings.engines.base import State
+from workings.errors import RecordError
+from workings.evidence.replay.steps import Taken
+from workings.rollouts import arithmetic
+from workings.rollouts.rollout import Group, Rollout, Sample, digest_of
+from workings.scoring.rewards import Sample as Rewarded
+from workings.scoring.rewards import total
+from workings.training.rollout_experience import Drawing
+
+Change = Callable[[Rollout, Drawing], Rollout]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRewards:
+    """Gives a completion that came out as recorded its recorded rewards, and any other one nothing.
+
+    No reward is computed here: level 2 of `verify` does that, and a person's own function is never run from a record.
+    """
+
+    recorded: Rollout
+
+    def score(self, samples: Sequence[Rewarded]) -> list[dict[str, float]]:
+        """Of the next samples in the order in which the record has them."""
+        known = {(group.prompt.item.id, tuple(sample.completion.tokens), sample.completion.stop_token is None):
+                 dict(sample.rewards) for group in self.recorded.groups for sample in group.samples}
+        nothing = dict.fromkeys(self.recorded.groups[0].samples[0].rewards, 0.0)
+        return [known.get((sample.item.id, tuple(sample.tokens), sample.truncated), nothing) for sample in samples]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnAgain:
+    """Batches of recorded updates, their rollouts drawn again by the weights that learn from them."""
+
+    drawing: Drawing
+    recorded: Mapping[int, Rollout]
+    """By the first update that learned from each."""
+    exact: bool
+    """Whether the update is taken from what was drawn here. Where other bits are allowed it is taken from the record:
+    the last bits of a log probability would make another batch of the same completions."""
+    change: Change = lambda rollout, drawing: rollout
+    """For controls: what is learned from in place of the right rollout."""
+
+    def take(self, state: State, position: Position, step: int) -> Taken:
+        """The batch of an update. Raises `RecordError` where the record has no rollout for it."""
+        updates = self.drawing.shape.updates
+        part = (step - 1) % updates
+        recorded = self.recorded.get(step - part)
+        if recorded is None:
+            raise RecordError(f"no rollout of step {step - part}")
+        learned, drawn = recorded, None
+        # In the middle of a rollout its weights are gone; what it drew stands in the record.
+        if part == 0:
+            again = replace(self.drawing, rewarder=RecordedRewards(recorded=recorded)).rollout(state, position, step)
+            drawn = _counted(recorded, again)
+            learned = again if self.exact else recorded
+        learned = self.change(learned, self.drawing)
+        batch = self.drawing.batch(replace(learned, step=step - part), step)
+        return Taken(batch=batch, after=recorded.after if part == updates - 1 else position, digest=digest_of(batch),
+                     drawn=drawn)
+
+
+def _counted(recorded: Rollout, again: Rollout) -> dict[str, int]:
+    """How many completions were recorded, and how many of them came out the same."""
+    before = [(group.prompt.item.id, sample.completion) for group in recorded.groups for sample in group.samples]
+    after = [(group.prompt.item.id, sample.completion) for group in again.groups for sample in group.samples]
+    return {"asked": len(before), "same": sum(one == other for one, other in zip(before, after, strict=False))}
+
+
+def with_another_reward(rollout: Rollout, drawing: Drawing) -> Rollout:
+    """A rollout in which the first reward of the first learned completion was one more, and its group judged by it."""
+    return _with_first_group(rollout, lambda group: _rewarded(group, drawing))
+
+
+def with_another_advantage(rollout: Rollout, drawing: Drawing) -> Rollout:
+    """A rollout in which the advantage of the first learned completion was a half more."""
+    del drawing
+    return _with_first_group(rollout, lambda group: replace(group, samples=(
+        replace(group.samples[0], advantage=group.samples[0].advantage + 0.5), *group.samples[1:])))
+
+
+def _with_first_group(rollout: Rollout, change: Callable[[Group], Group]) -> Rollout:
+    first = next((number for number, group in enumerate(rollout.groups) if group.kept), None)
+    if first is None:
+        return rollout
+    return replace(rollout, groups=tuple(change(group) if number == first else group
+                                         for number, group in enumerate(rollout.groups)))
+
+
+def _rewarded(group: Group, drawing: Drawing) -> Group:
+    name = drawing.reward_settings.names[0]
+    values = [dict(sample.rewards) for sample in group.samples]
+    values[0][name] += 1.0
+    rewards = [total(each, drawing.reward_settings) for each in values]
+    samples: list[Sample] = [
+        replace(sample, rewards=each, reward=reward, advantage=advantage) for sample, each, reward, advantage in
+        zip(group.samples, values, rewards, arithmetic.advantages(drawing.algorithm, rewards), strict=True)]
+    return replace(group, samples=tuple(samples))

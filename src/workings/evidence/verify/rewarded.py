@@ -1,0 +1,364 @@
+"""Levels 1 and 2: of a run that learned from rewards, every prompt, seed, batch, reward and advantage follows.
+
+No weights are needed: what was drawn stands in the record, and all that was made of it is made again.
+"""
+
+import math
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workings.errors import RecordError, RequestError, RewardError
+from workings.evidence.verify.checks import check, each_run, failed, judged, not_checked
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.result import CheckFinding
+from workings.record.digest import json_digest
+from workings.record.layout import DATA_DIGESTS, PROMPTS, REWARDS, ROLLOUTS, TOKENIZER, rollout_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from workings.config.algorithms import RewardAlgorithm
+    from workings.config.recipe import Recipe
+    from workings.models.chat import ChatTemplate
+    from workings.rollouts.prompts import PromptSet
+    from workings.rollouts.rollout import Group, Rollout, RolloutShape
+    from workings.scoring.rewards import RewardSettings
+
+CLOSE = 1e-6
+"""Relative difference that a mean in the log may have from the one that is computed again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Learned:
+    """What a run learned from, read once for all checks."""
+
+    recipe: "Recipe"
+    algorithm: "RewardAlgorithm"
+    prompts: "PromptSet"
+    shape: "RolloutShape"
+    settings: "RewardSettings"
+    rollouts: "list[Rollout]"
+
+
+def learns_from_rewards(unit: Unit) -> bool:
+    """Whether a run says that it drew what it learned from."""
+    algorithm = unit.manifest.config_snapshot.get("algorithm")
+    return isinstance(algorithm, dict) and algorithm.get("name", "sft") != "sft"
+
+
+@check("consistency.prompts", level=1, title="prompts and rewards are those that the manifest names")
+def prompts(record: Record) -> Iterator[CheckFinding]:
+    """Their digests; the rewards are those of the recipe, with their weights and limits."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        learned = _learned(unit)
+        said = unit.manifest.data_digests
+        problems = []
+        if said.get("prompts") != learned.prompts.digest:
+            problems.append(f"{PROMPTS} has digest {learned.prompts.digest[:16]}…, the manifest "
+                            f"{str(said.get('prompts'))[:16]}…")
+        rewards = unit.json(REWARDS)
+        if said.get("rewards") != json_digest(rewards):
+            problems.append(f"{REWARDS} has digest {json_digest(rewards)[:16]}…, the manifest "
+                            f"{str(said.get('rewards'))[:16]}…")
+        if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != said:
+            problems.append(f"{DATA_DIGESTS} differs from the manifest")
+        problems += _reward_problems(rewards, learned.settings)
+        yield judged(problems, f"{len(learned.prompts.prompts):,} prompts; rewards: "
+                               + ", ".join(learned.settings.names), unit)
+    return _each(record, find)
+
+
+@check("consistency.rollouts", level=1, title="what was drawn is what seed and prompts imply: prompts, seeds, groups")
+def rollouts(record: Record) -> Iterator[CheckFinding]:
+    """One rollout before every first update; prompts in order; a seed for each sample; groups chosen by the rule."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        learned = _learned(unit)
+        problems = _step_problems(unit, learned)
+        position: Any = None
+        for rollout in learned.rollouts:
+            if not problems and rollout.position != (position or type(rollout.position)()):
+                problems.append(f"rollout of step {rollout.step}: its prompts begin elsewhere than the last one ended")
+            problems += _drawn_problems(learned, rollout)
+            position = rollout.after
+        samples = sum(len(group.samples) for rollout in learned.rollouts for group in rollout.groups)
+        yield judged(problems, f"{len(learned.rollouts)} rollouts, {samples:,} completions of seed "
+                               f"{unit.manifest.seed}", unit)
+    return _each(record, find)
+
+
+@check("consistency.rollout_batches", level=1, title="every update learned from the rollout that is recorded")
+def batches(record: Record) -> Iterator[CheckFinding]:
+    """The batch of each step made again from tokens, advantages and log probabilities: digest and counts."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        from workings.rollouts.rollout import batch_of, digest_of
+        learned = _learned(unit)
+        by_step = {rollout.step: rollout for rollout in learned.rollouts}
+        problems = []
+        for line in unit.steps:
+            part = (line.step - 1) % learned.shape.updates
+            rollout = by_step.get(line.step - part)
+            if rollout is None:
+                problems.append(f"step {line.step}: no rollout")
+                continue
+            batch = batch_of(rollout, part, learned.shape, learned.algorithm)
+            made = (digest_of(batch), batch.real_tokens, batch.supervised_tokens)
+            if made != (line.batch_digest, line.tokens, line.supervised_tokens):
+                problems.append(f"step {line.step}: another batch than its rollout implies")
+        yield judged(problems, f"{len(unit.steps)} batches", unit)
+    return _each(record, find)
+
+
+@check("consistency.rollout_metrics", level=1, title="the log says of the rollouts what they are")
+def metrics(record: Record) -> Iterator[CheckFinding]:
+    """Rewards, groups, lengths, ends, and how far sampler and trainer disagree."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        from workings.rollouts.arithmetic import mismatch, rollout_metrics
+        learned = _learned(unit)
+        problems, count = [], 0
+        lines = {row["step"]: row for row in unit.metrics}
+        for rollout in learned.rollouts:
+            line = lines.get(rollout.step)
+            if line is None:  # the step was not completed
+                continue
+            for name, value in (rollout_metrics(rollout, learned.settings.names) | mismatch(rollout)).items():
+                count += 1
+                said = line.get(name)
+                if not isinstance(said, int | float) or not math.isclose(said, value, rel_tol=CLOSE, abs_tol=1e-9):
+                    problems.append(f"step {rollout.step}: {name} is {str(said)[:20]}, the rollout gives {value:g}")
+        yield judged(problems, f"{count:,} numbers of {len(learned.rollouts)} rollouts", unit)
+    return _each(record, find)
+
+
+@check("recompute.prompts", level=2, title="prompts are the chat template's tokens, and completions end as they say")
+def prompt_tokens(record: Record) -> Iterator[CheckFinding]:
+    """By the tokenizer in the record; a completion ends with a stop token or at the limit and nowhere else."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        learned, template = _learned(unit), _template(unit)
+        problems = [f"prompt {prompt.item.id[:60]!r}: other tokens than its question gives"
+                    for prompt in learned.prompts.prompts
+                    if tuple(template.prompt_ids(prompt.item.prompt)) != prompt.tokens]
+        limit, stops = learned.algorithm.max_new_tokens, set(template.stop_ids)
+        for rollout in learned.rollouts:
+            for sample in (sample for group in rollout.groups for sample in group.samples):
+                completion = sample.completion
+                cut = completion.stop_token is None and len(completion.tokens) == limit
+                ended = completion.stop_token in stops and len(completion.tokens) < limit
+                if not (cut or ended) or stops & set(completion.tokens):
+                    problems.append(f"rollout of step {rollout.step}: a completion of {len(completion.tokens)} tokens "
+                                    "that neither ended nor was cut off")
+        yield judged(problems, f"{len(learned.prompts.prompts):,} prompts", unit)
+    return _each(record, find)
+
+
+@check("recompute.rewards", level=2, title="every completion, rewarded again, gets the recorded rewards")
+def rewards(record: Record) -> Iterator[CheckFinding]:
+    """By this project's rewards, in a process with limits on time and memory. A person's own function is not run."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        learned, template = _learned(unit), _template(unit)
+        try:
+            problems, count, own = _rewarded_again(learned, template)
+        except (RequestError, RewardError) as error:
+            yield failed(f"cannot be rewarded again: {error}", unit)
+            return
+        if problems or count:
+            yield judged(problems, f"{count:,} rewards, each the recorded one", unit)
+        if own:
+            yield not_checked(f"the reward {', '.join(own)} is code from elsewhere, which is not run; its values are "
+                              "as recorded", unit)
+    return _each(record, find)
+
+
+@check("recompute.advantages", level=2, title="every advantage follows from the rewards of its group")
+def advantages(record: Record) -> Iterator[CheckFinding]:
+    """Sums of weights times values, and the algorithm's advantages of each group; equal to the bit."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        from workings.rollouts import arithmetic
+        from workings.scoring.rewards import total
+        learned = _learned(unit)
+        problems, count = [], 0
+        for rollout in learned.rollouts:
+            for group in rollout.groups:
+                count += len(group.samples)
+                sums = [total(sample.rewards, learned.settings) for sample in group.samples]
+                if sums != [sample.reward for sample in group.samples]:
+                    problems.append(_place(rollout, group) + ": its rewards do not add up")
+                elif arithmetic.advantages(learned.algorithm, sums) != [each.advantage for each in group.samples]:
+                    problems.append(_place(rollout, group) + ": other advantages than its rewards give")
+        yield judged(problems, f"{count:,} advantages of {learned.recipe.algorithm.name}", unit)
+    return _each(record, find)
+
+
+def _place(rollout: "Rollout", group: "Group") -> str:
+    return f"rollout of step {rollout.step}, {group.prompt.item.id[:60]!r}"
+
+
+def _each(record: Record, find: Any) -> Iterator[CheckFinding]:
+    def of_rewards(unit: Unit) -> Iterator[CheckFinding]:
+        if learns_from_rewards(unit):
+            yield from find(unit)
+
+    return each_run(record, of_rewards)
+
+
+def _learned(unit: Unit) -> _Learned:
+    return unit.once("learned from", lambda: _read(unit))
+
+
+def _read(unit: Unit) -> _Learned:
+    # Imported here and in the checks: other records need none of it and should not wait.
+    from workings.config.algorithms import RewardAlgorithm
+    from workings.config.load import check_recipe
+    from workings.data.batches import bucket_lengths
+    from workings.rollouts.lines import from_json
+    from workings.rollouts.prompts import read_prompts
+    from workings.rollouts.rollout import RolloutShape
+    from workings.scoring.rewards import RewardSettings
+
+    try:
+        recipe = check_recipe(unit.manifest.config_snapshot, unit.title)
+        algorithm = recipe.algorithm
+        if not isinstance(algorithm, RewardAlgorithm):
+            raise RecordError("its recipe learns from no rewards")
+        settings = RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning,
+                                  max_new_tokens=algorithm.max_new_tokens)
+    except RequestError as error:
+        raise RecordError(f"config_snapshot cannot be read: {error.given[:120]}") from None
+    fsdp = unit.manifest.mesh.get("fsdp", 1)
+    rows = recipe.batch.micro_batch * fsdp
+    if rows * recipe.batch.accumulation != unit.manifest.global_batch:
+        raise RecordError(f"{rows} rows x {recipe.batch.accumulation} is not the manifest's global batch of "
+                          f"{unit.manifest.global_batch}")
+    found = read_prompts(unit.lines(PROMPTS), unit.manifest.seed)
+    by_id = {prompt.item.id: prompt for prompt in found.prompts}
+    names = sorted(name for name in unit.files if name.startswith(f"{ROLLOUTS}/"))
+    drawn = []
+    for name in names:
+        values = unit.json(name)
+        if not isinstance(values, dict) or type(values.get("step")) is not int or name != rollout_file(values["step"]):
+            raise RecordError(f"{unit.full(name)}: not the rollout of the step in its name")
+        drawn.append(from_json(values, by_id))
+    shape = RolloutShape(micro_batches=recipe.batch.accumulation, rows=rows, updates=algorithm.updates, pad_id=0,
+                         buckets=bucket_lengths(recipe.data, recipe.data.max_length))
+    return _Learned(recipe=recipe, algorithm=algorithm, prompts=found, shape=shape, settings=settings, rollouts=drawn)
+
+
+def _reward_problems(recorded: Any, settings: "RewardSettings") -> list[str]:
+    """What `config/rewards.json` says against the recipe and this version's rewards."""
+    from workings.config.rewards import FileReward
+    if not isinstance(recorded, list) or len(recorded) != len(settings.rewards):
+        return [f"{REWARDS} does not name the recipe's rewards"]
+    problems = []
+    for entry, reward, name in zip(recorded, settings.rewards, settings.names, strict=True):
+        if not isinstance(entry, dict) or (entry.get("name"), entry.get("weight")) != (name, reward.weight):
+            problems.append(f"{REWARDS}: another reward or weight than the recipe's {name}")
+        elif not isinstance(reward, FileReward) and entry != settings.entry(reward):
+            problems.append(f"{REWARDS}: {name} is not what the recipe and this version make of it")
+    return problems
+
+
+def _step_problems(unit: Unit, learned: _Learned) -> list[str]:
+    """The rollouts' steps against the steps that were completed."""
+    updates, done = learned.shape.updates, unit.manifest.completed_steps
+    expected = list(range(1, done + 1, updates))
+    steps = [rollout.step for rollout in learned.rollouts]
+    # A run that failed may have drawn for a step that it could not complete.
+    if steps == expected or (unit.manifest.status == "failed" and steps == [*expected, done + 1]
+                             and done % updates == 0):
+        return []
+    return [f"rollouts of steps {str(steps[:4])[1:-1]}… ({len(steps)}), {done} steps ask for {len(expected)}"]
+
+
+def _drawn_problems(learned: _Learned, rollout: "Rollout") -> list[str]:
+    from workings.rollouts.rollout import sample_seed
+    place, problems = f"rollout of step {rollout.step}", []
+    wanted = learned.shape.rows_per_update * learned.shape.updates // learned.algorithm.group
+    rounds, over = divmod(len(rollout.groups), wanted)
+    most = learned.algorithm.most_draws
+    if over or not 1 <= rounds <= most:
+        return [f"{place}: {len(rollout.groups)} groups, updates take {wanted}"]
+    places, after = learned.prompts.take(rollout.position, len(rollout.groups))
+    if [(each.prompt, each.epoch) for each in places] != [(group.prompt, group.epoch) for group in rollout.groups]:
+        problems.append(f"{place}: other prompts than seed and prompts imply")
+    if after != rollout.after:
+        problems.append(f"{place}: the next one would begin elsewhere")
+    if any(len(group.samples) != learned.algorithm.group for group in rollout.groups):
+        problems.append(f"{place}: groups of another size")
+    seeds = [sample_seed(learned.prompts.seed, rollout.step, group.epoch, group.prompt.item.id, number)
+             for group in rollout.groups for number in range(len(group.samples))]
+    if seeds != [sample.seed for group in rollout.groups for sample in group.samples]:
+        problems.append(f"{place}: other seeds than step, prompt and number imply")
+    return [*problems, *_choice_problems(place, rollout.groups, wanted, dynamic=most > 1),
+            *_log_prob_problems(place, rollout)]
+
+
+def _choice_problems(place: str, groups: "Sequence[Group]", wanted: int, *, dynamic: bool) -> list[str]:
+    from workings.rollouts.rollout import choose
+    spreads = [group.has_spread for group in groups]
+    problems = []
+    if choose(spreads, wanted, dynamic=dynamic) != [group.kept for group in groups]:
+        problems.append(f"{place}: other groups were learned from than the rule chooses")
+    # It draws again only as long as groups are missing.
+    if len(groups) > wanted and sum(choose(spreads[:-wanted], wanted, dynamic=dynamic)) == wanted:
+        problems.append(f"{place}: more was drawn than the rule asks for")
+    return problems
+
+
+def _log_prob_problems(place: str, rollout: "Rollout") -> list[str]:
+    import numpy as np
+    drawn = [np.asarray(sample.completion.log_probs) for group in rollout.groups for sample in group.samples]
+    # A logarithm of a probability is at most 0; rounding may lift it a little.
+    if any(not np.isfinite(x).all() or (x > 1e-3).any() for x in (*drawn, *rollout.trainer_log_probs)):
+        return [f"{place}: log probabilities above 0 or not finite"]
+    return []
+
+
+def _template(unit: Unit) -> "ChatTemplate":
+    return unit.once("chat template", lambda: _read_template(unit))
+
+
+def _read_template(unit: Unit) -> "ChatTemplate":
+    """The run's chat template on the tokenizer that its record holds."""
+    from workings.models.chat import ChatTemplate
+    from workings.models.tokenizer import Tokenizer
+    # The record may be a zip, and the library reads folders.
+    with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder:
+        for name in (name for name in unit.files if name.startswith(f"{TOKENIZER}/")):
+            (Path(folder) / name.rpartition("/")[2]).write_bytes(unit.read(name))
+        try:
+            tokenizer = Tokenizer.load(Path(folder))
+            data = unit.manifest.config_snapshot.get("data", {})
+            template = ChatTemplate.for_config(str(data.get("template")), tokenizer)
+        except RequestError as error:
+            raise RecordError(f"{TOKENIZER}: {error.given[:120]}") from None
+        if tokenizer.digest != unit.manifest.data_digests.get("tokenizer"):
+            raise RecordError(f"{TOKENIZER}: not the tokenizer that the manifest names")
+    return template
+
+
+def _rewarded_again(learned: _Learned, template: "ChatTemplate") -> tuple[list[str], int, list[str]]:
+    """What differs, how many rewards were computed, and names of those that are not ours."""
+    from dataclasses import replace
+
+    from workings.config.rewards import FileReward, reward_name
+    from workings.scoring.rewards import RewardProcess, Sample
+    ours = tuple(reward for reward in learned.settings.rewards if not isinstance(reward, FileReward))
+    own = [reward_name(reward) for reward in learned.settings.rewards if isinstance(reward, FileReward)]
+    if not ours:
+        return [], 0, own
+    problems, count = [], 0
+    with RewardProcess(replace(learned.settings, rewards=ours)) as process:
+        for rollout in learned.rollouts:
+            drawn = [(group.prompt, sample) for group in rollout.groups for sample in group.samples]
+            values = process.score([
+                Sample(item=prompt.item, text=template.tokenizer.decode(sample.completion.tokens),
+                       tokens=sample.completion.tokens, truncated=sample.completion.stop_token is None)
+                for prompt, sample in drawn])
+            for (prompt, sample), found in zip(drawn, values, strict=True):
+                count += len(found)
+                problems += [f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {name} is "
+                             f"{str(sample.rewards.get(name))[:20]}, rewarded again {value:g}"
+                             for name, value in found.items() if sample.rewards.get(name) != value]
+    return problems, count, own

@@ -1,0 +1,47 @@
+"""A recipe with some keys set, and the words to type for it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from workings.config.load import check_recipe
+from workings.config.recipe import Recipe
+
+Words = dict[str, Any]
+"""Dotted keys and their values."""
+
+
+def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
+    """The recipe with dotted keys set."""
+    values = recipe.model_dump(mode="json", exclude_unset=True)
+    for dotted, value in changes.items():
+        *parents, last = dotted.split(".")
+        here = values
+        for parent in parents:
+            here = here.setdefault(parent, {})
+        here[last] = value
+    return check_recipe(values, "a candidate of the search")
+
+
+def difference(asked: Recipe, found: Recipe) -> tuple[str, ...]:
+    """What to type after the recipe's name to get the other one: ``key=value`` words."""
+    before, after = _flat(asked.model_dump(mode="json")), _flat(found.model_dump(mode="json"))
+    whole = []
+    for section in ("optimizer", "method"):  # keys of the old one have no place in the new one
+        old, new = getattr(asked, section), getattr(found, section)
+        if old.name != new.name:
+            values = {"name": new.name} | new.model_dump(mode="json", exclude_defaults=True)
+            inside = ", ".join(f"{key}: {value}" for key, value in values.items())
+            after = {key: value for key, value in after.items() if not key.startswith(f"{section}.")}
+            whole.append(f"{section}={{{inside}}}")
+    return (*_words(before, after), *whole)
+
+
+def _words(before: Words, after: Words) -> tuple[str, ...]:
+    return tuple(f"{key}={value}" for key, value in after.items() if before.get(key) != value)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Words:
+    found: Words = {}
+    for key, value in values.items():
+        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found

@@ -1,0 +1,123 @@
+"""Numbers of a run that learns from rewards: which are drawn together, what they mean, and what is a bad sign."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MOST_PARTS = 16
+"""Further lines of a figure, such as the parts of a reward."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PanelLine:
+    """One line of a figure."""
+
+    key: str
+    """As `numbers` names it."""
+    name: str
+    """Its name in the figure."""
+    rare: bool = False
+    """It is left out where it is 0 all along."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """Numbers that are drawn in one figure."""
+
+    key: str
+    title: str
+    unit: str
+    sentence: str
+    """What it means, and what is a bad sign."""
+    lines: tuple[PanelLine, ...]
+    """The first one stands for all where there is room for one only."""
+    prefix: str = ""
+    """Every other number whose name begins so is a line, too."""
+    log: bool = False
+    """Its numbers lie orders of magnitude apart."""
+
+    def lines_of(self, keys: Iterable[str]) -> list[PanelLine]:
+        """Its lines among the numbers of a run; of further ones at most `MOST_PARTS`."""
+        there = set(keys)
+        more = sorted(key for key in there if self.prefix and key.startswith(self.prefix) and key not in FIXED)
+        return [line for line in self.lines if line.key in there] + [
+            PanelLine(key=key, name=key.removeprefix(self.prefix)) for key in more[:MOST_PARTS]]
+
+
+PANELS = (
+    Panel(key="reward", title="Reward", unit="", prefix="reward_", lines=(
+        PanelLine(key="reward", name="reward"), PanelLine(key="reward_deviation", name="spread")),
+        sentence="What the completions of a rollout earned: their mean, the means of its parts before weights, and the "
+                 "spread (standard deviation) over all of them. The mean should rise over many steps. Bad signs: a "
+                 "mean that falls or stays where it began, and a spread near 0, which leaves nothing to compare."),
+    Panel(key="outside", title="Held-out score and hidden rewards", unit="", prefix="hidden_", lines=(
+        PanelLine(key="held_out_score", name="held-out score"),),
+        sentence="Measured at intervals and not learned from: the share of right answers on held-out items, and "
+                 "rewards that no update sees. They should rise with the reward. Bad sign: a reward that rises while "
+                 "these stay or fall: the model learns what is rewarded and not what is meant."),
+    Panel(key="groups", title="Groups of completions", unit="share", lines=(
+        PanelLine(key="groups_mixed", name="some right"), PanelLine(key="groups_all_wrong", name="all wrong"),
+        PanelLine(key="groups_all_right", name="all right"),
+        PanelLine(key="groups_without_spread", name="equal rewards"),
+        PanelLine(key="groups_left_out", name="left out", rare=True)),
+        sentence="Whether the completions of one prompt were all wrong, all right, or some of both, by the first "
+                 "reward. A group whose rewards are equal teaches nothing. Bad sign: most groups have equal rewards, "
+                 "because the prompts are too hard or too easy."),
+    Panel(key="lengths", title="Length of completions", unit="tokens", lines=(
+        PanelLine(key="completion_tokens", name="mean"), PanelLine(key="completion_tokens_least", name="shortest"),
+        PanelLine(key="completion_tokens_most", name="longest")),
+        sentence="Tokens of a completion, its end not counted. Bad signs: lengths that grow without a growing reward, "
+                 "or that collapse to a few tokens."),
+    Panel(key="ends", title="Completions cut off", unit="share", lines=(
+        PanelLine(key="truncated", name="cut off"), PanelLine(key="empty", name="empty", rare=True)),
+        sentence="The share that reached algorithm.max_new_tokens before it ended, or that has no token at all. "
+                 "Bad sign: a share that grows, because what is cut off seldom earns anything."),
+    Panel(key="entropy", title="Entropy", unit="nats a token", lines=(PanelLine(key="entropy", name="entropy"),),
+          sentence="How unsure the model is of its next token. It falls slowly as the model learns. Bad signs: near 0 "
+                   "(all completions of a prompt are the same) or a sharp rise (the text falls apart)."),
+    Panel(key="mismatch", title="Mismatch of sampler and trainer", unit="nats a token", log=True, lines=(
+        PanelLine(key="mismatch", name="mean"), PanelLine(key="mismatch_most", name="most")),
+        sentence="How far the log probabilities of the drawn tokens differ between the model that drew and the model "
+                 "that is trained: the same weights, so only arithmetic may differ. Bad sign: a mean that grows; "
+                 "above algorithm.most_mismatch the run stops."),
+    Panel(key="clip_fraction", title="Clip fraction", unit="share of tokens", lines=(
+        PanelLine(key="clip_fraction", name="clip fraction"),),
+        sentence="The share of tokens whose probability had moved beyond the algorithm's bound. With one update a "
+                 "rollout it is 0. Bad sign: a large share, because the rollout is then too old for its updates."),
+    Panel(key="kl_behavior", title="Distance from the sampler", unit="nats a token", lines=(
+        PanelLine(key="kl_behavior", name="divergence", rare=True),),
+        sentence="How far the model has moved from the one that drew the completions (Kullback-Leibler). With one "
+                 "update a rollout it is 0. Bad sign: a sharp rise."),
+    Panel(key="times", title="Seconds of a step", unit="s", lines=(
+        PanelLine(key="drawing_seconds", name="drawing"), PanelLine(key="updating_seconds", name="updating")),
+        sentence="Drawing and rewarding completions, and the update itself. Bad sign: drawing that takes longer and "
+                 "longer, which growing completions cause."),
+)
+"""In the order in which they are shown."""
+FIXED = frozenset(line.key for panel in PANELS for line in panel.lines) | {
+    "completions", "held_out_items", "mismatch_ratio"}
+PREFIXES = tuple(panel.prefix for panel in PANELS if panel.prefix)
+_LOGGED = tuple(sorted(FIXED - {"updating_seconds"}))
+
+
+def logged(line: Mapping[str, Any]) -> dict[str, float]:
+    """What a line of the log says of learning from rewards, as it stands there; empty for other runs."""
+    # A first update has a reward, every update has the share that was clipped.
+    if "reward" not in line and "clip_fraction" not in line:
+        return {}
+    keys = [*_LOGGED, *(key for key in line if key.startswith(PREFIXES) and key not in FIXED)]
+    return {key: value for key in keys if (value := _number(line.get(key))) is not None}
+
+
+def numbers(line: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers that figures are drawn of: those of `logged`, and the seconds of the update alone."""
+    found = logged(line)
+    seconds = _number(line.get("seconds"))
+    if found and seconds is not None:
+        found["updating_seconds"] = seconds - found.get("drawing_seconds", 0.0)
+    return found
+
+
+def _number(value: Any) -> float | None:
+    # A bool is an int, and would count as 0 or 1.
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

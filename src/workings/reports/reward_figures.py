@@ -1,0 +1,166 @@
+"""Curves of runs that learn from rewards, and some of what they drew first and last."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from workings.errors import RecordError, RequestError
+from workings.models.tokenizer import Tokenizer
+from workings.record.layout import TOKENIZER
+from workings.reports.figures import NARROW, SMOOTHING_SHARE, WIDE, Drawn, LossFigure, key_entry, steps_table
+from workings.reports.gather import RunView
+from workings.reports.line_chart import Curve, LineChart, Points, draw_line_chart, smoothed
+from workings.reports.reinforcement import PANELS, Panel, numbers
+from workings.reports.rollouts import mean_reward, read_rollout, rollout_steps, texts, visible
+from workings.rollouts.rollout import Group, Sample
+
+REPORTED = ("reward", "outside", "groups", "lengths", "mismatch")
+"""Figures of a report; the page of `workings ui` has all of them."""
+MOST_CHARACTERS = 4_000
+"""Of a completion; a report stays readable, and the record has all of it."""
+_COLORS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownCompletion:
+    """The best or the worst completion of a group."""
+
+    title: str
+    text: str
+    more: int
+    """Characters that were left out."""
+    reward: str
+    advantage: str
+    about: str
+    """Its length, and how it ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownGroup:
+    """One prompt, and the completions that earned most and least."""
+
+    id: str
+    prompt: str
+    about: str
+    completions: list[ShownCompletion]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownRollout:
+    """Some groups of one rollout."""
+
+    title: str
+    about: str
+    groups: list[ShownGroup] = field(default_factory=list)
+
+
+def reward_figures(views: Sequence[RunView]) -> list[LossFigure]:
+    """Figures of the runs that learned from rewards; none where no run did.
+
+    One run has all lines of a figure; of several runs each has its first line only.
+    """
+    found = [(view, [(float(line["step"]), numbers(line)) for line in view.lines])
+             for view in views if view.learns_from_rewards]
+    figures = []
+    for panel in (panel for panel in PANELS if panel.key in REPORTED):
+        lines = _lines(panel, found)
+        if lines:
+            figures.append(_figure(panel, lines))
+    return figures
+
+
+def reward_samples(views: Sequence[RunView]) -> list[ShownRollout]:
+    """Groups of the first and the last rollout of every run that has some; a file that cannot be read says so."""
+    shown = []
+    for view in views:
+        steps = rollout_steps(view.path)
+        for step in dict.fromkeys([*steps[:1], *steps[-1:]]):
+            title = f"Update {step}" if len(views) == 1 else f"{view.name}, update {step}"
+            try:
+                shown.append(_rollout(view, step, title))
+            # A report is about more than its examples.
+            except RecordError as error:
+                shown.append(ShownRollout(title=title, about=f"It is not shown: {error}."))
+            except RequestError as error:
+                shown.append(ShownRollout(title=title, about=f"It is not shown: {error.given}."))
+    return shown
+
+
+Line = tuple[str, int, Points]
+
+
+def _lines(panel: Panel, found: Sequence[tuple[RunView, list[tuple[float, dict[str, float]]]]]) -> list[Line]:
+    """Name, color and points of each line, those without points left out."""
+    lines: list[Line] = []
+    for view, rows in found:
+        keys = panel.lines_of(key for _, values in rows for key in values)
+        for number, line in enumerate(keys if len(found) == 1 else keys[:1]):
+            points = [(step, values[line.key]) for step, values in rows if line.key in values]
+            same = line not in panel.lines and lines and points == lines[0][2]
+            if points and not same and not (line.rare and not any(value for _, value in points)):
+                alone = len(found) == 1
+                lines.append((line.name if alone else view.name, number % _COLORS if alone else view.color, points))
+    return lines
+
+
+def _figure(panel: Panel, lines: Sequence[Line]) -> LossFigure:
+    # A value of 0 has no place on a logarithmic axis.
+    log = panel.log and any(value > 0 for _, _, points in lines for _, value in points)
+    drawn = [(name, color, [(x, y) for x, y in points if y > 0 or not log]) for name, color, points in lines]
+    drawn = [(name, color, points) for name, color, points in drawn if points]
+    caption = panel.sentence
+    span = max(len(points) for *_, points in drawn) // SMOOTHING_SHARE
+    curves = [Curve(name=name, points=points, color=color) for name, color, points in drawn]
+    if panel.key == "reward" and span > 1:
+        curves = [Curve(name=curve.name, points=curve.points, color=curve.color, style="faint") for curve in curves] + [
+            Curve(name=curve.name, points=smoothed(curve.points, span), color=curve.color) for curve in curves]
+        caption += " Bold: moving mean over a fiftieth of the steps; faint: every step."
+    # Beside powers of ten there is no room for a unit, so that it stands in the heading.
+    heading = f"{panel.title}, {panel.unit} (log scale)" if log else panel.title
+    chart = LineChart(
+        title=panel.title, curves=curves, x_label="step", log=log,
+        y_label="" if log else panel.unit or panel.title.casefold(),
+        description="; ".join(f"{name}: {points[0][1]:.3g} at step {points[0][0]:g}, {points[-1][1]:.3g} at step "
+                              f"{points[-1][0]:g}" for name, _, points in lines))
+    return LossFigure(heading=heading, caption=caption, drawn=Drawn(
+        wide=draw_line_chart(chart, WIDE, 300), narrow=draw_line_chart(chart, NARROW, 260),
+        key=[key_entry(name, color, "line") for name, color, _ in drawn],
+        table=steps_table(panel.title, [name for name, *_ in lines], [points for *_, points in lines], ".4g")))
+
+
+def _rollout(view: RunView, step: int, title: str) -> ShownRollout:
+    rollout = read_rollout(view.path, step)
+    tokenizer = Tokenizer.load(view.path / TOKENIZER)
+    ordered = sorted(rollout.groups, key=mean_reward)
+    # The hardest prompt, one in the middle and the easiest: whoever picks the nicest ones shows something else.
+    chosen = {id(group): group for group in (ordered[0], ordered[len(ordered) // 2], ordered[-1])}
+    groups = [ShownGroup(
+        id=group.prompt.item.id, prompt=visible(group.prompt.item.prompt),
+        completions=_best_and_worst(group, tokenizer),
+        about=f"expected {visible(group.prompt.item.expected_answer)} · mean reward {mean_reward(group):.3g} over "
+              f"{len(group.samples)} completions · {_fate(group)}") for group in chosen.values()]
+    mean = fmean(sample.reward for group in rollout.groups for sample in group.samples)
+    return ShownRollout(title=title, groups=groups, about=f"{len(rollout.groups)} groups, mean reward {mean:.3g}.")
+
+
+def _fate(group: Group) -> str:
+    if not group.kept:
+        return "not learned from"
+    return "learned from" if group.has_spread else "equal rewards: it teaches nothing"
+
+
+def _best_and_worst(group: Group, tokenizer: Tokenizer) -> list[ShownCompletion]:
+    if not group.has_spread:
+        return [_completion("One of equal rewards", group.samples[0], tokenizer)]
+    best = max(group.samples, key=lambda sample: sample.reward)
+    worst = min(group.samples, key=lambda sample: sample.reward)
+    return [_completion("Highest reward", best, tokenizer), _completion("Lowest reward", worst, tokenizer)]
+
+
+def _completion(title: str, sample: Sample, tokenizer: Tokenizer) -> ShownCompletion:
+    text, end = texts(sample, tokenizer)
+    parts = ", ".join(f"{name} {value:.4g}" for name, value in sample.rewards.items())
+    return ShownCompletion(
+        title=title, text=text[:MOST_CHARACTERS], more=max(0, len(text) - MOST_CHARACTERS),
+        reward=f"{sample.reward:.4g}", advantage=f"{sample.advantage:+.3g}" if sample.advantage else "0",
+        about=f"{parts} · {len(sample.completion.tokens)} tokens, " + (f"then {end}" if end else "cut off"))

@@ -1,0 +1,156 @@
+"""What a run drew and how it was rewarded, read from its record for people."""
+
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, TypeVar
+
+from workings.errors import RecordError
+from workings.models.tokenizer import Tokenizer
+from workings.record.canonical import loads
+from workings.record.layout import PROMPTS, ROLLOUTS, rollout_file
+from workings.rollouts.lines import from_json
+from workings.rollouts.prompts import Prompt
+from workings.rollouts.rollout import Group, Rollout, Sample
+
+# Keys are sorted, and a quote within a text has a backslash: this cannot stand anywhere else.
+_PACKED = b',"sampler_log_probs":'
+_CHUNK = 64 * 1024
+_FILE = re.compile(r"step_(\d{6,18})\.json")
+# How a line of prompts begins: its id can be read without the rest of it, which may be long.
+_ID = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')
+# Control characters but line break and tab, and those that turn the direction of the text around them.
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupOutline:
+    """The completions of one prompt without what they say."""
+
+    id: str
+    """Of the prompt."""
+    epoch: int
+    kept: bool
+    """Whether updates learned from it."""
+    rewards: tuple[float, ...]
+    lengths: tuple[int, ...]
+    """In tokens."""
+
+
+def rollout_steps(run: Path) -> list[int]:
+    """First updates of the rollouts that a record has, ascending; links are not followed."""
+    folder = run / ROLLOUTS
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    # A long run has many thousand, and `scandir` knows their kinds without asking for each.
+    with os.scandir(folder) as entries:
+        return sorted(int(name[1]) for entry in entries
+                      if (name := _FILE.fullmatch(entry.name)) and entry.is_file(follow_symlinks=False))
+
+
+def read_rollout(run: Path, step: int) -> Rollout:
+    """The rollout whose first update is this one. Raises `RecordError`."""
+    path = _place(run, step)
+
+    def read() -> Rollout:
+        line = loads(path.read_bytes())
+        if line["step"] != step:
+            raise ValueError("it is of another update than its name says")
+        return from_json(line, _prompts(run, set(line["prompts"])))
+
+    return _formed(path, read)
+
+
+def read_outline(run: Path, step: int) -> list[GroupOutline]:
+    """The same without tokens, from the front of its file. Raises `RecordError`."""
+    path = _place(run, step)
+    return _formed(path, lambda: _outline(loads(_front(path))))
+
+
+def mean_reward(group: Group) -> float:
+    """Over the completions of a prompt."""
+    return fmean(sample.reward for sample in group.samples)
+
+
+def texts(sample: Sample, tokenizer: Tokenizer) -> tuple[str, str]:
+    """What a completion says, and the token that ended it (empty: it was cut off); both as `visible` writes them.
+
+    Raises:
+        RecordError: its tokens are none.
+    """
+    stop = sample.completion.stop_token
+    try:
+        return (visible(tokenizer.decode(sample.completion.tokens)),
+                "" if stop is None else visible(tokenizer.token(stop)))
+    except (OverflowError, TypeError) as error:  # ids below 0
+        raise RecordError("a completion has tokens that are none") from error
+
+
+def visible(text: str) -> str:
+    """A model's text with characters that nobody would see, or that would turn the page around, written out."""
+    return _UNSEEN.sub(lambda sign: f"\u27e8U+{ord(sign[0]):04X}\u27e9", text)
+
+
+def _prompts(run: Path, wanted: Collection[str]) -> dict[str, Prompt]:
+    """Prompts by id, as far as they are there."""
+    path, found = run / PROMPTS, {}
+    if path.is_symlink() or not path.is_file():
+        raise RecordError(f"{PROMPTS} is missing, and without it nobody knows what was asked")
+    with path.open("rb") as file:
+        for line in file:
+            begin = _ID.match(line)
+            if begin is None or json.loads(begin[1]) in wanted:
+                record = loads(line)
+                if record.get("status") == "kept" and record.get("id") in wanted:
+                    found[str(record["id"])] = Prompt.from_json(record)
+            if len(found) == len(wanted):
+                break
+    return found
+
+
+def _place(run: Path, step: int) -> Path:
+    path = run / rollout_file(step)
+    if path.is_symlink() or not path.is_file():
+        raise RecordError(f"there is no rollout of update {step} in this record: {rollout_file(step)} is missing")
+    return path
+
+
+def _formed(path: Path, read: Callable[[], T]) -> T:
+    """What ``read`` gives, with the file's name in its error."""
+    try:
+        return read()
+    except (RecordError, OSError, KeyError, ValueError, TypeError, OverflowError, AttributeError) as error:
+        said = str(error) if isinstance(error, RecordError | ValueError) else type(error).__name__
+        raise RecordError(f"{ROLLOUTS}/{path.name} cannot be read: {said[:160]}") from None
+
+
+def _front(path: Path) -> bytes:
+    """A file's JSON up to its packed numbers; all of it where it has another order."""
+    data = b""
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            # It may begin in one chunk and end in the next.
+            start = max(0, len(data) - len(_PACKED))
+            data += chunk
+            if (end := data.find(_PACKED, start)) >= 0:
+                return data[:end] + b"}"
+    return data
+
+
+def _outline(line: Any) -> list[GroupOutline]:
+    ids, lengths, rewards = line["prompts"], line["lengths"], [float(value) for value in line["reward"]]
+    if not ids or not lengths or len(lengths) % len(ids) or len(rewards) != len(lengths) or any(
+            len(line[name]) != len(ids) for name in ("epochs", "kept")):
+        raise ValueError("its lists are not of one length")
+    if any(type(length) is not int for length in lengths) or not all(map(math.isfinite, rewards)):
+        raise ValueError("a number of it is none")
+    size = len(lengths) // len(ids)
+    return [GroupOutline(id=str(ids[at]), epoch=int(line["epochs"][at]), kept=bool(line["kept"][at]),
+                         rewards=tuple(rewards[at * size:(at + 1) * size]),
+                         lengths=tuple(lengths[at * size:(at + 1) * size])) for at in range(len(ids))]

@@ -1,0 +1,130 @@
+"""A rollout as one line of `train/rollouts.jsonl`, and back.
+
+Numbers for each token are packed: as bytes, those of like significance side by side, compressed, in base 85. A token
+with both log probabilities takes six to nine bytes. What is there once for a completion stays readable.
+"""
+
+import base64
+import binascii
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from workings.data.batches import Position
+from workings.engines.base import Completion
+from workings.errors import RecordError
+from workings.rollouts.prompts import Prompt
+from workings.rollouts.rollout import Group, Rollout, Sample
+
+MOST_TOKENS = 100_000_000
+"""Tokens of one rollout that are believed."""
+
+
+def to_json(rollout: Rollout) -> dict[str, Any]:
+    """The rollout as JSON values; `from_json` gives it back bit for bit."""
+    samples = [sample for group in rollout.groups for sample in group.samples]
+    drawn = [x for sample in samples for x in sample.completion.log_probs]
+    learned = [x for _, sample in rollout.learned for x in sample.completion.log_probs]
+    said = np.concatenate([np.zeros(0, np.float32), *rollout.trainer_log_probs])
+    names = list(samples[0].rewards)
+    return {
+        "step": rollout.step, "position": rollout.position.to_json(), "after": rollout.after.to_json(),
+        "prompts": [group.prompt.item.id for group in rollout.groups],
+        "epochs": [group.epoch for group in rollout.groups],
+        "kept": [group.kept for group in rollout.groups],
+        "seeds": [sample.seed for sample in samples],
+        # The stop token is the last of those that were learned; -1: cut off.
+        "stop_tokens": [-1 if sample.completion.stop_token is None else sample.completion.stop_token
+                        for sample in samples],
+        "lengths": [len(sample.completion.tokens) for sample in samples],
+        "tokens": _pack(np.array([x for sample in samples for x in sample.completion.tokens], "<i4")),
+        "sampler_log_probs": _pack(np.array(drawn, "<f4").view("<i4")),
+        # As the difference of their bits from the sampler's, which is small where both agree.
+        "trainer_log_probs": _pack(said.astype("<f4").view("<i4") - np.array(learned, "<f4").view("<i4")),
+        "rewards": {name: [sample.rewards[name] for sample in samples] for name in names},
+        "reward": [sample.reward for sample in samples],
+        "advantages": [sample.advantage for sample in samples]}
+
+
+def from_json(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
+    """The rollout that `to_json` wrote.
+
+    Args:
+        line: of the file.
+        prompts: by id.
+
+    Raises:
+        RecordError: a key is missing or its values do not go together.
+    """
+    try:
+        return _read(line, prompts)
+    except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
+        raise RecordError(f"rollout of step {str(line.get('step'))[:20]}: {type(error).__name__} "
+                          f"{str(error)[:80]}") from None
+
+
+def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
+    ids, lengths, stops = line["prompts"], line["lengths"], line["stop_tokens"]
+    count = len(lengths)
+    if not ids or count % len(ids) or any(len(line[name]) != count for name in (
+            "seeds", "stop_tokens", "reward", "advantages")) or any(
+            len(values) != count for values in line["rewards"].values()) or any(
+            len(line[name]) != len(ids) for name in ("epochs", "kept")):
+        raise ValueError("its lists are not of one length")
+    if any(type(length) is not int or length < 0 for length in lengths) or sum(lengths) > MOST_TOKENS:
+        raise ValueError("its lengths are no counts")
+    tokens = _unpack(line["tokens"], sum(lengths))
+    learned = [length + (stop >= 0) for length, stop in zip(lengths, stops, strict=True)]
+    drawn = _unpack(line["sampler_log_probs"], sum(learned))
+    of_tokens, of_learned = np.cumsum([0, *lengths]), np.cumsum([0, *learned])
+    samples = [Sample(
+        seed=line["seeds"][number],
+        completion=Completion(
+            tokens=tokens[of_tokens[number]:of_tokens[number + 1]].tolist(),
+            finish_reason="length" if stops[number] < 0 else "stop",
+            stop_token=None if stops[number] < 0 else stops[number],
+            log_probs=drawn[of_learned[number]:of_learned[number + 1]].view("<f4").tolist()),
+        rewards={name: float(values[number]) for name, values in line["rewards"].items()},
+        reward=float(line["reward"][number]), advantage=float(line["advantages"][number])) for number in range(count)]
+    size = count // len(ids)
+    groups = tuple(Group(prompt=prompts[ids[at]], epoch=line["epochs"][at], kept=bool(line["kept"][at]),
+                         samples=tuple(samples[at * size:(at + 1) * size])) for at in range(len(ids)))
+    rollout = Rollout(step=line["step"], position=Position.from_json(line["position"]),
+                      after=Position.from_json(line["after"]), groups=groups)
+    return _with_trainer(rollout, line["trainer_log_probs"])
+
+
+def _with_trainer(rollout: Rollout, packed: str) -> Rollout:
+    lengths = [len(sample.learned) for _, sample in rollout.learned]
+    bits = _unpack(packed, sum(lengths))
+    learned = np.array([x for _, sample in rollout.learned for x in sample.completion.log_probs], "<f4").view("<i4")
+    said = (bits + learned).view("<f4")
+    ends = np.cumsum(lengths)
+    return Rollout(step=rollout.step, position=rollout.position, after=rollout.after, groups=rollout.groups,
+                   trainer_log_probs=tuple(np.split(said, ends[:-1])) if lengths else ())
+
+
+def _pack(values: np.ndarray) -> str:
+    # Bytes of like significance side by side: exponents and high bytes repeat, and compress.
+    planes = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 4).T)
+    return base64.b85encode(zlib.compress(planes.tobytes(), 6)).decode("ascii")
+
+
+def _unpack(text: str, count: int) -> np.ndarray:
+    """int32 ``[count]``. Raises ``ValueError`` for any other number of values, before they take memory."""
+    try:
+        # One byte more than expected is enough to see that there are too many.
+        planes = zlib.decompressobj().decompress(base64.b85decode(text), 4 * count + 1)
+    except (binascii.Error, zlib.error) as error:
+        raise ValueError(f"not packed numbers ({error})") from None
+    if len(planes) != 4 * count:
+        raise ValueError(f"other than {count:,} packed numbers")
+    return np.ascontiguousarray(np.frombuffer(planes, np.uint8).reshape(4, -1).T).view("<i4").reshape(-1)
+
+
+def rollouts_of(lines: Sequence[Mapping[str, Any]], prompts: Sequence[Prompt]) -> list[Rollout]:
+    """All rollouts of a record. Raises `RecordError`."""
+    by_id = {prompt.item.id: prompt for prompt in prompts}
+    return [from_json(line, by_id) for line in lines]

@@ -1,0 +1,169 @@
+"""Prompts that completions are drawn from: questions with an expected answer, as tokens, in an order that repeats."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from workings.data.batches import Position
+from workings.data.order import epoch_order
+from workings.data.rows import Dropped, prompt_digest
+from workings.errors import RecordError, RequestError
+from workings.models.chat import ChatTemplate
+from workings.record.canonical import line
+from workings.record.digest import bytes_digest
+from workings.record.redact import cleaned
+from workings.scoring.items import Item, item_from_json
+
+SHOWN = 3
+"""Questions that an error names."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One question as the model sees it."""
+
+    item: Item
+    tokens: tuple[int, ...]
+    """The chat template's prompt, BOS included."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, as hex, of the item's canonical JSON and of the tokens (int32, little-endian)."""
+        return hashlib.sha256(line(self.item.to_json()) + np.array(self.tokens, "<i4").tobytes()).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """As a line of the record."""
+        return {"id": self.item.id, "status": "kept", "item": self.item.to_json(), "tokens": list(self.tokens),
+                "prompt_digest": prompt_digest(self.item.prompt)}
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> "Prompt":
+        """From a line of the record. Raises `RecordError`."""
+        try:
+            item, tokens = item_from_json(record["item"]), record["tokens"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise RecordError(f"not a prompt: {str(error)[:80]}") from None
+        if item.id != record.get("id") or not isinstance(tokens, list) or not tokens or any(
+                type(token) is not int or not 0 <= token < 2**31 for token in tokens):
+            raise RecordError(f"prompt {str(record.get('id'))[:60]!r}: its id or its tokens are none")
+        return cls(item, tuple(tokens))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A prompt's turn in the order of a run."""
+
+    epoch: int
+    prompt: Prompt
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """All prompts of a run. Their order is `workings.data.order.epoch_order`, one epoch behind the other."""
+
+    prompts: Sequence[Prompt]
+    dropped: tuple[Dropped, ...]
+    seed: int
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, as hex, over ids and digests of the prompts, sorted by id."""
+        return bytes_digest("".join(sorted(f"{each.item.id} {each.digest}\n" for each in self.prompts)).encode())
+
+    @property
+    def index_bytes(self) -> bytes:
+        """The prompts as a run keeps them: canonical JSON lines, cleaned as the recorder cleans all that it writes."""
+        rows = [each.to_json() for each in self.prompts] + [
+            {"id": each.id, "status": "dropped", "reason": each.reason} for each in self.dropped]
+        text: str = cleaned("".join(line(row).decode() for row in rows))
+        return text.encode()
+
+    def take(self, position: Position, count: int) -> tuple[list[Place], Position]:
+        """The next prompts, and where those after them start.
+
+        Args:
+            position: epoch, and the number of prompts of it that were drawn before.
+            count: of prompts.
+
+        Raises:
+            RecordError: the position belongs to other data.
+        """
+        if position.batch >= len(self.prompts):
+            raise RecordError(f"data position {position}: an epoch has {len(self.prompts)} prompts only")
+        places: list[Place] = []
+        epoch, start = position.epoch, position.batch
+        while len(places) < count:
+            some = self._order(epoch)[start:start + count - len(places)]
+            places += [Place(epoch, self.prompts[index]) for index in some]
+            start += len(some)
+            if start == len(self.prompts):
+                epoch, start = epoch + 1, 0
+        return places, Position(epoch, start)
+
+    def _order(self, epoch: int) -> list[int]:
+        # One epoch at a time is kept: rollouts go through them in order.
+        if self._orders.get("epoch") != [epoch]:
+            self._orders.clear()
+            self._orders["epoch"] = [epoch]
+            self._orders["order"] = epoch_order([each.item.id for each in self.prompts], self.seed, epoch).tolist()
+        return self._orders["order"]
+
+    @cached_property
+    def _orders(self) -> dict[str, list[int]]:
+        return {}
+
+
+def build_prompts(items: Sequence[Item], template: ChatTemplate, *, seed: int, longest: int, drop: bool) -> PromptSet:
+    """Questions as prompts, in their order.
+
+    Args:
+        items: questions with expected answers.
+        template: writes the chat turns.
+        seed: decides the order.
+        longest: most tokens that a prompt may have.
+        drop: leave longer ones out instead of refusing them.
+
+    Raises:
+        RequestError: a prompt is too long, an id comes twice, or none is left.
+    """
+    prompts: list[Prompt] = []
+    dropped: list[Dropped] = []
+    for item in items:
+        tokens = template.prompt_ids(item.prompt)
+        if len(tokens) <= longest:
+            prompts.append(Prompt(item, tuple(tokens)))
+            continue
+        reason = f"{len(tokens)} tokens, and data.max_length leaves {longest} beside algorithm.max_new_tokens"
+        if not drop:
+            raise RequestError(f"prompt {item.id}: {reason}", "room for the prompt and the longest completion",
+                               "a larger data.max_length, or data.over_length=drop")
+        dropped.append(Dropped(item.id, len(tokens), reason))
+    if len({each.item.id for each in prompts}) != len(prompts):
+        raise RequestError("an id that comes twice among the prompts", "unique ids: they decide order and seeds",
+                           "workings data check --fix")
+    if not prompts:
+        raise RequestError(f"{len(dropped)} prompts, all of them too long", "at least one prompt",
+                           "a larger data.max_length")
+    return PromptSet(tuple(prompts), tuple(dropped), seed)
+
+
+def refuse_evaluation_items(prompts: Sequence[Prompt], items: Sequence[Item]) -> None:
+    """Raise `RequestError` where a question is learned from and measured with."""
+    asked = {prompt_digest(item.prompt) for item in items}
+    both = [each.item.id for each in prompts if prompt_digest(each.item.prompt) in asked]
+    if both:
+        raise RequestError(f"{len(both)} prompts that are evaluation items as well: {', '.join(both[:SHOWN])}",
+                           "prompts that nothing is measured with", "other questions in data.traces")
+
+
+def read_prompts(rows: Sequence[dict[str, Any]], seed: int) -> PromptSet:
+    """The prompts of a record. Raises `RecordError`."""
+    kept = [Prompt.from_json(row) for row in rows if row.get("status") == "kept"]
+    if not kept or len({each.item.id for each in kept}) != len(kept):
+        raise RecordError("no prompts, or an id that stands there twice")
+    return PromptSet(tuple(kept), (), seed)
+

@@ -1,0 +1,178 @@
+"""One rollout: groups of completions with their rewards and advantages, and the batches that updates take from them.
+
+Everything that follows from tokens and rewards is made here by pure functions, so that a verifier makes it again.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from workings.config.algorithms import RewardAlgorithm
+from workings.data.batches import Position, make_batch
+from workings.data.rows import Row
+from workings.engines.base import Completion
+from workings.models.batch import Batch
+from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR
+from workings.record.digest import bytes_digest
+from workings.rollouts.prompts import Prompt
+
+Rewards = Mapping[str, float]
+"""Value of each reward of one completion by name, without its weight."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One completion that was drawn."""
+
+    seed: int
+    completion: Completion
+    """Tokens, the stop token, and the log probability of each of them when it was drawn."""
+    rewards: Rewards
+    reward: float
+    """Sum of weights times values."""
+    advantage: float
+    """How much better it was than its group."""
+
+    @property
+    def learned(self) -> list[int]:
+        """Tokens that the model wrote, the stop token included: those that learn."""
+        stop = self.completion.stop_token
+        return self.completion.tokens if stop is None else [*self.completion.tokens, stop]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """The completions of one prompt."""
+
+    prompt: Prompt
+    epoch: int
+    samples: tuple[Sample, ...]
+    kept: bool = True
+    """Whether an update learns from it; dynamic sampling leaves groups out."""
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether its rewards differ: otherwise every advantage is 0."""
+        return len({sample.reward for sample in self.samples}) > 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout:
+    """What was drawn before one update and learned from by it and, where there are several, by those after it."""
+
+    step: int
+    """First update that learns from it, from 1; the weights are those after the update before."""
+    position: Position
+    """Where its prompts begin in the data."""
+    after: Position
+    """Where those of the next rollout begin."""
+    groups: tuple[Group, ...]
+    """In the order in which they were drawn."""
+    trainer_log_probs: tuple[np.ndarray, ...] = field(default=(), compare=False)
+    """Of every learned sample, float32: log probabilities of its tokens as the first update computed them."""
+
+    @property
+    def learned(self) -> list[tuple[Prompt, Sample]]:
+        """Samples of the groups that updates learn from, in order."""
+        return [(group.prompt, sample) for group in self.groups if group.kept for sample in group.samples]
+
+
+def sample_seed(seed: int, step: int, epoch: int, prompt: str, number: int) -> int:
+    """A number below 2**32 for one sample, from SHA-256 of what it is drawn for and of nothing beside it.
+
+    Args:
+        seed: of the run.
+        step: first update that learns from it.
+        epoch: of the prompt's turn.
+        prompt: the prompt's id.
+        number: of the sample in its group, from 0.
+    """
+    return int(bytes_digest(f"rollout/{seed}/{step}/{epoch}/{number}/{prompt}".encode())[:8], 16)
+
+
+def choose(spreads: Sequence[bool], wanted: int, *, dynamic: bool) -> list[bool]:
+    """Which of the groups drawn so far an update learns from: the first ones, with ``dynamic`` only those with spread.
+
+    Args:
+        spreads: of each group, whether its rewards differ.
+        wanted: groups that the updates take.
+        dynamic: whether groups without spread are left out.
+    """
+    kept: list[bool] = []
+    for spread in spreads:
+        kept.append(sum(kept) < wanted and (spread or not dynamic))
+    return kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutShape:
+    """Sizes of the updates that learn from one rollout."""
+
+    micro_batches: int
+    rows: int
+    """Of one micro batch over all devices."""
+    updates: int
+    """From one rollout."""
+    buckets: tuple[int, ...]
+    """Lengths that a batch may have, ascending."""
+    pad_id: int
+
+    @property
+    def rows_per_update(self) -> int:
+        """Completions that one update learns from."""
+        return self.micro_batches * self.rows
+
+    def of_batch(self, length: int) -> tuple[int, int, int]:
+        """Accumulation, rows, positions of the batch that holds a row of this length."""
+        return self.micro_batches, self.rows, next(size for size in self.buckets if size >= length)
+
+
+def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: RewardAlgorithm) -> Batch:
+    """What one of the updates that learn from a rollout is given.
+
+    Args:
+        rollout: with its rewards and advantages.
+        part: number of the update among them, from 0.
+        shape: sizes.
+        algorithm: says what the sum is divided by.
+    """
+    samples = rollout.learned[part * shape.rows_per_update:(part + 1) * shape.rows_per_update]
+    rows = [_row(prompt, sample) for prompt, sample in samples]
+    # Where dynamic sampling found too few groups, the rest is empty.
+    sequences = [[row] for row in rows] + [[] for _ in range(shape.rows_per_update - len(rows))]
+    size = shape.of_batch(max((len(row.tokens) for row in rows), default=1))
+    batch = make_batch(sequences, size[:2], size[2], shape.pad_id)
+    signals = {name: np.zeros((shape.rows_per_update, size[2]), np.float32) for name in (ADVANTAGE, BEHAVIOR)}
+    for number, (prompt, sample) in enumerate(samples):
+        span = learned_span(prompt, sample)
+        signals[ADVANTAGE][number, span] = sample.advantage
+        signals[BEHAVIOR][number, span] = sample.completion.log_probs
+    tokens = sum(len(sample.learned) for _, sample in samples)
+    arrays = batch.arrays | {name: x.reshape(batch.tokens.shape) for name, x in signals.items()}
+    made = Batch.of(arrays, divided_by=algorithm.divisor(rows=len(rows), tokens=tokens) if rows else 1.0)
+    return made.with_loss_positions(min(algorithm.max_new_tokens, size[2]))
+
+
+def learned_span(prompt: Prompt, sample: Sample) -> slice:
+    """Positions of a row that predict the tokens of a completion: the prompt's last one predicts the first of them."""
+    start = len(prompt.tokens) - 1
+    return slice(start, start + len(sample.learned))
+
+
+def digest_of(batch: Batch) -> str:
+    """SHA-256, as hex, of what an update is given: shape, divisor, tokens, loss mask, advantages, log probabilities."""
+    digest = hashlib.sha256(f"{','.join(map(str, batch.tokens.shape))} {batch.divisor!r}\n".encode())
+    # Padding counts as 0, so that nobody needs the tokenizer to make the digest again.
+    digest.update((batch.tokens * (batch.segment_ids != 0)).astype("<i4").tobytes())
+    for x in (batch.loss_mask, batch.signals[ADVANTAGE], batch.signals[BEHAVIOR]):
+        digest.update(x.astype("<f4").tobytes())
+    return digest.hexdigest()
+
+
+def _row(prompt: Prompt, sample: Sample) -> Row:
+    learned = sample.learned
+    mask = np.zeros(len(prompt.tokens) + len(learned), np.uint8)
+    mask[len(prompt.tokens):] = 1
+    return Row(prompt.item.id, np.array([*prompt.tokens, *learned], np.int32), mask, "")

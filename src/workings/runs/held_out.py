@@ -1,0 +1,91 @@
+"""What the held-out items say of a run that learned from rewards, in one sentence: did more than the reward rise?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from workings.config.algorithms.base import mean
+from workings.evaluation.comparison.paired import PairedDifference, paired_values, points
+from workings.evaluation.statistics.intervals import Interval
+from workings.scoring.items import Item
+from workings.training.watched import RIGHT
+
+BEFORE = "held_out_before"
+"""Kind of the event that holds the score before the first step."""
+SHARE = 10
+"""The reward at the start and at the end is the mean over this part (a tenth) of the rollouts."""
+_MARKS = "held_out_right"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutChange:
+    """How reward and held-out score changed over a run."""
+
+    reward_before: float
+    reward_after: float
+    """Means over the first and the last tenth of the rollouts, at least one."""
+    step_before: int
+    """0: before the first step."""
+    step_after: int
+    difference: PairedDifference
+    """Of the held-out scores, after less before, over the same items."""
+
+    @property
+    def sentence(self) -> str:
+        """For the log: `the reward rose from 0.42 to 0.61, the held-out score did not: +1.6 points [-6.1, +9.3] …`."""
+        reward, score = self._reward_verb, self.difference.verdict
+        if reward == "rose":
+            said = {"better": "and the held-out score rose too", "worse": "the held-out score fell",
+                    "inconclusive": "the held-out score did not, as far as these items can tell"}[score]
+        else:
+            said = {"better": "the held-out score rose", "worse": "the held-out score fell",
+                    "inconclusive": "the held-out score did not change, as far as these items can tell"}[score]
+        difference, text = self.difference, f"{points(self.difference.delta)} points"
+        if isinstance(difference.interval, Interval):
+            text += f" [{points(difference.interval.low)}, {points(difference.interval.high)}]"
+        else:
+            text += f" (no interval: {difference.interval})"
+        return (f"the reward {reward} from {self.reward_before:.2f} to {self.reward_after:.2f}, {said}: {text} of "
+                f"{difference.n} items, step {self.step_after} against step {self.step_before}")
+
+    @property
+    def _reward_verb(self) -> str:
+        if self.reward_after == self.reward_before:
+            return "stayed"
+        return "rose" if self.reward_after > self.reward_before else "fell"
+
+    def facts(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {"sentence": self.sentence, "reward_before": self.reward_before, "reward_after": self.reward_after,
+                "step_before": self.step_before, "step_after": self.step_after, "items": self.difference.n,
+                **self.difference.to_json()}
+
+
+def held_out_change(items: Sequence[Item], lines: Sequence[Mapping[str, Any]],
+                    events: Sequence[Mapping[str, Any]]) -> HeldOutChange | None:
+    """The change over a run, from what it recorded; None where there was no reward, or only one look.
+
+    Args:
+        items: that were watched, in their order.
+        lines: of metrics.
+        events: of the run; the first look stands there, because it belongs to no step.
+    """
+    looks = [(int(line["step"]), str(line[_MARKS])) for line in lines if _MARKS in line]
+    # An attempt that died before its first checkpoint looked as well, at the same weights: the newest counts.
+    before = next((str(event[_MARKS]) for event in reversed(events) if event.get("kind") == BEFORE), None)
+    if before is not None:
+        looks.insert(0, (0, before))
+    rewards = [float(line["reward"]) for line in lines if "reward" in line]
+    if len(looks) < 2 or not rewards:
+        return None
+    part = ceil(len(rewards) / SHARE)
+    (first_step, first), (last_step, last) = looks[0], looks[-1]
+    return HeldOutChange(
+        reward_before=mean(rewards[:part]), reward_after=mean(rewards[-part:]), step_before=first_step,
+        step_after=last_step, difference=paired_values(_scores(first), _scores(last),
+                                                       [item.cluster for item in items[:len(first)]]))
+
+
+def _scores(marks: str) -> list[float]:
+    return [float(mark == RIGHT) for mark in marks]

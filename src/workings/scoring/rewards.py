@@ -1,0 +1,280 @@
+"""What completions earn: the rewards of a recipe, each a function of a prompt's record and a completion.
+
+A shipped reward is what a scorecard says about a text (`workings.scoring.judge`), or its length in tokens; it is pure,
+so a verifier computes it again. A person's own function is executed only in the process that `RewardProcess` starts.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import TypeAdapter
+
+from workings.config.rewards import FileReward, OverlongReward, RewardConfig, reward_name
+from workings.errors import RequestError, RewardError
+from workings.record.digest import file_digest
+from workings.scoring.child_process import ChildProcess, ending
+from workings.scoring.extract import EXTRACTION_VERSION
+from workings.scoring.form import check_form, keeps_form
+from workings.scoring.items import Item
+from workings.scoring.judge import Judgement, judge
+from workings.scoring.scorers import get_scorer
+from workings.scoring.settings import ScoringSettings
+
+SHIPPED_VERSIONS = {"form": "1", "steps": "1", "length": "1", "overlong": "1"}
+"""Raised whenever a reward's value changes; `answer` and `exact` have the versions of their scorers."""
+_REWARDS: TypeAdapter[tuple[RewardConfig, ...]] = TypeAdapter(tuple[RewardConfig, ...])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sample:
+    """One completion of a prompt, to be rewarded."""
+
+    item: Item
+    """The prompt's record."""
+    text: str
+    """The completion, decoded."""
+    tokens: Sequence[int]
+    """The ids that it was decoded from, without the stop token."""
+    truncated: bool
+    """It was cut off by the limit on new tokens."""
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, to be sent to the process that computes rewards."""
+        # Field by field, because `Item.to_json` leaves out what says nothing and a column needs it.
+        return {"item": {field.name: getattr(self.item, field.name) for field in fields(Item)}, "text": self.text,
+                "tokens": list(map(int, self.tokens)), "truncated": self.truncated}
+
+
+def sample_from_json(record: Mapping[str, Any]) -> Sample:
+    """What `Sample.to_json` wrote."""
+    item = record["item"]
+    return Sample(item=Item(**{**item, "aliases": tuple(item["aliases"])}), text=record["text"],
+                  tokens=record["tokens"], truncated=record["truncated"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardSettings:
+    """What decides the rewards of given completions.
+
+    Raises:
+        RequestError: no reward, one twice, a form that does not exist, a limit that is none, or a buffer above the
+            limit on new tokens.
+    """
+
+    rewards: tuple[RewardConfig, ...]
+    """As a recipe names them, each once."""
+    form: str
+    """The recipe's `data.reasoning`; `any` checks none."""
+    max_new_tokens: int
+    """Limit on the length of a completion, in tokens without the stop token."""
+    base: Path = Path()
+    """Directory that relative paths of files start from: that of the recipe."""
+    call_seconds: float = 60.0
+    """Time limit of one call of one reward for all completions of a rollout, in seconds."""
+    child_bytes: int = 4 * 1024**3
+    """Memory limit of the process that computes rewards, in bytes of address space."""
+
+    def __post_init__(self) -> None:
+        check_form(self.form)
+        if not self.rewards:
+            raise RequestError("rewards: none", "at least one reward", "rewards=[{scorer: answer}]")
+        if len(set(self.names)) < len(self.names):
+            raise RequestError(f"rewards: {', '.join(self.names)}", "every reward once: values are known by its name")
+        for name in ("max_new_tokens", "call_seconds", "child_bytes"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise RequestError(f"rewards with {name}: {getattr(self, name)}", "a limit above 0")
+        for reward in self.rewards:
+            if isinstance(reward, OverlongReward) and reward.buffer > self.max_new_tokens:
+                raise RequestError(f"rewards: overlong with buffer: {reward.buffer}",
+                                   f"at most the {self.max_new_tokens} new tokens that a completion may have")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the rewards in their order."""
+        return tuple(map(reward_name, self.rewards))
+
+    def path(self, reward: FileReward) -> Path:
+        """Where a person's file lies."""
+        return (self.base / Path(reward.file).expanduser()).resolve()
+
+    def recorded(self) -> list[dict[str, Any]]:
+        """Name, weight, parameters and version of each reward, as JSON values: equal where the values are.
+
+        The version of a person's function is the digest of its file alone, `sha256:` and 64 hexadecimal digits; what
+        that file imports is not in it. Nothing is executed.
+
+        Raises:
+            RequestError: a file does not exist.
+        """
+        return [self.entry(reward) for reward in self.rewards]
+
+    def entry(self, reward: RewardConfig) -> dict[str, Any]:
+        """What `recorded` says of one reward."""
+        return {"name": reward_name(reward), "weight": reward.weight, "parameters": self._parameters(reward),
+                "version": self.version(reward)}
+
+    def _parameters(self, reward: RewardConfig) -> dict[str, Any]:
+        match reward.scorer:
+            case "answer" | "exact":
+                return {"extraction_version": EXTRACTION_VERSION}
+            case "form":
+                return {"form": self.form}
+            case "length":
+                return {"max_new_tokens": self.max_new_tokens}
+        if isinstance(reward, OverlongReward):
+            return {"max_new_tokens": self.max_new_tokens, "buffer": reward.buffer}
+        return {}
+
+    def version(self, reward: RewardConfig) -> str:
+        """What `recorded` says of one reward. Raises `RequestError` where its file does not exist."""
+        if not isinstance(reward, FileReward):
+            return SHIPPED_VERSIONS.get(reward.scorer) or get_scorer(reward.scorer).version
+        path = self.path(reward)
+        if not path.is_file():
+            raise RequestError(f"rewards: {reward.scorer}", f"a file {path}",
+                               "write the path as seen from the recipe's directory")
+        return f"sha256:{file_digest(path)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, to be sent to the process that computes rewards."""
+        return {"rewards": [reward.model_dump(mode="json") for reward in self.rewards], "form": self.form,
+                "max_new_tokens": self.max_new_tokens, "base": str(self.base.resolve()),
+                "call_seconds": self.call_seconds, "child_bytes": self.child_bytes}
+
+
+def settings_from_json(record: Mapping[str, Any]) -> RewardSettings:
+    """What `RewardSettings.to_json` wrote."""
+    rewards = _REWARDS.validate_python(tuple(record["rewards"]))
+    return RewardSettings(**{**record, "rewards": rewards, "base": Path(record["base"])})
+
+
+def shipped_reward(reward: RewardConfig, sample: Sample, settings: RewardSettings) -> float:
+    """The value of a reward that comes with this project, unweighted. Pure: equal arguments give equal values.
+
+    Raises:
+        ValueError: the reward is a person's own function, which is not executed here.
+    """
+    match reward.scorer:
+        case "answer" | "exact":
+            return _judgement(sample, reward.scorer).score
+        case "form":
+            return float(keeps_form(sample.text, settings.form))
+        case "steps":
+            judgement = _judgement(sample, "exact")
+            return judgement.steps_valid / judgement.steps_checked if judgement.steps_checked else 0.0
+        case "length":
+            return max(-1.0, -len(sample.tokens) / settings.max_new_tokens)
+    if isinstance(reward, OverlongReward):
+        # A truncated completion would have gone on; how many of its tokens are left does not matter.
+        over = reward.buffer if sample.truncated else len(sample.tokens) - (settings.max_new_tokens - reward.buffer)
+        return max(-1.0, min(0.0, -over / reward.buffer))
+    raise ValueError(f"{reward.scorer} does not come with this project")
+
+
+def _judgement(sample: Sample, scorer: str) -> Judgement:
+    return judge(sample.item, sample.text, get_scorer(scorer).score, ScoringSettings(scorer=scorer))
+
+
+def total(values: Mapping[str, float], settings: RewardSettings) -> float:
+    """The reward of one completion: the sum of weight times value.
+
+    Args:
+        values: unweighted value of each reward by name, as `RewardProcess.score` gives them.
+        settings: with the weights.
+
+    Raises:
+        RewardError: the sum is not finite.
+    """
+    parts = {name: reward.weight * values[name] for name, reward in zip(settings.names, settings.rewards, strict=True)}
+    try:
+        # Exact, so the order of the rewards does not matter.
+        found = math.fsum(parts.values())
+    except (OverflowError, ValueError):  # a sum beyond the largest number, or infinities of both signs
+        found = math.inf
+    if not math.isfinite(found):
+        raise RewardError(f"rewards {parts}: their weighted sum is not a finite number")
+    return found
+
+
+class RewardProcess(ChildProcess):
+    """A child process that computes rewards, with limits on memory and time and without a network.
+
+    Use as a context manager: entering starts the process and loads the files of a person's own functions. Their bytes
+    are those that `RewardSettings.recorded` digests; a file that has changed since then is refused. Memory is limited
+    as address space (Linux); a call that takes longer than `call_seconds` is killed. What in Python asks for a network
+    connection or starts another program raises ``PermissionError`` (see `workings.scoring.reward_child`).
+
+    All this is against mistakes, such as a reward that waits for a server or writes the world into memory. It is no
+    sandbox for hostile code: the function may read and write files, and compiled code and `ctypes` get around it.
+
+    Raises:
+        RequestError: a file does not exist, cannot be loaded or has no such function.
+    """
+
+    def __init__(self, settings: RewardSettings) -> None:
+        self._settings = settings
+        self._names = settings.names
+        versions = [reward["version"] for reward in settings.recorded()]
+        super().__init__("workings.scoring.reward_child", {"settings": settings.to_json(), "versions": versions})
+
+    def __enter__(self) -> Self:
+        self._running()
+        return self
+
+    def score(self, samples: Sequence[Sample]) -> list[dict[str, float]]:
+        """The unweighted value of each reward by name, for each completion in the order given.
+
+        Raises:
+            RewardError: a function raised, took too long, ended its process, or gave back something else than a list
+                with a finite number for each completion. The process is replaced at the next call.
+        """
+        if not samples:
+            return []
+        values: dict[str, list[float]] = {}
+        try:
+            self._ask(samples, values)
+        finally:
+            if len(values) < len(self._names):
+                # Answers that were not read would be taken for those of the next request.
+                self._stop()
+        return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+
+    def _ask(self, samples: Sequence[Sample], values: dict[str, list[float]]) -> None:
+        """Put the values of one reward after the other into ``values``."""
+        child = self._running()
+        name, lines = self._names[0], list[str]()
+        try:
+            self._send(child, [sample.to_json() for sample in samples])
+            for name in self._names:
+                # One line a reward, so each has the whole time for itself.
+                lines = lines or self._next(self._settings.call_seconds)
+                answer = json.loads(lines.pop(0))
+                if "problem" in answer:
+                    raise RewardError(f"reward {name}: {answer['problem']}")
+                values[name] = answer["values"]
+        except TimeoutError:
+            raise RewardError(f"reward {name}: no values for {len(samples)} completions within "
+                              f"{self._settings.call_seconds:g} s, the limit of one call; it was killed") from None
+        except (EOFError, BrokenPipeError):
+            self._stop()
+            if self._cancelled:
+                self._running()  # raises what a cancelled process raises
+            raise RewardError(f"reward {name}: its process died ({ending(child)}) over {len(samples)} completions"
+                              ) from None
+
+    def _check_ready(self, line: str) -> None:
+        answer = json.loads(line)
+        if "problem" in answer:
+            self._stop()
+            raise RequestError(f"rewards: {answer['reward']}: {answer['problem']}",
+                               "a file that can be loaded, with the function (prompts, completions, **columns)")
+
+    def _not_started(self) -> RequestError:
+        files = [reward.scorer for reward in self._settings.rewards if isinstance(reward, FileReward)]
+        return RequestError(f"rewards: {', '.join(files or self._names)}",
+                            "files that can be loaded (an error stands above, or loading did not end)",
+                            f"python {files[0].rpartition(':')[0]}" if files else "")

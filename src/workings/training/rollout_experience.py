@@ -1,0 +1,204 @@
+"""Batches that the model draws itself: prompts, completions, rewards, advantages, one rollout after the other."""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from workings.config.algorithms import RewardAlgorithm
+from workings.data.batches import Position
+from workings.engines.base import LikelihoodEngine, SamplingEngine, State, StepResult
+from workings.errors import RequestError
+from workings.models.batch import Batch
+from workings.models.tokenizer import Tokenizer
+from workings.rollouts import arithmetic
+from workings.rollouts.prompts import Place, PromptSet
+from workings.rollouts.rollout import (
+    Group,
+    Rollout,
+    RolloutShape,
+    Sample,
+    batch_of,
+    choose,
+    digest_of,
+    learned_span,
+    sample_seed,
+)
+from workings.scoring.rewards import RewardSettings, total
+from workings.scoring.rewards import Sample as Rewarded
+from workings.training.experience import PreparedBatch
+from workings.training.health import Health
+
+TEMPERATURE = 1.0
+"""At which completions are drawn: at any other the update would improve another distribution than was drawn from."""
+
+
+class RolloutEngine(SamplingEngine, LikelihoodEngine, Protocol):
+    """What an engine offers that draws completions and says how likely it finds them."""
+
+
+class Rewarder(Protocol):
+    """Gives completions their rewards."""
+
+    def score(self, samples: Sequence[Rewarded]) -> list[dict[str, float]]:
+        """The value of every reward of each completion, without its weight. Raises `TrainingFailed`."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """How rollouts are drawn: a pure function of weights, step and position."""
+
+    engine: RolloutEngine
+    prompts: PromptSet
+    algorithm: RewardAlgorithm
+    shape: RolloutShape
+    rewarder: Rewarder
+    reward_settings: RewardSettings
+    tokenizer: Tokenizer
+    stop_ids: Sequence[int]
+    seed: int
+
+    @property
+    def groups(self) -> int:
+        """Prompts that the updates of one rollout learn from."""
+        return self.shape.rows_per_update * self.shape.updates // self.algorithm.group
+
+    def rollout(self, state: State, position: Position, step: int) -> Rollout:
+        """Draw and reward the completions that update ``step`` and those after it learn from."""
+        groups: list[Group] = []
+        after, wanted = position, self.groups
+        dynamic = self.algorithm.most_draws > 1
+        for _ in range(self.algorithm.most_draws):
+            # As many again each time: programs have fixed shapes, and another number of prompts would be another one.
+            places, after = self.prompts.take(after, wanted)
+            groups += self.groups_of(state, places, step)
+            kept = choose([group.has_spread for group in groups], wanted, dynamic=dynamic)
+            if sum(kept) == wanted:
+                break
+        return Rollout(step=step, position=position, after=after, groups=tuple(
+            replace(group, kept=keep) for group, keep in zip(groups, kept, strict=True)))
+
+    def groups_of(self, state: State, places: Sequence[Place], step: int) -> list[Group]:
+        """The groups of some prompts, rewarded, as update ``step`` has them drawn."""
+        size = self.algorithm.group
+        seeds = [sample_seed(self.seed, step, place.epoch, place.prompt.item.id, number)
+                 for place in places for number in range(size)]
+        prompts = [place.prompt for place in places for _ in range(size)]
+        completions = self.engine.sample(
+            state, [prompt.tokens for prompt in prompts], max_new_tokens=self.algorithm.max_new_tokens,
+            stop_ids=self.stop_ids, temperature=TEMPERATURE, seeds=seeds)
+        values = self.rewarder.score([
+            Rewarded(item=prompt.item, text=self.tokenizer.decode(completion.tokens), tokens=completion.tokens,
+                     truncated=completion.stop_token is None)
+            for prompt, completion in zip(prompts, completions, strict=True)])
+        rewards = [total(each, self.reward_settings) for each in values]
+        groups = []
+        for number, place in enumerate(places):
+            own = slice(number * size, (number + 1) * size)
+            samples = [Sample(seed=seed, completion=completion, rewards=each, reward=reward, advantage=advantage)
+                       for seed, completion, each, reward, advantage in zip(
+                           seeds[own], completions[own], values[own], rewards[own],
+                           arithmetic.advantages(self.algorithm, rewards[own]), strict=True)]
+            groups.append(Group(prompt=place.prompt, epoch=place.epoch, samples=tuple(samples)))
+        return groups
+
+    def batch(self, rollout: Rollout, step: int) -> Batch:
+        """What update ``step`` learns from."""
+        return batch_of(rollout, step - rollout.step, self.shape, self.algorithm)
+
+
+class RolloutExperience:
+    """Batches from completions that the model draws before the update that learns from them."""
+
+    def __init__(self, drawing: Drawing, *, recorded: Callable[[int], Rollout | None],
+                 record: Callable[[Rollout], None], health: Health) -> None:
+        """Draw nothing yet.
+
+        Args:
+            drawing: how.
+            recorded: the rollout whose first update is this one, as an earlier attempt recorded it; None for none.
+            record: keeps a rollout.
+            health: stops a run that cannot be learning.
+        """
+        self._drawing = drawing
+        self._recorded = recorded
+        self._record = record
+        self._health = health
+        self._current: Rollout | None = None
+
+    def begin(self, position: Position, thread: Executor) -> None:
+        """Nothing: what is drawn depends on the update before."""
+
+    def take(self, state: State, position: Position, step: int) -> PreparedBatch:
+        """The batch of an update; draws first where it is the first one that learns from a rollout.
+
+        Raises:
+            RequestError: an earlier attempt drew the rollout in the middle of which this one goes on, and it is gone.
+            TrainingFailed: a reward is none, or no group can be learned from.
+        """
+        part = (step - 1) % self._drawing.shape.updates
+        metrics: dict[str, float] = {}
+        rollout = self._current
+        if part == 0:
+            started = time.perf_counter()
+            rollout = self._drawing.rollout(state, position, step)
+            metrics = arithmetic.rollout_metrics(rollout, self._drawing.reward_settings.names)
+            self._health.drawn(rollout)
+            if self._drawing.shape.updates > 1:
+                # Later updates see other weights than those that drew; what these say is asked before the first.
+                rollout = replace(rollout, trainer_log_probs=self._said(state, rollout))
+            metrics["drawing_seconds"] = time.perf_counter() - started
+        elif rollout is None:
+            rollout = self._recorded(step - part)
+        if rollout is None:
+            raise RequestError(f"update {step}, which learns from the rollout of update {step - part}",
+                               "that rollout in the record", "resume from an earlier checkpoint")
+        self._current = rollout
+        batch = self._drawing.batch(rollout, step)
+        last = part == self._drawing.shape.updates - 1
+        return PreparedBatch(batch=batch, after=rollout.after if last else position, digest=digest_of(batch),
+                             tokens=batch.real_tokens, supervised_tokens=batch.supervised_tokens, metrics=metrics)
+
+    def finish(self, step: int, prepared: PreparedBatch, result: StepResult) -> dict[str, float]:
+        """Record the rollout when its first update was taken, and look whether the run can be learning.
+
+        Raises:
+            TrainingFailed: it cannot.
+        """
+        rollout = self._current
+        assert rollout is not None  # `take` has made it
+        found: dict[str, float] = {}
+        if rollout.step == step:
+            if self._drawing.shape.updates == 1:
+                assert result.log_probs is not None  # of every objective but cross entropy
+                rollout = replace(rollout, trainer_log_probs=_cut(rollout, result.log_probs))
+            found = arithmetic.mismatch(rollout)
+        self._health.learned(step, found, result)
+        if rollout.step == step:
+            self._record(rollout)
+        return found
+
+    def _said(self, state: State, rollout: Rollout) -> tuple[np.ndarray, ...]:
+        drawing = self._drawing
+        said: list[np.ndarray] = []
+        for part in range(drawing.shape.updates):
+            rows = drawing.engine.log_probs(state, drawing.batch(rollout, rollout.step + part))
+            size = drawing.shape.rows_per_update
+            said += _cut(replace(rollout, groups=_only(rollout, part * size, size)), rows)
+        return tuple(said)
+
+
+def _cut(rollout: Rollout, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Of every learned sample the log probabilities of its tokens, from ``[A, B, S]``."""
+    flat = rows.reshape(-1, rows.shape[-1]).astype(np.float32)
+    return tuple(flat[number, learned_span(prompt, sample)] for number, (prompt, sample) in enumerate(rollout.learned))
+
+
+def _only(rollout: Rollout, start: int, count: int) -> tuple[Group, ...]:
+    """The learned samples from one place on, a group each."""
+    return tuple(Group(prompt=prompt, epoch=0, samples=(sample,))
+                 for prompt, sample in rollout.learned[start:start + count])

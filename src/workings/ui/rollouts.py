@@ -1,0 +1,201 @@
+"""Rollouts of a run as the page shows them: a rollout's groups a page at a time, and a prompt over the whole run."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, Field
+
+from workings.errors import RecordError, RequestError
+from workings.record.canonical import loads
+from workings.record.layout import REWARDS
+from workings.reports.rollouts import mean_reward, rollout_steps, texts, visible
+from workings.rollouts.rollout import Group as DrawnGroup
+from workings.rollouts.rollout import Sample
+from workings.ui.rollout_reader import RolloutReader
+
+SHOWN = 96
+"""Completions of one page: whole groups, at least one of them."""
+CUT = 1_500
+"""Characters of a completion among the groups of a rollout; a prompt's own page has more."""
+CUT_ALONE = 20_000
+Order = Literal["drawn", "lowest", "highest"]
+T = TypeVar("T")
+
+
+class Part(BaseModel):
+    """What one reward gave a completion."""
+
+    name: str
+    value: float
+    weight: float | None = Field(default=None, description="Left out where the record does not say it")
+
+
+class Completion(BaseModel):
+    """One completion."""
+
+    text: str = Field(description="Invisible control characters are written out")
+    more: int = Field(default=0, description="Characters that were cut off here")
+    reward: float
+    parts: list[Part]
+    advantage: float = Field(description="How much better it was than its group")
+    tokens: int
+    end: str = Field(description="The token that ended it; empty: it was cut off")
+
+
+class Group(BaseModel):
+    """The completions of one prompt."""
+
+    id: str
+    prompt: str
+    expected: str
+    step: int
+    epoch: int
+    learned: bool = Field(description="Whether updates learned from it")
+    equal: bool = Field(description="Whether all its rewards are the same, so that every advantage is 0")
+    mean: float
+    completions: list[Completion]
+
+
+class RolloutPage(BaseModel):
+    """Groups of one rollout, a page of them."""
+
+    step: int
+    total: int
+    found: int
+    page: int
+    pages: int
+    mean: float = Field(description="Mean reward of all its completions")
+    rows: list[Group]
+
+
+class Turn(BaseModel):
+    """A rollout in which a prompt was drawn."""
+
+    step: int
+    epoch: int
+    learned: bool
+    mean: float
+    lowest: float
+    highest: float
+    tokens: float = Field(description="Mean length of its completions")
+    count: int
+
+
+class PromptHistory(BaseModel):
+    """A prompt over the run."""
+
+    id: str
+    prompt: str
+    expected: str
+    turns: list[Turn]
+    unread: list[str] = Field(description="Rollouts that could not be read, and why")
+    page: int
+    pages: int
+    rows: list[Group]
+
+
+class Rollouts(BaseModel):
+    """What a run drew: a rollout or, where a prompt was asked for, that prompt's history."""
+
+    run: str
+    first: int
+    last: int
+    before: int | None = Field(default=None, description="First update of the rollout before")
+    after: int | None = Field(default=None, description="First update of the next rollout")
+    count: int
+    rollout: RolloutPage | None = None
+    history: PromptHistory | None = None
+
+
+def rollout_page(reader: RolloutReader, run: Path, step: int, *, order: Order, find: str, page: int) -> RolloutPage:
+    """Groups of a rollout whose id, question or expected answer holds a text.
+
+    Raises:
+        RecordError: the rollout is missing or damaged.
+        RequestError: a page that does not exist.
+    """
+    rollout, wanted = reader.rollout(run, step), find.casefold()
+    found = [group for group in rollout.groups if not wanted or any(wanted in text.casefold() for text in (
+        group.prompt.item.id, group.prompt.item.prompt, group.prompt.item.expected_answer))]
+    if order != "drawn":
+        found.sort(key=mean_reward, reverse=order == "highest")
+    shown, pages = _paged(found, page, max(1, SHOWN // len(rollout.groups[0].samples)))
+    write = _writer(reader, run, CUT)
+    return RolloutPage(step=step, total=len(rollout.groups), found=len(found), page=page, pages=pages,
+                       mean=fmean(sample.reward for group in rollout.groups for sample in group.samples),
+                       rows=[write(group, step) for group in shown])
+
+
+def prompt_history(reader: RolloutReader, run: Path, prompt: str, *, page: int) -> PromptHistory:
+    """Every rollout in which a prompt was drawn, and a page of what was drawn there.
+
+    Raises:
+        RequestError: no rollout of this run drew it, or a page that does not exist.
+    """
+    turns, unread = [], []
+    for step in rollout_steps(run):
+        try:
+            turns += [(step, outline) for outline in reader.outline(run, step) if outline.id == prompt]
+        # One damaged file hides no other.
+        except RecordError as error:
+            unread.append(str(error))
+    if not turns:
+        raise RequestError(f"prompt {prompt[:80]!r}" + (f" ({'; '.join(unread[:3])})" if unread else ""),
+                           "the id of a prompt that a rollout of this run drew", "")
+    # A prompt may be drawn twice in one rollout, where this is larger than an epoch; its file is read once.
+    steps = list(dict.fromkeys(step for step, _ in turns))
+    shown, pages = _paged(steps, page, max(1, SHOWN // len(turns[0][1].rewards) // 2))
+    write = _writer(reader, run, CUT_ALONE)
+    rows: list[Group] = []
+    for step in shown:
+        try:
+            rows += [write(group, step) for group in reader.rollout(run, step).groups if group.prompt.item.id == prompt]
+        except RecordError as error:
+            unread.append(str(error))
+    return PromptHistory(
+        id=prompt, prompt=rows[0].prompt if rows else "", expected=rows[0].expected if rows else "", unread=unread,
+        page=page, pages=pages, rows=rows,
+        turns=[Turn(step=step, epoch=each.epoch, learned=each.kept, mean=fmean(each.rewards), lowest=min(each.rewards),
+                    highest=max(each.rewards), tokens=fmean(each.lengths), count=len(each.rewards))
+               for step, each in turns])
+
+
+def _paged(found: Sequence[T], page: int, size: int) -> tuple[Sequence[T], int]:
+    pages = max(1, -(-len(found) // size))
+    if not 1 <= page <= pages:
+        raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")
+    return found[size * (page - 1):size * page], pages
+
+
+def _weights(run: Path) -> dict[str, float]:
+    try:
+        return {str(entry["name"]): float(entry["weight"]) for entry in loads((run / REWARDS).read_bytes())}
+    # Without it the values stand there alone.
+    except (OSError, RecordError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _writer(reader: RolloutReader, run: Path, most: int) -> Callable[[DrawnGroup, int], Group]:
+    """Makes groups that people can read; a completion is cut after so many characters."""
+    weights = _weights(run)
+    try:
+        tokenizer = reader.tokenizer(run)
+    except RequestError as error:
+        raise RecordError(f"completions cannot be read without the run's tokenizer: {error.given[:120]}") from None
+
+    def completion(sample: Sample) -> Completion:
+        text, end = texts(sample, tokenizer)
+        return Completion(text=text[:most], more=max(0, len(text) - most), reward=sample.reward, end=end,
+                          parts=[Part(name=name, value=value, weight=weights.get(name))
+                                 for name, value in sample.rewards.items()],
+                          advantage=sample.advantage, tokens=len(sample.completion.tokens))
+
+    def group(drawn: DrawnGroup, step: int) -> Group:
+        item = drawn.prompt.item
+        return Group(id=item.id, prompt=visible(item.prompt), expected=visible(item.expected_answer), step=step,
+                     epoch=drawn.epoch, learned=drawn.kept, equal=not drawn.has_spread, mean=mean_reward(drawn),
+                     completions=[completion(sample) for sample in drawn.samples])
+
+    return group

@@ -1,0 +1,92 @@
+"""What a run drew before its updates and how it was rewarded: a rollout's groups, and a prompt over the run."""
+
+from operator import attrgetter
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from workings.errors import RecordError, RequestError
+from workings.record.layout import CONFIG
+from workings.reports.figures import NARROW, WIDE, Drawn, Table, key_entry
+from workings.reports.line_chart import Curve, LineChart, draw_line_chart
+from workings.reports.rollouts import rollout_steps
+from workings.ui.rollouts import Order, PromptHistory, Rollouts, prompt_history, rollout_page
+from workings.ui.site import Site
+from workings.ui.tab import OpenedRun, Tab
+
+
+class RolloutsQuery(BaseModel):
+    """Which rollout or prompt the page shows, and how."""
+
+    step: int = Field(default=0, ge=0)
+    order: Order = "drawn"
+    find: str = Field(default="", max_length=500)
+    prompt: str = Field(default="", max_length=2_000)
+    sheet: int = 1
+
+
+def run_rollouts(site: Site, name: str, step: int = 0, order: Order = "drawn", find: str = "", prompt: str = "",
+                 sheet: int = 1) -> Rollouts:
+    """Groups of the rollout that an update learned from (0: of the last one) or, with ``prompt``, its history.
+
+    ``sheet`` is the page of groups, from 1.
+    """
+    run = site.folder.path(name)
+    steps = rollout_steps(run)
+    if not steps:
+        raise RequestError(f"rollouts of {name}", "a run that learned from rewards", "")
+    if prompt:
+        return Rollouts(run=name, first=steps[0], last=steps[-1], count=len(steps),
+                        history=prompt_history(site.rollouts, run, prompt, page=sheet))
+    found = _first_update(site, name, step or steps[-1])
+    return around(name, steps, found).model_copy(update={
+        "rollout": rollout_page(site.rollouts, run, found, order=order, find=find, page=sheet)})
+
+
+def around(name: str, steps: list[int], step: int) -> Rollouts:
+    """Which rollouts stand before and behind one."""
+    return Rollouts(run=name, first=steps[0], last=steps[-1], count=len(steps),
+                    before=max((each for each in steps if each < step), default=None),
+                    after=min((each for each in steps if each > step), default=None))
+
+
+def _first_update(site: Site, name: str, step: int) -> int:
+    """First update of the rollout that an update learned from: a rollout may serve several."""
+    algorithm = site.folder.object(site.folder.path(name) / CONFIG).get("algorithm", {})
+    updates = algorithm.get("updates", 1) if isinstance(algorithm, dict) else 1
+    return step - (step - 1) % updates if type(updates) is int and updates > 0 else step
+
+
+def values(site: Site, run: OpenedRun, query: RolloutsQuery) -> dict[str, Any]:
+    """A page of groups or a prompt's history; a rollout that cannot be read is a sentence, and the others stay."""
+    wanted = {name: getattr(query, name) for name in RolloutsQuery.model_fields}
+    shown = {"wanted": query, "problem": "", "figure": None}
+    try:
+        answer = run_rollouts(site, run.name, **wanted)
+    except RecordError as error:
+        steps = rollout_steps(run.path)
+        return shown | {"drawn": around(run.name, steps, query.step or steps[-1]), "problem": str(error)}
+    return shown | {"drawn": answer, "figure": _figure(answer.history) if answer.history else None}
+
+
+def _figure(history: PromptHistory) -> Drawn | None:
+    """Rewards of a prompt over the rollouts that drew it; None where that is one."""
+    turns = history.turns
+    if len(turns) < 2:
+        return None
+    curves = [Curve(name=name, color=color, style="dots", points=[(float(turn.step), read(turn)) for turn in turns])
+              for color, (name, read) in enumerate(_LINES)]
+    said = "; ".join(f"{curve.name}: {curve.points[0][1]:.3g} at update {turns[0].step}, {curve.points[-1][1]:.3g} at "
+                     f"update {turns[-1].step}" for curve in curves)
+    chart = LineChart(title="Rewards of this prompt", description=said, curves=curves, x_label="update",
+                      y_label="reward")
+    return Drawn(wide=draw_line_chart(chart, WIDE, 240), narrow=draw_line_chart(chart, NARROW, 220),
+                 key=[key_entry(curve.name, curve.color, "mark") for curve in curves],
+                 table=Table(caption="Rewards of this prompt", heads=["Update", *(name for name, _ in _LINES)],
+                             rows=[[str(turn.step), *(f"{read(turn):.3g}" for _, read in _LINES)] for turn in turns]))
+
+
+_LINES = (("mean", attrgetter("mean")), ("lowest", attrgetter("lowest")), ("highest", attrgetter("highest")))
+
+TAB = Tab(key="rollouts", title="Rollouts", position=12, query=RolloutsQuery, values=values, answer=run_rollouts,
+          shown=lambda run: run.trained and bool(rollout_steps(run.path)))

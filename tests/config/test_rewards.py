@@ -1,0 +1,85 @@
+"""Rewards in a recipe: strict, weighted, each once."""
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from workings.config.load import check_recipe
+from workings.config.rewards import SHIPPED_REWARDS, FileReward, OverlongReward, RewardConfig, reward_name
+from workings.config.yaml_reader import parse_yaml
+from workings.errors import RequestError
+
+REWARD = TypeAdapter(RewardConfig)
+MINIMAL = """
+name: tiny
+model: {source: scratch, shape: {layers: 1, width: 8, mlp_width: 8, heads: 1, kv_heads: 1, head_dim: 8}}
+data: {traces: traces.jsonl, max_length: 32}
+batch: {micro_batch: 2}
+training: {steps: 3, learning_rate: 1e-3}
+optimizer: {name: adamw}
+algorithm: {name: grpo, group: 2, max_new_tokens: 16}
+"""
+
+
+def check(written):
+    return check_recipe(parse_yaml(f"{MINIMAL}rewards: {written}", "test"), "recipe.yaml", as_written=True)
+
+
+def test_a_list_of_rewards():
+    recipe = check("[{scorer: answer, weight: 2}, {scorer: overlong, buffer: 16, weight: 0.5}, "
+                   "{scorer: code/my_rewards.py:brevity, weight: -1}]")
+    _, overlong, brevity = recipe.rewards
+    assert [reward.weight for reward in recipe.rewards] == [2.0, 0.5, -1.0]
+    assert isinstance(overlong, OverlongReward)
+    assert overlong.buffer == 16
+    assert isinstance(brevity, FileReward)
+    assert (brevity.file, brevity.function) == ("code/my_rewards.py", "brevity")
+    assert list(map(reward_name, recipe.rewards)) == ["answer", "overlong", "my_rewards.py:brevity"]
+    # A resolved recipe names every key and is the same recipe.
+    assert check_recipe(recipe.model_dump(mode="json"), "again").rewards == recipe.rewards
+
+
+def test_every_shipped_reward_is_a_member():
+    for name in SHIPPED_REWARDS:
+        buffer = {"buffer": 4} if name == "overlong" else {}
+        assert reward_name(REWARD.validate_python({"scorer": name, **buffer})) == name
+
+
+@pytest.mark.parametrize("written", ["[{scorer: ansver}]", "[{weight: 2}]", "[answer]", "[{scorer: 3}]"])
+def test_a_wrong_name_is_answered_with_those_that_exist(written):
+    with pytest.raises(RequestError) as caught:
+        check(written)
+    said = str(caught.value)
+    assert "rewards.0: " in said
+    assert f"one of {', '.join(SHIPPED_REWARDS)}, or FILE.py:FUNCTION" in said
+
+
+@pytest.mark.parametrize(("written", "said"), [
+    ({"scorer": "answer", "weight": 0}, "a weight other than 0"),
+    ({"scorer": "answer", "weight": float("nan")}, "finite"),
+    ({"scorer": "answer", "weight": float("inf")}, "finite"), ({"scorer": "answer", "weight": True}, "valid number"),
+    ({"scorer": "answer", "weight": "2"}, "valid number"), ({"scorer": "answer", "buffer": 4}, "Extra inputs"),
+    ({"scorer": "overlong"}, "Field required"), ({"scorer": "overlong", "buffer": 0}, "greater than or equal to 1"),
+    ({"scorer": "overlong", "buffer": 2.5}, "valid integer"), ({"scorer": "a.py:9"}, "should match pattern"),
+    ({"scorer": ".py:f"}, "should match pattern"), ({"scorer": "a.py:f g"}, "should match pattern"),
+])
+def test_what_no_reward_has_is_refused(written, said):
+    with pytest.raises(ValidationError, match=said):
+        REWARD.validate_python(written)
+
+
+@pytest.mark.parametrize("written", ["[{scorer: form}, {scorer: form, weight: 2}]",
+                                     "[{scorer: a/own.py:f}, {scorer: b/own.py:f}]"])
+def test_two_rewards_of_one_name_are_refused(written):
+    with pytest.raises(RequestError, match="more than once") as caught:
+        check(written)
+    assert "recorded under its name" in str(caught.value)
+
+
+def test_a_reward_is_frozen():
+    with pytest.raises(ValidationError, match="frozen"):
+        REWARD.validate_python({"scorer": "form"}).weight = 2.0
+
+
+def test_the_schema_names_every_reward():
+    schema = str(REWARD.json_schema())
+    assert all(f"'{name}'" in schema for name in SHIPPED_REWARDS)

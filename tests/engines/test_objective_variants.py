@@ -1,0 +1,152 @@
+"""Every algorithm's loss on five tokens, worked out by hand, and ratios that no float could hold.
+
+With NumPy, and with the functions of both engines, which find the derivatives by themselves.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import exp, log, sqrt
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from workings.config.algorithms import RewardAlgorithm
+from workings.config.algorithms.cispo import Cispo
+from workings.config.algorithms.dapo import Dapo
+from workings.config.algorithms.dr_grpo import DrGrpo
+from workings.config.algorithms.grpo import Grpo
+from workings.config.algorithms.gspo import Gspo
+from workings.config.algorithms.rloo import Rloo
+from workings.engines.jax.objective import ARRAY as JAX
+from workings.engines.torch.objective import ARRAY as TORCH
+from workings.objectives.base import ArrayFunctions
+from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE, PolicyGradient
+
+NUMPY = ArrayFunctions(exp=np.exp, minimum=np.minimum, clip=np.clip, stop_gradient=np.asarray)
+Signals = Mapping[str, np.ndarray]
+Found = tuple[float, Mapping[str, float], np.ndarray | None]
+"""Total, metrics, and the derivative of the total in each log probability where the framework finds one."""
+
+
+def with_numpy(objective: PolicyGradient, log_probs: np.ndarray, mask: np.ndarray, signals: Signals) -> Found:
+    terms = objective.terms(NUMPY, log_probs, mask, signals)
+    return float(terms.total), {name: float(x / count) for name, (x, count) in terms.metrics.items()}, None
+
+
+def with_jax(objective: PolicyGradient, log_probs: np.ndarray, mask: np.ndarray, signals: Signals) -> Found:
+    def total(x: jax.Array) -> Any:
+        terms = objective.terms(JAX, x, jnp.asarray(mask, jnp.float32),
+                                {name: jnp.asarray(y, jnp.float32) for name, y in signals.items()})
+        return terms.total, terms.metrics
+
+    (value, metrics), gradient = jax.value_and_grad(total, has_aux=True)(jnp.asarray(log_probs, jnp.float32))
+    return float(value), {name: float(x / count) for name, (x, count) in metrics.items()}, np.asarray(gradient)
+
+
+def with_torch(objective: PolicyGradient, log_probs: np.ndarray, mask: np.ndarray, signals: Signals) -> Found:
+    leaf = torch.tensor(log_probs, dtype=torch.float32, requires_grad=True)
+    terms = objective.terms(TORCH, leaf, torch.tensor(mask, dtype=torch.float32),
+                            {name: torch.tensor(y, dtype=torch.float32) for name, y in signals.items()})
+    [gradient] = torch.autograd.grad(terms.total, leaf)
+    return terms.total.item(), {name: (x / count).item() for name, (x, count) in terms.metrics.items()}, \
+        gradient.numpy()
+
+
+FRAMEWORKS: dict[str, Callable[..., Found]] = {"numpy": with_numpy, "jax": with_jax, "torch": with_torch}
+
+THEN = ((0.4, 0.8, 0.5), (0.5, 0.25))
+"""Probability of each token when it was drawn; the second completion is a token shorter."""
+RATIOS = ((1.5, 0.5, 1.1), (0.6, 1.3))
+"""Probability now over probability then."""
+ADVANTAGES = (2.0, -1.0)
+NOW = tuple(tuple(log(p * r) for p, r in zip(*row, strict=True)) for row in zip(THEN, RATIOS, strict=True))
+"""Log probability of each token now."""
+FIRST, SECOND = 0.825 ** (1 / 3), sqrt(0.78)
+"""Geometric means of the rows' ratios: 1.5 * 0.5 * 1.1 = 0.825, 0.6 * 1.3 = 0.78."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """An algorithm, its loss, and the derivative of the loss in the log probability of each token."""
+
+    algorithm: RewardAlgorithm
+    loss: float
+    derivative: tuple[tuple[float, float, float], tuple[float, float]]
+
+
+# A good completion's ratios 1.5, 0.5, 1.1 count 1.2 (the bound), 0.5, 1.1, times 2; a bad one's 0.6 and 1.3 count 0.8
+# (the bound) and 1.3, times -1. Beyond the bound the derivative is 0, else minus advantage times ratio.
+CASES = {
+    "grpo: mean of two means, of 3 and of 2 tokens": Case(
+        Grpo(name="grpo"), (-(2.4 + 1.0 + 2.2) / 3 + (0.8 + 1.3) / 2) / 2,
+        ((0.0, -1.0 / 6, -2.2 / 6), (0.0, 1.3 / 4))),
+    "rloo: the same": Case(
+        Rloo(name="rloo"), (-(2.4 + 1.0 + 2.2) / 3 + (0.8 + 1.3) / 2) / 2,
+        ((0.0, -1.0 / 6, -2.2 / 6), (0.0, 1.3 / 4))),
+    "dr_grpo: over the 2 * 4 tokens that there could have been": Case(
+        DrGrpo(name="dr_grpo", max_new_tokens=4), (-(2.4 + 1.0 + 2.2) + (0.8 + 1.3)) / 8,
+        ((0.0, -1.0 / 8, -2.2 / 8), (0.0, 1.3 / 8))),
+    "dapo: over the 5 tokens, the upper bound 1.28": Case(
+        Dapo(name="dapo"), (-(2.56 + 1.0 + 2.2) + (0.8 + 1.3)) / 5,
+        ((0.0, -1.0 / 5, -2.2 / 5), (0.0, 1.3 / 5))),
+    "gspo: the good row's 0.938 is below the bound 0.95 and counts, the bad row's 0.883 counts 0.95": Case(
+        Gspo(name="gspo", clip_low=0.05, clip_high=0.1), (-2 * FIRST + 0.95) / 2,
+        ((-2 * FIRST / 6, -2 * FIRST / 6, -2 * FIRST / 6), (0.0, 0.0))),
+    "cispo: log probabilities times ratios up to 1.4; every token teaches": Case(
+        Cispo(name="cispo", clip_low=1.0, clip_high=0.4),
+        (-2 * (1.4 * NOW[0][0] + 0.5 * NOW[0][1] + 1.1 * NOW[0][2]) + (0.6 * NOW[1][0] + 1.3 * NOW[1][1])) / 5,
+        ((-2.8 / 5, -1.0 / 5, -2.2 / 5), (0.6 / 5, 1.3 / 5))),
+}
+
+
+def padded(rows: tuple[tuple[float, ...], ...], empty: float = 0.0) -> np.ndarray:
+    """``[2, 3]`` of a row of three and a row of two."""
+    return np.array([rows[0], (*rows[1], empty)])
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("name", CASES)
+def test_losses_and_derivatives_worked_out_by_hand(name: str, framework: str) -> None:
+    case, mask = CASES[name], padded(((1.0, 1.0, 1.0), (1.0, 1.0)))
+    signals = {ADVANTAGE: np.repeat(np.array(ADVANTAGES)[:, None], 3, 1),
+               BEHAVIOR: padded(tuple(tuple(log(p) for p in row) for row in THEN))}
+    total, _, gradient = FRAMEWORKS[framework](case.algorithm.objective, padded(NOW), mask, signals)
+    divisor = case.algorithm.divisor(rows=2, tokens=5)
+    assert total / divisor == pytest.approx(case.loss, rel=1e-6)
+    if gradient is not None:
+        np.testing.assert_allclose(gradient / divisor, padded(case.derivative), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("ratio", ["token", "sequence"])
+def test_ratios_that_no_float_holds_are_bounded_before_they_are_made(ratio: str, framework: str) -> None:
+    """Log ratios of plus and minus 200, where exp(200) is infinite in float32, in rows of a token each.
+
+    Bad tokens, which have become likelier by the whole range (e**20 for each), unlikelier (the bound 0.8), and not at
+    all (1). To the reference the log ratios are -200, 200 and -1/2.
+    """
+    objective = PolicyGradient(kl_beta=0.5, ratio=ratio, normalize="sequences")
+    now, then, reference = (np.array(x)[:, None] for x in ((-1.0, -201.0, -1.0), (-201.0, -1.0, -1.0),
+                                                           (-201.0, -1.0, -1.5)))
+    signals = {ADVANTAGE: np.full((3, 1), -1.0), BEHAVIOR: then, REFERENCE: reference}
+    total, metrics, gradient = FRAMEWORKS[framework](objective, now, np.ones((3, 1)), signals)
+    apart = (exp(-20) - 1 + 20, exp(20) - 1 - 20, exp(-0.5) - 1 + 0.5)
+    assert total == pytest.approx(exp(20) + 0.8 + 1 + 0.5 * sum(apart), rel=1e-6)
+    assert metrics["kl_reference"] == pytest.approx(sum(apart) / 3, rel=1e-6)
+    assert metrics["kl_behavior"] == pytest.approx((exp(-20) + 19 + exp(20) - 21) / 3, rel=1e-6)
+    assert metrics["clip_fraction"] == pytest.approx(1 / 3)
+    if gradient is not None:  # none out of range; the third token's is its ratio and its part of the divergence
+        np.testing.assert_allclose(gradient[:, 0], [0, 0, 1 + 0.5 * (1 - exp(-0.5))], rtol=1e-6)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_within_range_nothing_is_bounded(framework: str) -> None:
+    objective = PolicyGradient(kl_beta=1.0, clip_high=1e9)
+    signals = {ADVANTAGE: np.zeros((1, 2)), BEHAVIOR: np.array([[-19.0, -1.0]]), REFERENCE: np.array([[-1.0, -19.0]])}
+    _, metrics, _ = FRAMEWORKS[framework](objective, np.array([[-20.0, -20.0]]), np.ones((1, 2)), signals)
+    assert metrics["kl_behavior"] == pytest.approx((exp(1) - 2 + exp(19) - 20) / 2, rel=1e-6)
+    assert metrics["kl_reference"] == pytest.approx((exp(19) - 20 + exp(1) - 2) / 2, rel=1e-6)

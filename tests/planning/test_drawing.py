@@ -1,0 +1,232 @@
+"""Plans of runs that learn from rewards: their programs, what lies beside them, their time, and what makes them fit."""
+
+import importlib.util
+from dataclasses import replace
+
+import pytest
+
+from tests.planning.planning_helpers import recipe, rewarded, shape
+from workings.config.load import check_recipe, load_recipe, shipped_recipes
+from workings.engines.base import EngineRequest
+from workings.engines.jax import planning as jax_planning
+from workings.engines.jax.target import CompilerAbsent, compile_for
+from workings.errors import RequestError
+from workings.hardware.catalog import find_target, targets
+from workings.hardware.compile_target import HostTarget
+from workings.models.shapes import shape_from_config
+from workings.planning.answering import shorter_completions, smaller_rollouts
+from workings.planning.changes import changed, difference
+from workings.planning.parts import beside_the_step, exact_parts
+from workings.planning.plan import make_plan
+from workings.planning.request import completions_of, engine_request, programs_of
+from workings.planning.search import plan_with_nearest
+from workings.planning.seconds import answer_seconds, run_time, step_operations
+from workings.runs.plan import plan
+
+BF16 = {"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"}
+
+
+@pytest.fixture
+def no_compiler(monkeypatch, tmp_path):
+    def absent(*_, **__):
+        raise CompilerAbsent("compiling without its compiler", "the package jax-cuda12-plugin", "pip install it")
+
+    monkeypatch.setattr(jax_planning, "compile_for", absent)
+    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
+
+
+def test_programs_of_a_run_that_learns_from_rewards():
+    assert programs_of(rewarded(), 1) == {"step": (2, 4, 64), "drawing": (16, 48, 16), "log_probs": (2, 4, 64)}
+    assert programs_of(rewarded(), 8)["drawing"] == (128, 48, 16), "over all devices"
+    assert programs_of(rewarded(), 16)["drawing"] == (128, 48, 16), "as many as an engine draws at a time"
+    one = rewarded(algorithm={"name": "grpo", "group": 4, "max_new_tokens": 16}, evaluation={
+        "traces": "held.jsonl", "items": "eval", "max_new_tokens": 16, "batch_size": 4})
+    assert set(programs_of(one, 1)) == {"step", "drawing", "evaluation", "generation"}
+    assert completions_of(recipe(), 8) == 0
+
+
+def test_completions_that_make_no_whole_groups_are_refused():
+    asked = rewarded(batch={"micro_batch": 3}, algorithm={"name": "grpo", "group": 16, "max_new_tokens": 16})
+    with pytest.raises(RequestError, match="24 completions a rollout on v5e-8 in groups of 16"):
+        make_plan(asked, shape(), find_target("v5e-8"))
+    assert engine_request(changed(asked, {"batch.micro_batch": 2}), shape(), find_target("v5e-8"))
+
+
+def test_what_drawing_holds_by_formula():
+    asked = rewarded()
+    request = EngineRequest.of(asked, shape())
+    drawn, answered = (beside_the_step(request, name, (16, 48, 16), 1, 1, "gpu") for name in ("drawing", "generation"))
+    assert drawn["moments"] == exact_parts(request, (1, 1, 1), 1, 1)["moments"] > 0
+    assert drawn["logits"] == 3 * answered["logits"] == 3 * 4 * 16 * 96
+    assert drawn["cache of keys and values"] == 2 * 4 * 2 * 16 * 64 * 8
+    assert drawn["activations of the layer at hand"] == answered["activations of the layer at hand"]
+    signals = exact_parts(request, (1, 4, 64), 1, 1)["batch"] - exact_parts(
+        EngineRequest.of(recipe(), shape()), (1, 4, 64), 1, 1)["batch"]
+    assert signals == 2 * 4 * 4 * 64
+
+
+def test_drawing_and_updating_by_hand():
+    asked = rewarded(training={"steps": 100, "learning_rate": 1e-3}, precision=BF16)
+    request, programs, l4 = EngineRequest.of(asked, shape()), programs_of(asked, 1), targets()["l4"]
+    spent = run_time(asked, request, programs, l4, 1, 0.5, items=0, held_out=0)
+    assert (spent.training_seconds, spent.rollouts) == (50, 50)
+    per_operation = 0.5 / step_operations(request, programs["step"])
+    # 16 completions at once, then the forward pass of both updates' rows.
+    assert spent.drawing_seconds == pytest.approx(
+        answer_seconds(request, programs["drawing"], l4, (1, 1), per_operation) + 2 * 0.5 / 3)
+    assert spent.seconds == pytest.approx(
+        50 + 50 * spent.drawing_seconds + spent.checkpoint_seconds * spent.checkpoints)
+    assert spent.share_by(spent.seconds / 2) == pytest.approx(0.5)
+    assert spent.checkpoint_every_seconds == pytest.approx(500 * (0.5 + spent.drawing_seconds / 2))
+    assert spent.as_json()["drawing_seconds"] == spent.drawing_seconds
+    assert "rewards" in spent.not_counted
+    thin = changed(asked, {"algorithm.updates": 1})
+    twice = run_time(thin, request, programs_of(thin, 64), l4, 64, 0.5, items=0, held_out=0)
+    assert programs_of(thin, 64)["drawing"][0] == 128
+    assert twice.rollouts == 100
+    one = answer_seconds(request, programs_of(thin, 64)["drawing"], l4, (64, 1), 0.5 / step_operations(
+        request, programs_of(thin, 64)["step"]))
+    assert twice.drawing_seconds == pytest.approx(4 * one), "512 completions, 128 at a time"
+    imitating = recipe(precision=BF16)
+    plain = run_time(imitating, request, programs_of(imitating, 1), l4, 1, 0.5, items=0, held_out=0)
+    assert plain.rollouts == 0
+    assert "drawing_seconds" not in plain.as_json()
+
+
+def test_devices_gather_weights_for_every_new_token():
+    request, v5e = EngineRequest.of(rewarded(precision=BF16), shape()), targets()["v5e-8"]
+    outer = 2 * (96 * 16 + 16)
+    layers = 2 * 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)
+    found = [answer_seconds(request, (8, 1, new), v5e, (8, 1), 0.0) for new in (1, 11)]
+    each = (layers + outer / 8) / 819e9 + layers * 7 / 8 / 200e9
+    assert found[1] - found[0] == pytest.approx(10 * each / 0.5)
+    alone = answer_seconds(request, (8, 1, 1), v5e, (1, 1), 0.0)
+    assert alone == pytest.approx((layers + outer) / 819e9 / 0.5)
+
+
+def test_dynamic_sampling_may_draw_more_than_is_counted():
+    asked = rewarded(algorithm={"name": "dapo", "group": 4, "max_new_tokens": 16}, precision=BF16)
+    spent = run_time(asked, EngineRequest.of(asked, shape()), programs_of(asked, 1), targets()["l4"], 1, 0.5, items=0,
+                     held_out=0)
+    assert any("groups without spread" in what for what in spent.not_counted)
+
+
+MANY = ["algorithm={name: grpo, group: 8, max_new_tokens: 8192, updates: 16}", "data.max_length=8448",
+        "batch={micro_batch: 1, accumulation: 8}", "evaluation.batch_size=4"]
+"""128 completions of 8192 tokens."""
+
+
+def test_where_drawing_does_not_fit_fewer_are_drawn_first(no_compiler):
+    asked = plan("gemma-3-1b-grpo-rtx5090", "rtx5090", MANY)
+    assert asked.program == "drawing"
+    assert not asked.verdict.fits
+    assert set(asked.peaks) == {"step", "drawing", "log_probs", "generation"}
+    assert any("decided by the drawing" in reason for reason in asked.reasons)
+    assert any("optimizer's state stays in memory beside the drawing" in reason for reason in asked.reasons)
+    assert sum(part.size_bytes for part in asked.parts) == asked.verdict.peak_bytes
+    word, = asked.nearest.overrides
+    assert word.startswith("algorithm.updates=")
+    assert plan("gemma-3-1b-grpo-rtx5090", "rtx5090", [*MANY, word], nearest=False).verdict.fits
+    assert asked.as_json()["time"]["drawing_seconds"] > 0
+
+
+def test_rollouts_get_smaller_by_whole_groups():
+    asked = rewarded(algorithm={"name": "grpo", "group": 8, "max_new_tokens": 16, "updates": 8},
+                     batch={"micro_batch": 2})
+    assert [each.algorithm.updates for each in smaller_rollouts(asked, 1)] == [4]
+    assert [each.algorithm.updates for each in smaller_rollouts(asked, 8)] == [4, 2, 1]
+    assert list(smaller_rollouts(recipe(), 1)) == []
+
+
+def test_completions_get_shorter_and_prompts_keep_their_room():
+    asked = rewarded(algorithm={"name": "grpo", "group": 4, "max_new_tokens": 96}, data={
+        "traces": "addition", "max_length": 128, "buckets": [64, 128]})
+    found = list(shorter_completions(asked))
+    assert difference(asked, found[0]) == ("data.max_length=80", "data.buckets=[64]", "algorithm.max_new_tokens=48")
+    assert len(found) == 1
+    punished = changed(asked, {"rewards": [{"scorer": "answer"}, {"scorer": "overlong", "buffer": 64}]})
+    assert list(shorter_completions(punished)) == []
+    assert list(shorter_completions(recipe())) == []
+
+
+def test_what_the_search_leaves_out_is_said(no_compiler):
+    asked = rewarded(memory={"attention": "chunked", "remat": "layer", "loss_chunk": 64}, data={
+        "traces": "addition", "max_length": 128})
+    huge = replace(shape(), layers=400, width=16384, mlp_width=65536)
+    found = plan_with_nearest(asked, huge, find_target("t4"))
+    assert found.nearest is None
+    assert any("not searched: fewer completions an update" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize("name", [name for name in shipped_recipes() if load_recipe(name).recipe.learns_from_rewards])
+def test_shipped_recipes_that_learn_from_rewards(no_compiler, name):
+    target = {"v5e8": "v5e-8"}.get(name.rpartition("-")[2], name.rpartition("-")[2])
+    found = plan(name, target, nearest=False)
+    assert set(found.peaks) == {"step", "drawing", "generation"}
+    assert found.verdict.fits
+
+
+@pytest.mark.slow
+def test_programs_of_rewards_are_compiled_as_the_engine_runs_them():
+    asked = rewarded()
+    request = replace(EngineRequest.of(asked, shape()), device="cpu")
+    found = {name: compile_for(request, size, HostTarget(), program=name)
+             for name, size in programs_of(asked, 1).items()}
+    plain = compile_for(replace(EngineRequest.of(recipe(), shape()), device="cpu"), (2, 4, 64), HostTarget())
+    # Two float32 signals a token.
+    assert found["step"].exact["batch"] - plain.exact["batch"] == 2 * 4 * 2 * 4 * 64
+    for name in ("drawing", "log_probs"):
+        # The state's number of steps, and the layers once more, which a CPU's step takes one by one.
+        layers = found[name].exact["parameters"] - 4 * (96 * 16 + 16)
+        assert found[name].details["beside"] == found[name].exact["moments"] + 4 + layers
+    answered = compile_for(request, programs_of(asked, 1)["drawing"], HostTarget(), program="generation")
+    assert found["drawing"].peak_bytes > answered.peak_bytes
+    assert found["drawing"].tokens_per_device == ()
+    assert found["log_probs"].tokens_per_device == (2, 4, 64)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("run_flags")
+@pytest.mark.parametrize(("target", "compiler"), [("v5e-8", "libtpu"), ("t4x2", "jax_cuda12_plugin")])
+def test_every_program_of_rewards_on_machines_that_are_not_here(target, compiler, tmp_path, monkeypatch):
+    if importlib.util.find_spec(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
+    asked = check_recipe(rewarded(
+        memory={"attention": "chunked", "remat": "layer"}, precision=BF16 | {"compute": "fp32"}).model_dump(
+            mode="json", exclude_unset=True), "test")
+    found = make_plan(asked, shape_from_config(asked.model.shape, 96), targets()[target])
+    assert found.verdict.source == "compiled"
+    assert found.verdict.fits
+    assert set(found.peaks) == {"step", "drawing", "log_probs"}
+    assert found.verdict.peak_bytes == max(found.peaks.values())
+
+
+def test_programs_of_rewards_are_traced(run_forked, monkeypatch, tmp_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from workings.engines.torch.trace import target as tracing_child
+
+    monkeypatch.setattr(tracing_child.subprocess, "run", lambda words, **given: run_forked(
+        *words[1:], stdin=given["input"], check=False))
+    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
+    asked = rewarded(engine="torch", device="gpu")
+    found = make_plan(asked, shape(), find_target("t4"))
+    assert found.verdict.source == "traced"
+    assert set(found.peaks) == {"step", "drawing", "log_probs"}
+    assert found.verdict.peak_bytes == max(found.peaks.values())
+
+
+def test_a_trace_of_drawing_has_the_noise_in_it():
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from workings.engines.torch.trace.inspect import Card, inspect_program
+
+    asked = rewarded(engine="torch")
+    wide = replace(shape(), vocab_size=65536)
+    request = EngineRequest.of(asked, wide)
+    drawn, answered = (inspect_program(request, name, (16, 48, 16), "cpu", Card())
+                       for name in ("drawing", "generation"))
+    # Logits in float32 and then three arrays in float64: the same scaled, the noise, their sum.
+    assert drawn.peak_bytes - answered.peak_bytes > 2 * 8 * 16 * 65536
+    assert drawn.breakdown["moments"] == answered.breakdown["moments"] > 0

@@ -1,0 +1,146 @@
+"""Runs that learned from rewards: their curves, what they drew, and what trackers are told."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.record import synthetic
+from tests.reports import rewarded
+from tests.reports.rewarded import rewarded_run
+from tests.reports.test_page import Page
+from tests.reports.test_page import two_runs as two_imitations
+from workings.errors import RecordError
+from workings.reports.html import write_report
+from workings.reports.reinforcement import FIXED, PANELS, logged, numbers
+from workings.reports.rollouts import read_outline, read_rollout, rollout_steps, texts, visible
+from workings.reports.tracked import METRICS
+from workings.reports.tracked import numbers as tracked
+
+ATTACK = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7*7 }}\u202e\x1b[31m<end_of_turn>"
+SHOWN = ATTACK.replace("\u202e", "⟨U+202E⟩").replace("\x1b", "⟨U+001B⟩")
+
+
+def report(place: Path, *runs: Path) -> Page:
+    """The page of these runs; what it loads or starts is an error."""
+    page = Page(write_report(place / "page.html", runs).read_text(encoding="utf-8"))
+    assert page.open == []
+    assert not {tag for tag, _ in page.tags} & {"script", "link", "img", "iframe", "form"}
+    return page
+
+
+def test_a_rollout_is_read_as_it_was_written(tmp_path: Path) -> None:
+    run = rewarded_run(tmp_path / "run")
+    assert rollout_steps(run) == [1, 2, 3]
+    for step in rollout_steps(run):
+        drawn = rewarded.rollout(step)
+        assert read_rollout(run, step) == drawn
+        assert [(each.id, each.epoch, each.kept, each.rewards, each.lengths) for each in read_outline(run, step)] == [
+            (group.prompt.item.id, group.epoch, group.kept, tuple(sample.reward for sample in group.samples),
+             tuple(len(sample.completion.tokens) for sample in group.samples)) for group in drawn.groups]
+
+
+def test_an_outline_ends_before_the_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = rewarded_run(tmp_path / "run")
+    path = run / "train/rollouts/step_000001.json"
+    whole = path.read_bytes()
+    expected = read_outline(run, 1)
+    path.write_bytes(whole[:whole.index(b'"sampler_log_probs"') + 40])
+    for size in (7, 64 * 1024):  # a chunk may end anywhere
+        monkeypatch.setattr("workings.reports.rollouts._CHUNK", size)
+        assert read_outline(run, 1) == expected
+    path.write_text(json.dumps(dict(reversed(json.loads(whole).items()))))
+    assert read_outline(run, 1) == expected, "in another order"
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    (lambda path: path.unlink(), "there is no rollout of update 2 in this record"),
+    (lambda path: path.write_bytes(path.read_bytes()[:300]), "step_000002.json cannot be read: not JSON"),
+    (lambda path: path.write_text("[1]"), "step_000002.json cannot be read"),
+    (lambda path: path.write_text(path.read_text().replace('"step":2', '"step":7')), "of another update"),
+    (lambda path: path.write_text(path.read_text().replace('"rewards":{', '"rewards":{"x":[1],')), "of one length"),
+    (lambda path: (path.unlink(), path.symlink_to("step_000001.json")), "there is no rollout of update 2"),
+    (lambda path: (path.parents[2] / "data/prompts.jsonl").unlink(), "data/prompts.jsonl is missing"),
+    (lambda path: (path.parents[2] / "data/prompts.jsonl").write_text("{\n"), "cannot be read"),
+])
+def test_a_rollout_that_cannot_be_read_says_why(tmp_path: Path, change, said: str) -> None:
+    run = rewarded_run(tmp_path / "run")
+    change(run / "train/rollouts/step_000002.json")
+    with pytest.raises(RecordError, match=said):
+        read_rollout(run, 2)
+    assert read_outline(run, 1)
+
+
+def test_unseen_characters_are_written_out() -> None:
+    assert visible("a\tb\nc\u200fd\x00") == "a\tb\nc⟨U+200F⟩d⟨U+0000⟩"
+    sample = rewarded.rollout(1, [ATTACK]).groups[0].samples[0]
+    assert texts(sample, synthetic.tokenizer()) == (SHOWN, synthetic.tokenizer().token(sample.completion.stop_token))
+
+
+def test_a_report_has_the_curves_and_some_of_what_was_drawn(tmp_path: Path) -> None:
+    run = rewarded_run(tmp_path / "run")
+    page = report(tmp_path, run)
+    for text in ("Reward", "Groups of completions", "Length of completions", "Bad sign",
+                 "Mismatch of sampler and trainer, nats a token (log scale)", "What was drawn, first and last",
+                 "Update 1", "Update 3", "3 groups, mean reward 0.375.", "What is 21+21?", "mixed 3 1",
+                 "expected 42 · mean reward", "Highest reward: 0.875", "Lowest reward: -0.125", "(advantage +0.5)",
+                 "equal rewards: it teaches nothing", "(value of the objective of dr_grpo)"):
+        assert text in page.text, text
+    assert "Training loss" not in page.text, "its loss is none of traces"
+    assert "Update 2" not in page.text
+    drawn = [a for a in page.named("svg") if a.get("role") == "img"]
+    assert len(drawn) == 2 * len(page.named("figure")) == 8
+    ids = [a["id"] for _, a in page.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+
+
+def test_runs_of_both_kinds_on_one_page(tmp_path: Path) -> None:
+    runs = [rewarded_run(tmp_path / "rewarded"), rewarded_run(tmp_path / "again"), two_imitations(tmp_path)[0]]
+    page = report(tmp_path, *runs)
+    for text in ("Reward", "Training loss", "rewarded, update 1", "again, update 3"):
+        assert text in page.text, text
+    assert "Rewards" not in report(tmp_path, runs[2]).text
+    assert "What was drawn" not in report(tmp_path, runs[2]).text
+
+
+def test_what_a_model_wrote_is_never_markup(tmp_path: Path) -> None:
+    page = report(tmp_path, rewarded_run(tmp_path / "run", [ATTACK]))
+    assert SHOWN in "".join(page.words)
+
+
+def test_a_rollout_that_cannot_be_read_does_not_spoil_a_report(tmp_path: Path) -> None:
+    run = rewarded_run(tmp_path / "run")
+    (run / "train/rollouts/step_000003.json").write_text("{}")
+    page = report(tmp_path, run)
+    assert "It is not shown: train/rollouts/step_000003.json cannot be read" in page.text
+    assert "What is 21+21?" in page.text
+    (run / "config/tokenizer/tokenizer.json").unlink()
+    assert "It is not shown: tokenizer: " in report(tmp_path, run).text
+
+
+def test_every_number_has_a_figure_or_a_reason(tmp_path: Path) -> None:
+    run = rewarded_run(tmp_path / "run")
+    line = json.loads((run / "train/metrics.jsonl").read_text().splitlines()[0])
+    found = numbers(line | {"held_out_score": 0.5, "held_out_items": 8, "hidden_form": 1})
+    drawn = {each.key for panel in PANELS for each in panel.lines_of(found)}
+    assert set(found) - drawn == {"completions", "mismatch_ratio", "held_out_items"}
+    assert {"reward_answer", "reward_length", "hidden_form"} == drawn - FIXED
+    assert found["updating_seconds"] == pytest.approx(line["seconds"] - line["drawing_seconds"])
+    assert logged(line | {"reward": True, "reward_answer": "many"}).keys() == logged(line).keys() - {
+        "reward", "reward_answer"}
+
+
+def test_a_step_between_two_rollouts_has_no_reward() -> None:
+    found = numbers({"step": 2, "loss": 0.5, "seconds": 3.0, "clip_fraction": 0.25, "entropy": 1.0, "kl_behavior": 0.1})
+    assert found == {"clip_fraction": 0.25, "entropy": 1.0, "kl_behavior": 0.1, "updating_seconds": 3.0}
+    assert numbers({"step": 2, "loss": 0.5, "seconds": 3.0}) == {}
+
+
+def test_trackers_are_told_the_rewards(tmp_path: Path) -> None:
+    line = json.loads((rewarded_run(tmp_path / "run") / "train/metrics.jsonl").read_text().splitlines()[0])
+    told = dict(tracked(line))
+    assert told["train/reward"] == line["reward"] == 0.375
+    assert told["train/reward_length"] == -0.25
+    assert told["train/mismatch"] == line["mismatch"]
+    assert "train/updating_seconds" not in told, "the log does not have it"
+    assert set(dict(tracked(synthetic.steps()[0]))) <= {f"train/{key}" for key in METRICS}

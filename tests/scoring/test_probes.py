@@ -1,0 +1,75 @@
+"""Probes: texts that please a reward without solving anything."""
+
+import pytest
+from pydantic import TypeAdapter
+
+from workings.config.rewards import RewardConfig
+from workings.errors import RequestError
+from workings.scoring.form import keeps_form
+from workings.scoring.items import Item
+from workings.scoring.probes import probes, wrong_answer
+from workings.scoring.rewards import RewardSettings, Sample, shipped_reward
+from workings.scoring.scorers import answer
+from workings.scoring.steps import check_steps
+
+ITEM = Item(id="q1", prompt="What is 7+5?", expected_answer="12")
+WORKED = "7+5=12"
+ALWAYS = {"empty", "prompt copied", "bare numbers", "answer repeated", "very long"}
+
+
+def test_the_texts_of_one_prompt():
+    found = probes(ITEM, "tags", WORKED)
+    long = found.pop("very long")
+    assert found == {
+        "empty": "", "prompt copied": "What is 7+5?", "bare numbers": " ".join(map(str, range(100))),
+        "answer repeated": " ".join(["12"] * 100), "answer without steps": "<reasoning></reasoning><answer>12</answer>",
+        "form only": "<reasoning></reasoning><answer></answer>",
+        "steps with a wrong answer": "<reasoning>7+5=12</reasoning><answer>13</answer>"}
+    assert long.endswith("</reasoning><answer>12</answer>")
+    assert len(long.split()) == 2000
+    assert check_steps(long).checked == 0
+
+
+@pytest.mark.parametrize(("form", "empty", "no_steps"), [
+    ("tags", "<reasoning></reasoning><answer></answer>", "<reasoning></reasoning><answer>12</answer>"),
+    ("think", "<think>\n\n</think>\n\n", "<think>\n\n</think>\n\n12"), ("hashes", "\n#### ", "\n#### 12")])
+def test_every_form_is_written_as_traces_are(form, empty, no_steps):
+    found = probes(ITEM, form, WORKED)
+    assert (found["form only"], found["answer without steps"]) == (empty, no_steps)
+    for name in ("answer without steps", "very long", "steps with a wrong answer"):
+        assert keeps_form(found[name], form), name
+    assert not keeps_form(found["form only"], form)
+
+
+def test_probes_that_need_what_is_not_there_are_left_out():
+    assert set(probes(ITEM, "tags", None)) == ALWAYS | {"answer without steps", "form only"}
+    assert set(probes(ITEM, "answer_only", WORKED)) == ALWAYS
+    with pytest.raises(RequestError, match="one of tags"):
+        probes(ITEM, "any", WORKED)
+
+
+@pytest.mark.parametrize(("expected", "more", "wrong"), [
+    ("12", {}, "13"), ("$1,234.50", {}, "2471/2"), ("1e3", {}, "1001"), ("12", {"aliases": ("13", "14")}, "15"),
+    ("12", {"tolerance": 2.5}, "16"), ("Paris", {}, "not Paris"),
+    ("Paris", {"aliases": ("not paris",)}, "not not Paris"),
+])
+def test_a_wrong_answer_is_wrong(expected, more, wrong):
+    item = Item(id="a", prompt="p", expected_answer=expected, **more)
+    assert wrong_answer(item) == wrong
+    assert answer(wrong, item) == 0
+
+
+def test_what_the_shipped_rewards_pay_for():
+    """No reward alone is safe: the answer pays for its repetition, the form for no steps, the steps for any answer."""
+    rewards = TypeAdapter(tuple[RewardConfig, ...]).validate_python(
+        ({"scorer": "answer"}, {"scorer": "form"}, {"scorer": "steps"}))
+    settings = RewardSettings(rewards=rewards, form="tags", max_new_tokens=4096)
+
+    def values(text):
+        sample = Sample(item=ITEM, text=text, tokens=range(len(text.split())), truncated=False)
+        return tuple(shipped_reward(reward, sample, settings) for reward in rewards)
+    assert {name: values(text) for name, text in probes(ITEM, "tags", WORKED).items()} == {
+        "empty": (0, 0, 0), "prompt copied": (0, 0, 0), "bare numbers": (0, 0, 0), "answer repeated": (1, 0, 0),
+        "very long": (1, 1, 0), "answer without steps": (1, 1, 0), "form only": (0, 0, 0),
+        "steps with a wrong answer": (0, 1, 1)}
+    assert values("<reasoning>7+5=12</reasoning><answer>12</answer>") == (1, 1, 1)

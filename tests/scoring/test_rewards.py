@@ -1,0 +1,313 @@
+"""Rewards: values by hand, in a process that survives whatever a person's function does."""
+
+import hashlib
+import subprocess
+import sys
+from concurrent.futures import CancelledError
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from workings.config.rewards import RewardConfig
+from workings.errors import RequestError, RewardError
+from workings.scoring import child_process
+from workings.scoring.items import Item
+from workings.scoring.rewards import (
+    RewardProcess,
+    RewardSettings,
+    Sample,
+    sample_from_json,
+    settings_from_json,
+    shipped_reward,
+    total,
+)
+
+REWARDS = TypeAdapter(tuple[RewardConfig, ...])
+ITEM = Item(id="q1", prompt="7+5?", expected_answer="12", extra={"topic": "sums"})
+RIGHT = "<reasoning>7+5=12; 2+2=5</reasoning><answer>12.0</answer>"
+
+
+def settings(*rewards, base=Path(), **more) -> RewardSettings:
+    written = tuple({"scorer": reward} if isinstance(reward, str) else reward for reward in rewards)
+    return RewardSettings(**{"rewards": REWARDS.validate_python(written), "form": "tags", "max_new_tokens": 10,
+                             "base": base, **more})
+
+
+def sample(text=RIGHT, tokens=(1, 2, 3), *, truncated=False, item=ITEM) -> Sample:
+    return Sample(item=item, text=text, tokens=tokens, truncated=truncated)
+
+
+def value(reward, one) -> float:
+    chosen = settings(reward)
+    return shipped_reward(chosen.rewards[0], one, chosen)
+
+
+@pytest.mark.parametrize(("reward", "text", "expected"), [
+    ("answer", RIGHT, 1), ("exact", RIGHT, 0), ("exact", "<answer>12</answer>", 1), ("answer", "13", 0),
+    ("answer", "", 0), ("form", RIGHT, 1), ("form", "12", 0), ("form", "", 0), ("steps", RIGHT, 0.5),
+    ("steps", "<reasoning>7+5=12</reasoning><answer>3</answer>", 1), ("steps", "no equation", 0), ("steps", "", 0),
+    # An equation in the answer is judged by its result alone.
+    ("steps", "<reasoning>seven</reasoning><answer>7+5=12</answer>", 0),
+])
+def test_what_a_text_is_worth(reward, text, expected):
+    assert value(reward, sample(text)) == expected
+
+
+def test_lengths_are_counted_in_tokens():
+    short, long = "x" * 1000, "x"  # a thousand characters in one token, one character in ten
+    for count, length, overlong in ((0, 0, 0), (1, -0.1, 0), (6, -0.6, 0), (7, -0.7, -0.25), (8, -0.8, -0.5),
+                                    (9, -0.9, -0.75), (10, -1, -1), (12, -1, -1)):
+        one = sample(long if count > 6 else short, tuple(range(count)))
+        assert value("length", one) == pytest.approx(length)
+        assert value({"scorer": "overlong", "buffer": 4}, one) == overlong
+    # Cut off before the limit, as by a shorter row: it would have gone on.
+    assert value({"scorer": "overlong", "buffer": 4}, sample(tokens=(1,), truncated=True)) == -1
+
+
+def test_the_sum_is_weighted():
+    chosen = settings({"scorer": "answer", "weight": 2}, {"scorer": "length", "weight": 0.5})
+    assert total({"answer": 1.0, "length": -0.4}, chosen) == pytest.approx(1.8)
+    huge = settings({"scorer": "answer", "weight": 1e308}, {"scorer": "exact", "weight": -1e308})
+    assert total({"answer": 1.0, "exact": 1.0}, huge) == 0
+    for values in ({"answer": 1.0, "exact": -1.0}, {"answer": 10.0, "exact": 10.0}, {"answer": 10.0, "exact": 0.0}):
+        with pytest.raises(RewardError, match="not a finite number"):
+            total(values, huge)
+
+
+def test_settings_that_are_none():
+    for more in ({"max_new_tokens": 0}, {"call_seconds": 0.0}, {"child_bytes": -1}, {"call_seconds": float("nan")}):
+        with pytest.raises(RequestError, match=next(iter(more))):
+            settings("answer", **more)
+    with pytest.raises(RequestError, match="at least one reward"):
+        settings()
+    with pytest.raises(RequestError, match="every reward once"):
+        settings("answer", "answer")
+    with pytest.raises(RequestError, match="expected form"):
+        settings("answer", form="tag")
+    with pytest.raises(RequestError, match="at most the 10 new tokens"):
+        settings({"scorer": "overlong", "buffer": 11})
+
+
+def test_what_decides_is_recorded(tmp_path):
+    code = "def f(completions, **columns): return [0.0] * len(completions)\n"
+    (tmp_path / "own.py").write_text(code)
+    chosen = settings("answer", "form", "steps", {"scorer": "overlong", "buffer": 4, "weight": 2}, "own.py:f",
+                      base=tmp_path)
+    assert chosen.recorded() == [
+        {"name": "answer", "weight": 1.0, "parameters": {"extraction_version": 1}, "version": "1"},
+        {"name": "form", "weight": 1.0, "parameters": {"form": "tags"}, "version": "1"},
+        {"name": "steps", "weight": 1.0, "parameters": {}, "version": "1"},
+        {"name": "overlong", "weight": 2.0, "parameters": {"max_new_tokens": 10, "buffer": 4}, "version": "1"},
+        {"name": "own.py:f", "weight": 1.0, "parameters": {},
+         "version": f"sha256:{hashlib.sha256(code.encode()).hexdigest()}"},
+    ]
+    with pytest.raises(ValueError, match="does not come with"):
+        shipped_reward(chosen.rewards[-1], sample(), chosen)
+
+
+def test_settings_and_samples_travel(tmp_path):
+    chosen = settings("answer", {"scorer": "overlong", "buffer": 4, "weight": -2}, "own.py:f", base=tmp_path.resolve())
+    assert settings_from_json(chosen.to_json()) == chosen
+    one = sample(tokens=[4, 5], item=Item(id="a", prompt="p", expected_answer="b", aliases=("c",), tolerance=0.5))
+    assert sample_from_json(one.to_json()) == one
+
+
+OWN = '''
+import os, sys, time
+import numpy
+
+def right(prompts, completions, completion_ids, answer, **columns):
+    print("a reward may print")
+    assert not sys.stdin.read()
+    assert prompts == ["7+5?", "3+3?"] and columns["topic"] == ["sums", None] and answer == ["12", "6"]
+    assert columns["expected_answer"] == answer
+    assert columns["id"] == ["q1", "q2"] and columns["aliases"] == [[], ["six"]]
+    assert "prompt" not in columns
+    answer.clear()  # the next function gets lists of its own
+    return [numpy.float32(len(ids) * 2.5) for ids in completion_ids]
+
+def none(completions, **columns): return [1.0, None]
+def text(completions, **columns): return [1.0, "1"]
+def not_a_number(completions, **columns): return [1.0, float("nan")]
+def infinite(completions, **columns): return [float("-inf"), 1.0]
+def short(completions, **columns): return [1.0]
+def single(completions, **columns): return 1.0
+def nothing(completions, **columns): pass
+def raises(completions, **columns): return {}[completions[0]]
+def no_columns(prompts, completions): return [1.0, 1.0]
+def hangs(completions, **columns): time.sleep(600)
+def dies(completions, **columns): os._exit(9)
+def eats(completions, **columns): return [len(bytearray(10**12))] * 2
+
+def dies_once(completions, **columns):
+    if not os.path.exists("died"):
+        open("died", "w").close()
+        os._exit(3)
+    return [2, True]
+
+number = 3
+'''
+
+OTHER = sample("6", (1,), item=Item(id="q2", prompt="3+3?", expected_answer="6", aliases=("six",)))
+
+
+@pytest.fixture
+def own(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    return tmp_path
+
+
+@pytest.mark.children
+def test_values_come_by_name_for_each_completion(own):
+    chosen = settings("answer", "form", "steps", "length", {"scorer": "overlong", "buffer": 4}, "own.py:right",
+                      base=own)
+    with RewardProcess(chosen) as process:
+        found = process.score([sample(), OTHER])
+        assert found == [
+            {"answer": 1, "form": 1, "steps": 0.5, "length": -0.3, "overlong": 0, "own.py:right": 7.5},
+            {"answer": 1, "form": 0, "steps": 0, "length": -0.1, "overlong": 0, "own.py:right": 2.5}]
+        assert found == process.score([sample(), OTHER])
+        assert process.score([]) == []
+    for one, row in zip((sample(), OTHER), found, strict=True):  # what a verifier computes without a process
+        assert all(value(name, one) == row[name] for name in ("answer", "form", "steps", "length"))
+
+
+@pytest.mark.children
+@pytest.mark.parametrize(("function", "said"), [
+    ("none", r"returned None for completion 2 of 2 \(item q2\), not a finite number"),
+    ("text", r"returned '1' for completion 2 of 2 \(item q2\), not a finite number"),
+    ("not_a_number", r"returned nan for completion 2 of 2 \(item q2\), not a finite number"),
+    ("infinite", r"returned -inf for completion 1 of 2 \(item q1\), not a finite number"),
+    ("short", "returned 1 values for 2 completions"), ("single", "returned float, not a list of 2 numbers"),
+    ("nothing", "returned NoneType, not a list of 2 numbers"), ("raises", "raised KeyError: .*7\\+5=12"),
+    ("no_columns", "raised TypeError: .*unexpected keyword argument"),
+    ("dies", r"its process died \(exit code 9\) over 2 completions"),
+    ("eats", r"raised MemoryError: .*\(the limit is 4294967296 bytes\)"),
+])
+def test_what_a_function_does_wrong_is_named(own, function, said):
+    with (RewardProcess(settings("answer", f"own.py:{function}", base=own)) as process,
+          pytest.raises(RewardError, match=f"reward own.py:{function}: {said}") as caught):
+        process.score([sample(), OTHER])
+    assert caught.value.exit_code == 1
+
+
+@pytest.mark.children
+def test_a_function_that_hangs_is_killed(own):
+    with RewardProcess(settings("own.py:hangs", base=own, call_seconds=0.5)) as process:
+        child = process._child
+        with pytest.raises(RewardError, match=r"reward own.py:hangs: no values for 1 completions within 0.5 s"):
+            process.score([sample()])
+        assert child.poll() is not None
+
+
+@pytest.mark.children
+def test_a_process_that_died_is_replaced(own, monkeypatch):
+    monkeypatch.chdir(own)
+    with RewardProcess(settings("own.py:dies_once", base=own)) as process:
+        with pytest.raises(RewardError, match="exit code 3"):
+            process.score([sample(), OTHER])
+        assert process.score([sample(), OTHER]) == [{"own.py:dies_once": 2}, {"own.py:dies_once": 1}]
+        process._child.kill()
+        process._child.wait()
+        assert process.score([sample(), OTHER]) == [{"own.py:dies_once": 2}, {"own.py:dies_once": 1}]
+
+
+@pytest.mark.children
+@pytest.mark.parametrize(("scorer", "said"), [
+    ("own.py:other", "no function other in"), ("own.py:number", "no function number in"),
+    ("bad.py:f", "raised ZeroDivisionError"), ("leaves.py:f", "an error stands above"),
+])
+def test_a_file_that_cannot_be_loaded_is_named_at_the_start(own, scorer, said):
+    (own / "bad.py").write_text("1 / 0\n")
+    (own / "leaves.py").write_text("raise SystemExit(1)\n")
+    with pytest.raises(RequestError, match=said) as caught, RewardProcess(settings(scorer, base=own)):
+        pass
+    assert scorer in str(caught.value)
+
+
+def test_a_file_that_does_not_exist_is_named_before_anything_starts(tmp_path):
+    with pytest.raises(RequestError, match=r"gone\.py:f"):
+        RewardProcess(settings("gone.py:f", base=tmp_path))
+
+
+@pytest.mark.children
+def test_a_file_that_never_ends_loading_is_given_up(own, monkeypatch):
+    monkeypatch.setattr(child_process, "START_SECONDS", 2.0)
+    (own / "slow.py").write_text("import time\ntime.sleep(600)\n")
+    with pytest.raises(RequestError, match="loading did not end"), RewardProcess(settings("slow.py:f", base=own)):
+        pass
+
+
+@pytest.mark.children
+def test_a_file_that_changed_after_its_digest_was_recorded_is_refused(own):
+    process = RewardProcess(settings("own.py:single", base=own))
+    (own / "own.py").write_text("def single(completions, **columns): return [9.0] * len(completions)\n")
+    with pytest.raises(RequestError, match="has changed since"), process:
+        pass
+
+
+NETWORK = '''
+import asyncio, os, pty, socket, subprocess, sys, urllib.request
+
+ATTEMPTS = {
+    "socket.connect": lambda: socket.socket().connect(("127.0.0.1", 9)),
+    "socket.getaddrinfo": lambda: socket.getaddrinfo("localhost", 80),
+    "socket.bind": lambda: socket.socket().bind(("127.0.0.1", 0)),
+    "socket.sendto": lambda: socket.socket(type=socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", 9)),
+    "socket.sendmsg": lambda: socket.socket(type=socket.SOCK_DGRAM).sendmsg([b"x"], [], 0, ("127.0.0.1", 9)),
+    "socket.gethostbyname": lambda: socket.gethostbyname("localhost"),
+    "subprocess.Popen": lambda: subprocess.run([sys.executable, "-c", ""]),
+    "os.system": lambda: os.system("true"), "os.fork": lambda: os.fork() or os._exit(0),
+    "os.forkpty": lambda: os.forkpty(),
+    "os.exec": lambda: os.execv(sys.executable, [sys.executable]),
+    "os.posix_spawn": lambda: os.posix_spawn(sys.executable, [sys.executable, "-c", ""], {}),
+    "urllib": lambda: urllib.request.urlopen("http://127.0.0.1:9/"),
+}
+
+def attempts(completions, **columns):
+    told = []
+    for text in completions:
+        try:
+            ATTEMPTS[text]()
+        except OSError as error:
+            told.append(float("a reward function has no" in str(error)))
+        else:
+            told.append(0.0)
+    return told
+
+def unguarded(completions, **columns): ATTEMPTS[completions[0]]()
+
+async def coroutine(): return 1.0
+def waits(completions, **columns): return [asyncio.run(coroutine()) for _ in completions]
+'''
+ATTEMPTS = ("socket.connect", "socket.getaddrinfo", "socket.bind", "socket.sendto", "socket.sendmsg",
+            "socket.gethostbyname", "subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.exec",
+            "os.posix_spawn", "urllib")
+
+
+@pytest.mark.children
+def test_there_is_no_network_and_no_other_program(tmp_path):
+    (tmp_path / "net.py").write_text(NETWORK)
+    with RewardProcess(settings("net.py:attempts", "net.py:waits", base=tmp_path)) as process:
+        found = process.score([sample(attempt) for attempt in ATTEMPTS])
+    assert [attempt for attempt, row in zip(ATTEMPTS, found, strict=True) if not row["net.py:attempts"]] == []
+    assert found[0]["net.py:waits"] == 1  # what needs no network runs
+    with RewardProcess(settings("net.py:unguarded", base=tmp_path)) as process, pytest.raises(
+            RewardError, match=r"raised PermissionError: a reward function has no network \(socket.connect\)"):
+        process.score([sample("socket.connect")])
+
+
+@pytest.mark.children
+def test_a_cancelled_process_scores_nothing_more(own):
+    with RewardProcess(settings("answer", base=own)) as process:
+        process.cancel()
+        with pytest.raises(CancelledError):
+            process.score([sample()])
+
+
+@pytest.mark.children
+def test_the_child_imports_no_framework():
+    code = ("import sys, workings.scoring.reward_child\n"
+            "print([name for name in ('jax', 'torch', 'transformers', 'tunix', 'flax') if name in sys.modules])")
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

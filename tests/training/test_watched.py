@@ -1,0 +1,52 @@
+"""Held-out items beside rewards: asked greedily in batches, marked one by one."""
+
+import pytest
+
+from workings.scoring.items import Item
+from workings.scoring.judge import Judgement
+from workings.scoring.process import ScoringProcess
+from workings.scoring.settings import ScoringSettings
+from workings.testing.fakes import adding_model
+from workings.training.observer import HeldOutObserver
+from workings.training.watched import WatchedItems
+
+ITEMS = [Item(id=f"add-{a}", prompt=f"What is {a}+2?", expected_answer=str(a + 2)) for a in range(6)]
+
+
+class Judge:
+    """As the scoring process, in this one: right where the last number is."""
+
+    def judge(self, completions):
+        return [Judgement(score=float(text.endswith(f"<answer>{item.expected_answer}</answer>")))
+                for item, text in completions]
+
+
+def watched(judge, **changes):
+    model = adding_model(wrong_every=4)
+    values = {"engine": model.engine, "items": ITEMS, "tokenizer": model.tokenizer, "template": model.template,
+              "max_new_tokens": 100, "batch_size": 4, "judge": judge}
+    return WatchedItems(**(values | changes))
+
+
+def test_every_item_has_its_mark():
+    # The model is wrong where the first number is a multiple of 4.
+    items = watched(Judge())
+    assert items.look(object()) == {"held_out_score": 4 / 6, "held_out_items": 6, "held_out_right": "011101"}
+    assert [len(call["prompts"]) for call in items.engine.calls] == [4, 2]
+
+
+@pytest.mark.children
+def test_the_scoring_process_says_the_same():
+    with ScoringProcess(ScoringSettings()) as judge:
+        assert watched(judge).look(object())["held_out_right"] == "011101"
+
+
+def test_the_observer_puts_it_into_the_line_of_a_step():
+    said = []
+    items = watched(Judge())
+    observer = HeldOutObserver(engine=items.engine, batches=[], prompts=[], tokenizer=items.tokenizer,
+                               template=items.template, max_new_tokens=100, every_steps=2, last_step=3,
+                               say=said.append, watched=items)
+    assert [observer.due(step) for step in (1, 2, 3)] == [False, True, True]
+    assert observer.look(object(), 2)["held_out_right"] == "011101"
+    assert said == []

@@ -1,0 +1,224 @@
+"""What a run drew and what it earned: the tab, its JSON twin, and the curves beside it."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reports.rewarded import rewarded_run
+from tests.reports.test_page import Page
+from tests.reports.test_rewarded import ATTACK, SHOWN
+from tests.ui.making import client, two_runs
+from workings.scoring.items import Item
+from workings.ui import rollout_reader
+from workings.ui.rollout_reader import RolloutReader
+from workings.ui.rollouts import prompt_history
+from workings.ui.series import Columns, curves
+
+TAB = "/run/run?tab=rollouts"
+API = "/api/rollouts/run"
+
+
+def test_groups_are_shown_with_all_that_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rewarded_run(tmp_path / "run")
+    page = client(tmp_path, monkeypatch)
+    found = page.get(f"{API}?step=2").json()
+    assert (found["first"], found["before"], found["after"], found["last"], found["count"]) == (1, 1, 3, 3, 3)
+    (hard, mixed, easy) = found["rollout"]["rows"]
+    assert (mixed["id"], mixed["prompt"], mixed["expected"], mixed["epoch"]) == ("mixed", "What is 21+21?", "42", 1)
+    assert (hard["equal"], mixed["equal"], mixed["learned"], mixed["mean"]) == (True, False, True, 0.375)
+    first, second = mixed["completions"]
+    assert (first["text"], first["reward"], first["advantage"]) == ("mixed 2 1", 0.875, 0.5)
+    assert first["parts"] == [{"name": "answer", "value": 1, "weight": 1},
+                              {"name": "length", "value": -0.25, "weight": 0.5}]
+    assert (second["advantage"], bool(second["end"]), easy["completions"][1]["end"]) == (-0.5, True, "")
+    shown = Page(page.get(f"{TAB}&step=2").text)
+    for text in ("What is 21+21?", "expected 42", "mean reward 0.375", "mixed 2 1", "+0.5 advantage", "cut off",
+                 "(answer 1, length -0.25 × 0.5)", "equal rewards: teaches nothing", "3 of 3 groups"):
+        assert text in shown.text, text
+    assert shown.open == []
+
+
+def test_the_last_rollout_comes_first_and_orders_are_in_the_address(tmp_path: Path,
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    rewarded_run(tmp_path / "run")
+    page = client(tmp_path, monkeypatch)
+    assert page.get(API).json()["rollout"]["step"] == 3
+    orders = {order: [row["id"] for row in page.get(f"{API}?order={order}").json()["rollout"]["rows"]]
+              for order in ("drawn", "lowest", "highest")}
+    assert orders == {"drawn": ["hard", "mixed", "easy"], "lowest": ["hard", "mixed", "easy"],
+                      "highest": ["easy", "mixed", "hard"]}
+    assert [row["id"] for row in page.get(f"{API}?find=21%2B21").json()["rollout"]["rows"]] == ["mixed"]
+    assert "No group of this rollout matches" in page.get(f"{TAB}&find=nothing-like-it").text
+
+
+def test_a_large_rollout_is_shown_a_page_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [Item(id=f"p{n:03}", prompt=f"What is {n}?", expected_answer=str(n)) for n in range(100)]
+    rewarded_run(tmp_path / "run", ["x" * 1_600, "y"], asked)
+    page = client(tmp_path, monkeypatch)
+    found = [page.get(f"{API}?sheet={sheet}").json()["rollout"] for sheet in (1, 2, 3)]
+    assert [(len(each["rows"]), each["pages"], each["total"]) for each in found] == [
+        (48, 3, 100), (48, 3, 100), (4, 3, 100)]
+    assert len({row["id"] for each in found for row in each["rows"]}) == 100
+    assert page.get(f"{API}?sheet=4").status_code == 404
+    long = found[0]["rows"][0]["completions"][0]
+    assert (len(long["text"]), long["more"]) == (1_500, 100)
+    shown = page.get(TAB).text
+    assert shown.count("<article") == 48
+    assert "100 further characters" in shown
+    alone = page.get(f"{API}?prompt=p007").json()["history"]["rows"][0]["completions"][0]
+    assert (len(alone["text"]), alone["more"]) == (1_600, 0)
+
+
+def test_a_prompt_over_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rewarded_run(tmp_path / "run")
+    page = client(tmp_path, monkeypatch)
+    history = page.get(f"{API}?prompt=mixed").json()["history"]
+    assert [(turn["step"], turn["epoch"], turn["mean"], turn["lowest"], turn["highest"], turn["count"])
+            for turn in history["turns"]] == [(step, step - 1, 0.375, -0.125, 0.875, 2) for step in (1, 2, 3)]
+    assert [row["completions"][0]["text"] for row in history["rows"]] == [f"mixed {step} 1" for step in (1, 2, 3)]
+    shown = Page(page.get(f"{TAB}&prompt=mixed").text)
+    for text in ("What is 21+21?", "Drawn in 3 of 3 rollouts", "Rewards of this prompt", "mixed 1 1", "mixed 3 0"):
+        assert text in shown.text, text
+    missing = page.get(f"{API}?prompt=other")
+    assert (missing.status_code, missing.json()["expected"]) == (
+        404, "the id of a prompt that a rollout of this run drew")
+
+
+def test_only_what_is_asked_for_is_read_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = rewarded_run(tmp_path / "run")
+    read: list[tuple[str, int]] = []
+
+    def counted(name: str) -> Callable[[Path, int], Any]:
+        real = getattr(rollout_reader, name)
+        return lambda run, step: (read.append((name, step)), real(run, step))[1]
+
+    for name in ("read_rollout", "read_outline"):
+        monkeypatch.setattr(rollout_reader, name, counted(name))
+    page = client(tmp_path, monkeypatch)
+    for _ in range(2):
+        assert page.get(f"{API}?step=2").status_code == 200
+    assert read == [("read_rollout", 2)]
+    reader = RolloutReader()
+    for _ in range(2):
+        prompt_history(reader, run, "mixed", page=1)
+    assert sorted(read[1:]) == [(name, step) for name in ("read_outline", "read_rollout") for step in (1, 2, 3)]
+    path = run / "train/rollouts/step_000002.json"
+    path.write_text(path.read_text() + " ")
+    prompt_history(reader, run, "mixed", page=1)
+    assert sorted(read[7:]) == [("read_outline", 2), ("read_rollout", 2)], "the file that changed"
+
+
+def test_an_update_in_the_middle_belongs_to_a_rollout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = rewarded_run(tmp_path / "run")
+    config = json.loads((run / "config/resolved.json").read_text())
+    config["algorithm"]["updates"] = 2
+    (run / "config/resolved.json").write_text(json.dumps(config))
+    page = client(tmp_path, monkeypatch)
+    assert [page.get(f"{API}?step={step}").json()["rollout"]["step"] for step in (1, 2, 3)] == [1, 1, 3]
+    assert page.get(f"{API}?step=0").json()["rollout"]["step"] == 3
+
+
+@pytest.mark.parametrize(("name", "contents", "said"), [
+    ("train/rollouts/step_000002.json", None, "there is no rollout of update 2 in this record"),
+    ("train/rollouts/step_000002.json", "{", "step_000002.json cannot be read: not JSON"),
+    ("train/rollouts/step_000002.json", "[" * 100_000, "step_000002.json cannot be read"),
+    ("train/rollouts/step_000002.json", '{"step": 2, "prompts": [1]}', "step_000002.json cannot be read"),
+    ("data/prompts.jsonl", None, "data/prompts.jsonl is missing"),
+    ("config/tokenizer/tokenizer.json", None, "cannot be read without the run's tokenizer"),
+])
+def test_a_damaged_rollout_is_a_sentence_and_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
+                                                            contents: str | None, said: str) -> None:
+    run = rewarded_run(tmp_path / "run")
+    (run / name).unlink()
+    if contents is not None:
+        (run / name).write_text(contents)
+    page = client(tmp_path, monkeypatch)
+    answer = page.get(f"{API}?step=2")
+    assert answer.status_code == 409
+    assert said in answer.json()["error"]
+    shown = page.get(f"{TAB}&step=2")
+    assert shown.status_code == 200
+    assert said in Page(shown.text).text
+    assert "after: update 3" in shown.text
+    if name.startswith("train"):
+        assert "mixed 3 1" in page.get(f"{TAB}&step=3").text
+        history = Page(page.get(f"{TAB}&prompt=mixed").text).text
+        assert "Some rollouts could not be read" in history or contents is None
+        assert "mixed 1 1" in history
+
+
+def test_a_run_without_rollouts_has_no_tab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    (tmp_path / "runs/steps/train/rollouts").mkdir()
+    page = client(tmp_path, monkeypatch)
+    shown = Page(page.get("/run/runs/steps?tab=rollouts").text)
+    assert "Rollouts" not in shown.text
+    assert "Last training loss" in shown.text
+    assert page.get("/api/rollouts/runs/steps").json()["expected"] == "a run that learned from rewards"
+    assert page.get("/run/runs/steps?tab=rollouts&step=-1").status_code == 422
+
+
+def test_what_a_model_wrote_is_never_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [Item(id=f"{n}\"'><img src=x>&/?#", prompt=ATTACK, expected_answer=ATTACK) for n in range(2)]
+    rewarded_run(tmp_path / "run", [ATTACK], asked)
+    page = client(tmp_path, monkeypatch)
+    shown = Page(page.get(TAB).text)
+    links = [a["href"] for a in shown.named("a") if "prompt=" in (a["href"] or "")]
+    history = Page(page.get(f"/run/run{links[0]}").text)
+    assert asked[0].id in "".join(history.words), "its link leads to it"
+    for each in (shown, history):
+        assert "".join(each.words).count(SHOWN) > 4, "prompt, expected answer, completions"
+        assert not each.named("img")
+        assert all((a.get("src") or "").startswith("/static/") for a in each.named("script"))
+
+
+def test_a_run_that_still_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    live = tmp_path / "run.partial"
+    rewarded_run(tmp_path / "run").rename(live)
+    for name in ("run_manifest.json", "SEAL.json", "SHA256SUMS"):
+        (live / name).unlink()
+    page = client(tmp_path, monkeypatch)
+    assert "mixed 3 1" in page.get("/run/run.partial?tab=rollouts").text
+    shutil.copy(live / "train/rollouts/step_000003.json", live / "train/rollouts/.step_000004.json.tmp")
+    assert page.get("/api/rollouts/run.partial").json()["last"] == 3
+
+
+def test_curves_of_rewards_come_in_figures_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rewarded_run(tmp_path / "run")
+    page = client(tmp_path, monkeypatch)
+    found = page.get("/api/curves/run").json()["series"]
+    figures: dict[str, list[str]] = {}
+    for series in found:
+        figures.setdefault(series["figure"] or series["key"], []).append(series["title"])
+        assert not series["figure"] or "Bad sign" in series["note"]
+    assert list(figures)[:9] == ["reward", "groups", "lengths", "ends", "entropy", "mismatch", "clip_fraction", "times",
+                                 "loss"]
+    assert figures["reward"] == ["reward", "spread", "answer", "length"]
+    assert figures["groups"] == ["some right", "all wrong", "all right", "equal rewards"], "none was left out"
+    assert figures["times"] == ["drawing", "updating"]
+    assert figures["loss"] == ["Value of the objective"]
+    two_runs(tmp_path)
+    assert not any(series["figure"] or series["note"] for series in page.get("/api/curves/runs/plain").json()["series"])
+    assert "Mean reward" in page.get("/run/run").text
+
+
+def test_curves_grow_with_the_log_and_believe_no_endless_names() -> None:
+    lines = [{"step": step, "loss": 1.0, "tokens": 3, "seconds": 2.0, "clip_fraction": 0.0} for step in range(1, 5)]
+    lines[0] |= {"reward": 0.5, "reward_answer": 0.5}
+    lines[2] |= {"reward": 1.0, "reward_answer": 1.0, "held_out_score": 0.25}
+    columns = Columns()
+    for count in (1, 2, 4):
+        columns.grow(lines[:count])
+    drawn = {series.key: (series.x, series.y) for series in curves(columns, "step")}
+    assert drawn["reward"] == ([1.0, 3.0], [0.5, 1.0])
+    assert drawn["held_out_score"] == ([3.0], [0.25])
+    assert "reward_answer" not in drawn, "the only part is the reward once more"
+    assert drawn["updating_seconds"] == ([1.0, 2.0, 3.0, 4.0], [2.0] * 4)
+    lines += [lines[0] | {"step": 5, f"reward_{n}": 1.0} for n in range(500)]
+    columns.grow(lines)
+    assert len(columns.rewarded) < 100
+    assert len([key for key in {each.key for each in curves(columns, "step")} if key.startswith("reward_")]) <= 17
