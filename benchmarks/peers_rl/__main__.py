@@ -31,13 +31,14 @@ prompts alone."""
 ONCE = ("huge pages, trl", "huge pages, tunix in parts")
 """No setting of theirs: shown, and not among what they are compared by."""
 TRL = {"bf16": False, "gradient_checkpointing": False}
-"""Drawing as it comes (a growing cache, `sdpa`). Tried on two cores that others used as well, seconds of TRL's update
-against these: eager attention 1.2, the static cache 1.05 to 1.2, continuous batching of transformers 8 (and 9 GiB);
-AdamW unfused 1.1 in CPU seconds. There is no vLLM for this table: it wants a GPU's rows."""
+"""Drawing as it comes (a growing cache, `sdpa`). Tried on two cores that others used as well, least and median seconds
+of TRL's update against these: eager attention 1.25 and 1.18, the static cache 1.23 and 1.05, continuous batching of
+transformers 9 and 8 (and 9 GiB). Not tried: vLLM on a CPU, `torch_compile`."""
 TRL_PARTS, TUNIX_PARTS = 4, 8
-"""Parts in which the 256 completions of an update go through the step, where they do not go whole. Tried: TRL whole or
-in 2 or 4 parts within 1.1 of each other, in 8 1.15; Tunix whole 1.35 to 1.45 times the seconds of 8 parts (its loss
-keeps all logits and their gradients, and memory is what it waits for), 16 as 8. So both ways run, and the best counts."""
+"""Parts in which the 256 completions of an update go through the step, where they do not go whole; so both ways run,
+and the faster one counts. Tried likewise, least and median seconds: TRL whole 1.08 and 0.91 times those of 4 parts, in
+2 parts 1.02 and 0.90, in 8 parts 1.21 and 1.03; Tunix whole 1.45 to 1.55 and 1.49 to 1.57 times those of 8 parts, in
+16 parts 0.99 and 0.93, in 2 and 4 parts no better than whole."""
 
 
 def contenders(peers: str, asked: argparse.Namespace) -> dict[str, tuple[list[str], dict[str, Any]]]:

@@ -3,8 +3,9 @@
     python -m tests.runs.killed_child OUT KILL_AT WORDS…
 
 runs ``workings train WORDS… --out OUT``. KILL_AT is the number of a call that changes a file of that run (write, fsync,
-rename, mkdir, unlink, …) or draws completions, counted from 1; or a text: then it is the first call that this text is part of, as in
-``write checkpoints/.step_000014.tmp/optimizer.safetensors``; 0: never, and all calls are written to ``OUT.calls``.
+rename, mkdir, unlink, …) or draws completions, counted from 1; or a text: then it is the first call that this text is
+part of, as in ``write checkpoints/.step_000014.tmp/optimizer.safetensors``; 0: never, and all calls are written to
+``OUT.calls``.
 At a write half of the bytes go out first: that is what a torn line or a torn tensor is.
 """
 

@@ -11,7 +11,7 @@ from workings.record.layout import TOKENIZER, rollout_file
 from workings.reports.rollouts import GroupOutline, read_outline, read_rollout
 from workings.rollouts.rollout import Rollout
 
-KEPT_ROLLOUTS, KEPT_OUTLINES, KEPT_TOKENIZERS = 2, 20_000, 2
+KEPT_ROLLOUTS, KEPT_OUTLINES, KEPT_TOKENIZERS = 6, 20_000, 2
 T = TypeVar("T")
 
 

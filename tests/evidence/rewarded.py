@@ -1,0 +1,128 @@
+"""A sealed run that learned from rewards, consistent to the last number: drawn by the product, by an engine of texts.
+
+The engine answers by the seed of each sample: right, wrong, without an end, or right in another form. Steps change
+nothing; their lines say what the rollouts and the objective would.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.record import synthetic
+from workings.config.load import check_recipe
+from workings.config.recipe import Recipe
+from workings.data.batches import Position
+from workings.data.generators import addition
+from workings.engines.base import Completion, StepResult
+from workings.models.batch import Batch
+from workings.record import attempts
+from workings.record.digest import json_digest
+from workings.record.layout import PROMPTS, REWARDS
+from workings.record.writer import RunWriter
+from workings.rollouts import lines
+from workings.rollouts.prompts import PromptSet, build_prompts
+from workings.rollouts.rollout import RolloutShape
+from workings.scoring.items import item_from_json
+from workings.scoring.rewards import RewardProcess, RewardSettings
+from workings.training.health import Health
+from workings.training.rollout_experience import Drawing, RolloutExperience
+
+STEPS = 4
+NEW_TOKENS = 48
+RECIPE: dict[str, Any] = {
+    "name": "tiny", "seed": 7, "device": "cpu", "model": {"source": "scratch", "shape": "gemma-2b"},
+    "data": {"traces": "train.jsonl", "template": "gemma", "reasoning": "tags", "max_length": 96},
+    "algorithm": {"name": "dapo", "group": 4, "max_new_tokens": NEW_TOKENS, "updates": 2, "draws": 3},
+    "rewards": [{"scorer": "answer"}, {"scorer": "overlong", "buffer": 8, "weight": 0.5}],
+    "batch": {"micro_batch": 2, "accumulation": 2}, "optimizer": {"name": "adamw"},
+    "training": {"steps": STEPS, "learning_rate": 0.01, "schedule": "constant"}}
+
+
+class Texts:
+    """Draws what the seed of a sample says; its log probabilities are those of the step but for rounding."""
+
+    name = "jax"
+
+    def __init__(self, prompts: PromptSet) -> None:
+        self.answers = {prompt.tokens: prompt.item.expected_answer for prompt in prompts.prompts}
+
+    def sample(self, state: Any, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
+               temperature: float, seeds: Sequence[int]) -> list[Completion]:
+        """One completion a seed."""
+        del state, temperature
+        found = []
+        for prompt, seed in zip(prompts, seeds, strict=True):
+            right = self.answers[tuple(prompt)]
+            text: Any = [f"<reasoning>so it is</reasoning><answer>{right}</answer>", "<answer>1</answer>",
+                    f"<answer>{right}</answer>", "7+" * 60]
+            # Of some prompts all completions are right, so that their group teaches nothing and is left out.
+            text = text[0 if sum(prompt) % 2 else seed % 4]
+            tokens = synthetic.tokenizer().encode(text)[:max_new_tokens]
+            cut = len(tokens) == max_new_tokens
+            found.append(Completion(
+                tokens=tokens, finish_reason="length" if cut else "stop", stop_token=None if cut else stop_ids[0],
+                log_probs=[-0.25 - (seed + place) % 8 / 16 for place in range(len(tokens) + (not cut))]))
+        return found
+
+    def log_probs(self, state: Any, batch: Batch) -> np.ndarray:
+        """What was drawn with, a rounding off."""
+        del state
+        return (batch.signals["behavior_log_prob"] * np.float32(1 + 1e-6)).astype(np.float32)
+
+
+def recipe(**changes: Any) -> Recipe:
+    """The recipe, with sections of other values."""
+    return check_recipe({**RECIPE, **changes}, "the tests' recipe")
+
+
+def rewarded_run(final: Path, **changes: Any) -> Path:
+    """A sealed run of four updates from two rollouts."""
+    asked = recipe(**changes)
+    config = asked.model_dump(mode="json")
+    items = [item_from_json({"id": trace.id, "prompt": trace.prompt, "expected_answer": trace.answer})
+             for trace in addition.make(9, synthetic.ITEMS, 7)[0]]
+    algorithm: Any = asked.algorithm
+    prompts = build_prompts(items, synthetic.template(), seed=7, longest=96 - NEW_TOKENS, drop=False)
+    settings = RewardSettings(rewards=asked.rewards, form="tags", max_new_tokens=NEW_TOKENS, base=final.parent)
+    digests = {"traces": synthetic.digest_of("traces"), "tokenizer": synthetic.tokenizer().digest,
+               "prompts": prompts.digest, "rewards": json_digest(settings.recorded())}
+    writer = RunWriter.create(final)
+    synthetic.begin(writer)
+    attempts.append(final.parent, {"run": "tiny", "recipe": "tiny", "config_digest": json_digest(config),
+                                   "resume": False})
+    writer.path("data/rows.jsonl").unlink()
+    writer.write_json("config/resolved.json", config)
+    writer.write_json("data/digests.json", digests)
+    writer.write_json(REWARDS, settings.recorded())
+    writer.write_cleaned(PROMPTS, prompts.index_bytes)
+    engine = Texts(prompts)
+    with RewardProcess(settings) as rewarder:
+        experience = RolloutExperience(
+            Drawing(engine=engine, prompts=prompts, algorithm=algorithm, rewarder=rewarder, reward_settings=settings,
+                    shape=RolloutShape(micro_batches=2, rows=2, updates=algorithm.updates, buckets=(96,), pad_id=0),
+                    tokenizer=synthetic.tokenizer(), stop_ids=synthetic.template().stop_ids, seed=7),
+            recorded=lambda step: None, record=lambda made: writer.write_rollout(made.step, lines.to_json(made)),
+            health=Health.of(algorithm, []))
+        position = Position()
+        for step in range(1, STEPS + 1):
+            prepared = experience.take(None, position, step)
+            result = StepResult(loss=0.5 / step, grad_norm=0.25, share_of_weights_changed=1.0,
+                                log_probs=engine.log_probs(None, prepared.batch))
+            more = experience.finish(step, prepared, result)
+            position = prepared.after
+            writer.metric({
+                "step": step, "loss": result.loss, "learning_rate": 0.01, "grad_norm": result.grad_norm,
+                "share_of_weights_changed": 1.0, "tokens": prepared.tokens,
+                "supervised_tokens": prepared.supervised_tokens, "batch_digest": prepared.digest, "seconds": 0.011,
+                "memory_bytes": 123_456_789, "memory_source": "growth of the peak resident set",
+                **prepared.metrics, **more})
+            if step % 2 == 0:
+                synthetic.save(writer, step)
+    rows = writer.metrics()
+    synthetic.finish(
+        writer, done=STEPS, config_snapshot=config, config_digest=json_digest(config), data_digests=digests,
+        planned_steps=STEPS, first_loss=0.5, final_loss=0.5 / STEPS, tokens=sum(row["tokens"] for row in rows),
+        supervised_tokens=sum(row["supervised_tokens"] for row in rows))
+    return final
