@@ -103,7 +103,8 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     plan = ReplayPlan(
         engine=opened.engine, source=opened.source(opened.recipe.seed, exact=exact),
         schedule=Schedule.of(opened.recipe.training), start=_initial_state(opened, checkpoint),
-        position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position(), lines=[*metrics[from_step:from_step + request.steps]])
+        position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position(),
+        lines=[*metrics[from_step:from_step + request.steps]])
     say(f"{len(plan.lines)} steps from {plan.start.words}, judged by {standard.mode}")
     # The controls come after it and use the same engine, whose step is compiled by then.
     lines, weights = _replay(opened, plan)
