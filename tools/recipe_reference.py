@@ -45,9 +45,12 @@ def _sections(place: tuple[str, ...]) -> list[str]:
     for name in dict.fromkeys(name for section in section_at(place) for name in section.model_fields):
         inner = (*place, name)
         models = section_at(inner)
+        # Entries of a list cannot be set one by one on the command line, so their keys stand without its name.
+        prefix = "" if any(name in section.model_fields and typing.get_origin(section.model_fields[name].annotation)
+                           is tuple for section in section_at(place)) else ".".join(inner) + "."
         for model in models:
             variant = f" with `{_variant(model)}`" if len(models) > 1 else ""
-            parts.append(_table(f"`{'.'.join(inner)}`{variant}", model, ".".join(inner) + "."))
+            parts.append(_table(f"`{'.'.join(inner)}`{variant}", model, prefix))
         if models:
             parts += _sections(inner)
     return parts
@@ -85,6 +88,9 @@ def _variant(model: type[BaseModel]) -> str:
     for name, field in model.model_fields.items():
         if typing.get_origin(field.annotation) is Literal and field.is_required():
             return f"{name}: {typing.get_args(field.annotation)[0]}"
+        # The sibling that takes what none of the others is called.
+        if field.annotation is str and field.is_required():
+            return f"{name}: …"
     raise TypeError(f"{model.__name__} stands beside other sections: it needs a required literal field")
 
 

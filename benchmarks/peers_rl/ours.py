@@ -53,13 +53,12 @@ def start_run(folder: Path, settings: dict[str, Any]) -> Path:
 def updates_of(run: Path) -> list[dict[str, float]]:
     """The run's updates as `meter.Meter` has those of the others; parts that are not told are left out.
 
-    Of a line: ``seconds`` (the whole update, drawing included), ``reward_mean``, ``completion_tokens`` (all that were
-    drawn for the update) and, where it stands there, ``drawing_seconds``.
+    A line's ``seconds`` are those of the whole update, drawing and rewards included.
     """
     lines = [json.loads(line) for line in (run / "train" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    return [{"seconds": line["seconds"], "tokens": line["completion_tokens"], "reward": line["reward_mean"]}
-            | ({"drawing": line["drawing_seconds"]} if "drawing_seconds" in line else {})
-            for line in lines if "reward_mean" in line]
+    # Stop tokens are drawn and learned like all others.
+    return [{"seconds": line["seconds"], "drawing": line["drawing_seconds"], "reward": line["reward"],
+             "tokens": line["completions"] * (line["completion_tokens"] + 1 - line["truncated"])} for line in lines]
 
 
 def main(folder: Path, settings: dict[str, Any]) -> None:

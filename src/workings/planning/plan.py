@@ -7,7 +7,7 @@ and the verdict is the worst of them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from workings.config.recipe import Recipe
@@ -36,6 +36,8 @@ from workings.planning.request import engine_request, longest_batch, mesh_of, pr
 from workings.planning.seconds import RunTime, step_seconds
 from workings.planning.verdict import Verdict, judge
 
+REFERENCE = "reference model"
+"""Part of the memory: the model that training began with, frozen."""
 __all__ = ["Nearest", "Part", "Plan", "explain", "make_plan"]
 
 MOST_UNEXPLAINED = 0.1
@@ -145,7 +147,8 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
         return _by_its_engine(recipe, request, target)
     mesh = (1, 1) if target.platform == "cpu" else mesh_of(recipe, target)
     programs = programs_of(recipe, mesh[0])
-    found = _inspect_or_estimate(engine if inspects else None, request, programs, mesh, target)
+    found = with_reference(request, mesh, _inspect_or_estimate(
+        engine if inspects else None, request, programs, mesh, target))
     # A run ends in whichever of its programs needs the most.
     worst = max(found, key=lambda name: found[name].peak_bytes)
     difference = None
@@ -172,6 +175,16 @@ def _inspect_or_estimate(engine: PlanningEngine | None, request: EngineRequest, 
         except NotInspected as absent:
             why = str(absent)
     return {name: estimate(request, size, mesh, target, name, why) for name, size in programs.items()}
+
+
+def with_reference(request: EngineRequest, mesh: tuple[int, int], found: Inspections) -> Inspections:
+    """The programs beside a frozen copy of the first weights, where the recipe holds on to them without adapters."""
+    if not getattr(request.objective, "kl_beta", 0.0) or request.method.name != "full":
+        return found
+    size = exact_parts(request, (1, mesh[0], 1), *mesh)["parameters"]
+    return {name: replace(one, peak_bytes=one.peak_bytes + size,
+                          breakdown={**one.breakdown, REFERENCE: size}, exact={**one.exact, REFERENCE: size})
+            for name, one in found.items()}
 
 
 def _by_its_engine(recipe: Recipe, request: EngineRequest, target: Target) -> Plan:

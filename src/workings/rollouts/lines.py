@@ -8,6 +8,7 @@ import base64
 import binascii
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ def to_json(rollout: Rollout) -> dict[str, Any]:
     learned = [x for _, sample in rollout.learned for x in sample.completion.log_probs]
     said = np.concatenate([np.zeros(0, np.float32), *rollout.trainer_log_probs])
     names = list(samples[0].rewards)
-    return {
+    reference = np.concatenate([np.zeros(0, np.float32), *rollout.reference_log_probs])
+    return ({} if not rollout.reference_log_probs else {"reference_log_probs": _pack(reference.view("<i4"))}) | {
         "step": rollout.step, "position": rollout.position.to_json(), "after": rollout.after.to_json(),
         "prompts": [group.prompt.item.id for group in rollout.groups],
         "epochs": [group.epoch for group in rollout.groups],
@@ -93,17 +95,17 @@ def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
                          samples=tuple(samples[at * size:(at + 1) * size])) for at in range(len(ids)))
     rollout = Rollout(step=line["step"], position=Position.from_json(line["position"]),
                       after=Position.from_json(line["after"]), groups=groups)
-    return _with_trainer(rollout, line["trainer_log_probs"])
-
-
-def _with_trainer(rollout: Rollout, packed: str) -> Rollout:
     lengths = [len(sample.learned) for _, sample in rollout.learned]
-    bits = _unpack(packed, sum(lengths))
-    learned = np.array([x for _, sample in rollout.learned for x in sample.completion.log_probs], "<f4").view("<i4")
-    said = (bits + learned).view("<f4")
-    ends = np.cumsum(lengths)
-    return Rollout(step=rollout.step, position=rollout.position, after=rollout.after, groups=rollout.groups,
-                   trainer_log_probs=tuple(np.split(said, ends[:-1])) if lengths else ())
+    bits = np.array([x for _, sample in rollout.learned for x in sample.completion.log_probs], "<f4").view("<i4")
+    said = (_unpack(line["trainer_log_probs"], sum(lengths)) + bits).view("<f4")
+    if not lengths:
+        return rollout
+    ends = np.cumsum(lengths)[:-1]
+    found = replace(rollout, trainer_log_probs=tuple(np.split(said, ends)))
+    if "reference_log_probs" not in line:
+        return found
+    reference = _unpack(line["reference_log_probs"], sum(lengths)).view("<f4")
+    return replace(found, reference_log_probs=tuple(np.split(reference, ends)))
 
 
 def _pack(values: np.ndarray) -> str:

@@ -14,10 +14,12 @@ from workings.data.batches import Position, make_batch
 from workings.data.rows import Row
 from workings.engines.base import Completion
 from workings.models.batch import Batch
-from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR
+from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE
 from workings.record.digest import bytes_digest
 from workings.rollouts.prompts import Prompt
 
+SIGNALS = (ADVANTAGE, BEHAVIOR, REFERENCE)
+"""In the order in which a batch's digest has them."""
 Rewards = Mapping[str, float]
 """Value of each reward of one completion by name, without its weight."""
 
@@ -72,6 +74,8 @@ class Rollout:
     """In the order in which they were drawn."""
     trainer_log_probs: tuple[np.ndarray, ...] = field(default=(), compare=False)
     """Of every learned sample, float32: log probabilities of its tokens as the first update computed them."""
+    reference_log_probs: tuple[np.ndarray, ...] = field(default=(), compare=False)
+    """The same as the model says that training began with; empty where the algorithm has no such reference."""
 
     @property
     def learned(self) -> list[tuple[Prompt, Sample]]:
@@ -144,11 +148,15 @@ def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: Reward
     sequences = [[row] for row in rows] + [[] for _ in range(shape.rows_per_update - len(rows))]
     size = shape.of_batch(max((len(row.tokens) for row in rows), default=1))
     batch = make_batch(sequences, size[:2], size[2], shape.pad_id)
-    signals = {name: np.zeros((shape.rows_per_update, size[2]), np.float32) for name in (ADVANTAGE, BEHAVIOR)}
+    said = rollout.reference_log_probs[part * shape.rows_per_update:(part + 1) * shape.rows_per_update]
+    names = (ADVANTAGE, BEHAVIOR, REFERENCE) if said else (ADVANTAGE, BEHAVIOR)
+    signals = {name: np.zeros((shape.rows_per_update, size[2]), np.float32) for name in names}
     for number, (prompt, sample) in enumerate(samples):
         span = learned_span(prompt, sample)
         signals[ADVANTAGE][number, span] = sample.advantage
         signals[BEHAVIOR][number, span] = sample.completion.log_probs
+        if said:
+            signals[REFERENCE][number, span] = said[number]
     tokens = sum(len(sample.learned) for _, sample in samples)
     arrays = batch.arrays | {name: x.reshape(batch.tokens.shape) for name, x in signals.items()}
     made = Batch.of(arrays, divided_by=algorithm.divisor(rows=len(rows), tokens=tokens) if rows else 1.0)
@@ -166,7 +174,7 @@ def digest_of(batch: Batch) -> str:
     digest = hashlib.sha256(f"{','.join(map(str, batch.tokens.shape))} {batch.divisor!r}\n".encode())
     # Padding counts as 0, so that nobody needs the tokenizer to make the digest again.
     digest.update((batch.tokens * (batch.segment_ids != 0)).astype("<i4").tobytes())
-    for x in (batch.loss_mask, batch.signals[ADVANTAGE], batch.signals[BEHAVIOR]):
+    for x in (batch.loss_mask, *(batch.signals[name] for name in SIGNALS if name in batch.signals)):
         digest.update(x.astype("<f4").tobytes())
     return digest.hexdigest()
 

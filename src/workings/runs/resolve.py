@@ -68,9 +68,11 @@ class ResolvedRun:
         """SHA-256 of `config`."""
         return json_digest(self.config)
 
-    def initial_state(self, engine: Engine, seed: int) -> State:
+    def initial_state(self, engine: Engine, seed: int, *, trainable: bool = True) -> State:
         """The state before the first step: the weights that the recipe names, or random ones of a seed."""
-        return engine.init(seed) if self.weights.directory is None else engine.load(self.weights.directory)
+        if self.weights.directory is None:
+            return engine.init(seed, trainable=trainable)
+        return engine.load(self.weights.directory, trainable=trainable)
 
     def session(self, engine: Engine, state: State) -> ModelSession:
         """A state of this model, to be asked in the run's chat template."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Protocol
 
 from workings.config.algorithms import RewardAlgorithm
@@ -11,7 +11,7 @@ from workings.config.load import LoadedRecipe
 from workings.data.batches import Batches, bucket_lengths
 from workings.data.row_cache import MIN_CACHED_ROWS, cache_key, cached_rows
 from workings.data.rows import RowSet, build_rows
-from workings.engines.base import Engine, LikelihoodEngine, SamplingEngine
+from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, SamplingEngine, State
 from workings.errors import RequestError
 from workings.hardware.machine import cache_directory
 from workings.models.batch import Batch
@@ -151,7 +151,21 @@ class PromptData:
         return Drawing(engine=both, prompts=self.prompts, algorithm=self.algorithm, shape=self.shape,
                        rewarder=rewarder, reward_settings=reward_settings(self.resolved.loaded),
                        tokenizer=self.resolved.tokenizer,
-                       stop_ids=self.resolved.template.stop_ids, seed=self.prompts.seed)
+                       stop_ids=self.resolved.template.stop_ids, seed=self.prompts.seed,
+                       reference=self.reference(engine))
+
+    def reference(self, engine: Engine) -> Callable[[State], State] | None:
+        """The model that training began with; None where the recipe does not hold on to it."""
+        if not self.algorithm.kl_beta:
+            return None
+        if self.resolved.recipe.method.name != "full":
+            if not isinstance(engine, AdapterEngine):
+                raise RequestError(f"algorithm.kl_beta: {self.algorithm.kl_beta:g} with adapters of engine "
+                                   f"{engine.name}", "an engine that switches them off", "algorithm.kl_beta=0")
+            return engine.without_adapters
+        # Read once, when the first rollout asks for it: it stays in memory beside the model that is trained.
+        frozen = cache(lambda: self.resolved.initial_state(engine, self.resolved.recipe.seed, trainable=False))
+        return lambda state: frozen()
 
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Rollouts, recorded as they are learned from; the process that gives rewards lives as long as the context."""

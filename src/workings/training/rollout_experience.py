@@ -15,7 +15,7 @@ from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.tokenizer import Tokenizer
 from workings.rollouts import arithmetic
-from workings.rollouts.prompts import Place, PromptSet
+from workings.rollouts.prompts import Place, Prompt, PromptSet
 from workings.rollouts.rollout import (
     Group,
     Rollout,
@@ -61,6 +61,8 @@ class Drawing:
     tokenizer: Tokenizer
     stop_ids: Sequence[int]
     seed: int
+    reference: Callable[[State], State] | None = None
+    """The model that training began with, given the one that is trained; None where the algorithm has no reference."""
 
     @property
     def groups(self) -> int:
@@ -79,8 +81,20 @@ class Drawing:
             kept = choose([group.has_spread for group in groups], wanted, dynamic=dynamic)
             if sum(kept) == wanted:
                 break
-        return Rollout(step=step, position=position, after=after, groups=tuple(
+        rollout = Rollout(step=step, position=position, after=after, groups=tuple(
             replace(group, kept=keep) for group, keep in zip(groups, kept, strict=True)))
+        if self.reference is None:
+            return rollout
+        return replace(rollout, reference_log_probs=self.log_probs(self.reference(state), rollout))
+
+    def log_probs(self, state: State, rollout: Rollout) -> tuple[np.ndarray, ...]:
+        """Of every learned sample the log probabilities of its tokens, as a model says them: float32."""
+        said: list[np.ndarray] = []
+        for part in range(self.shape.updates):
+            rows = self.engine.log_probs(state, self.batch(rollout, rollout.step + part))
+            size = self.shape.rows_per_update
+            said += cut(rollout.learned[part * size:(part + 1) * size], rows)
+        return tuple(said)
 
     def groups_of(self, state: State, places: Sequence[Place], step: int) -> list[Group]:
         """The groups of some prompts, rewarded, as update ``step`` has them drawn."""
@@ -150,7 +164,7 @@ class RolloutExperience:
             self._health.drawn(rollout)
             if self._drawing.shape.updates > 1:
                 # Later updates see other weights than those that drew; what these say is asked before the first.
-                rollout = replace(rollout, trainer_log_probs=self._said(state, rollout))
+                rollout = replace(rollout, trainer_log_probs=self._drawing.log_probs(state, rollout))
             metrics["drawing_seconds"] = time.perf_counter() - started
         elif rollout is None:
             rollout = self._recorded(step - part)
@@ -175,30 +189,15 @@ class RolloutExperience:
         if rollout.step == step:
             if self._drawing.shape.updates == 1:
                 assert result.log_probs is not None  # of every objective but cross entropy
-                rollout = replace(rollout, trainer_log_probs=_cut(rollout, result.log_probs))
+                rollout = replace(rollout, trainer_log_probs=tuple(cut(rollout.learned, result.log_probs)))
             found = arithmetic.mismatch(rollout)
         self._health.learned(step, found, result)
         if rollout.step == step:
             self._record(rollout)
         return found
 
-    def _said(self, state: State, rollout: Rollout) -> tuple[np.ndarray, ...]:
-        drawing = self._drawing
-        said: list[np.ndarray] = []
-        for part in range(drawing.shape.updates):
-            rows = drawing.engine.log_probs(state, drawing.batch(rollout, rollout.step + part))
-            size = drawing.shape.rows_per_update
-            said += _cut(replace(rollout, groups=_only(rollout, part * size, size)), rows)
-        return tuple(said)
 
-
-def _cut(rollout: Rollout, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+def cut(learned: Sequence[tuple[Prompt, Sample]], rows: np.ndarray) -> list[np.ndarray]:
     """Of every learned sample the log probabilities of its tokens, from ``[A, B, S]``."""
     flat = rows.reshape(-1, rows.shape[-1]).astype(np.float32)
-    return tuple(flat[number, learned_span(prompt, sample)] for number, (prompt, sample) in enumerate(rollout.learned))
-
-
-def _only(rollout: Rollout, start: int, count: int) -> tuple[Group, ...]:
-    """The learned samples from one place on, a group each."""
-    return tuple(Group(prompt=prompt, epoch=0, samples=(sample,))
-                 for prompt, sample in rollout.learned[start:start + count])
+    return [flat[number, learned_span(prompt, sample)] for number, (prompt, sample) in enumerate(learned)]

@@ -40,6 +40,10 @@ class RewardAlgorithm(Section):
     """The ratio of a token's probability to that when it was drawn counts from `1 - clip_low` on (TRL: `epsilon`)."""
     clip_high: float = Field(default=0.2, gt=0, strict=False)
     """It counts up to `1 + clip_high` (TRL: `epsilon_high`)."""
+    kl_beta: float = Field(default=0.0, ge=0, strict=False)
+    """Weight of the divergence from the model that training began with (TRL: `beta`); 0: there is no such reference.
+    With adapters it is the model with them switched off; otherwise a second copy of the weights, frozen, without
+    moments."""
     most_mismatch: float = Field(default=0.1, gt=0, strict=False)
     """Training stops where the drawn tokens' log probabilities, said again by the model that is trained, differ by more
     than this on average (nats a token): it would then learn from another model's samples."""

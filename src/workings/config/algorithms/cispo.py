@@ -22,7 +22,8 @@ class Cispo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Log probabilities weighted by their clipped ratios, averaged over all tokens of the update."""
-        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, bound="detached", normalize="tokens")
+        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta,
+                              bound="detached", normalize="tokens")
 
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """Rewards in units of the group's own spread."""

@@ -26,7 +26,8 @@ class Dapo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Clipped ratios of tokens, averaged over all tokens of the update."""
-        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, normalize="tokens")
+        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta,
+                              normalize="tokens")
 
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """Rewards in units of the group's own spread."""

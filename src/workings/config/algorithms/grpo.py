@@ -16,7 +16,8 @@ class Grpo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Clipped ratios of tokens, averaged within each completion."""
-        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, normalize="sequences")
+        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta,
+                              normalize="sequences")
 
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """Rewards in units of the group's own spread."""

@@ -22,8 +22,8 @@ class Gspo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Clipped ratios of completions."""
-        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, ratio="sequence",
-                              normalize="sequences")
+        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta,
+                              ratio="sequence", normalize="sequences")
 
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """Rewards in units of the group's own spread."""

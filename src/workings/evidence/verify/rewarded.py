@@ -290,6 +290,8 @@ def _drawn_problems(learned: _Learned, rollout: "Rollout") -> list[str]:
              for group in rollout.groups for number in range(len(group.samples))]
     if seeds != [sample.seed for group in rollout.groups for sample in group.samples]:
         problems.append(f"{place}: other seeds than step, prompt and number imply")
+    if bool(rollout.reference_log_probs) != bool(learned.algorithm.kl_beta and rollout.learned):
+        problems.append(f"{place}: log probabilities of a reference are there, or missing, against the recipe")
     return [*problems, *_choice_problems(place, rollout.groups, wanted, dynamic=most > 1),
             *_log_prob_problems(place, rollout)]
 
