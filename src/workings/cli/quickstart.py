@@ -14,6 +14,8 @@ def quickstart_command(
     out: Annotated[Path, typer.Option("--out", help="Folder to make for everything; it must not exist.")] = ...,  # type: ignore[assignment]
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides data, weights and order.")] = 17,
     full: Annotated[bool, typer.Option("--full", help="A third run: answers only, as many supervised tokens.")] = False,
+    rewards: Annotated[bool, typer.Option(
+        "--rewards", help="Learn from rewards instead: against the start, more imitation, random rewards.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """The main job on a CPU, from data to sealed runs.
@@ -21,6 +23,7 @@ def quickstart_command(
     Trains a tiny model twice, with and without its workings; evaluates, compares, seals, verifies, reports.
     """
     from workings.runs.quickstart import quickstart
+    from workings.runs.quickstart_rewards import quickstart_rewards
 
-    result = quickstart(out, overrides or (), seed=seed, full=full)
+    result = (quickstart_rewards if rewards else quickstart)(out, overrides or (), seed=seed, full=full)
     answer(result.as_json(), as_json=as_json, text=result.text(program()))

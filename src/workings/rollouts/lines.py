@@ -62,7 +62,7 @@ def from_json(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout
     """
     try:
         return _read(line, prompts)
-    except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
+    except (KeyError, ValueError, TypeError, IndexError, OverflowError, AttributeError) as error:
         raise RecordError(f"rollout of step {str(line.get('step'))[:20]}: {type(error).__name__} "
                           f"{str(error)[:80]}") from None
 

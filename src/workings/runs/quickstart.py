@@ -9,7 +9,7 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.data.generators import addition
-from workings.data.generators.base import write_items
+from workings.data.generators.base import ItemRecord, write_items
 from workings.data.manifest import write_manifest
 from workings.data.traces import completion_text, write_traces
 from workings.errors import RecordError, RequestError
@@ -90,14 +90,14 @@ def quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, full
     # Loaded before data are made: a wrong override leaves no folder behind.
     recipes = {WITH_STEPS: _recipe(WITH_STEPS, seed, "tags", overrides),
                ANSWER_ONLY: _recipe(ANSWER_ONLY, seed, "answer_only", overrides)}
-    _make_data(out / "data", seed)
-    runs = {name: _run(out, name, recipe) for name, recipe in recipes.items()}
+    make_data(out / "data", seed)
+    runs = {name: run_recipe(out, name, recipe) for name, recipe in recipes.items()}
     if full:
         # An answer without steps has fewer supervised tokens, so as many of them take more steps.
         share = _supervised(runs[WITH_STEPS]) / _supervised(runs[ANSWER_ONLY])
         steps = round(runs[ANSWER_ONLY].training.steps * share)
-        runs[SAME_TOKENS] = _run(out, SAME_TOKENS, _recipe(SAME_TOKENS, seed, "answer_only",
-                                                           [*overrides, f"training.steps={steps}"]))
+        runs[SAME_TOKENS] = run_recipe(out, SAME_TOKENS, _recipe(SAME_TOKENS, seed, "answer_only",
+                                                                 [*overrides, f"training.steps={steps}"]))
 
     paths = {name: result.training.run for name, result in runs.items()}
     comparison = compare(paths[ANSWER_ONLY], paths[WITH_STEPS])
@@ -105,20 +105,28 @@ def quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, full
     atomic.write_json(out / "compare.json", comparison.to_json())
     write_report(out / "report.html", list(paths.values()), comparison)
     # The result is handed out only if every record that it stands on verifies.
-    _verify_all(list(paths.values()))
+    verify_all(list(paths.values()))
     return QuickstartResult(out=out, runs=runs, comparison=comparison, more=more,
                             seconds=time.perf_counter() - started)
 
 
-def _make_data(folder: Path, seed: int) -> None:
-    """Traces, held-out traces, items and one tokenizer for all runs: trained on both ways of answering."""
+def make_data(folder: Path, seed: int, *, prompts: int = 0) -> None:
+    """Traces, held-out traces, items and one tokenizer for all runs: trained on both ways of answering.
+
+    With ``prompts`` also as many other problems of which only the answer is written down.
+    """
     folder.mkdir(parents=True)
-    traces, items = addition.make(ADDITION_TRACES, ADDITION_ITEMS, seed)
+    made, items = addition.make(ADDITION_TRACES + prompts, ADDITION_ITEMS, seed)
+    traces, others = made[:ADDITION_TRACES], made[ADDITION_TRACES:]
     # Made from the items, none of which is among the traces: their loss measures what was not seen.
     held_out = addition.held_out_traces(items, seed)
     write_traces(folder / "traces.jsonl", traces)
     write_traces(folder / "held_out.jsonl", held_out)
     write_items(folder / "items.jsonl", items)
+    if others:
+        write_items(folder / "prompts.jsonl", (ItemRecord(
+            id=trace.id, prompt=trace.prompt, expected_answer=trace.answer, section=trace.section,
+            category=trace.category, difficulty=trace.difficulty) for trace in others))
     # With a tokenizer for each way of answering, losses and numbers of tokens could not be compared.
     texts = (text for trace in traces for text in (trace.prompt, completion_text(trace, "tags")))
     train_tokenizer(texts, TRAINED_VOCABULARY).save(folder / "tokenizer")
@@ -133,7 +141,8 @@ def _recipe(name: str, seed: int, reasoning: str, overrides: Sequence[str]) -> L
         "evaluation.items=../data/items.jsonl", *overrides])
 
 
-def _run(out: Path, name: str, recipe: LoadedRecipe) -> TrainAndEvaluateResult:
+def run_recipe(out: Path, name: str, recipe: LoadedRecipe) -> TrainAndEvaluateResult:
+    """Train and evaluate one recipe below ``out``. Raises `RecordError` where training did not end."""
     # A file and not a value: the record of each run then names a recipe that can be run again.
     path = out / "recipes" / f"{name}.yaml"
     path.parent.mkdir(exist_ok=True)
@@ -148,7 +157,8 @@ def _supervised(result: TrainAndEvaluateResult) -> int:
     return int(result.training.supervised_tokens)
 
 
-def _verify_all(runs: list[Path]) -> None:
+def verify_all(runs: list[Path]) -> None:
+    """Raise `RecordError` where a record is not what it says."""
     for run in runs:
         verification = verify(run)
         if verification.failed:

@@ -1,0 +1,211 @@
+"""What rewards are worth, from end to end on a CPU: a tiny model that adds half right learns from answers alone."""
+
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from workings.config.load import LoadedRecipe, load_recipe
+from workings.errors import RequestError
+from workings.evaluation.comparison.compare import Comparison, compare
+from workings.evaluation.comparison.paired import difference_text
+from workings.evaluation.predictions import read_results
+from workings.evaluation.run import evaluate
+from workings.evaluation.scorecard import build_scorecard, percent
+from workings.evaluation.settings import EvaluationSettings
+from workings.publish.export import export_run
+from workings.record import atomic
+from workings.record.layout import PREDICTIONS
+from workings.record.reader import Run
+from workings.reports.html import write_report
+from workings.runs.quickstart import make_data, run_recipe, verify_all
+from workings.runs.train_and_evaluate import TrainAndEvaluateResult
+
+RECIPE = "quickstart-rewards-cpu"
+START = "start"
+REWARDS = "rewards"
+IMITATION = "imitation"
+RANDOM = "random"
+PROMPTS = 6_000
+"""Problems of which the answer alone is known; none is asked in the evaluation, in either order."""
+SAMPLES = 8
+"""Completions of each held-out item at temperature 1."""
+SAMPLED = "eval/samples"
+"""Where their evaluation stands in a run directory, beside the greedy one; a name that sorts behind it."""
+START_STEPS = 230
+"""Of the quickstart's 450: the start is often right and far from always."""
+RANDOM_SHARE = 0.5
+"""Updates of the arm with random rewards as a share of the first arm's, so that all of it takes five minutes."""
+RANDOM_REWARD = '''\
+"""A reward that knows nothing of the question: half of all texts earn 1, by a digest that anybody can compute again."""
+
+import hashlib
+
+
+def coin(prompts, completions, **columns):
+    return [float(hashlib.sha256(text.encode()).digest()[0] % 2) for text in completions]
+'''
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One of the four models, and how often it is right on the held-out items."""
+
+    run: Path
+    steps: int
+    """Updates that were taken; of the other arms after those of the start."""
+    seconds: float
+    """In updates, drawing included."""
+    accuracy: float
+    """Greedily."""
+    pass_at_1: float
+    """Share of the samples that are right."""
+    pass_at_8: float
+    """Share of the items of which one of the samples is right."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardsQuickstartResult:
+    """What the quickstart with rewards found."""
+
+    out: Path
+    arms: dict[str, Arm]
+    against: dict[str, Comparison]
+    """The arm that learned from rewards (B) against each other one (A)."""
+    algorithm: str
+    seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Keys of `quickstart --rewards --json`."""
+        compared = self.against[START].to_json()
+        values: dict[str, Any] = {}
+        for name, arm in self.arms.items():
+            values |= {f"{name}_accuracy": arm.accuracy, f"{name}_pass_at_1": arm.pass_at_1,
+                       f"{name}_pass_at_{SAMPLES}": arm.pass_at_8, f"{name}_steps": arm.steps,
+                       f"{name}_training_seconds": round(arm.seconds, 1)}
+        return values | {
+            "items": compared["items"], "p_value": compared["p_value"], "seconds": round(self.seconds, 1),
+            "runs": [str(arm.run) for arm in self.arms.values()], "algorithm": self.algorithm,
+            "delta": compared["delta"], "delta_ci_low": compared["delta_ci_low"],
+            "delta_ci_high": compared["delta_ci_high"], "verdict": compared["verdict"],
+            "against": {name: {key: found[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "p_value",
+                                                           "mcnemar_p", "verdict") if key in found}
+                        for name, found in ((name, each.to_json()) for name, each in self.against.items())},
+            "sentence": self.sentence, "report": str(self.out / "report.html")}
+
+    @property
+    def sentence(self) -> str:
+        """What came out, whatever it is."""
+        start, rewards, imitation, random = (self.arms[name] for name in (START, REWARDS, IMITATION, RANDOM))
+        difference = self.against[START].difference
+        assert difference is not None  # all arms answer the same items in the same way
+        return (f"On {difference.n} held-out sums, {rewards.steps} updates from rewards ({self.algorithm}, answers "
+                f"alone) took the model from {percent(start.accuracy)} to {percent(rewards.accuracy)} right "
+                f"({difference_text(difference, difference.p_value)}), and from {percent(start.pass_at_1)} to "
+                f"{percent(rewards.pass_at_1)} of samples at temperature 1; as much time of further imitation "
+                f"reached {percent(imitation.accuracy)}, {random.steps} updates from random rewards "
+                f"{percent(random.accuracy)}.")
+
+    def text(self, program: str = "workings") -> str:
+        """The finding, a table, and what to try next, for people."""
+        run = shlex.quote(str(self.arms[REWARDS].run))
+        lines = [
+            "", self.sentence, "",
+            f"{'':<10} {'updates':>8} {'seconds':>8} {'greedy':>8} {'pass@1':>8} {f'pass@{SAMPLES}':>8}",
+            *(f"{name:<10} {arm.steps:>8} {arm.seconds:>8.1f} {percent(arm.accuracy):>8} "
+              f"{percent(arm.pass_at_1):>8} {percent(arm.pass_at_8):>8}" for name, arm in self.arms.items()), "",
+            *(self.against[name].sentence for name in (IMITATION, RANDOM)),
+            "Equal in all arms: the weights they start from, a fresh optimizer with a warm-up, the held-out items.",
+            f"All runs are sealed and verified. Report: {self.out / 'report.html'}  ({self.seconds:.0f} s)", "",
+            "Try next:",
+            f"  {program} ask {run} \"What is 47+25?\"",
+            f"  {program} verify {run}",
+            f"  {program} compare {shlex.quote(str(self.arms[START].run))} {run}",
+        ]
+        return "\n".join(lines)
+
+
+def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
+                       full: bool = False) -> RewardsQuickstartResult:
+    """Train a start, go on from it in three ways, evaluate, compare, verify, report.
+
+    Args:
+        out: folder to make for everything.
+        overrides: ``key=value`` words for the recipe that learns from rewards, e.g. ``training.steps=4``; the other
+            arms follow from it.
+        seed: decides data, weights, the order of rows and what is drawn.
+        full: as many updates from random rewards as from right ones.
+
+    Raises:
+        RequestError: ``out`` exists.
+        RecordError: a run that was just sealed does not verify.
+    """
+    started = time.perf_counter()
+    if out.exists():
+        raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", "another --out")
+    model = "model={source: pretrained, id: ../start-model}"
+    data = ["data.traces=../data/prompts.jsonl", "evaluation.items=../data/items.jsonl"]
+    # Loaded before data are made: a wrong override leaves no folder behind.
+    learning = load_recipe(RECIPE, [f"name={REWARDS}", f"seed={seed}", model, *data, *overrides])
+    training = learning.recipe.training
+    few = training.steps if full else max(1, round(training.steps * RANDOM_SHARE))
+    coin = load_recipe(RECIPE, [
+        f"name={RANDOM}", f"seed={seed}", model, *data, *overrides, "rewards=[{scorer: 'random_reward.py:coin'}]",
+        f"training.steps={few}", f"training.warmup_steps={min(training.warmup_steps, few - 1)}"])
+    make_data(out / "data", seed, prompts=PROMPTS)
+    (out / "recipes").mkdir()
+    atomic.write_text(out / "recipes" / "random_reward.py", RANDOM_REWARD)
+
+    start_steps = START_STEPS
+    arms = {START: _arm(out, START, _imitating(START, seed, [f"training.steps={start_steps}"]))}
+    export_run(arms[START].run, out / "start-model")
+    arms[REWARDS] = _arm(out, REWARDS, learning)
+    # The same measured seconds, at the seconds a step that the start has taken.
+    steps = max(training.warmup_steps + 1, round(arms[REWARDS].seconds * arms[START].steps / arms[START].seconds))
+    arms[IMITATION] = _arm(out, IMITATION, _imitating(IMITATION, seed, [
+        model, "tokenizer=model", f"training={{steps: {steps}, learning_rate: {training.learning_rate}, "
+        f"schedule: constant, warmup_steps: {training.warmup_steps}}}"]))
+    arms[RANDOM] = _arm(out, RANDOM, coin)
+
+    against = {name: compare(arm.run, arms[REWARDS].run) for name, arm in arms.items() if name != REWARDS}
+    atomic.write_json(out / "compare.json", {name: found.to_json() for name, found in against.items()})
+    runs = [arm.run for arm in arms.values()]
+    write_report(out / "report.html", runs, against[START])
+    # The result is handed out only if every record that it stands on verifies.
+    verify_all(runs)
+    return RewardsQuickstartResult(out=out, arms=arms, against=against, algorithm=learning.recipe.algorithm.name,
+                                   seconds=time.perf_counter() - started)
+
+
+def _imitating(name: str, seed: int, overrides: Sequence[str]) -> LoadedRecipe:
+    """The quickstart's recipe with steps written out, on the same traces."""
+    return load_recipe("quickstart", [
+        f"name={name}", f"seed={seed}", "tokenizer=../data/tokenizer", "data.traces=../data/traces.jsonl",
+        "evaluation.traces=none", "evaluation.items=../data/items.jsonl", "evaluation.samples=0", *overrides])
+
+
+def _arm(out: Path, name: str, recipe: LoadedRecipe) -> Arm:
+    """Train an arm and ask it the held-out items, greedily and at temperature 1."""
+    result = run_recipe(out, name, recipe)
+    assert result.scorecard is not None  # its recipe has items, and training is complete
+    unit = _draw(result)
+    # One evaluation says both: its samples as their mean, and as any of them.
+    found = {how: build_scorecard(list(read_results(unit / PREDICTIONS, how))).accuracy for how in ("mean", "pass")}
+    run = Run.open(result.training.run)
+    return Arm(run=run.path, steps=result.training.steps, seconds=run.manifest.training_seconds,
+               accuracy=result.scorecard.accuracy, pass_at_1=found["mean"], pass_at_8=found["pass"])
+
+
+def _draw(result: TrainAndEvaluateResult) -> Path:
+    """Seal the evaluation of samples at temperature 1 beside the greedy one; returns its place."""
+    training = result.training
+    asked = training.settings.evaluation
+    assert asked is not None
+    settings: EvaluationSettings = replace(asked, temperature=1.0, samples=SAMPLES)
+    sealed = Run.open(training.run)
+    unit = training.run / SAMPLED
+    evaluate(training.setup.session(training.setup.engine, training.state), training.setup.data.items, unit,
+             settings=settings, made_from=sealed.root, facts={"run": sealed.manifest.name, "step": training.steps})
+    return unit
