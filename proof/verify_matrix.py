@@ -21,7 +21,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.evidence import doors, reseal, test_doors, test_notes, test_pack, test_replay, test_sign
+from tests.evidence import (
+    doors,
+    reseal,
+    rewarded,
+    test_doors,
+    test_notes,
+    test_pack,
+    test_replay,
+    test_rewarded,
+    test_sign,
+)
 from tests.evidence.test_forgeries import CAUGHT, ONLY_ANCHOR_OR_REPLAY
 from tests.evidence.test_hostile import HOSTILE, places, put
 from tests.evidence.test_mutations import EXPECTED, expected, whole_record
@@ -58,6 +68,7 @@ def main() -> int:
         signatures = {forge.__name__: {"expected": sorted(ids), "caught_by": changed(whole, work, forge)}
                       for forge, ids in test_sign.CAUGHT.items()}
         packs = packs_changed(Path(folder, "packs"), work)
+        rollouts = rollouts_forged(Path(folder, "rollouts"), work)
         replays, replay_files = replays_changed(Path(folder, "replays"), work)
         attacks = {attack.__name__: {"expected": doors.DOORS[attack], **attacked(base, work, attack)}
                    for attack in doors.DOORS}
@@ -69,8 +80,8 @@ def main() -> int:
         name for name, found in forgeries.items() if found["expected"] not in found["caught_by"]] + [
         f"{name} (counted as consistent)" for name, ids in consistent.items() if ids] + [
         f"replay: {name}" for name, found in replay_files.items() if found["missed"]] + [
-        name for group in (notes, signatures, packs, replays) for name, found in group.items()
-        if not set(found["expected"]) <= set(found["caught_by"])] + [
+        name for group in (notes, signatures, packs, rollouts, replays) for name, found in group.items()
+        if not set(found["expected"]) <= set(found["caught_by"]) or not found["caught_by"]] + [
         name for name, found in attacks.items() if found["ended"] != "a verdict" or found["canary"]
         or found["expected"] not in ["", *found["caught_by"]]]
     values = {
@@ -84,6 +95,7 @@ def main() -> int:
         "notes": {"tried": len(notes), "by_kind": notes},
         "signatures": {"tried": len(signatures), "by_kind": signatures},
         "packs": {"tried": len(packs), "by_kind": packs},
+        "rollouts": {"tried": len(rollouts), "by_kind": rollouts},
         "replays": {"tried": len(replays), "by_kind": replays,
                     "changes": {"tried": sum(found["tried"] for found in replay_files.values()),
                                 "missed": sum(len(found["missed"]) for found in replay_files.values()),
@@ -100,7 +112,7 @@ def main() -> int:
     write_result(RESULT, what="What verification catches in a sealed record that was changed, forged, or made to harm.",
                  command=f"python -m proof.verify_matrix --fuzz {asked.fuzz}", packages=["pydantic", "rfc8785"],
                  values=values)
-    forged_ones = sum(map(len, (forgeries, notes, signatures, packs, replays)))
+    forged_ones = sum(map(len, (forgeries, notes, signatures, packs, rollouts, replays)))
     print(f"{values['changes']['tried']} changes, {forged_ones} forgeries, {len(attacks)} attacks, {tried} hostile "
           f"values: {len(missed)} missed, {len(tracebacks)} tracebacks")
     return 1 if missed or tracebacks else 0
@@ -149,6 +161,19 @@ def packs_changed(folder: Path, work: Path) -> dict[str, Any]:
         test_pack.seal_again(place)
         found[f"leave out {file}"] = {"expected": ["integrity.by_digest", "integrity.missing"],
                                       "caught_by": sorted(failed(place))}
+        shutil.rmtree(work)
+    return found
+
+
+def rollouts_forged(folder: Path, work: Path) -> dict[str, Any]:
+    """A run that learned from rewards, and each lie of the tests about what it drew and earned, sealed again."""
+    rewarded.rewarded_run(folder / "tiny")
+    found = {}
+    for name, (forge, caught) in test_rewarded.FORGERIES.items():
+        shutil.copytree(folder, work)
+        forge(work / "tiny")
+        reseal.reseal(work / "tiny")
+        found[name] = {"expected": sorted(caught), "caught_by": sorted(failed(work / "tiny"))}
         shutil.rmtree(work)
     return found
 

@@ -33,9 +33,10 @@ IDS = [
 WHERE_THERE_IS_A_SUBJECT = [
     "attestation.files", "attestation.statement", "attestation.trust", "form.notes", "consistency.notes",
     "integrity.pack", "integrity.by_digest", "recompute.claims", "recompute.model_cards", "recompute.comparison",
-    "recompute.replay",
+    "recompute.replay", "consistency.prompts", "consistency.rollouts", "consistency.rollout_batches",
+    "consistency.rollout_metrics", "recompute.prompts", "recompute.rewards", "recompute.advantages",
 ]
-"""Ids that a plain run does not show: it has no notes, no signatures and no replay, and is no pack."""
+"""Ids that a plain run does not show: it has no notes, no signatures, no replay and no rewards, and is no pack."""
 LEVEL_3 = ["replay.steps", "replay.controls", "replay.predictions"]
 
 

@@ -146,7 +146,7 @@ def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, seed: int = 
     if out.exists():
         raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", "another --out")
     model = "model={source: pretrained, id: ../start-model}"
-    data = ["data.traces=../data/prompts.jsonl", "evaluation.items=../data/items.jsonl"]
+    data = ["tokenizer=model", "data.traces=../data/prompts.jsonl", "evaluation.items=../data/items.jsonl"]
     # Loaded before data are made: a wrong override leaves no folder behind.
     learning = load_recipe(RECIPE, [f"name={REWARDS}", f"seed={seed}", model, *data, *overrides])
     training = learning.recipe.training
