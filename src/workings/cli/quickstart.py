@@ -22,8 +22,14 @@ def quickstart_command(
 
     Trains a tiny model twice, with and without its workings; evaluates, compares, seals, verifies, reports.
     """
-    from workings.runs.quickstart import quickstart
-    from workings.runs.quickstart_rewards import quickstart_rewards
+    if rewards:
+        from workings.publish.export import export_run
+        from workings.runs.quickstart_rewards import quickstart_rewards
 
-    result = (quickstart_rewards if rewards else quickstart)(out, overrides or (), seed=seed, full=full)
+        learned = quickstart_rewards(out, overrides or (), export=export_run, seed=seed, full=full)
+        answer(learned.as_json(), as_json=as_json, text=learned.text(program()))
+        return
+    from workings.runs.quickstart import quickstart
+
+    result = quickstart(out, overrides or (), seed=seed, full=full)
     answer(result.as_json(), as_json=as_json, text=result.text(program()))

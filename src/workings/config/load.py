@@ -192,6 +192,11 @@ def section_at(location: Sequence[str]) -> list[type[BaseModel]]:
 def _did_you_mean(location: tuple[str, ...]) -> str:
     *parents, last = location
     siblings = {name for section in section_at(parents) for name in section.model_fields}
+    if last in siblings:
+        # The section that was chosen does not have it, and another choice does.
+        others = [choice for section in section_at(parents) if last in section.model_fields
+                  for choice in _choice(section)]
+        return f"`{'.'.join(location)}` goes with {' or '.join(f'`{other}`' for other in others)}"
     near = difflib.get_close_matches(last, sorted(siblings), n=1, cutoff=0.5)
     if near:
         return f"did you mean `{'.'.join([*parents, near[0]])}`?"
@@ -200,6 +205,12 @@ def _did_you_mean(location: tuple[str, ...]) -> str:
     if elsewhere:
         return f"did you mean `{elsewhere[0]}`?"
     return f"keys there: {', '.join(sorted(siblings))}" if siblings else ""
+
+
+def _choice(section: type[BaseModel]) -> list[str]:
+    """``name: grpo`` for a section that a required literal tells apart from its siblings."""
+    return [f"{name}: {typing.get_args(field.annotation)[0]}" for name, field in section.model_fields.items()
+            if typing.get_origin(field.annotation) is typing.Literal and field.is_required()]
 
 
 def _described(location: Sequence[str]) -> str:

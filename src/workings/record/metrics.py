@@ -18,7 +18,8 @@ class StepMetrics(BaseModel):
     step: int = Field(ge=1)
     """Updates done, this one included; lines go 1, 2, 3, … without a gap."""
     loss: Finite
-    """Mean negative log likelihood over the step's supervised tokens, in nats, before the update."""
+    """What the update minimizes, before it; of imitation the mean negative log likelihood over the step's supervised
+    tokens, in nats."""
     learning_rate: Finite = Field(ge=0)
     """Learning rate of this update."""
     grad_norm: Finite = Field(ge=0)

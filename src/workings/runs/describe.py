@@ -122,7 +122,8 @@ def _weight_digests(directory: Path | None) -> dict[str, str] | Absent:
     return weight_digests(directory)
 
 
-def readme(manifest: RunManifest, setup: TrainSetup, command: str, memory: str) -> str:
+def readme(manifest: RunManifest, setup: TrainSetup, command: str, memory: str,
+           rewards: tuple[float, float] | None) -> str:
     """What this run was, in a screen, and how to reproduce and verify it.
 
     Args:
@@ -130,9 +131,12 @@ def readme(manifest: RunManifest, setup: TrainSetup, command: str, memory: str) 
         setup: what ran.
         command: that asks for it again.
         memory: predicted and measured, in a sentence.
+        rewards: mean rewards of the first and the last rollout, where it learned from rewards.
     """
     loss = "no step was completed" if isinstance(manifest.final_loss, Absent) else (
         f"loss {manifest.first_loss:.4f} at the first step, {manifest.final_loss:.4f} at the last")
+    if rewards is not None:
+        loss = f"mean reward {rewards[0]:.3f} at first, {rewards[1]:.3f} at last"
     return f"""# Run {manifest.name}
 
 Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_steps} of {manifest.planned_steps} steps.

@@ -110,17 +110,17 @@ def quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, full
                             seconds=time.perf_counter() - started)
 
 
-def make_data(folder: Path, seed: int, *, prompts: int = 0) -> None:
+def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts: int = 0) -> None:
     """Traces, held-out traces, items and one tokenizer for all runs: trained on both ways of answering.
 
     With ``prompts`` also as many other problems of which only the answer is written down.
     """
     folder.mkdir(parents=True)
     made, items = addition.make(ADDITION_TRACES + prompts, ADDITION_ITEMS, seed)
-    traces, others = made[:ADDITION_TRACES], made[ADDITION_TRACES:]
+    shown, others = made[:traces], made[ADDITION_TRACES:]
     # Made from the items, none of which is among the traces: their loss measures what was not seen.
     held_out = addition.held_out_traces(items, seed)
-    write_traces(folder / "traces.jsonl", traces)
+    write_traces(folder / "traces.jsonl", shown)
     write_traces(folder / "held_out.jsonl", held_out)
     write_items(folder / "items.jsonl", items)
     if others:
@@ -128,7 +128,7 @@ def make_data(folder: Path, seed: int, *, prompts: int = 0) -> None:
             id=trace.id, prompt=trace.prompt, expected_answer=trace.answer, section=trace.section,
             category=trace.category, difficulty=trace.difficulty) for trace in others))
     # With a tokenizer for each way of answering, losses and numbers of tokens could not be compared.
-    texts = (text for trace in traces for text in (trace.prompt, completion_text(trace, "tags")))
+    texts = (text for trace in shown for text in (trace.prompt, completion_text(trace, "tags")))
     train_tokenizer(texts, TRAINED_VOCABULARY).save(folder / "tokenizer")
     write_manifest(folder, generator="addition", version=addition.VERSION, seed=seed)
 

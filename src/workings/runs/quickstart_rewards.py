@@ -1,13 +1,16 @@
 """What rewards are worth, from end to end on a CPU: a tiny model that adds half right learns from answers alone."""
 
+import json
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
+from workings.config.section import Section
+from workings.config.training import TrainingConfig
 from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.comparison.paired import difference_text
@@ -15,7 +18,6 @@ from workings.evaluation.predictions import read_results
 from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import build_scorecard, percent
 from workings.evaluation.settings import EvaluationSettings
-from workings.publish.export import export_run
 from workings.record import atomic
 from workings.record.layout import PREDICTIONS
 from workings.record.reader import Run
@@ -34,8 +36,10 @@ SAMPLES = 8
 """Completions of each held-out item at temperature 1."""
 SAMPLED = "eval/samples"
 """Where their evaluation stands in a run directory, beside the greedy one; a name that sorts behind it."""
-START_STEPS = 230
-"""Of the quickstart's 450: the start is often right and far from always."""
+TRACES = 200
+"""The first of the quickstart's 500: they show every column of a sum about once, and imitation of them ends there."""
+START_STEPS = 400
+"""Enough to imitate them as well as they can be."""
 RANDOM_SHARE = 0.5
 """Updates of the arm with random rewards as a share of the first arm's, so that all of it takes five minutes."""
 RANDOM_REWARD = '''\
@@ -47,6 +51,9 @@ import hashlib
 def coin(prompts, completions, **columns):
     return [float(hashlib.sha256(text.encode()).digest()[0] % 2) for text in completions]
 '''
+
+Export = Callable[[Path, Path], object]
+"""Writes a run's model as a folder; handed in, because the room that publishes stands above this one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +111,7 @@ class RewardsQuickstartResult:
         return (f"On {difference.n} held-out sums, {rewards.steps} updates from rewards ({self.algorithm}, answers "
                 f"alone) took the model from {percent(start.accuracy)} to {percent(rewards.accuracy)} right "
                 f"({difference_text(difference, difference.p_value)}), and from {percent(start.pass_at_1)} to "
-                f"{percent(rewards.pass_at_1)} of samples at temperature 1; as much time of further imitation "
+                f"{percent(rewards.pass_at_1)} of samples at temperature 1; as much time of more imitation "
                 f"reached {percent(imitation.accuracy)}, {random.steps} updates from random rewards "
                 f"{percent(random.accuracy)}.")
 
@@ -127,16 +134,18 @@ class RewardsQuickstartResult:
         return "\n".join(lines)
 
 
-def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
-                       full: bool = False) -> RewardsQuickstartResult:
+def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export: Export, seed: int = 17,
+                       full: bool = False, start_steps: int = START_STEPS) -> RewardsQuickstartResult:
     """Train a start, go on from it in three ways, evaluate, compare, verify, report.
 
     Args:
         out: folder to make for everything.
         overrides: ``key=value`` words for the recipe that learns from rewards, e.g. ``training.steps=4``; the other
             arms follow from it.
+        export: `workings.publish.export.export_run`.
         seed: decides data, weights, the order of rows and what is drawn.
         full: as many updates from random rewards as from right ones.
+        start_steps: steps of the start.
 
     Raises:
         RequestError: ``out`` exists.
@@ -154,19 +163,20 @@ def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, seed: int = 
     coin = load_recipe(RECIPE, [
         f"name={RANDOM}", f"seed={seed}", model, *data, *overrides, "rewards=[{scorer: 'random_reward.py:coin'}]",
         f"training.steps={few}", f"training.warmup_steps={min(training.warmup_steps, few - 1)}"])
-    make_data(out / "data", seed, prompts=PROMPTS)
+    make_data(out / "data", seed, traces=TRACES, prompts=PROMPTS)
     (out / "recipes").mkdir()
     atomic.write_text(out / "recipes" / "random_reward.py", RANDOM_REWARD)
 
-    start_steps = START_STEPS
-    arms = {START: _arm(out, START, _imitating(START, seed, [f"training.steps={start_steps}"]))}
-    export_run(arms[START].run, out / "start-model")
+    warmup = min(load_recipe("quickstart").recipe.training.warmup_steps, start_steps - 1)
+    arms = {START: _arm(out, START, _imitating(START, seed, [
+        f"training.steps={start_steps}", f"training.warmup_steps={warmup}"]))}
+    export(arms[START].run, out / "start-model")
     arms[REWARDS] = _arm(out, REWARDS, learning)
-    # The same measured seconds, at the seconds a step that the start has taken.
+    # As many measured seconds, by the seconds a step that the start has taken.
     steps = max(training.warmup_steps + 1, round(arms[REWARDS].seconds * arms[START].steps / arms[START].seconds))
     arms[IMITATION] = _arm(out, IMITATION, _imitating(IMITATION, seed, [
-        model, "tokenizer=model", f"training={{steps: {steps}, learning_rate: {training.learning_rate}, "
-        f"schedule: constant, warmup_steps: {training.warmup_steps}}}"]))
+        model, "tokenizer=model", f"training={json.dumps(_constant(training, steps))}",
+        f"optimizer={_written(learning.recipe.optimizer)}"]))
     arms[RANDOM] = _arm(out, RANDOM, coin)
 
     against = {name: compare(arm.run, arms[REWARDS].run) for name, arm in arms.items() if name != REWARDS}
@@ -179,11 +189,23 @@ def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, seed: int = 
                                    seconds=time.perf_counter() - started)
 
 
+def _constant(training: TrainingConfig, steps: int) -> dict[str, Any]:
+    """The section `training` of more imitation: rate and warm-up of the other arms, and no end that is known before."""
+    return {"steps": steps, "learning_rate": training.learning_rate, "schedule": "constant",
+            "warmup_steps": training.warmup_steps}
+
+
+def _written(section: Section) -> str:
+    """A recipe's section as an override has it."""
+    return json.dumps(section.model_dump(mode="json", exclude_unset=True))
+
+
 def _imitating(name: str, seed: int, overrides: Sequence[str]) -> LoadedRecipe:
-    """The quickstart's recipe with steps written out, on the same traces."""
+    """The quickstart's recipe with steps written out, on the few traces."""
     return load_recipe("quickstart", [
         f"name={name}", f"seed={seed}", "tokenizer=../data/tokenizer", "data.traces=../data/traces.jsonl",
-        "evaluation.traces=none", "evaluation.items=../data/items.jsonl", "evaluation.samples=0", *overrides])
+        "evaluation.traces=none", "evaluation.items=../data/items.jsonl", "evaluation.samples=0",
+        "checkpoint.every_steps=1000", *overrides])
 
 
 def _arm(out: Path, name: str, recipe: LoadedRecipe) -> Arm:

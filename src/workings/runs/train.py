@@ -58,6 +58,8 @@ class TrainResult:
     steps: int
     supervised_tokens: int
     final_loss: float | None
+    rewards: tuple[float, float] | None
+    """Mean rewards of the first and the last rollout; None where traces are imitated."""
     run: Path
     setup: TrainSetup
     settings: "LoopSettings"
@@ -68,6 +70,8 @@ class TrainResult:
     def as_json(self) -> dict[str, Any]:
         """Keys of `train --json`; a loss that does not exist is left out."""
         values: dict[str, Any] = {"status": self.status, "steps": self.steps, "run": str(self.run)}
+        if self.rewards is not None:
+            values |= {"first_reward": self.rewards[0], "final_reward": self.rewards[1]}
         return values if self.final_loss is None else values | {"final_loss": self.final_loss}
 
 
@@ -178,7 +182,8 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
             start.writer.close()  # harmless after sealing; after an error the folder stays and can be resumed
     # Sent with the last call, when the group is left: workers have no record to read it from.
     processes.outcome = {"status": result.status, "reason": result.reason, "steps": result.steps,
-                         "supervised_tokens": result.supervised_tokens, "final_loss": result.final_loss}
+                         "supervised_tokens": result.supervised_tokens, "final_loss": result.final_loss,
+                         "rewards": result.rewards}
     return result
 
 
@@ -193,11 +198,19 @@ def _all_checks(checks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**own, "processes": len(checks), "devices": devices, "max_difference_to_numpy": worst}
 
 
+def rewards_of(metrics: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None:
+    """Mean rewards of the first and the last rollout; None where there is none."""
+    # Of several updates from one rollout only the first one's line tells of it.
+    found = [line["reward"] for line in metrics if "reward" in line]
+    return (found[0], found[-1]) if found else None
+
+
 def _worked(ended: Mapping[str, Any], processes: ProcessGroup, setup: TrainSetup, settings: LoopSettings,
             out: Path) -> TrainResult:
     """The result in a process that took part and wrote nothing, as process 0 told it."""
     return TrainResult(status=ended["status"], reason=ended["reason"], steps=ended["steps"],
-                       supervised_tokens=ended["supervised_tokens"], final_loss=ended["final_loss"], run=out,
+                       supervised_tokens=ended["supervised_tokens"], final_loss=ended["final_loss"],
+                       rewards=tuple(ended["rewards"]) if ended["rewards"] else None, run=out,
                        setup=setup, settings=settings, state=None, process=processes.index)
 
 
@@ -333,9 +346,10 @@ def _seal(start: Start, setup: TrainSetup, settings: LoopSettings, outcome: Outc
     if outcome.status == "failed":
         writer.event("failed", reason=outcome.reason)
     # Before sealing, which lists the files that are there and refuses a run without this one.
-    writer.write_text(README, readme(manifest, setup, reproduce_command(setup, out), sentence(measured)))
+    writer.write_text(README, readme(manifest, setup, reproduce_command(setup, out), sentence(measured),
+                                    rewards_of(metrics)))
     run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
     return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,
                        supervised_tokens=outcome.progress.supervised_tokens,
-                       final_loss=metrics[-1]["loss"] if metrics else None, run=run, setup=setup, settings=settings,
-                       state=outcome.state)
+                       final_loss=metrics[-1]["loss"] if metrics else None, rewards=rewards_of(metrics), run=run,
+                       setup=setup, settings=settings, state=outcome.state)

@@ -65,6 +65,8 @@ class TrainAndEvaluateResult:
         """What came out, for people, with what to type next."""
         training = self.training
         loss = "" if training.final_loss is None else f", final loss {training.final_loss:.4f}"
+        if training.rewards is not None:
+            loss = f", mean reward {training.rewards[0]:.3f} at first and {training.rewards[1]:.3f} at last"
         lines = [f"{training.status} after {training.steps} steps{loss}: {training.run}"]
         if training.status == "failed":
             lines.append(f"reason: {training.reason}; the last checkpoint in the run is the last good state")

@@ -52,10 +52,12 @@ class Display:
         done = progress.step - self._start.step
         rate = (progress.tokens - self._start.tokens) / elapsed
         left = elapsed / done * (self._steps - progress.step)
-        self._bar.update(self._task, completed=progress.step, facts=f"loss {line['loss']:.4f}  {rate:,.0f} tokens/s")
+        # Of rewards the loss says next to nothing: advantages of a group add up to zero.
+        goal = f"reward {line['reward']:.3f}" if "reward" in line else f"loss {line['loss']:.4f}"
+        self._bar.update(self._task, completed=progress.step, facts=f"{goal}  {rate:,.0f} tokens/s")
         if progress.step % self._every == 0 or progress.step in (1, self._steps) or "evaluation_loss" in line:
             seen = f"  evaluation loss {line['evaluation_loss']:.4f}" if "evaluation_loss" in line else ""
-            self.say(f"step {progress.step}/{self._steps}  loss {line['loss']:.4f}{seen}  "
+            self.say(f"step {progress.step}/{self._steps}  {goal}{seen}  "
                      f"lr {line['learning_rate']:.3g}  {rate:,.0f} tokens/s  {left:,.0f} s left")
 
     def say(self, text: str) -> None:

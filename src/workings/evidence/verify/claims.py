@@ -40,6 +40,9 @@ def _run(unit: Unit) -> str:
     manifest = unit.manifest
     loss = manifest.final_loss
     end = "no step" if isinstance(loss, Absent) else f"final loss {loss:.4f}"
+    # Where it learned from rewards, the loss says nothing to people.
+    if rewards := [row["reward"] for row in unit.metrics if "reward" in row]:
+        end = f"mean reward {rewards[0]:.3f} at first, {rewards[-1]:.3f} at last"
     return (f"{unit.title}: run {manifest.name} ({manifest.status}) took {manifest.completed_steps} of "
             f"{manifest.planned_steps} steps of {manifest.model_id} ({manifest.parameters:,} parameters) on "
             f"{manifest.hardware} with engine {manifest.engine} of {manifest.engine_distribution.name} "

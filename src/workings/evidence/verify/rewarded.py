@@ -128,6 +128,7 @@ def metrics(record: Record) -> Iterator[CheckFinding]:
                 said = line.get(name)
                 if not isinstance(said, int | float) or not math.isclose(said, value, rel_tol=CLOSE, abs_tol=1e-9):
                     problems.append(f"step {rollout.step}: {name} is {str(said)[:20]}, the rollout gives {value:g}")
+        problems += _held_out_problems(unit)
         yield judged(problems, f"{count:,} numbers of {len(learned.rollouts)} rollouts", unit)
     return _each(record, find)
 
@@ -257,6 +258,15 @@ def _reward_problems(recorded: Any, settings: "RewardSettings") -> list[str]:
         elif not isinstance(reward, FileReward) and entry != settings.entry(reward):
             problems.append(f"{REWARDS}: {name} is not what the recipe and this version make of it")
     return problems
+
+
+def _held_out_problems(unit: Unit) -> list[str]:
+    """Scores of held-out items against the marks that they are the mean of."""
+    return [f"step {row['step']}: held_out_score is {str(row.get('held_out_score'))[:20]}, its marks say otherwise"
+            for row in unit.metrics if "held_out_right" in row and (
+                not (marks := str(row["held_out_right"])) or set(marks) - {"0", "1"}
+                or row.get("held_out_items") != len(marks)
+                or row.get("held_out_score") != marks.count("1") / len(marks))]
 
 
 def _step_problems(unit: Unit, learned: _Learned) -> list[str]:
