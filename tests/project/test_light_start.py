@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from tests.evidence.rewarded import rewarded_run
+
 HEAVY = {"datasets", "flax", "grain", "huggingface_hub", "jax", "jaxlib", "libtpu", "matplotlib", "mlflow", "optax",
          "orbax", "pandas", "pyarrow", "qwix", "scipy", "statsmodels", "tensorflow", "torch", "transformers", "tunix"}
 
@@ -44,6 +46,14 @@ def test_no_framework_is_imported(words, code, run_python, tmp_path):
     (tmp_path / "typo.yaml").write_text("nmae: x\n")
     exit_code, names = loaded(run_python, command(*words), tmp_path)
     assert exit_code == code
+    assert names & HEAVY == set()
+
+
+def test_a_run_that_learned_from_rewards_is_audited_without_a_framework(run_python, tmp_path):
+    """Every reward and every advantage is computed again; the tokenizer in the record is all that is needed."""
+    rewarded_run(tmp_path / "tiny")
+    exit_code, names = loaded(run_python, command("verify", str(tmp_path / "tiny")), tmp_path)
+    assert exit_code == 0
     assert names & HEAVY == set()
 
 

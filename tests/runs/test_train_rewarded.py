@@ -1,10 +1,13 @@
 """Runs that learn from rewards, killed while they draw or write, end bit for bit like one that was not."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.runs import killed
+from workings.evidence.verify import verify
+from workings.runs.replay import ReplayRequest, replay_run
 
 DYNAMIC = killed.REWARDED["two updates a rollout, dynamic sampling"]
 
@@ -50,3 +53,37 @@ def test_the_pytorch_engine_too(tmp_path: Path, start_forked):
     assert killed.was_killed(killed.train(recipe, out, words, start, "draw 3 unrewarded"))
     assert killed.resume(recipe, out, words, start) == []
     assert killed.problems(out, killed.contents(straight)) == []
+
+
+def test_rollouts_are_drawn_again_and_wrong_ones_differ(begun):
+    """Level 3: from a checkpoint, and from the first weights, whose rollout is learned from in two updates."""
+    straight = begun[2]
+    for request in (ReplayRequest(steps=4), ReplayRequest(start=0, steps=4)):
+        found = verify(straight, level=3, replay=lambda path, request=request: replay_run(path, request).facts)
+        told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
+        assert (told["replay.steps"][:6], told["replay.controls"][:6]) == ("passed", "passed"), told
+        # Whoever verifies a record runs no code that it brings: its rewards count as recorded, and that is said.
+        assert (found.failed, told["recompute.rewards"][:11]) == (0, "not_checked")
+        for control in ("seed", "learning_rate", "rows", "checkpoint", "reward", "advantage"):
+            assert f"{control} (step " in told["replay.controls"]
+
+
+def test_two_devices_draw_and_learn_the_same(begun, workings, tmp_path):
+    """Each draws its share: a sample depends on its own seed, not on where it is drawn."""
+    recipe, _, straight = begun
+    done = workings("train", recipe, *DYNAMIC, "mesh.fsdp=2", "batch.micro_batch=1", "training.steps=2", "--out",
+                    tmp_path / "two", devices=2)
+    assert "fsdp=2" in done.stderr
+    one, two = (lines_of(straight), lines_of(tmp_path / "two"))
+    assert len(two) == 2
+    for mine, other in zip(two, one, strict=False):
+        assert {name: mine[name] for name in ("tokens", "supervised_tokens")} == {
+            name: other[name] for name in ("tokens", "supervised_tokens")}
+    # The second update begins with other weights: a shorter run has another learning rate.
+    assert two[0]["loss"] == pytest.approx(one[0]["loss"], abs=1e-6)
+    assert two[0]["reward"] == one[0]["reward"]
+    assert verify(tmp_path / "two").failed == 0
+
+
+def lines_of(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "train" / "metrics.jsonl").read_text().splitlines()]
