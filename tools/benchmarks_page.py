@@ -74,6 +74,33 @@ def peers(found: dict[str, Any]) -> list[str]:
     return lines
 
 
+def peers_rl(found: dict[str, Any]) -> list[str]:
+    """Reinforcement learning beside TRL and Tunix."""
+    values = found["values"]
+    lines = ["Seconds of a whole update of GRPO (drawing completions, rewarding them, the step) of both engines, TRL's "
+             "`GRPOTrainer` and Tunix's `GRPOLearner`: same weights, prompts, reward, "
+             f"{values['prompts_an_update']} prompts x {values['group']} completions of at most "
+             f"{values['new_tokens']} tokens an update, float32, AdamW with "
+             "clipping, two threads, fresh processes that take turns; medians of "
+             f"{values['updates']} updates in {values['rounds']} rounds, after {values['warm_updates']} to warm up. "
+             "`in parts`: the step in several micro batches. `huge pages`: the peers with what `workings doctor` "
+             "advises, which is no setting of theirs and is not among what the ratios compare.", ""]
+    ordered = sorted(values["contenders"].items(), key=lambda pair: pair[1]["seconds_an_update"])
+    lines += table(["contender", "s an update", "of it drawing", "tokens drawn a s", "peak resident MiB",
+                    "mean reward, first and last updates"], [
+        [ENGINES.get(contender, contender), f"{each['seconds_an_update']:.3f}",
+         f"{each['drawing_seconds']:.3f}" if "drawing_seconds" in each else "", f"{each['tokens_per_second']:,.0f}",
+         f"{each['peak_bytes'] / 2**20:,.0f}", f"{each['first_reward']:.3f}, {each['last_reward']:.3f}"]
+        for contender, each in ordered])
+    lines += ["", "Ratios of the best settings of each: " + ", ".join(
+        f"{pair.replace('_', ' ')} {ratio:.2f}" for pair, ratio in values["ratios"].items()) + "."]
+    equal = values["after_equal_time"]
+    first = f"Mean reward of the last updates that each has done after {equal['seconds']:g} seconds: "
+    return [*lines, "", first + ", ".join(
+        f"{ENGINES.get(name, name)} {reward:.3f} ({equal['updates'][name]} updates)"
+        for name, reward in equal["reward"].items()) + ".", ""]
+
+
 def packing(found: dict[str, Any]) -> list[str]:
     """Short rows, with and without padding."""
     lines = []
@@ -176,7 +203,8 @@ def startup(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-PARTS = {"peers": ("Beside TRL and Tunix", peers), "packing": ("Short rows", packing),
+PARTS = {"peers": ("Beside TRL and Tunix", peers), "peers_rl": ("Learning from rewards, beside them", peers_rl),
+         "packing": ("Short rows", packing),
          "overhead": ("Outside of the step", overhead), "growth": ("As data grows", growth),
          "generation": ("Generation", generation), "largest_step": ("The largest step", largest_step),
          "torch_memory": ("Memory on NVIDIA cards, traced", torch_memory), "startup": ("Start-up", startup)}

@@ -181,7 +181,8 @@ def main(arguments: list[str]) -> int:
         print("not kept: some contenders alone")
         return 0
     write_result(RESULT, what="Seconds a whole update of reinforcement learning takes beside TRL and Tunix on a CPU.",
-                 command="python -m benchmarks.peers_rl", packages=["torch", "jax", "google-tunix"],
+                 command=" ".join(["python -m benchmarks.peers_rl", *arguments]),
+                 packages=["torch", "jax", "google-tunix"],
                  load_before=first, values=values)
     print(f"wrote {RESULT.relative_to(ROOT)}")
     return 0

@@ -19,7 +19,7 @@ from benchmarks.peers.meter import THREADS, two_threads
 two_threads()
 
 PACKAGES = {"jax": ("jax", "jaxlib"), "torch": ("torch",)}
-MICRO_BATCHES = 4
+MICRO_BATCHES = 8
 
 
 def recipe(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
@@ -30,7 +30,9 @@ def recipe(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
         "name": "peers-rl", "seed": settings["seed"], "engine": settings["engine"], "device": "cpu",
         "model": {"source": "pretrained", "id": str(folder / "weights")},
         "data": {"traces": str(folder / "traces.jsonl"), "template": "gemma", "reasoning": "tags",
-                 "max_length": facts["longest_prompt"] + settings["new_tokens"]},
+                 "max_length": facts["longest_prompt"] + settings["new_tokens"],
+                 # Most updates have no completion near the limit; the peers pad to the longest of an update as well.
+                 "buckets": [48, 56]},
         "algorithm": {"name": "grpo", "group": settings["group"], "max_new_tokens": settings["new_tokens"]},
         "rewards": [{"scorer": "answer"}],
         "batch": {"micro_batch": rows // MICRO_BATCHES, "accumulation": MICRO_BATCHES},

@@ -18,8 +18,9 @@ FEW = """
 import json, sys
 from pathlib import Path
 from workings.publish.export import export_run
-from workings.runs.quickstart_rewards import quickstart_rewards
-found = quickstart_rewards(Path(sys.argv[1]), sys.argv[2:], export=export_run, start_steps=30)
+from workings.runs.quickstart_rewards import Size, quickstart_rewards
+found = quickstart_rewards(Path(sys.argv[1]), sys.argv[2:], export=export_run,
+                           size=Size(start_steps=30, prompts=400, items=40))
 print(json.dumps(found.as_json()))
 """
 

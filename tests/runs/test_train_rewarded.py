@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.runs import killed
+from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.runs.replay import ReplayRequest, replay_run
+from workings.runs.train import train
 
 DYNAMIC = killed.REWARDED["two updates a rollout, dynamic sampling"]
 
@@ -87,3 +89,36 @@ def test_two_devices_draw_and_learn_the_same(begun, workings, tmp_path):
 
 def lines_of(run: Path) -> list[dict]:
     return [json.loads(line) for line in (run / "train" / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_run_that_cannot_learn_ends_with_a_sentence_and_verifies(begun, tmp_path):
+    recipe = begun[0]
+    done = train(str(recipe), tmp_path / "flat", ["rewards=[{scorer: answer}]", "algorithm.patience=2"])
+    # Random weights hardly ever end a text of twelve tokens.
+    assert (done.status, done.steps) == ("failed", 1)
+    assert done.reason.startswith("not learning: in 2 rollouts in a row every completion was cut off at ")
+    assert verify(done.run).failed == 0
+    assert [path.name for path in (done.run / "train" / "rollouts").iterdir()] == ["step_000001.json"]
+
+
+def test_a_reward_that_is_none_ends_the_run(begun, tmp_path):
+    (tmp_path / "own.py").write_text("def nothing(prompts, completions, **columns):\n"
+                                     "    return [None] * len(prompts)\n")
+    recipe = tmp_path / "asked.yaml"
+    recipe.write_text(begun[0].read_text())
+    done = train(str(recipe), tmp_path / "run", ['rewards=[{scorer: "own.py:nothing"}]'])
+    assert (done.status, done.steps) == ("failed", 0)
+    assert "reward own.py:nothing: returned None for completion 1 of 4" in done.reason
+    assert verify(done.run).failed == 0
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("batch.micro_batch=1", "algorithm.group=3"), "completions a rollout"),
+    (("data.max_length=16",), "leaves 4 beside algorithm.max_new_tokens"),
+    (('rewards=[{scorer: "gone.py:f"}]',), "gone.py"),
+])
+def test_what_cannot_be_drawn_is_refused_before_anything_is_made(begun, tmp_path, words, said):
+    with pytest.raises(RequestError) as caught:
+        train(str(begun[0]), tmp_path / "run", words)
+    assert said in str(caught.value)
+    assert list(tmp_path.iterdir()) == []

@@ -67,6 +67,7 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     # A device that is listed need not compute: one kernel runs before anything is built on it.
     device_check = engine.check_device()
     learned = ready(device.mesh["fsdp"])
+    learned.check(engine)
     held_out: list[Batch] = []
     if resolved.data.held_out:
         held_out_rows = build_rows(resolved.data.held_out, resolved.tokenizer, resolved.template, recipe.data)

@@ -110,13 +110,14 @@ def quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, full
                             seconds=time.perf_counter() - started)
 
 
-def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts: int = 0) -> None:
+def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts: int = 0,
+              asked: int = ADDITION_ITEMS) -> None:
     """Traces, held-out traces, items and one tokenizer for all runs: trained on both ways of answering.
 
     With ``prompts`` also as many other problems of which only the answer is written down.
     """
     folder.mkdir(parents=True)
-    made, items = addition.make(ADDITION_TRACES + prompts, ADDITION_ITEMS, seed)
+    made, items = addition.make(ADDITION_TRACES + prompts, asked, seed)
     shown, others = made[:traces], made[ADDITION_TRACES:]
     # Made from the items, none of which is among the traces: their loss measures what was not seen.
     held_out = addition.held_out_traces(items, seed)

@@ -22,6 +22,7 @@ from workings.record import atomic
 from workings.record.layout import PREDICTIONS
 from workings.record.reader import Run
 from workings.reports.html import write_report
+from workings.runs.datasets import ADDITION_ITEMS
 from workings.runs.quickstart import make_data, run_recipe, verify_all
 from workings.runs.train_and_evaluate import TrainAndEvaluateResult
 
@@ -30,16 +31,10 @@ START = "start"
 REWARDS = "rewards"
 IMITATION = "imitation"
 RANDOM = "random"
-PROMPTS = 6_000
-"""Problems of which the answer alone is known; none is asked in the evaluation, in either order."""
 SAMPLES = 8
 """Completions of each held-out item at temperature 1."""
 SAMPLED = "eval/samples"
 """Where their evaluation stands in a run directory, beside the greedy one; a name that sorts behind it."""
-TRACES = 200
-"""The first of the quickstart's 500: they show every column of a sum about once, and imitation of them ends there."""
-START_STEPS = 400
-"""Enough to imitate them as well as they can be."""
 RANDOM_SHARE = 0.5
 """Updates of the arm with random rewards as a share of the first arm's, so that all of it takes five minutes."""
 RANDOM_REWARD = '''\
@@ -52,6 +47,22 @@ def coin(prompts, completions, **columns):
     return [float(hashlib.sha256(text.encode()).digest()[0] % 2) for text in completions]
 '''
 
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How much the demonstration is made of."""
+
+    traces: int = 200
+    """The first of the quickstart's 500. They show about 210 of the 262 columns of digits: imitation ends there."""
+    start_steps: int = 400
+    """Enough to imitate them as well as they can be."""
+    prompts: int = 6_000
+    """Other problems, of which the answer alone is known; none is among the items, in either order."""
+    items: int = ADDITION_ITEMS
+    """Held-out problems that all arms are asked."""
+
+
+WHOLE = Size()
 Export = Callable[[Path, Path], object]
 """Writes a run's model as a folder; handed in, because the room that publishes stands above this one."""
 
@@ -135,7 +146,7 @@ class RewardsQuickstartResult:
 
 
 def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export: Export, seed: int = 17,
-                       full: bool = False, start_steps: int = START_STEPS) -> RewardsQuickstartResult:
+                       full: bool = False, size: Size = WHOLE) -> RewardsQuickstartResult:
     """Train a start, go on from it in three ways, evaluate, compare, verify, report.
 
     Args:
@@ -145,7 +156,7 @@ def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export: Expo
         export: `workings.publish.export.export_run`.
         seed: decides data, weights, the order of rows and what is drawn.
         full: as many updates from random rewards as from right ones.
-        start_steps: steps of the start.
+        size: a smaller one is for tests.
 
     Raises:
         RequestError: ``out`` exists.
@@ -163,13 +174,13 @@ def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export: Expo
     coin = load_recipe(RECIPE, [
         f"name={RANDOM}", f"seed={seed}", model, *data, *overrides, "rewards=[{scorer: 'random_reward.py:coin'}]",
         f"training.steps={few}", f"training.warmup_steps={min(training.warmup_steps, few - 1)}"])
-    make_data(out / "data", seed, traces=TRACES, prompts=PROMPTS)
+    make_data(out / "data", seed, traces=size.traces, prompts=size.prompts, asked=size.items)
     (out / "recipes").mkdir()
     atomic.write_text(out / "recipes" / "random_reward.py", RANDOM_REWARD)
 
-    warmup = min(load_recipe("quickstart").recipe.training.warmup_steps, start_steps - 1)
+    warmup = min(load_recipe("quickstart").recipe.training.warmup_steps, size.start_steps - 1)
     arms = {START: _arm(out, START, _imitating(START, seed, [
-        f"training.steps={start_steps}", f"training.warmup_steps={warmup}"]))}
+        f"training.steps={size.start_steps}", f"training.warmup_steps={warmup}"]))}
     export(arms[START].run, out / "start-model")
     arms[REWARDS] = _arm(out, REWARDS, learning)
     # As many measured seconds, by the seconds a step that the start has taken.

@@ -36,6 +36,10 @@ class TrainingData(Protocol):
         """By what the record calls them."""
         ...
 
+    def check(self, engine: Engine) -> None:
+        """Raise `RequestError` where this engine cannot learn from them."""
+        ...
+
     def shapes(self) -> list[tuple[int, int, int]]:
         """All shapes (A, B, S) of batches that can come, longest first."""
         ...
@@ -72,6 +76,9 @@ class TraceData:
     def digests(self) -> dict[str, str]:
         """That of the rows."""
         return {"rows": self.rows.digest}
+
+    def check(self, engine: Engine) -> None:
+        """Every engine learns from traces."""
 
     def shapes(self) -> list[tuple[int, int, int]]:
         """All shapes (A, B, S), longest first."""
@@ -141,11 +148,19 @@ class PromptData:
         return (f"{len(self.prompts.prompts):,} prompts, {len(self.prompts.dropped):,} dropped; a rollout draws "
                 f"{self.algorithm.group} completions of each of {of_a_rollout:,}")
 
-    def drawing(self, engine: Engine, rewarder: Rewarder) -> Drawing:
-        """How this run's rollouts are drawn."""
+    def check(self, engine: Engine) -> None:
+        """Raise `RequestError` where this engine does not draw, or has adapters and does not switch them off."""
         if not isinstance(engine, SamplingEngine) or not isinstance(engine, LikelihoodEngine):
             raise RequestError(f"algorithm.name: {self.resolved.recipe.algorithm.name} with engine {engine.name}",
                                "an engine that draws completions", "engine=jax")
+        adapters = self.resolved.recipe.method.name != "full"
+        if self.algorithm.kl_beta and adapters and not isinstance(engine, AdapterEngine):
+            raise RequestError(f"algorithm.kl_beta: {self.algorithm.kl_beta:g} with adapters of engine {engine.name}",
+                               "an engine that switches them off", "algorithm.kl_beta=0")
+
+    def drawing(self, engine: Engine, rewarder: Rewarder) -> Drawing:
+        """How this run's rollouts are drawn. Raises `RequestError` as `check` does."""
+        self.check(engine)
         # The two protocols together are what drawing asks for.
         both: Any = engine
         return Drawing(engine=both, prompts=self.prompts, algorithm=self.algorithm, shape=self.shape,
@@ -159,9 +174,7 @@ class PromptData:
         if not self.algorithm.kl_beta:
             return None
         if self.resolved.recipe.method.name != "full":
-            if not isinstance(engine, AdapterEngine):
-                raise RequestError(f"algorithm.kl_beta: {self.algorithm.kl_beta:g} with adapters of engine "
-                                   f"{engine.name}", "an engine that switches them off", "algorithm.kl_beta=0")
+            assert isinstance(engine, AdapterEngine)  # `check` has looked
             return engine.without_adapters
         # Read once, when the first rollout asks for it: it stays in memory beside the model that is trained.
         frozen = cache(lambda: self.resolved.initial_state(engine, self.resolved.recipe.seed, trainable=False))
