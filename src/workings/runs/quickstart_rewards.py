@@ -119,12 +119,12 @@ class RewardsQuickstartResult:
         start, rewards, imitation, random = (self.arms[name] for name in (START, REWARDS, IMITATION, RANDOM))
         difference = self.against[START].difference
         assert difference is not None  # all arms answer the same items in the same way
-        return (f"On {difference.n} held-out sums, {rewards.steps} updates from rewards ({self.algorithm}, answers "
-                f"alone) took the model from {percent(start.accuracy)} to {percent(rewards.accuracy)} right "
-                f"({difference_text(difference, difference.p_value)}), and from {percent(start.pass_at_1)} to "
-                f"{percent(rewards.pass_at_1)} of samples at temperature 1; as much time of more imitation "
-                f"reached {percent(imitation.accuracy)}, {random.steps} updates from random rewards "
-                f"{percent(random.accuracy)}.")
+        return (f"On {difference.n} held-out sums, {rewards.steps} updates from rewards in {rewards.seconds:.0f} s "
+                f"({self.algorithm}, answers alone) took the model from {percent(start.accuracy)} to "
+                f"{percent(rewards.accuracy)} right ({difference_text(difference, difference.p_value)}), and from "
+                f"{percent(start.pass_at_1)} to {percent(rewards.pass_at_1)} of samples at temperature 1; "
+                f"{imitation.seconds:.0f} s of more imitation reached {percent(imitation.accuracy)}, {random.steps} "
+                f"updates from random rewards {percent(random.accuracy)}.")
 
     def text(self, program: str = "workings") -> str:
         """The finding, a table, and what to try next, for people."""
@@ -183,7 +183,7 @@ def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export: Expo
         f"training.steps={size.start_steps}", f"training.warmup_steps={warmup}"]))}
     export(arms[START].run, out / "start-model")
     arms[REWARDS] = _arm(out, REWARDS, learning)
-    # As many measured seconds, by the seconds a step that the start has taken.
+    # As many seconds, by the start's seconds a step; this optimizer's steps take longer, so it gets rather more.
     steps = max(training.warmup_steps + 1, round(arms[REWARDS].seconds * arms[START].steps / arms[START].seconds))
     arms[IMITATION] = _arm(out, IMITATION, _imitating(IMITATION, seed, [
         model, "tokenizer=model", f"training={json.dumps(_constant(training, steps))}",
