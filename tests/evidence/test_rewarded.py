@@ -149,7 +149,7 @@ def flip_thoroughly(run: Path) -> None:
         for group in range(len(value["kept"])):
             own = range(group * 4, group * 4 + 4)
             sums = [value["rewards"]["answer"][n] + 0.5 * value["rewards"]["overlong"][n] for n in own]
-            for number, reward, advantage in zip(own, sums, arithmetic.advantages(algorithm, sums), strict=True):
+            for number, reward, advantage in zip(own, sums, algorithm.advantages(sums), strict=True):
                 value["reward"][number], value["advantages"][number] = reward, advantage
         return value
     reseal.edit_json(run / FIRST, change)

@@ -18,7 +18,7 @@ from workings.planning.answering import shorter_completions, smaller_rollouts
 from workings.planning.changes import changed, difference
 from workings.planning.parts import beside_the_step, exact_parts
 from workings.planning.plan import make_plan
-from workings.planning.request import completions_of, engine_request, programs_of
+from workings.planning.request import engine_request, programs_of
 from workings.planning.search import plan_with_nearest
 from workings.planning.seconds import answer_seconds, run_time, step_operations
 from workings.runs.plan import plan
@@ -42,7 +42,7 @@ def test_programs_of_a_run_that_learns_from_rewards():
     one = rewarded(algorithm={"name": "grpo", "group": 4, "max_new_tokens": 16}, evaluation={
         "traces": "held.jsonl", "items": "eval", "max_new_tokens": 16, "batch_size": 4})
     assert set(programs_of(one, 1)) == {"step", "drawing", "evaluation", "generation"}
-    assert completions_of(recipe(), 8) == 0
+    assert recipe().completions_of_a_rollout(8) == 0
 
 
 def test_completions_that_make_no_whole_groups_are_refused():

@@ -51,7 +51,7 @@ def rollout(step: int, texts: Sequence[str] = (), asked: Sequence[Item] = ITEMS)
                 completion=Completion(tokens=tokens, finish_reason="length" if last else "stop",
                                       stop_token=None if last else synthetic.tokenizer().eos_id,
                                       log_probs=[-0.5] * drawn)))
-        worth = arithmetic.advantages(ALGORITHM, [sample.reward for sample in samples])
+        worth = ALGORITHM.advantages([sample.reward for sample in samples])
         groups.append(Group(prompt=prompt, epoch=step - 1, samples=tuple(
             Sample(seed=sample.seed, completion=sample.completion, rewards=sample.rewards, reward=sample.reward,
                    advantage=advantage) for sample, advantage in zip(samples, worth, strict=True))))

@@ -133,9 +133,9 @@ def test_the_digest_sees_every_number_but_not_the_padding() -> None:
     (Rloo(name="rloo"), [1.0, -1 / 3, -1 / 3, -1 / 3]),  # minus the mean of the three others
 ])
 def test_advantages_by_hand(algorithm: RewardAlgorithm, expected: list[float]) -> None:
-    assert arithmetic.advantages(algorithm, [1.0, 0.0, 0.0, 0.0]) == pytest.approx(expected, rel=1e-12)
+    assert algorithm.advantages([1.0, 0.0, 0.0, 0.0]) == pytest.approx(expected, rel=1e-12)
     # 0.1 has no exact double: without care its differences from the mean would be rounding, divided by rounding.
-    assert arithmetic.advantages(algorithm, [0.1] * 8) == [0.0] * 8
+    assert algorithm.advantages([0.1] * 8) == [0.0] * 8
 
 
 def test_every_algorithm_has_a_file_and_a_name() -> None:

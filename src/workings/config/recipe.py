@@ -20,6 +20,7 @@ from workings.config.training import (
     PrecisionConfig,
     TrainingConfig,
 )
+from workings.errors import RequestError
 
 DEFAULT_ENGINE = "jax"
 """Engine of a recipe that names none, and the first that `engine: auto` takes: it runs on every kind of device."""
@@ -103,7 +104,7 @@ class Recipe(Section):
     @model_validator(mode="after")
     def completions_fit_their_rows(self) -> Self:
         """A row is a prompt and its completion, one of each, in groups that an update takes as a whole."""
-        algorithm, data, batch = self.algorithm, self.data, self.batch
+        algorithm, data = self.algorithm, self.data
         if not isinstance(algorithm, RewardAlgorithm):
             return self
         if data.packing != "none":
@@ -117,14 +118,38 @@ class Recipe(Section):
             if isinstance(reward, OverlongReward) and reward.buffer > algorithm.max_new_tokens:
                 raise refused(f"rewards, overlong: buffer {reward.buffer}",
                               f"at most algorithm.max_new_tokens ({algorithm.max_new_tokens})", "a smaller buffer")
-        rows = batch.micro_batch * batch.accumulation * algorithm.updates
-        if self.mesh.fsdp != "auto" and rows * self.mesh.fsdp % algorithm.group:
-            raise refused(f"{rows * self.mesh.fsdp} completions a rollout in groups of {algorithm.group}",
-                          "whole groups: micro_batch x accumulation x devices x updates divides by algorithm.group",
-                          f"batch.micro_batch={algorithm.group}")
+        if self.mesh.fsdp != "auto":
+            try:
+                self.require_whole_groups(self.mesh.fsdp)
+            except RequestError as error:
+                raise refused(error.given, error.expected, error.try_next) from None
         return self
 
     @property
     def learns_from_rewards(self) -> bool:
         """Whether completions are drawn and rewarded, instead of traces being imitated."""
         return isinstance(self.algorithm, RewardAlgorithm)
+
+    def completions_of_a_rollout(self, fsdp: int) -> int:
+        """How many are drawn at first over all devices; 0 where traces are imitated.
+
+        Args:
+            fsdp: devices over which rows are split.
+        """
+        if not isinstance(self.algorithm, RewardAlgorithm):
+            return 0
+        return self.batch.micro_batch * self.batch.accumulation * fsdp * self.algorithm.updates
+
+    def require_whole_groups(self, fsdp: int, where: str = "") -> None:
+        """Raise `RequestError` where the completions of a rollout do not make whole groups.
+
+        Args:
+            fsdp: devices over which rows are split.
+            where: the machine, for the message, such as ``on v5e-8``.
+        """
+        completions = self.completions_of_a_rollout(fsdp)
+        if isinstance(self.algorithm, RewardAlgorithm) and completions % self.algorithm.group:
+            raise RequestError(
+                f"{completions} completions a rollout {where}".rstrip() + f" in groups of {self.algorithm.group}",
+                "whole groups: micro_batch x accumulation x devices x updates divides by algorithm.group",
+                f"batch.micro_batch={self.algorithm.group}")

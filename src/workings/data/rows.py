@@ -6,7 +6,7 @@ only too long is dropped and listed where the recipe says `over_length: drop`.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -146,9 +146,13 @@ class RowSet:
     @cached_property
     def digest(self) -> str:
         """SHA-256, as hex, over ids and digests of the rows, sorted by id: the same for any order of the file."""
-        # The run's order comes from ids and not from the file, so a file in another order is the same data.
-        lines = sorted(f"{row.id} {row.digest}\n" for row in self.rows)
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
+        return index_digest((row.id, row.digest) for row in self.rows)
+
+
+def index_digest(digests: Iterable[tuple[str, str]]) -> str:
+    """SHA-256, as hex, over ids and digests of rows or prompts, sorted: the same for any order of their file."""
+    # A run's order comes from ids and not from the file, so a file in another order is the same data.
+    return hashlib.sha256("".join(sorted(f"{name} {digest}\n" for name, digest in digests)).encode()).hexdigest()
 
 
 def prompt_digest(prompt: str) -> str:

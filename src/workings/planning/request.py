@@ -30,13 +30,6 @@ def longest_batch(recipe: Recipe, fsdp: int) -> tuple[int, int, int]:
     return recipe.batch.accumulation, recipe.batch.micro_batch * fsdp, recipe.data.max_length
 
 
-def completions_of(recipe: Recipe, fsdp: int) -> int:
-    """Completions of one rollout over all devices; 0 where traces are imitated."""
-    if not isinstance(recipe.algorithm, RewardAlgorithm):
-        return 0
-    return recipe.batch.micro_batch * fsdp * recipe.batch.accumulation * recipe.algorithm.updates
-
-
 def programs_of(recipe: Recipe, fsdp: int) -> Programs:
     """What this run computes and could die in: updates, completions to learn from, held-out batches, answers to items.
 
@@ -47,7 +40,7 @@ def programs_of(recipe: Recipe, fsdp: int) -> Programs:
     found: dict[ProgramName, tuple[int, int, int]] = {"step": step}
     algorithm, evaluation = recipe.algorithm, recipe.evaluation
     if isinstance(algorithm, RewardAlgorithm):
-        found["drawing"] = (min(completions_of(recipe, fsdp), MOST_PROMPTS),
+        found["drawing"] = (min(recipe.completions_of_a_rollout(fsdp), MOST_PROMPTS),
                             recipe.data.max_length - algorithm.max_new_tokens, algorithm.max_new_tokens)
         if algorithm.updates > 1:
             # The first update says itself how likely the model finds what it drew; those after it are asked before.
@@ -76,9 +69,5 @@ def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineR
         raise RequestError(f"mesh.tp: {recipe.mesh.tp} with {shape.heads} heads", "a tp that divides the heads",
                            "mesh.tp=1")
     fsdp, _ = mesh_of(recipe, target)
-    if isinstance(recipe.algorithm, RewardAlgorithm) and completions_of(recipe, fsdp) % recipe.algorithm.group:
-        raise RequestError(
-            f"{completions_of(recipe, fsdp)} completions a rollout on {target.name} in groups of "
-            f"{recipe.algorithm.group}", "whole groups: micro_batch x accumulation x devices x updates divides by "
-            "algorithm.group", f"batch.micro_batch={recipe.algorithm.group}")
+    recipe.require_whole_groups(fsdp, f"on {target.name}")
     return EngineRequest.of(recipe, shape, device=target.platform)

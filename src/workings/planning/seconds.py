@@ -17,7 +17,6 @@ from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.models.weights import layer_shapes, outer_shapes, parameter_count
 from workings.planning.parts import checkpoint_bytes, exact_parts
-from workings.planning.request import completions_of
 
 EFFICIENCY = 0.4
 """Share of the peak rate that a tuned training step reaches (published: Levanter 35 to 54 %, MaxText 39.8 %)."""
@@ -198,7 +197,7 @@ def rollout_seconds(recipe: Recipe, request: EngineRequest, programs: Programs, 
 
     Where several updates learn from them, the model that drew them says first how likely it finds them.
     """
-    batches = -(-completions_of(recipe, mesh[0]) // programs["drawing"][0])
+    batches = -(-recipe.completions_of_a_rollout(mesh[0]) // programs["drawing"][0])
     seconds = batches * answer_seconds(request, programs["drawing"], target, mesh, per_operation)
     if "log_probs" in programs and isinstance(recipe.algorithm, RewardAlgorithm):
         seconds += recipe.algorithm.updates * per_operation * step_operations(request, programs["log_probs"]) / 3

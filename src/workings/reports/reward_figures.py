@@ -139,7 +139,7 @@ def _rollout(view: RunView, step: int, title: str) -> ShownRollout:
         completions=_best_and_worst(group, tokenizer),
         about=f"expected {visible(group.prompt.item.expected_answer)} · mean reward {mean_reward(group):.3g} over "
               f"{len(group.samples)} completions · {_fate(group)}") for group in chosen.values()]
-    mean = fmean(sample.reward for group in rollout.groups for sample in group.samples)
+    mean = fmean(sample.reward for _, sample in rollout.drawn)
     return ShownRollout(title=title, groups=groups, about=f"{len(rollout.groups)} groups, mean reward {mean:.3g}.")
 
 

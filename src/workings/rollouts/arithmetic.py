@@ -1,19 +1,11 @@
-"""From rewards to advantages and to the numbers of a step's line: pure, so that a verifier computes them again."""
+"""From a rollout to the numbers of a step's line: pure, so that a verifier computes them again."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from workings.config.algorithms import RewardAlgorithm
 from workings.config.algorithms.base import mean
 from workings.rollouts.rollout import Group, Rollout
-
-
-def advantages(algorithm: RewardAlgorithm, rewards: Sequence[float]) -> list[float]:
-    """Of one group; zeros where all rewards are equal, without rounding."""
-    if len(set(rewards)) == 1:
-        return [0.0] * len(rewards)
-    return algorithm.advantages(rewards)
 
 
 def rollout_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
@@ -23,7 +15,7 @@ def rollout_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
         rollout: with its rewards.
         names: of the rewards; the first one says what is right: 1 or more is right, 0 or less is wrong.
     """
-    samples = [sample for group in rollout.groups for sample in group.samples]
+    samples = [sample for _, sample in rollout.drawn]
     rewards = [sample.reward for sample in samples]
     lengths = [len(sample.completion.tokens) for sample in samples]
     sides = [_side(group, names[0]) for group in rollout.groups]

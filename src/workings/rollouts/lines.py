@@ -7,7 +7,7 @@ with both log probabilities takes six to nine bytes. What is there once for a co
 import base64
 import binascii
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,7 @@ MOST_TOKENS = 100_000_000
 
 def to_json(rollout: Rollout) -> dict[str, Any]:
     """The rollout as JSON values; `from_json` gives it back bit for bit."""
-    samples = [sample for group in rollout.groups for sample in group.samples]
+    samples = [sample for _, sample in rollout.drawn]
     drawn = [x for sample in samples for x in sample.completion.log_probs]
     learned = [x for _, sample in rollout.learned for x in sample.completion.log_probs]
     said = np.concatenate([np.zeros(0, np.float32), *rollout.trainer_log_probs])
@@ -124,9 +124,3 @@ def _unpack(text: str, count: int) -> np.ndarray:
     if len(planes) != 4 * count:
         raise ValueError(f"other than {count:,} packed numbers")
     return np.ascontiguousarray(np.frombuffer(planes, np.uint8).reshape(4, -1).T).view("<i4").reshape(-1)
-
-
-def rollouts_of(lines: Sequence[Mapping[str, Any]], prompts: Sequence[Prompt]) -> list[Rollout]:
-    """All rollouts of a record. Raises `RecordError`."""
-    by_id = {prompt.item.id: prompt for prompt in prompts}
-    return [from_json(line, by_id) for line in lines]

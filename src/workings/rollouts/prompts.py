@@ -10,11 +10,10 @@ import numpy as np
 
 from workings.data.batches import Position
 from workings.data.order import epoch_order
-from workings.data.rows import Dropped, prompt_digest
+from workings.data.rows import Dropped, index_digest, prompt_digest
 from workings.errors import RecordError, RequestError
 from workings.models.chat import ChatTemplate
 from workings.record.canonical import line
-from workings.record.digest import bytes_digest
 from workings.record.redact import cleaned
 from workings.scoring.items import Item, item_from_json
 
@@ -72,7 +71,7 @@ class PromptSet:
     @cached_property
     def digest(self) -> str:
         """SHA-256, as hex, over ids and digests of the prompts, sorted by id."""
-        return bytes_digest("".join(sorted(f"{each.item.id} {each.digest}\n" for each in self.prompts)).encode())
+        return index_digest((each.item.id, each.digest) for each in self.prompts)
 
     @property
     def index_bytes(self) -> bytes:

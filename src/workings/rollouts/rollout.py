@@ -10,13 +10,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from workings.config.algorithms import RewardAlgorithm
-from workings.data.batches import Position, make_batch
+from workings.config.recipe import Recipe
+from workings.data.batches import Position, bucket_lengths, make_batch
 from workings.data.rows import Row
 from workings.engines.base import Completion
 from workings.models.batch import Batch
+from workings.models.tokenizer import Tokenizer
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE
 from workings.record.digest import bytes_digest
 from workings.rollouts.prompts import Prompt
+from workings.scoring.rewards import Sample as Rewardable
 
 SIGNALS = (ADVANTAGE, BEHAVIOR, REFERENCE)
 """In the order in which a batch's digest has them."""
@@ -78,9 +81,20 @@ class Rollout:
     """The same as the model says that training began with; empty where the algorithm has no such reference."""
 
     @property
+    def drawn(self) -> list[tuple[Prompt, Sample]]:
+        """All samples with their prompts, in order."""
+        return [(group.prompt, sample) for group in self.groups for sample in group.samples]
+
+    @property
     def learned(self) -> list[tuple[Prompt, Sample]]:
         """Samples of the groups that updates learn from, in order."""
         return [(group.prompt, sample) for group in self.groups if group.kept for sample in group.samples]
+
+
+def rewardable(prompt: Prompt, completion: Completion, tokenizer: Tokenizer) -> Rewardable:
+    """A completion as rewards take it."""
+    return Rewardable(item=prompt.item, text=tokenizer.decode(completion.tokens), tokens=completion.tokens,
+                      truncated=completion.stop_token is None)
 
 
 def sample_seed(seed: int, step: int, epoch: int, prompt: str, number: int) -> int:
@@ -122,6 +136,17 @@ class RolloutShape:
     buckets: tuple[int, ...]
     """Lengths that a batch may have, ascending."""
     pad_id: int
+
+    @classmethod
+    def of(cls, recipe: Recipe, algorithm: RewardAlgorithm, *, fsdp: int, pad_id: int) -> "RolloutShape":
+        """What a recipe asks for with its algorithm, over so many devices (``fsdp``) that share its rows."""
+        return cls(micro_batches=recipe.batch.accumulation, rows=recipe.batch.micro_batch * fsdp, pad_id=pad_id,
+                   updates=algorithm.updates, buckets=bucket_lengths(recipe.data, recipe.data.max_length))
+
+    @property
+    def completions(self) -> int:
+        """That the updates of one rollout learn from."""
+        return self.rows_per_update * self.updates
 
     @property
     def rows_per_update(self) -> int:

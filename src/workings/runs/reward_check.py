@@ -17,7 +17,7 @@ from workings.engines.registry import find_engine
 from workings.errors import RequestError
 from workings.models.tokenizer import Tokenizer
 from workings.rollouts.prompts import Place
-from workings.rollouts.rollout import Group
+from workings.rollouts.rollout import Group, rewardable
 from workings.runs.resolve import ResolvedRun, resolve
 from workings.runs.reward_findings import Earned, Tried, refusals, warnings, without_spread
 from workings.runs.select_engine import with_engine
@@ -128,7 +128,7 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
         judged = judge.judge([(text.sample.item, text.sample.text) for text in texts])
     for each in values:
         total(each, settings)  # raises where the sum is no number
-    weights = {name: reward.weight for name, reward in zip(settings.names, settings.rewards, strict=True)}
+    weights = settings.weights
     earned = [Earned(rewards={name: weights[name] * value for name, value in each.items()}, right=judgement.score == 1,
                      tokens=len(text.sample.tokens), truncated=text.sample.truncated)
               for text, each, judgement in zip(texts, values, judged, strict=True)]
@@ -149,12 +149,13 @@ class _Text:
 
 def _drawn(resolved: ResolvedRun, rewarder: RewardProcess, places: Sequence[Place]) -> list[Group]:
     """One group of completions of each prompt, as the first update would have them drawn."""
-    recipe, directory = resolved.recipe, resolved.weights.directory
-    engine = find_engine(recipe.engine).engine.open(EngineRequest.of(recipe, resolved.shape, weights=directory))
+    recipe = resolved.recipe
+    engine = find_engine(recipe.engine).engine.open(
+        EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory))
     learned = read_training_data(resolved)(engine.describe().mesh["fsdp"])
     assert isinstance(learned, PromptData)  # the recipe learns from rewards
     drawing = learned.drawing(engine, rewarder)
-    state = engine.init(recipe.seed, trainable=False) if directory is None else engine.load(directory, trainable=False)
+    state = resolved.initial_state(engine, recipe.seed, trainable=False)
     groups: list[Group] = []
     # As many at a time as training draws: more might not fit.
     for start in range(0, len(places), drawing.groups):
@@ -175,10 +176,8 @@ def _texts(resolved: ResolvedRun, settings: RewardSettings, places: Sequence[Pla
         written = {"right answer": right_answer(item, settings.form, steps), **probes(item, settings.form, steps)}
         texts += [_Text(place=number, name=name, sample=_sample(item, text, tokenizer, settings.max_new_tokens))
                   for name, text in written.items()]
-        texts += [_Text(place=number, name="sample", sample=Sample(
-            item=item, text=tokenizer.decode(drawn.completion.tokens), tokens=drawn.completion.tokens,
-            truncated=drawn.completion.stop_token is None)) for group in groups[number:number + 1]
-            for drawn in group.samples]
+        texts += [_Text(place=number, name="sample", sample=rewardable(place.prompt, drawn.completion, tokenizer))
+                  for group in groups[number:number + 1] for drawn in group.samples]
     return texts
 
 

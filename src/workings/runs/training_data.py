@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from workings.config.algorithms import RewardAlgorithm
 from workings.config.load import LoadedRecipe
-from workings.data.batches import Batches, bucket_lengths
+from workings.data.batches import Batches
 from workings.data.row_cache import MIN_CACHED_ROWS, cache_key, cached_rows
 from workings.data.rows import RowSet, build_rows
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, SamplingEngine, State
@@ -117,13 +117,14 @@ class PromptData:
     resolved: ResolvedRun
     algorithm: RewardAlgorithm
     prompts: PromptSet
+    rewards: RewardSettings
     shape: RolloutShape
 
     @property
     def digests(self) -> dict[str, str]:
         """Those of the prompts, and of what decides the rewards."""
         return {"prompts": self.prompts.digest,
-                "rewards": json_digest(reward_settings(self.resolved.loaded).recorded())}
+                "rewards": json_digest(self.rewards.recorded())}
 
     def shapes(self) -> list[tuple[int, int, int]]:
         """All shapes (A, B, S), longest first."""
@@ -136,11 +137,11 @@ class PromptData:
     def write(self, writer: RunWriter) -> None:
         """Write the prompts with their expected answers, and what decides the rewards."""
         writer.write_cleaned(PROMPTS, self.prompts.index_bytes)
-        writer.write_json(REWARDS, reward_settings(self.resolved.loaded).recorded())
+        writer.write_json(REWARDS, self.rewards.recorded())
 
     def facts(self) -> dict[str, Any]:
         """How many prompts a rollout takes."""
-        return {"prompts_of_a_rollout": self.shape.rows_per_update * self.shape.updates // self.algorithm.group}
+        return {"prompts_of_a_rollout": self.shape.completions // self.algorithm.group}
 
     def sentence(self) -> str:
         """Prompts, and how many of them a rollout takes."""
@@ -164,7 +165,7 @@ class PromptData:
         # The two protocols together are what drawing asks for.
         both: Any = engine
         return Drawing(engine=both, prompts=self.prompts, algorithm=self.algorithm, shape=self.shape,
-                       rewarder=rewarder, reward_settings=reward_settings(self.resolved.loaded),
+                       rewarder=rewarder, reward_settings=self.rewards,
                        tokenizer=self.resolved.tokenizer,
                        stop_ids=self.resolved.template.stop_ids, seed=self.prompts.seed,
                        reference=self.reference(engine))
@@ -194,7 +195,7 @@ def _rollouts(data: PromptData, engine: Engine, writer: RunWriter) -> Iterator[E
         values = writer.rollout(step)
         return None if values is None else lines.from_json(values, by_id)
 
-    with RewardProcess(reward_settings(data.resolved.loaded)) as rewarder:
+    with RewardProcess(data.rewards) as rewarder:
         yield RolloutExperience(
             data.drawing(engine, rewarder), recorded=recorded,
             record=lambda rollout: writer.write_rollout(rollout.step, lines.to_json(rollout)),
@@ -244,16 +245,9 @@ def prompt_data(resolved: ResolvedRun, prompts: PromptSet, fsdp: int) -> PromptD
     """Prompts with the sizes of what is drawn of them. Raises `RequestError` for rows that make no whole groups."""
     recipe, algorithm = resolved.recipe, resolved.recipe.algorithm
     assert isinstance(algorithm, RewardAlgorithm)  # no other recipe has prompts
-    shape = RolloutShape(
-        micro_batches=recipe.batch.accumulation, rows=recipe.batch.micro_batch * fsdp, updates=algorithm.updates,
-        buckets=bucket_lengths(recipe.data, recipe.data.max_length), pad_id=resolved.tokenizer.pad_id)
-    completions = shape.rows_per_update * shape.updates
-    if completions % algorithm.group:
-        raise RequestError(
-            f"{completions} completions a rollout (micro_batch {recipe.batch.micro_batch} x accumulation "
-            f"{recipe.batch.accumulation} x {fsdp} devices x updates {algorithm.updates}) in groups of "
-            f"{algorithm.group}", "whole groups", f"batch.micro_batch={algorithm.group}")
-    return PromptData(resolved=resolved, algorithm=algorithm, prompts=prompts, shape=shape)
+    recipe.require_whole_groups(fsdp)
+    return PromptData(resolved=resolved, algorithm=algorithm, prompts=prompts, rewards=reward_settings(resolved.loaded),
+                      shape=RolloutShape.of(recipe, algorithm, fsdp=fsdp, pad_id=resolved.tokenizer.pad_id))
 
 
 def _rows(resolved: ResolvedRun) -> RowSet:

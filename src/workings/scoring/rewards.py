@@ -97,6 +97,11 @@ class RewardSettings:
         """Names of the rewards in their order."""
         return tuple(map(reward_name, self.rewards))
 
+    @property
+    def weights(self) -> dict[str, float]:
+        """Factor on each reward by name."""
+        return {name: reward.weight for name, reward in zip(self.names, self.rewards, strict=True)}
+
     def path(self, reward: FileReward) -> Path:
         """Where a person's file lies."""
         return (self.base / Path(reward.file).expanduser()).resolve()
@@ -189,7 +194,7 @@ def total(values: Mapping[str, float], settings: RewardSettings) -> float:
     Raises:
         RewardError: the sum is not finite.
     """
-    parts = {name: reward.weight * values[name] for name, reward in zip(settings.names, settings.rewards, strict=True)}
+    parts = {name: weight * values[name] for name, weight in settings.weights.items()}
     try:
         # Exact, so the order of the rewards does not matter.
         found = math.fsum(parts.values())

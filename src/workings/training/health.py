@@ -37,7 +37,7 @@ class Health:
 
     def drawn(self, rollout: Rollout) -> None:
         """Look at a rollout before it is learned from. Raises `TrainingFailed`."""
-        samples = [sample for group in rollout.groups for sample in group.samples]
+        samples = [sample for _, sample in rollout.drawn]
         self._count(not any(group.has_spread for group in rollout.groups),
                     all(sample.completion.stop_token is None for sample in samples))
         patience = self.algorithm.patience

@@ -25,6 +25,7 @@ from workings.rollouts.rollout import (
     choose,
     digest_of,
     learned_span,
+    rewardable,
     sample_seed,
 )
 from workings.scoring.rewards import RewardSettings, total
@@ -67,7 +68,7 @@ class Drawing:
     @property
     def groups(self) -> int:
         """Prompts that the updates of one rollout learn from."""
-        return self.shape.rows_per_update * self.shape.updates // self.algorithm.group
+        return self.shape.completions // self.algorithm.group
 
     def rollout(self, state: State, position: Position, step: int) -> Rollout:
         """Draw and reward the completions that update ``step`` and those after it learn from."""
@@ -105,10 +106,8 @@ class Drawing:
         completions = self.engine.sample(
             state, [prompt.tokens for prompt in prompts], max_new_tokens=self.algorithm.max_new_tokens,
             stop_ids=self.stop_ids, temperature=TEMPERATURE, seeds=seeds)
-        values = self.rewarder.score([
-            Rewarded(item=prompt.item, text=self.tokenizer.decode(completion.tokens), tokens=completion.tokens,
-                     truncated=completion.stop_token is None)
-            for prompt, completion in zip(prompts, completions, strict=True)])
+        values = self.rewarder.score([rewardable(prompt, completion, self.tokenizer)
+                                      for prompt, completion in zip(prompts, completions, strict=True)])
         rewards = [total(each, self.reward_settings) for each in values]
         groups = []
         for number, place in enumerate(places):
@@ -116,7 +115,7 @@ class Drawing:
             samples = [Sample(seed=seed, completion=completion, rewards=each, reward=reward, advantage=advantage)
                        for seed, completion, each, reward, advantage in zip(
                            seeds[own], completions[own], values[own], rewards[own],
-                           arithmetic.advantages(self.algorithm, rewards[own]), strict=True)]
+                           self.algorithm.advantages(rewards[own]), strict=True)]
             groups.append(Group(prompt=place.prompt, epoch=place.epoch, samples=tuple(samples)))
         return groups
 

@@ -124,7 +124,7 @@ def rollout_page(reader: RolloutReader, run: Path, step: int, *, order: Order, f
     shown, pages = _paged(found, page, max(1, SHOWN // len(rollout.groups[0].samples)))
     write = _writer(reader, run, CUT)
     return RolloutPage(step=step, total=len(rollout.groups), found=len(found), page=page, pages=pages,
-                       mean=fmean(sample.reward for group in rollout.groups for sample in group.samples),
+                       mean=fmean(sample.reward for _, sample in rollout.drawn),
                        rows=[write(group, step) for group in shown])
 
 

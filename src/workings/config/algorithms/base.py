@@ -9,7 +9,7 @@ a verifier repeats it without a model.
 from abc import abstractmethod
 from collections.abc import Sequence
 from math import fsum, sqrt
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -56,9 +56,13 @@ class RewardAlgorithm(Section):
     def objective(self) -> PolicyGradient:
         """What an update minimizes."""
 
-    @abstractmethod
+    def bounded(self, **form: Any) -> PolicyGradient:
+        """Policy gradients with this recipe's bounds and divergence; ``form``: the other fields of `PolicyGradient`."""
+        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta, **form)
+
     def advantages(self, rewards: Sequence[float]) -> list[float]:
-        """How much better each completion of one group was than the group."""
+        """How much better each completion of one group was than the group: here in units of the group's own spread."""
+        return normalized(rewards)
 
     def divisor(self, *, rows: int, tokens: int) -> float:
         """What the sum over an update is divided by.
@@ -89,12 +93,12 @@ def standard_deviation(values: Sequence[float]) -> float:
 
 def normalized(rewards: Sequence[float]) -> list[float]:
     """Rewards minus their mean, divided by their standard deviation; zeros where all are equal."""
-    middle, spread = mean(rewards), standard_deviation(rewards)
+    spread = standard_deviation(rewards)
     # As in TRL: the addend keeps a group of nearly equal rewards from becoming large advantages.
-    return [(reward - middle) / (spread + 1e-4) for reward in rewards]
+    return [distance / (spread + 1e-4) for distance in centered(rewards)]
 
 
 def centered(rewards: Sequence[float]) -> list[float]:
-    """Rewards minus their mean."""
-    middle = mean(rewards)
+    """Rewards minus their mean; zeros where all are equal, without the rounding of a mean."""
+    middle = rewards[0] if len(set(rewards)) == 1 else mean(rewards)
     return [reward - middle for reward in rewards]

@@ -1,11 +1,10 @@
 """CISPO: clipped importance sampling weights (MiniMax-M1, arXiv 2506.13585)."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
 
-from workings.config.algorithms.base import RewardAlgorithm, normalized
+from workings.config.algorithms.base import RewardAlgorithm
 from workings.objectives.policy_gradient import PolicyGradient
 
 
@@ -22,9 +21,4 @@ class Cispo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Log probabilities weighted by their clipped ratios, averaged over all tokens of the update."""
-        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta,
-                              bound="detached", normalize="tokens")
-
-    def advantages(self, rewards: Sequence[float]) -> list[float]:
-        """Rewards in units of the group's own spread."""
-        return normalized(rewards)
+        return self.bounded(bound="detached", normalize="tokens")

@@ -1,11 +1,10 @@
 """DAPO: decoupled clipping and dynamic sampling (arXiv 2503.14476)."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
 
-from workings.config.algorithms.base import RewardAlgorithm, normalized
+from workings.config.algorithms.base import RewardAlgorithm
 from workings.objectives.policy_gradient import PolicyGradient
 
 
@@ -26,12 +25,7 @@ class Dapo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Clipped ratios of tokens, averaged over all tokens of the update."""
-        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta,
-                              normalize="tokens")
-
-    def advantages(self, rewards: Sequence[float]) -> list[float]:
-        """Rewards in units of the group's own spread."""
-        return normalized(rewards)
+        return self.bounded(normalize="tokens")
 
     @property
     def most_draws(self) -> int:

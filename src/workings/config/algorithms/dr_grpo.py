@@ -19,8 +19,7 @@ class DrGrpo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Clipped ratios of tokens, added up."""
-        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta,
-                              normalize="tokens")
+        return self.bounded(normalize="tokens")
 
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """Rewards minus their mean."""

@@ -1,9 +1,8 @@
 """GRPO: group relative policy optimization (arXiv 2402.03300)."""
 
-from collections.abc import Sequence
 from typing import Literal
 
-from workings.config.algorithms.base import RewardAlgorithm, normalized
+from workings.config.algorithms.base import RewardAlgorithm
 from workings.objectives.policy_gradient import PolicyGradient
 
 
@@ -16,9 +15,4 @@ class Grpo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Clipped ratios of tokens, averaged within each completion."""
-        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta,
-                              normalize="sequences")
-
-    def advantages(self, rewards: Sequence[float]) -> list[float]:
-        """Rewards in units of the group's own spread."""
-        return normalized(rewards)
+        return self.bounded(normalize="sequences")

@@ -1,11 +1,10 @@
 """GSPO: group sequence policy optimization (arXiv 2507.18071)."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
 
-from workings.config.algorithms.base import RewardAlgorithm, normalized
+from workings.config.algorithms.base import RewardAlgorithm
 from workings.objectives.policy_gradient import PolicyGradient
 
 
@@ -22,9 +21,4 @@ class Gspo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Clipped ratios of completions."""
-        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta,
-                              ratio="sequence", normalize="sequences")
-
-    def advantages(self, rewards: Sequence[float]) -> list[float]:
-        """Rewards in units of the group's own spread."""
-        return normalized(rewards)
+        return self.bounded(ratio="sequence", normalize="sequences")

@@ -16,8 +16,7 @@ class Rloo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Clipped ratios of tokens, averaged within each completion, as Tunix has it."""
-        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta,
-                              normalize="sequences")
+        return self.bounded(normalize="sequences")
 
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """Reward minus the mean of the others: the distance from the whole group's mean, a little larger."""

@@ -7,7 +7,6 @@ from workings.data.batches import Position
 from workings.engines.base import State
 from workings.errors import RecordError
 from workings.evidence.replay.steps import Taken
-from workings.rollouts import arithmetic
 from workings.rollouts.rollout import Group, Rollout, Sample, digest_of
 from workings.scoring.rewards import Sample as Rewarded
 from workings.scoring.rewards import total
@@ -27,8 +26,8 @@ class RecordedRewards:
 
     def score(self, samples: Sequence[Rewarded]) -> list[dict[str, float]]:
         """Of the next samples in the order in which the record has them."""
-        known = {(group.prompt.item.id, tuple(sample.completion.tokens), sample.completion.stop_token is None):
-                 dict(sample.rewards) for group in self.recorded.groups for sample in group.samples}
+        known = {(prompt.item.id, tuple(sample.completion.tokens), sample.completion.stop_token is None):
+                 dict(sample.rewards) for prompt, sample in self.recorded.drawn}
         nothing = dict.fromkeys(self.recorded.groups[0].samples[0].rewards, 0.0)
         return [known.get((sample.item.id, tuple(sample.tokens), sample.truncated), nothing) for sample in samples]
 
@@ -60,15 +59,15 @@ class DrawnAgain:
             drawn = _counted(recorded, again)
             learned = again if self.exact else recorded
         learned = self.change(learned, self.drawing)
-        batch = self.drawing.batch(replace(learned, step=step - part), step)
+        batch = self.drawing.batch(learned, step)
         return Taken(batch=batch, after=recorded.after if part == updates - 1 else position, digest=digest_of(batch),
                      drawn=drawn)
 
 
 def _counted(recorded: Rollout, again: Rollout) -> dict[str, int]:
     """How many completions were recorded, and how many of them came out the same."""
-    before = [(group.prompt.item.id, sample.completion) for group in recorded.groups for sample in group.samples]
-    after = [(group.prompt.item.id, sample.completion) for group in again.groups for sample in group.samples]
+    before, after = ([(prompt.item.id, sample.completion) for prompt, sample in each.drawn]
+                     for each in (recorded, again))
     return {"asked": len(before), "same": sum(one == other for one, other in zip(before, after, strict=False))}
 
 
@@ -99,5 +98,5 @@ def _rewarded(group: Group, drawing: Drawing) -> Group:
     rewards = [total(each, drawing.reward_settings) for each in values]
     samples: list[Sample] = [
         replace(sample, rewards=each, reward=reward, advantage=advantage) for sample, each, reward, advantage in
-        zip(group.samples, values, rewards, arithmetic.advantages(drawing.algorithm, rewards), strict=True)]
+        zip(group.samples, values, rewards, drawing.algorithm.advantages(rewards), strict=True)]
     return replace(group, samples=tuple(samples))

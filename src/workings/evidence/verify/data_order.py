@@ -11,7 +11,6 @@ from workings.evidence.verify.checks import check, each, each_run, judged, not_c
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rewarded import learns_from_rewards
-from workings.record.digest import bytes_digest
 from workings.record.layout import DATA_DIGESTS, PREDICTIONS, PROMPTS, ROWS, SUMS
 
 if TYPE_CHECKING:
@@ -32,7 +31,8 @@ def rows(record: Record) -> Iterator[CheckFinding]:
         if learns_from_rewards(unit):  # it has prompts, which have checks of their own
             return
         kept = kept_rows(unit)
-        digest = bytes_digest("".join(sorted(f"{row['id']} {row['digest']}\n" for row in kept)).encode("utf-8"))
+        from workings.data.rows import index_digest
+        digest = index_digest((row["id"], row["digest"]) for row in kept)
         said = unit.manifest.data_digests.get("rows")
         problems = [] if digest == said else [f"{ROWS} has digest {digest[:16]}…, the manifest {str(said)[:16]}…"]
         if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != unit.manifest.data_digests:

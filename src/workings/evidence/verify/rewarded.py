@@ -143,7 +143,7 @@ def prompt_tokens(record: Record) -> Iterator[CheckFinding]:
                     if tuple(template.prompt_ids(prompt.item.prompt)) != prompt.tokens]
         limit, stops = learned.algorithm.max_new_tokens, set(template.stop_ids)
         for rollout in learned.rollouts:
-            for sample in (sample for group in rollout.groups for sample in group.samples):
+            for _, sample in rollout.drawn:
                 completion = sample.completion
                 cut = completion.stop_token is None and len(completion.tokens) == limit
                 ended = completion.stop_token in stops and len(completion.tokens) < limit
@@ -176,7 +176,6 @@ def rewards(record: Record) -> Iterator[CheckFinding]:
 def advantages(record: Record) -> Iterator[CheckFinding]:
     """Sums of weights times values, and the algorithm's advantages of each group; equal to the bit."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
-        from workings.rollouts import arithmetic
         from workings.scoring.rewards import total
         learned = _learned(unit)
         problems, count = [], 0
@@ -186,7 +185,7 @@ def advantages(record: Record) -> Iterator[CheckFinding]:
                 sums = [total(sample.rewards, learned.settings) for sample in group.samples]
                 if sums != [sample.reward for sample in group.samples]:
                     problems.append(_place(rollout, group) + ": its rewards do not add up")
-                elif arithmetic.advantages(learned.algorithm, sums) != [each.advantage for each in group.samples]:
+                elif learned.algorithm.advantages(sums) != [each.advantage for each in group.samples]:
                     problems.append(_place(rollout, group) + ": other advantages than its rewards give")
         yield judged(problems, f"{count:,} advantages of {learned.recipe.algorithm.name}", unit)
     return _each(record, find)
@@ -212,7 +211,6 @@ def _read(unit: Unit) -> _Learned:
     # Imported here and in the checks: other records need none of it and should not wait.
     from workings.config.algorithms import RewardAlgorithm
     from workings.config.load import check_recipe
-    from workings.data.batches import bucket_lengths
     from workings.rollouts.lines import from_json
     from workings.rollouts.prompts import read_prompts
     from workings.rollouts.rollout import RolloutShape
@@ -241,9 +239,9 @@ def _read(unit: Unit) -> _Learned:
         if not isinstance(values, dict) or type(values.get("step")) is not int or name != rollout_file(values["step"]):
             raise RecordError(f"{unit.full(name)}: not the rollout of the step in its name")
         drawn.append(from_json(values, by_id))
-    shape = RolloutShape(micro_batches=recipe.batch.accumulation, rows=rows, updates=algorithm.updates, pad_id=0,
-                         buckets=bucket_lengths(recipe.data, recipe.data.max_length))
-    return _Learned(recipe=recipe, algorithm=algorithm, prompts=found, shape=shape, settings=settings, rollouts=drawn)
+    # Padding is in no digest, so that its id need not be known.
+    return _Learned(recipe=recipe, algorithm=algorithm, prompts=found,
+                    shape=RolloutShape.of(recipe, algorithm, fsdp=fsdp, pad_id=0), settings=settings, rollouts=drawn)
 
 
 def _reward_problems(recorded: Any, settings: "RewardSettings") -> list[str]:
@@ -284,7 +282,7 @@ def _step_problems(unit: Unit, learned: _Learned) -> list[str]:
 def _drawn_problems(learned: _Learned, rollout: "Rollout") -> list[str]:
     from workings.rollouts.rollout import sample_seed
     place, problems = f"rollout of step {rollout.step}", []
-    wanted = learned.shape.rows_per_update * learned.shape.updates // learned.algorithm.group
+    wanted = learned.shape.completions // learned.algorithm.group
     rounds, over = divmod(len(rollout.groups), wanted)
     most = learned.algorithm.most_draws
     if over or not 1 <= rounds <= most:
@@ -298,7 +296,7 @@ def _drawn_problems(learned: _Learned, rollout: "Rollout") -> list[str]:
         problems.append(f"{place}: groups of another size")
     seeds = [sample_seed(learned.prompts.seed, rollout.step, group.epoch, group.prompt.item.id, number)
              for group in rollout.groups for number in range(len(group.samples))]
-    if seeds != [sample.seed for group in rollout.groups for sample in group.samples]:
+    if seeds != [sample.seed for _, sample in rollout.drawn]:
         problems.append(f"{place}: other seeds than step, prompt and number imply")
     if bool(rollout.reference_log_probs) != bool(learned.algorithm.kl_beta and rollout.learned):
         problems.append(f"{place}: log probabilities of a reference are there, or missing, against the recipe")
@@ -320,7 +318,7 @@ def _choice_problems(place: str, groups: "Sequence[Group]", wanted: int, *, dyna
 
 def _log_prob_problems(place: str, rollout: "Rollout") -> list[str]:
     import numpy as np
-    drawn = [np.asarray(sample.completion.log_probs) for group in rollout.groups for sample in group.samples]
+    drawn = [np.asarray(sample.completion.log_probs) for _, sample in rollout.drawn]
     # A logarithm of a probability is at most 0; rounding may lift it a little.
     if any(not np.isfinite(x).all() or (x > 1e-3).any() for x in (*drawn, *rollout.trainer_log_probs)):
         return [f"{place}: log probabilities above 0 or not finite"]
@@ -355,7 +353,8 @@ def _rewarded_again(learned: _Learned, template: "ChatTemplate") -> tuple[list[s
     from dataclasses import replace
 
     from workings.config.rewards import FileReward, reward_name
-    from workings.scoring.rewards import RewardProcess, Sample
+    from workings.rollouts.rollout import rewardable
+    from workings.scoring.rewards import RewardProcess
     ours = tuple(reward for reward in learned.settings.rewards if not isinstance(reward, FileReward))
     own = [reward_name(reward) for reward in learned.settings.rewards if isinstance(reward, FileReward)]
     if not ours:
@@ -363,12 +362,9 @@ def _rewarded_again(learned: _Learned, template: "ChatTemplate") -> tuple[list[s
     problems, count = [], 0
     with RewardProcess(replace(learned.settings, rewards=ours)) as process:
         for rollout in learned.rollouts:
-            drawn = [(group.prompt, sample) for group in rollout.groups for sample in group.samples]
-            values = process.score([
-                Sample(item=prompt.item, text=template.tokenizer.decode(sample.completion.tokens),
-                       tokens=sample.completion.tokens, truncated=sample.completion.stop_token is None)
-                for prompt, sample in drawn])
-            for (prompt, sample), found in zip(drawn, values, strict=True):
+            values = process.score([rewardable(prompt, sample.completion, template.tokenizer)
+                                    for prompt, sample in rollout.drawn])
+            for (prompt, sample), found in zip(rollout.drawn, values, strict=True):
                 count += len(found)
                 problems += [f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {name} is "
                              f"{str(sample.rewards.get(name))[:20]}, rewarded again {value:g}"
