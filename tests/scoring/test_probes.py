@@ -8,7 +8,7 @@ from workings.errors import RequestError
 from workings.scoring.form import keeps_form
 from workings.scoring.items import Item
 from workings.scoring.probes import probes, wrong_answer
-from workings.scoring.rewards import RewardSettings, Sample, shipped_reward
+from workings.scoring.rewards import CompletionToReward, RewardSettings, shipped_reward
 from workings.scoring.scorers import answer
 from workings.scoring.steps import check_steps
 
@@ -66,7 +66,7 @@ def test_what_the_shipped_rewards_pay_for():
     settings = RewardSettings(rewards=rewards, form="tags", max_new_tokens=4096)
 
     def values(text):
-        sample = Sample(item=ITEM, text=text, tokens=range(len(text.split())), truncated=False)
+        sample = CompletionToReward(item=ITEM, text=text, tokens=range(len(text.split())), truncated=False)
         return tuple(shipped_reward(reward, sample, settings) for reward in rewards)
     assert {name: values(text) for name, text in probes(ITEM, "tags", WORKED).items()} == {
         "empty": (0, 0, 0), "prompt copied": (0, 0, 0), "bare numbers": (0, 0, 0), "answer repeated": (1, 0, 0),

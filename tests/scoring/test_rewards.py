@@ -14,9 +14,9 @@ from workings.errors import RequestError, RewardError
 from workings.scoring import child_process
 from workings.scoring.items import Item
 from workings.scoring.rewards import (
+    CompletionToReward,
     RewardProcess,
     RewardSettings,
-    Sample,
     sample_from_json,
     settings_from_json,
     shipped_reward,
@@ -34,8 +34,8 @@ def settings(*rewards, base=Path(), **more) -> RewardSettings:
                              "base": base, **more})
 
 
-def sample(text=RIGHT, tokens=(1, 2, 3), *, truncated=False, item=ITEM) -> Sample:
-    return Sample(item=item, text=text, tokens=tokens, truncated=truncated)
+def sample(text=RIGHT, tokens=(1, 2, 3), *, truncated=False, item=ITEM) -> CompletionToReward:
+    return CompletionToReward(item=item, text=text, tokens=tokens, truncated=truncated)
 
 
 def value(reward, one) -> float:

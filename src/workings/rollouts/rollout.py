@@ -19,7 +19,7 @@ from workings.models.tokenizer import Tokenizer
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE
 from workings.record.digest import bytes_digest
 from workings.rollouts.prompts import Prompt
-from workings.scoring.rewards import Sample as Rewardable
+from workings.scoring.rewards import CompletionToReward
 
 SIGNALS = (ADVANTAGE, BEHAVIOR, REFERENCE)
 """In the order in which a batch's digest has them."""
@@ -91,9 +91,9 @@ class Rollout:
         return [(group.prompt, sample) for group in self.groups if group.kept for sample in group.samples]
 
 
-def rewardable(prompt: Prompt, completion: Completion, tokenizer: Tokenizer) -> Rewardable:
+def to_reward(prompt: Prompt, completion: Completion, tokenizer: Tokenizer) -> CompletionToReward:
     """A completion as rewards take it."""
-    return Rewardable(item=prompt.item, text=tokenizer.decode(completion.tokens), tokens=completion.tokens,
+    return CompletionToReward(item=prompt.item, text=tokenizer.decode(completion.tokens), tokens=completion.tokens,
                       truncated=completion.stop_token is None)
 
 

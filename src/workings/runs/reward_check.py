@@ -17,7 +17,7 @@ from workings.engines.registry import find_engine
 from workings.errors import RequestError
 from workings.models.tokenizer import Tokenizer
 from workings.rollouts.prompts import Place
-from workings.rollouts.rollout import Group, rewardable
+from workings.rollouts.rollout import Group, to_reward
 from workings.runs.resolve import ResolvedRun, resolve
 from workings.runs.reward_findings import Earned, Tried, refusals, warnings, without_spread
 from workings.runs.select_engine import with_engine
@@ -25,7 +25,7 @@ from workings.runs.training_data import PromptData, prompts_of, read_training_da
 from workings.scoring.items import Item
 from workings.scoring.probes import probes, right_answer
 from workings.scoring.process import ScoringProcess
-from workings.scoring.rewards import RewardProcess, RewardSettings, Sample, total
+from workings.scoring.rewards import CompletionToReward, RewardProcess, RewardSettings, total
 from workings.scoring.settings import ScoringSettings
 
 PROMPTS = 8
@@ -144,7 +144,7 @@ class _Text:
     """Number of its prompt."""
     name: str
     """Of the probe; `right answer` or `sample`."""
-    sample: Sample
+    sample: CompletionToReward
 
 
 def _drawn(resolved: ResolvedRun, rewarder: RewardProcess, places: Sequence[Place]) -> list[Group]:
@@ -176,17 +176,17 @@ def _texts(resolved: ResolvedRun, settings: RewardSettings, places: Sequence[Pla
         written = {"right answer": right_answer(item, settings.form, steps), **probes(item, settings.form, steps)}
         texts += [_Text(place=number, name=name, sample=_sample(item, text, tokenizer, settings.max_new_tokens))
                   for name, text in written.items()]
-        texts += [_Text(place=number, name="sample", sample=rewardable(place.prompt, drawn.completion, tokenizer))
+        texts += [_Text(place=number, name="sample", sample=to_reward(place.prompt, drawn.completion, tokenizer))
                   for group in groups[number:number + 1] for drawn in group.samples]
     return texts
 
 
-def _sample(item: Item, text: str, tokenizer: Tokenizer, most: int) -> Sample:
+def _sample(item: Item, text: str, tokenizer: Tokenizer, most: int) -> CompletionToReward:
     """A text as a completion: cut off where a longer one would be."""
     tokens = tokenizer.encode(text)
     if len(tokens) <= most:
-        return Sample(item=item, text=text, tokens=tokens, truncated=False)
-    return Sample(item=item, text=tokenizer.decode(tokens[:most]), tokens=tokens[:most], truncated=True)
+        return CompletionToReward(item=item, text=text, tokens=tokens, truncated=False)
+    return CompletionToReward(item=item, text=tokenizer.decode(tokens[:most]), tokens=tokens[:most], truncated=True)
 
 
 def _tried(places: Sequence[Place], texts: Sequence[_Text], earned: Sequence[Earned]) -> tuple[Tried, ...]:

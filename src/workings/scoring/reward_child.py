@@ -19,7 +19,13 @@ from workings.config.rewards import FileReward, RewardConfig, reward_name
 from workings.errors import RequestError
 from workings.scoring.child_side import answer_stream, limit_memory, request_stream
 from workings.scoring.items import UNSPECIFIED, Item
-from workings.scoring.rewards import RewardSettings, Sample, sample_from_json, settings_from_json, shipped_reward
+from workings.scoring.rewards import (
+    CompletionToReward,
+    RewardSettings,
+    sample_from_json,
+    settings_from_json,
+    shipped_reward,
+)
 
 REFUSED = {
     **dict.fromkeys(("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo",
@@ -31,7 +37,7 @@ REFUSED = {
 MAX_PROBLEM = 500
 """Longest description of what went wrong, in characters."""
 
-Compute = Callable[[list[Sample]], object]
+Compute = Callable[[list[CompletionToReward]], object]
 
 
 def main() -> None:
@@ -84,7 +90,7 @@ def _load(reward: RewardConfig, version: str, settings: RewardSettings) -> Compu
         **columns(samples))
 
 
-def columns(samples: Sequence[Sample]) -> dict[str, list[Any]]:
+def columns(samples: Sequence[CompletionToReward]) -> dict[str, list[Any]]:
     """What a function gets beside prompts and completions, each a list with one value for each completion.
 
     Every key of the prompts' records, None where one has no such key; the expected answer also as ``answer``, unless
@@ -112,7 +118,7 @@ def _answer(compute: Compute, line: str, settings: RewardSettings) -> dict[str, 
         return {"problem": _raised(error, settings)}
 
 
-def _checked(given: object, samples: Sequence[Sample]) -> dict[str, Any]:
+def _checked(given: object, samples: Sequence[CompletionToReward]) -> dict[str, Any]:
     """The values as floats, or what is wrong with them."""
     if not isinstance(given, list):
         return {"problem": f"returned {type(given).__name__}, not a list of {len(samples)} numbers"}

@@ -30,7 +30,7 @@ _REWARDS: TypeAdapter[tuple[RewardConfig, ...]] = TypeAdapter(tuple[RewardConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sample:
+class CompletionToReward:
     """One completion of a prompt, to be rewarded."""
 
     item: Item
@@ -49,10 +49,10 @@ class Sample:
                 "tokens": list(map(int, self.tokens)), "truncated": self.truncated}
 
 
-def sample_from_json(record: Mapping[str, Any]) -> Sample:
-    """What `Sample.to_json` wrote."""
+def sample_from_json(record: Mapping[str, Any]) -> CompletionToReward:
+    """What `CompletionToReward.to_json` wrote."""
     item = record["item"]
-    return Sample(item=Item(**{**item, "aliases": tuple(item["aliases"])}), text=record["text"],
+    return CompletionToReward(item=Item(**{**item, "aliases": tuple(item["aliases"])}), text=record["text"],
                   tokens=record["tokens"], truncated=record["truncated"])
 
 
@@ -157,7 +157,7 @@ def settings_from_json(record: Mapping[str, Any]) -> RewardSettings:
     return RewardSettings(**{**record, "rewards": rewards, "base": Path(record["base"])})
 
 
-def shipped_reward(reward: RewardConfig, sample: Sample, settings: RewardSettings) -> float:
+def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: RewardSettings) -> float:
     """The value of a reward that comes with this project, unweighted. Pure: equal arguments give equal values.
 
     Raises:
@@ -180,7 +180,7 @@ def shipped_reward(reward: RewardConfig, sample: Sample, settings: RewardSetting
     raise ValueError(f"{reward.scorer} does not come with this project")
 
 
-def _judgement(sample: Sample, scorer: str) -> Judgement:
+def _judgement(sample: CompletionToReward, scorer: str) -> Judgement:
     return judge(sample.item, sample.text, get_scorer(scorer).score, ScoringSettings(scorer=scorer))
 
 
@@ -230,7 +230,7 @@ class RewardProcess(ChildProcess):
         self._running()
         return self
 
-    def score(self, samples: Sequence[Sample]) -> list[dict[str, float]]:
+    def score(self, samples: Sequence[CompletionToReward]) -> list[dict[str, float]]:
         """The unweighted value of each reward by name, for each completion in the order given.
 
         Raises:
@@ -248,7 +248,7 @@ class RewardProcess(ChildProcess):
                 self._stop()
         return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
 
-    def _ask(self, samples: Sequence[Sample], values: dict[str, list[float]]) -> None:
+    def _ask(self, samples: Sequence[CompletionToReward], values: dict[str, list[float]]) -> None:
         """Put the values of one reward after the other into ``values``."""
         child = self._running()
         name, lines = self._names[0], list[str]()

@@ -25,11 +25,10 @@ from workings.rollouts.rollout import (
     choose,
     digest_of,
     learned_span,
-    rewardable,
     sample_seed,
+    to_reward,
 )
-from workings.scoring.rewards import RewardSettings, total
-from workings.scoring.rewards import Sample as Rewarded
+from workings.scoring.rewards import CompletionToReward, RewardSettings, total
 from workings.training.experience import PreparedBatch
 from workings.training.health import Health
 
@@ -44,7 +43,7 @@ class RolloutEngine(SamplingEngine, LikelihoodEngine, Protocol):
 class Rewarder(Protocol):
     """Gives completions their rewards."""
 
-    def score(self, samples: Sequence[Rewarded]) -> list[dict[str, float]]:
+    def score(self, samples: Sequence[CompletionToReward]) -> list[dict[str, float]]:
         """The value of every reward of each completion, without its weight. Raises `TrainingFailed`."""
         ...
 
@@ -106,7 +105,7 @@ class Drawing:
         completions = self.engine.sample(
             state, [prompt.tokens for prompt in prompts], max_new_tokens=self.algorithm.max_new_tokens,
             stop_ids=self.stop_ids, temperature=TEMPERATURE, seeds=seeds)
-        values = self.rewarder.score([rewardable(prompt, completion, self.tokenizer)
+        values = self.rewarder.score([to_reward(prompt, completion, self.tokenizer)
                                       for prompt, completion in zip(prompts, completions, strict=True)])
         rewards = [total(each, self.reward_settings) for each in values]
         groups = []

@@ -8,8 +8,7 @@ from workings.engines.base import State
 from workings.errors import RecordError
 from workings.evidence.replay.steps import Taken
 from workings.rollouts.rollout import Group, Rollout, Sample, digest_of
-from workings.scoring.rewards import Sample as Rewarded
-from workings.scoring.rewards import total
+from workings.scoring.rewards import CompletionToReward, total
 from workings.training.rollout_experience import Drawing
 
 Change = Callable[[Rollout, Drawing], Rollout]
@@ -24,7 +23,7 @@ class RecordedRewards:
 
     recorded: Rollout
 
-    def score(self, samples: Sequence[Rewarded]) -> list[dict[str, float]]:
+    def score(self, samples: Sequence[CompletionToReward]) -> list[dict[str, float]]:
         """Of the next samples in the order in which the record has them."""
         known = {(prompt.item.id, tuple(sample.completion.tokens), sample.completion.stop_token is None):
                  dict(sample.rewards) for prompt, sample in self.recorded.drawn}

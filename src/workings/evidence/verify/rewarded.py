@@ -353,7 +353,7 @@ def _rewarded_again(learned: _Learned, template: "ChatTemplate") -> tuple[list[s
     from dataclasses import replace
 
     from workings.config.rewards import FileReward, reward_name
-    from workings.rollouts.rollout import rewardable
+    from workings.rollouts.rollout import to_reward
     from workings.scoring.rewards import RewardProcess
     ours = tuple(reward for reward in learned.settings.rewards if not isinstance(reward, FileReward))
     own = [reward_name(reward) for reward in learned.settings.rewards if isinstance(reward, FileReward)]
@@ -362,7 +362,7 @@ def _rewarded_again(learned: _Learned, template: "ChatTemplate") -> tuple[list[s
     problems, count = [], 0
     with RewardProcess(replace(learned.settings, rewards=ours)) as process:
         for rollout in learned.rollouts:
-            values = process.score([rewardable(prompt, sample.completion, template.tokenizer)
+            values = process.score([to_reward(prompt, sample.completion, template.tokenizer)
                                     for prompt, sample in rollout.drawn])
             for (prompt, sample), found in zip(rollout.drawn, values, strict=True):
                 count += len(found)
