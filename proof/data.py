@@ -20,7 +20,7 @@ GSM8K = ROOT.parent / "shared" / "data" / "gsm8k"
 CHILD = """
 import json, re, sys
 from pathlib import Path
-from workings.data.importing.run import ImportRequest, import_traces
+from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import open_file
 def peak():
     # not ru_maxrss: that one is inherited from the parent
@@ -28,7 +28,7 @@ def peak():
 source, out = Path(sys.argv[1]), Path(sys.argv[2])
 source_opened = open_file(source)
 before = peak()
-result = import_traces(source_opened, out, ImportRequest(format="gsm8k", labels={}, on_error="skip", force=True))
+result = import_records(source_opened, out, ImportRequest(format="gsm8k", labels={}, on_error="skip", force=True))
 after = peak()
 print(json.dumps({"read": result.read, "written": result.written, "rejected": result.rejected,
                   "growth_bytes": (after - before) * 1024}))
@@ -71,14 +71,16 @@ def million(count: int, folder: Path) -> dict[str, Any]:
 def gsm8k(folder: Path) -> dict[str, Any]:
     """Both splits imported and checked, train against test."""
     from workings.data.checking.overlap import read_questions
-    from workings.data.checking.run import check, read_tolerantly
+    from workings.data.checking.reading import read_tolerantly
+    from workings.data.checking.run import check
+    from workings.data.traces import trace_from_json
 
     found: dict[str, Any] = {}
     for split in ("train", "test"):
         found[split] = imported(GSM8K / f"{split}.jsonl", folder / f"{split}.jsonl")
         found[split].pop("growth_bytes")
         questions = read_questions(GSM8K / "test.jsonl") if split == "train" else []
-        report = check(read_tolerantly(folder / f"{split}.jsonl"), questions)
+        report = check(read_tolerantly(folder / f"{split}.jsonl", trace_from_json), questions)
         found[split]["findings"] = report.counts
     return found
 

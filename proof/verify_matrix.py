@@ -30,6 +30,7 @@ from tests.evidence import (
     test_pack,
     test_replay,
     test_rewarded,
+    test_sampled,
     test_sign,
 )
 from tests.evidence.test_forgeries import CAUGHT, ONLY_ANCHOR_OR_REPLAY
@@ -69,6 +70,7 @@ def main() -> int:
                       for forge, ids in test_sign.CAUGHT.items()}
         packs = packs_changed(Path(folder, "packs"), work)
         rollouts = rollouts_forged(Path(folder, "rollouts"), work)
+        samples = samples_forged(Path(folder, "samples"), work)
         replays, replay_files = replays_changed(Path(folder, "replays"), work)
         attacks = {attack.__name__: {"expected": doors.DOORS[attack], **attacked(base, work, attack)}
                    for attack in doors.DOORS}
@@ -80,7 +82,7 @@ def main() -> int:
         name for name, found in forgeries.items() if found["expected"] not in found["caught_by"]] + [
         f"{name} (counted as consistent)" for name, ids in consistent.items() if ids] + [
         f"replay: {name}" for name, found in replay_files.items() if found["missed"]] + [
-        name for group in (notes, signatures, packs, rollouts, replays) for name, found in group.items()
+        name for group in (notes, signatures, packs, rollouts, samples, replays) for name, found in group.items()
         if not set(found["expected"]) <= set(found["caught_by"]) or not found["caught_by"]] + [
         name for name, found in attacks.items() if found["ended"] != "a verdict" or found["canary"]
         or found["expected"] not in ["", *found["caught_by"]]]
@@ -96,6 +98,7 @@ def main() -> int:
         "signatures": {"tried": len(signatures), "by_kind": signatures},
         "packs": {"tried": len(packs), "by_kind": packs},
         "rollouts": {"tried": len(rollouts), "by_kind": rollouts},
+        "samples": {"tried": len(samples), "by_kind": samples},
         "replays": {"tried": len(replays), "by_kind": replays,
                     "changes": {"tried": sum(found["tried"] for found in replay_files.values()),
                                 "missed": sum(len(found["missed"]) for found in replay_files.values()),
@@ -112,7 +115,7 @@ def main() -> int:
     write_result(RESULT, what="What verification catches in a sealed record that was changed, forged, or made to harm.",
                  command=f"python -m proof.verify_matrix --fuzz {asked.fuzz}", packages=["pydantic", "rfc8785"],
                  values=values)
-    forged_ones = sum(map(len, (forgeries, notes, signatures, packs, rollouts, replays)))
+    forged_ones = sum(map(len, (forgeries, notes, signatures, packs, rollouts, samples, replays)))
     print(f"{values['changes']['tried']} changes, {forged_ones} forgeries, {len(attacks)} attacks, {tried} hostile "
           f"values: {len(missed)} missed, {len(tracebacks)} tracebacks")
     return 1 if missed or tracebacks else 0
@@ -174,6 +177,19 @@ def rollouts_forged(folder: Path, work: Path) -> dict[str, Any]:
         forge(work / "tiny")
         reseal.reseal(work / "tiny")
         found[name] = {"expected": sorted(caught), "caught_by": sorted(failed(work / "tiny"))}
+        shutil.rmtree(work)
+    return found
+
+
+def samples_forged(folder: Path, work: Path) -> dict[str, Any]:
+    """A unit of samples, and each lie of the tests about what was drawn and kept, sealed again."""
+    unit = test_sampled.samples_unit(folder / "unit")
+    found = {}
+    for forge, caught in test_sampled.FORGERIES.items():
+        shutil.copytree(unit, work)
+        forge(work)
+        reseal.reseal(work)
+        found[forge.__name__] = {"expected": sorted(caught), "caught_by": sorted(failed(work))}
         shutil.rmtree(work)
     return found
 

@@ -13,7 +13,7 @@ from workings.config.model import ShapeConfig
 from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.data.batches import Batches, Position
 from workings.data.generators import mixed
-from workings.data.importing.run import ImportRequest, import_traces
+from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import open_file
 from workings.data.named_sets import make_kinds
 from workings.data.rows import Row, RowSet, build_rows
@@ -57,7 +57,7 @@ def _traces(data: str, gsm8k: Path, folder: Path) -> Iterable[tuple[Trace, str]]
         traces = make_kinds(["addition"] if data == "short" else list(mixed.KINDS), TRACES, 10, 5)[0]
         return [(trace, "tags" if number % 2 else "answer_only") for number, trace in enumerate(traces)]
     out = folder / "gsm8k.jsonl"
-    import_traces(open_file(gsm8k), out, ImportRequest(format="gsm8k", labels={}))
+    import_records(open_file(gsm8k), out, ImportRequest(format="gsm8k", labels={}))
     return [(trace, "tags") for trace in read_traces(out)[:TRACES]]
 
 

@@ -36,6 +36,7 @@ class Meter:
         self.cpu_warm = self.cpu_ended = 0.0
         self.steps = self.tokens = self.real = self.positions = 0
         self.losses: list[float] = []
+        self.more: dict[str, Any] = {}
 
     def first_step(self) -> None:
         """The first step is done."""
@@ -63,5 +64,6 @@ class Meter:
             "tokens_per_cpu_second": self.tokens / (self.cpu_ended - self.cpu_warm), "threads": THREADS,
             "seconds_to_first_step": self.first,
             "first_loss": self.losses[0], "last_loss": self.losses[-1], "versions": versions,
+            **self.more,
             "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
         sys.stdout.flush()

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from workings.cli.main import app
+from workings.data.preferences import read_pairs
 from workings.data.traces import read_traces
 from workings.errors import RequestError
 
@@ -67,7 +68,7 @@ def test_a_mistake_is_told_without_traceback_and_changes_nothing(gsm: Path, tmp_
     (["check", "dev-reasoning", "--fix"], "a shipped name"),
     (["check", "dev-reasoning", "--against", "nothing"], "one of eval"),
     (["preview", "no-recipe"], "a shipped recipe"),
-    (["preview", "quickstart", "--row", "nobody"], "the id of a trace"),
+    (["preview", "quickstart", "--row", "nobody"], "the id of a row"),
 ])
 def test_mistakes(words: list[str], reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
@@ -112,6 +113,8 @@ def test_shipped_names_can_be_written_shown_and_compared(tmp_path: Path) -> None
     assert (shown["records"], shown["first"], shown["sha256"]) == (550, [], listed["sets"]["dev-reasoning"]["sha256"])
     assert "made by: workings data make arithmetic" in text("show", "eval", "--n", 0)
     assert "kinds of `data make`:" in text("list")
+    assert {"gsm8k", "traces"} <= set(listed["formats"])
+    assert {"hh", "kto", "preferences"} <= set(listed["pair_formats"])
 
 
 def test_diff_names_what_changed(tmp_path: Path) -> None:
@@ -150,6 +153,41 @@ def test_check_proves_rows_as_a_recipe_makes_them(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("\n".join([*lines, json.dumps(long)]) + "\n")
     code, values, _ = run("check", tmp_path / "a.jsonl", "--recipe", "quickstart")
     assert (code, values["counts"]["row"]) == (1, 1)
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """Three pairs, of which the last two contradict each other, imported from dialogues."""
+    path, asked = tmp_path / "hh.jsonl", "\n\nHuman: What is 2+2?\n\nAssistant:"
+    told = [("2+2=4", "I wonder"), ("4", "5"), ("5", "4")]
+    path.write_text("".join(json.dumps({"chosen": f"{asked} {better}", "rejected": f"{asked} {worse}"}) + "\n"
+                            for better, worse in told))
+    code, values, _ = run("import", "--format", "hh", path, "--out", tmp_path / "pairs.jsonl", "--licence", "MIT")
+    assert (code, values["read"], values["written"]) == (0, 3, 3)
+    return tmp_path / "pairs.jsonl"
+
+
+def test_a_file_of_pairs_is_known_by_its_first_line(pairs: Path, tmp_path: Path) -> None:
+    code, values, _ = run("check", pairs, "--recipe", "quickstart", "--fix")
+    assert (code, values["counts"]) == (1, {"opposite_verdicts": 2, "no_label": 3})
+    assert (values["kept"], values["removed"]) == (1, 2)
+    [kept] = read_pairs(Path(values["clean"]))
+    assert (kept.chosen, kept.rejected, kept.source) == ("2+2=4", "I wonder", "hh.jsonl")
+    assert "3 records: 2 pairs should not be trained on" in text("check", pairs)
+    _, shown, _ = run("show", values["clean"])
+    assert (shown["records"], shown["first"]) == (1, [kept.to_json()])
+    code, diff, _ = run("diff", pairs, values["clean"])
+    assert (code, diff["same"], diff["removed"]) == (1, 1, ["hh-0000002", "hh-0000003"])
+
+
+def test_preview_shows_both_completions_of_a_pair(pairs: Path) -> None:
+    code, values, _ = run("preview", "quickstart", "algorithm.name=dpo", f"data.traces={pairs}", "--n", 2)
+    assert (code, values["rows"]) == (0, 6)
+    assert [(row["id"], row["text"].split("«")[1]) for row in values["shown"]] == [
+        ("hh-0000001/chosen", "2+2=4<end_of_turn>»"), ("hh-0000001/rejected", "I wonder<end_of_turn>»")]
+    _, only, _ = run("preview", "quickstart", "algorithm.name=dpo", f"data.traces={pairs}", "--row",
+                     "hh-0000003/chosen")
+    assert [row["text"].split("«")[1] for row in only["shown"]] == ["5<end_of_turn>»"]
 
 
 def test_preview_shows_rows_and_numbers() -> None:

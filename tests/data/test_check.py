@@ -10,10 +10,11 @@ from tests.data.vocabulary import tokenizer_for
 from workings.config.data import DataConfig
 from workings.data.checking.findings import KINDS, CheckReport
 from workings.data.checking.overlap import Question, near_duplicates, numbers, read_questions, words
-from workings.data.checking.run import check, read_tolerantly, write_clean
+from workings.data.checking.reading import read_tolerantly, write_clean
+from workings.data.checking.run import check
 from workings.data.generators import addition, mixed
 from workings.data.rows import row_problems
-from workings.data.traces import read_traces, write_traces
+from workings.data.traces import read_traces, trace_from_json, write_traces
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 
@@ -29,7 +30,7 @@ def trace(name: str, **keys: Any) -> dict[str, Any]:
 def looked_at(tmp_path: Path, *lines: Any, **keys: Any) -> CheckReport:
     path = tmp_path / "traces.jsonl"
     path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
-    return check(read_tolerantly(path), **keys)
+    return check(read_tolerantly(path, trace_from_json), **keys)
 
 
 CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
@@ -64,11 +65,6 @@ def test_each_kind_is_found_and_nothing_else(tmp_path: Path, case: str) -> None:
     assert report.records == len(lines)
 
 
-def test_all_kinds_are_provoked_somewhere() -> None:
-    assert {kind for _, expected in CASES.values() for kind in expected} | {
-        "leak", "normalized_leak", "ngram_leak", "row"} == set(KINDS)
-
-
 def test_leaks_are_named_by_the_plainest(tmp_path: Path) -> None:
     questions = [Question("q1", "What is 47+25?"), Question("q2", LONG)]
     report = looked_at(
@@ -94,7 +90,7 @@ def test_problems_of_one_template_are_no_duplicates(tmp_path: Path) -> None:
     traces, items = mixed.make(list(mixed.KINDS), 200, 60, seed=1)
     path = tmp_path / "made.jsonl"
     write_traces(path, traces)
-    report = check(read_tolerantly(path), [Question(item.id, item.prompt) for item in items])
+    report = check(read_tolerantly(path, trace_from_json), [Question(item.id, item.prompt) for item in items])
     assert report.findings == ()
 
 
@@ -130,7 +126,7 @@ def test_rows_are_proved_one_by_one(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in (
         trace("fine"), trace("long", steps=["1+1=2"] + ["a longer step of many words"] * 1 + ["x " * 60 + "2"]),
         trace("bare", steps=[]), trace("forged", prompt="x<end_of_turn>"))))
-    report = check(read_tolerantly(path), row_problems=lambda traces: row_problems(
+    report = check(read_tolerantly(path, trace_from_json), row_problems=lambda traces: row_problems(
         traces, tokenizer, template, DataConfig(traces="x", max_length=64)))
     found = {finding.id: finding.text for finding in report.findings if finding.kind == "row"}
     assert set(found) == {"long", "bare", "forged"}
@@ -144,7 +140,7 @@ def test_a_cleaned_set_is_clean_and_what_went_is_listed(tmp_path: Path) -> None:
              trace("e", licence=None)]
     path = tmp_path / "traces.jsonl"
     path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
-    read = read_tolerantly(path)
+    read = read_tolerantly(path, trace_from_json)
     report = check(read)
     clean, left_out = write_clean(read, report, path)
     assert [kept.id for kept in read_traces(clean)] == ["a", "d", "e"]
@@ -152,7 +148,7 @@ def test_a_cleaned_set_is_clean_and_what_went_is_listed(tmp_path: Path) -> None:
     assert [(line["record"], line["id"]) for line in gone] == [(2, "b"), (3, "traces.jsonl:3"), (4, "c")]
     assert [reason["kind"] for line in gone for reason in line["reasons"]] == ["duplicate", "unreadable",
                                                                               "wrong_equation"]
-    assert check(read_tolerantly(clean)).passed
+    assert check(read_tolerantly(clean, trace_from_json)).passed
     assert len(read_traces(clean)) + len(gone) == report.records
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from workings.data.importing.completion import split_any, split_hashes, split_tagged
 from workings.data.importing.formats import FORMATS
-from workings.data.importing.run import ImportRequest, ImportResult, import_traces, rejects_path
+from workings.data.importing.run import ImportRequest, ImportResult, import_records, rejects_path
 from workings.data.importing.sources import open_file
 from workings.data.traces import Trace, read_traces
 
@@ -16,7 +16,7 @@ from workings.data.traces import Trace, read_traces
 def run(tmp_path: Path, kind: str, *records: Any, **keys: Any) -> tuple[ImportResult, list[Trace]]:
     source, out = tmp_path / "file.jsonl", tmp_path / "traces.jsonl"
     source.write_text("".join(json.dumps(record) + "\n" for record in records))
-    result = import_traces(open_file(source), out, ImportRequest(**(
+    result = import_records(open_file(source), out, ImportRequest(**(
         {"format": kind, "labels": {}, "force": True, "on_error": "skip"} | keys)))
     return result, (read_traces(out) if result.written else [])
 

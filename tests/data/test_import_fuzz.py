@@ -8,17 +8,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workings.data.importing.formats import FORMATS
-from workings.data.importing.run import ImportRequest, import_traces, rejects_path
+from workings.data.importing.run import ALL_FORMATS, ALL_PAIR_FORMATS, ImportRequest, import_records, rejects_path
 from workings.data.importing.sources import open_file
+from workings.data.preferences import iterate_pairs
 from workings.data.traces import iterate_traces
 from workings.errors import RequestError
 
 KEYS = ("id", "question", "answer", "prompt", "completion", "messages", "conversations", "role", "content", "from",
         "value", "instruction", "input", "output", "history", "system", "text", "steps", "final_answer", "metadata",
-        "section", "license", "type", "reasoning_content")
+        "section", "license", "type", "reasoning_content", "chosen", "rejected", "label", "kto_tag", "completions",
+        "response", "score", "score_chosen", "score_rejected")
 SCRAPS = ("", " ", "2", "user", "assistant", "system", "human", "gpt", "<think>", "</think>", "é", "text",
           "<reasoning>a</reasoning>", "<answer>2</answer>", "</answer>", "x\n#### 2", "#### ", "<<1+1=2>>", "\ud800",
+          "\n\nHuman: ", "\n\nAssistant: ",
           "\x00", "\u2028", "\r\n")
 TEXTS = st.lists(st.sampled_from(SCRAPS) | st.text(max_size=5), max_size=4).map("".join)
 VALUES = st.recursive(
@@ -35,27 +37,28 @@ def check(content: bytes, kind: str) -> None:
         path, out = Path(folder, "file.jsonl"), Path(folder, "out.jsonl")
         path.write_bytes(content)
         try:
-            result = import_traces(open_file(path), out, ImportRequest(format=kind, labels={}, on_error="skip"))
+            result = import_records(open_file(path), out, ImportRequest(format=kind, labels={}, on_error="skip"))
         except RequestError:
             # the file as a whole: empty, another encoding, or an array that breaks off
             assert not out.exists()
             return
-        assert result.read == result.written + result.rejected
-        assert sum(1 for _ in iterate_traces(out)) == result.written
+        assert result.read == (2 if kind == "kto" else 1) * result.written + result.rejected
+        written = iterate_pairs(out) if kind in ALL_PAIR_FORMATS else iterate_traces(out)
+        assert sum(1 for _ in written) == result.written
         rejects = rejects_path(out).read_bytes().splitlines() if result.rejects else []
         assert len([json.loads(line) for line in rejects]) == result.rejected == sum(result.reasons.values())
         if not content.lstrip().startswith((b"[", b"\xef\xbb\xbf", b"PAR1")):
             assert result.read == sum(1 for line in content.split(b"\n") if line.strip())
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", ALL_FORMATS)
 @FEW
 @given(records=st.lists(RECORDS, max_size=4))
 def test_any_json(kind: str, records: list[object]) -> None:
     check(b"\n".join(json.dumps(record).encode() for record in records), kind)
 
 
-@pytest.mark.parametrize("kind", ["gsm8k", "tagged"])
+@pytest.mark.parametrize("kind", ["gsm8k", "tagged", "hh", "kto"])
 @FEW
 @given(content=st.binary(max_size=200) | st.lists(st.sampled_from([
     b'{"question": "1?", "answer": "#### 1"}', b"\n", b"\r\n", b"\xef\xbb\xbf", b"[", b"]", b",", b"{", b"}", b"\xff",
@@ -64,11 +67,12 @@ def test_any_bytes(kind: str, content: bytes) -> None:
     check(content, kind)
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", ALL_FORMATS)
 @FEW
-@given(prompt=TEXTS, completion=TEXTS)
-def test_any_texts_in_the_right_places(kind: str, prompt: str, completion: str) -> None:
-    record = {
+@given(prompt=TEXTS, completion=TEXTS, worse=TEXTS)
+def test_any_texts_in_the_right_places(kind: str, prompt: str, completion: str, worse: str) -> None:
+    both = {"chosen": completion, "rejected": worse}
+    records = {
         "gsm8k": {"question": prompt, "answer": completion},
         "messages": {"messages": [{"role": "user", "content": prompt}, {"role": "assistant", "content": completion}]},
         "prompt-completion": {"prompt": prompt, "completion": completion},
@@ -76,5 +80,14 @@ def test_any_texts_in_the_right_places(kind: str, prompt: str, completion: str) 
         "sharegpt": {"conversations": [{"from": "human", "value": prompt}, {"from": "gpt", "value": completion}]},
         "tagged": {"prompt": prompt, "text": completion},
         "traces": {"prompt": prompt, "steps": [completion], "answer": completion},
-    }[kind]
-    check(json.dumps(record).encode(), kind)
+        "prompt-chosen-rejected": {"prompt": prompt, **both},
+        "chosen-rejected": {side: prompt + said for side, said in both.items()},
+        "hh": {side: f"\n\nHuman: {prompt}\n\nAssistant: {said}" for side, said in both.items()},
+        "ultrafeedback": {"instruction": prompt, "completions": [{"response": worse, "score": 1},
+                                                                 {"response": completion, "score": 2.5}]},
+        "llamafactory": {"instruction": prompt, **both},
+        "kto": {"prompt": prompt, "completion": completion, "label": True},
+        "preferences": {"prompt": prompt, **both},
+    }
+    wrong = {"prompt": prompt, "completion": worse, "label": False}
+    check(b"\n".join(json.dumps(each).encode() for each in (records[kind], *([wrong] if kind == "kto" else []))), kind)

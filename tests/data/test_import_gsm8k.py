@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workings.data.importing.run import ImportRequest, import_traces
+from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import open_file
 from workings.data.traces import read_traces
 
@@ -17,7 +17,7 @@ def test_every_problem_arrives_with_its_steps_and_answer(shared: Path, tmp_path:
     if not path.is_file():
         pytest.skip("no GSM8K in ../shared/data/gsm8k")
     out = tmp_path / "traces.jsonl"
-    result = import_traces(open_file(path), out, ImportRequest(format="gsm8k", labels={"licence": "MIT"}))
+    result = import_records(open_file(path), out, ImportRequest(format="gsm8k", labels={"licence": "MIT"}))
     assert (result.read, result.written, result.rejected) == (count, count, 0)
     traces = read_traces(out)
     raw = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

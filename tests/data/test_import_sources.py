@@ -8,7 +8,7 @@ import pytest
 
 from workings.data.importing import sources
 from workings.data.importing.records import SourceRecord, Unreadable
-from workings.data.importing.run import ImportRequest, ImportResult, import_traces, rejects_path
+from workings.data.importing.run import ImportRequest, ImportResult, import_records, rejects_path
 from workings.data.importing.sources import open_file, open_hub
 from workings.data.traces import iterate_traces, read_traces
 from workings.errors import RequestError
@@ -19,7 +19,7 @@ LINE = json.dumps(ONE).encode()
 
 def run(path: Path, on_error: str = "skip", **keys: object) -> ImportResult:
     out = path.parent / "out.jsonl"
-    return import_traces(open_file(path), out, ImportRequest(**(
+    return import_records(open_file(path), out, ImportRequest(**(
         {"format": "gsm8k", "labels": {}, "on_error": on_error, "force": True} | keys)))
 
 
@@ -59,7 +59,7 @@ def test_a_bad_line_is_kept_beside_with_its_number(tmp_path: Path, line: bytes, 
     assert rejected["raw"] == line.decode("utf-8", "backslashreplace")
     assert reason in rejected["reason"]
     with pytest.raises(RequestError) as caught:
-        import_traces(open_file(path), tmp_path / "other.jsonl", ImportRequest(format="gsm8k", labels={}))
+        import_records(open_file(path), tmp_path / "other.jsonl", ImportRequest(format="gsm8k", labels={}))
     assert caught.value.given.startswith(f"{path}:2: ")
     assert not (tmp_path / "other.jsonl").exists()
 
@@ -138,7 +138,7 @@ def test_requests_that_cannot_be_met(tmp_path: Path) -> None:
         run(path, force=False)
     assert (tmp_path / "out.jsonl").read_text() == "mine"
     with pytest.raises(RequestError, match="a directory that exists"):
-        import_traces(open_file(path), tmp_path / "no" / "out.jsonl", ImportRequest(format="gsm8k", labels={}))
+        import_records(open_file(path), tmp_path / "no" / "out.jsonl", ImportRequest(format="gsm8k", labels={}))
     with pytest.raises(RequestError, match="a file of JSON lines"):
         open_file(tmp_path / "absent.jsonl")
 
@@ -190,15 +190,15 @@ def test_a_data_set_by_the_datasets_library(tmp_path: Path) -> None:
         json.dumps({"question": f"{n}+1?", "answer": f"x\n#### {n + 1}"}).encode() + b"\n" for n in range(30)))
     source = open_hub(str(folder), revision="", subset="", split="train")
     out = tmp_path / "out.jsonl"
-    result = import_traces(source, out, ImportRequest(format="gsm8k", labels={}))
+    result = import_records(source, out, ImportRequest(format="gsm8k", labels={}))
     assert result.written == 30
     assert [trace.answer for trace in read_traces(out)] == [str(n + 1) for n in range(30)]
     assert read_traces(out)[0].id == "sums-0000001"
     with pytest.raises(RequestError, match="split nowhere"):
-        import_traces(open_hub(str(folder), revision="", subset="", split="nowhere"), tmp_path / "other.jsonl",
+        import_records(open_hub(str(folder), revision="", subset="", split="nowhere"), tmp_path / "other.jsonl",
                       ImportRequest(format="gsm8k", labels={}))
     with pytest.raises(RequestError, match="a data set that can be reached"):
-        import_traces(open_hub("nobody/nothing", revision="main", subset="", split="train"), tmp_path / "other.jsonl",
+        import_records(open_hub("nobody/nothing", revision="main", subset="", split="train"), tmp_path / "other.jsonl",
                       ImportRequest(format="gsm8k", labels={}))
 
 

@@ -26,7 +26,8 @@ IDS = [
     "consistency.evaluated_model",
     "consistency.plan", "consistency.steps", "consistency.losses", "consistency.finite", "consistency.supervision",
     "consistency.learning_rate", "consistency.checkpoints", "consistency.rows", "consistency.order",
-    "consistency.disjoint", "consistency.views", "consistency.attempts", "consistency.scorecard", "recompute.items",
+    "consistency.disjoint", "consistency.views", "consistency.attempts", "consistency.scorecard", "consistency.seeds",
+    "recompute.items",
     "recompute.scores", "recompute.scorecard", "attestation.signature",
 ]
 """Ids are given once and for ever: other people's scripts look for them."""
@@ -35,8 +36,11 @@ WHERE_THERE_IS_A_SUBJECT = [
     "integrity.pack", "integrity.by_digest", "recompute.claims", "recompute.model_cards", "recompute.comparison",
     "recompute.replay", "consistency.prompts", "consistency.rollouts", "consistency.rollout_batches",
     "consistency.rollout_metrics", "recompute.prompts", "recompute.rewards", "recompute.advantages",
+    "consistency.teacher", "consistency.pairs", "consistency.reference", "consistency.preferences",
+    "recompute.implied_rewards",
+    "consistency.selection", "recompute.selection", "consistency.drawn_from",
 ]
-"""Ids that a plain run does not show: it has no notes, no signatures, no replay and no rewards, and is no pack."""
+"""Ids that a plain run does not show: no notes, signatures, replay, rewards or samples, and it is no pack."""
 LEVEL_3 = ["replay.steps", "replay.controls", "replay.predictions"]
 
 
@@ -58,7 +62,7 @@ def test_a_good_run_reaches_level_two(run: Path) -> None:
     assert verdicts(found, "not_checked") == {"integrity.anchor", "attestation.signature", "consistency.plan"}
     value = found.to_json()
     assert list(value)[:5] == ["level", "passed", "failed", "not_checked", "checks"]
-    assert (value["level"], value["passed"], value["not_checked"]) == (2, 36, 3)
+    assert (value["level"], value["passed"], value["not_checked"]) == (2, 37, 3)
     assert set(value["checks"][0]) == {"id", "level", "verdict", "text"}
     json.dumps(value, allow_nan=False)
     assert any("8 of 12 items right" in claim for claim in found.claims)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from workings.config.algorithms import AlgorithmConfig, RewardAlgorithm
 from workings.config.algorithms.cispo import Cispo
 from workings.config.algorithms.dapo import Dapo
+from workings.config.algorithms.distill import Distill
 from workings.config.algorithms.dr_grpo import DrGrpo
 from workings.config.algorithms.grpo import Grpo
 from workings.config.algorithms.gspo import Gspo
@@ -118,7 +119,7 @@ def test_the_digest_sees_every_number_but_not_the_padding() -> None:
         other = rollout(replace(group, samples=(changed, group.samples[1])), TWO.groups[1])
         assert digest_of(batch_of(other, 0, SHAPE, algorithm)) != digest_of(batch)
     with_reference = replace(TWO, reference_log_probs=tuple(x * 2 for x in TWO.trainer_log_probs))
-    made = batch_of(with_reference, 0, SHAPE, algorithm)
+    made = batch_of(with_reference, 0, SHAPE, Grpo(name="grpo", kl_beta=0.1))
     assert digest_of(made) != digest_of(batch)
     np.testing.assert_allclose(made.signals["reference_log_prob"][0, 0, 1:4], [-1, -2, -3], rtol=1e-3)
 
@@ -141,7 +142,7 @@ def test_advantages_by_hand(algorithm: RewardAlgorithm, expected: list[float]) -
 def test_every_algorithm_has_a_file_and_a_name() -> None:
     union = AlgorithmConfig.__origin__.__args__  # type: ignore[attr-defined]
     names = [member.model_fields["name"].annotation.__args__[0] for member in union]
-    assert names == ["sft", "grpo", "dr_grpo", "rloo", "dapo", "gspo", "cispo"]
+    assert names == ["sft", "grpo", "dr_grpo", "rloo", "dapo", "gspo", "cispo", "distill", "dpo"]
 
 
 def test_a_line_gives_back_every_bit() -> None:
@@ -154,6 +155,40 @@ def test_a_line_gives_back_every_bit() -> None:
                 assert one.tobytes() == other.tobytes()
         assert [x for _, one in again.learned for x in one.completion.log_probs] == [
             x for _, one in made.learned for x in one.completion.log_probs], "not compared by Completion"
+
+
+def of_a_teacher() -> Rollout:
+    """The same completions without rewards; a teacher finds each token a quarter of a nat likelier for each before."""
+    groups = tuple(replace(group, samples=tuple(replace(one, rewards={}, reward=0.0, advantage=0.0)
+                                                for one in group.samples)) for group in TWO.groups)
+    said = tuple(np.array([x + 0.25 * n for n, x in enumerate(one.completion.log_probs)], np.float32)
+                 for _, one in TWO.learned)
+    return replace(TWO, groups=groups, reference_log_probs=said)
+
+
+def test_advantages_of_a_teacher_by_hand() -> None:
+    algorithm = Distill(name="distill", teacher="nobody", group=1)
+    batch = batch_of(of_a_teacher(), 0, SHAPE, algorithm)
+    np.testing.assert_array_equal(batch.signals["advantage"][0, 0, :5], [0, 0, 0.25, 0.5, 0])
+    assert set(batch.signals) == {"advantage", "behavior_log_prob"}, "what the teacher says is in the advantages"
+    assert batch.divisor == 7, "tokens"
+    unasked = batch_of(replace(of_a_teacher(), reference_log_probs=()), 0, SHAPE, algorithm)
+    assert not unasked.signals["advantage"].any()
+    moved = replace(of_a_teacher(), reference_log_probs=tuple(x - 1 for x in of_a_teacher().reference_log_probs))
+    assert digest_of(batch_of(moved, 0, SHAPE, algorithm)) != digest_of(batch)
+    found = arithmetic.rollout_metrics(of_a_teacher(), ())
+    # Minus a quarter, a half, and a quarter once more over seven tokens.
+    assert found["kl_teacher"] == pytest.approx(-1 / 7)
+    assert not {"reward", "groups_without_spread"} & set(found)
+
+
+def test_a_line_without_rewards_gives_back_every_bit() -> None:
+    line = to_json(of_a_teacher())
+    assert not {"rewards", "reward", "advantages"} & set(line)
+    again = from_json(loads(dumps(line)), {prompt.item.id: prompt for prompt in PROMPTS})
+    assert again == of_a_teacher()
+    assert [x.tobytes() for x in again.reference_log_probs] == [
+        x.tobytes() for x in of_a_teacher().reference_log_probs]
 
 
 @settings(max_examples=60, deadline=None)

@@ -7,7 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.fork_server import ForkedChild
+from workings.data.generators import addition
+from workings.data.preferences import PreferencePair
+from workings.data.preferences import write_pairs as write_preferences
+from workings.data.traces import completion_text
 from workings.evidence.verify import verify
+from workings.record.layout import REFERENCE_LOG_PROBS
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import Run
 
@@ -64,6 +69,18 @@ rewards: [{scorer: "own.py:vowels"}, {scorer: length, weight: 0.5}]
     return path
 
 
+def write_pairs(folder: Path) -> Path:
+    """The same, learning from preference pairs: of each sum the right one before a wrong one."""
+    traces, _ = addition.make(9, 1, seed=0)
+    write_preferences(folder / "pairs.jsonl", [PreferencePair(
+        id=trace.id, prompt=trace.prompt, chosen=completion_text(trace, "tags"),
+        rejected=f"<answer>{int(trace.answer) + 1}</answer>") for trace in traces])
+    path = folder / "pairs.yaml"
+    path.write_text(RECIPE.replace("traces: addition", "traces: pairs.jsonl").replace("64}", "64, buckets: [48]}")
+                    + "algorithm: {name: dpo, beta: 0.5}\n")
+    return path
+
+
 Child = subprocess.CompletedProcess[str]
 Start = Callable[[Path, str, Sequence[str]], Child]
 """Runs `killed_child.run` with these arguments in a process of its own."""
@@ -116,6 +133,8 @@ def contents(out: Path) -> dict[str, object]:
         state["facts"].pop("training_seconds")
         found[f"{folder.name}/state"] = state
         found |= {f"{folder.name}/{file.name}": file.read_bytes() for file in sorted(folder.glob("*.safetensors"))}
+    if (reference := out / REFERENCE_LOG_PROBS).is_file():
+        found[REFERENCE_LOG_PROBS] = reference.read_bytes()
     for name in ("config", "data", "train/rollouts"):
         found |= {str(file.relative_to(out)): file.read_bytes() for file in sorted((out / name).rglob("*"))
                   if file.is_file()}

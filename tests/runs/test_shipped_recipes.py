@@ -5,12 +5,15 @@ import json
 import pytest
 
 from workings.config.load import load_recipe, shipped_recipes
+from workings.errors import RequestError
 from workings.runs.resolve import find_shape
+from workings.runs.smoke import Smoke
 
 SOME = ("gemma-3-1b-v5e8", "gemma-3-1b-grpo-v5e8")
 """The notebook's test runs that of Gemma 2B, and `test_train_torch.py` one of PyTorch's."""
 PRETRAINED = [pytest.param(name, marks=() if name in SOME else pytest.mark.full)
-              for name in shipped_recipes() if load_recipe(name).recipe.model.source == "pretrained"]
+              for name in shipped_recipes() if load_recipe(name).recipe.model.source == "pretrained"
+              and load_recipe(name).recipe.algorithm.name not in ("distill", "dpo")]
 
 
 @pytest.mark.parametrize("name", PRETRAINED)
@@ -30,6 +33,11 @@ def test_smoke(workings, tmp_path, name):
     # a rounding that lets bf16 weights move at all (a linear schedule ends at zero, so the first step is looked at)
     first = json.loads((tmp_path / "run" / "train" / "metrics.jsonl").read_text().splitlines()[0])
     assert first["share_of_weights_changed"] > 0
+
+
+def test_a_tiny_student_has_no_teacher():
+    with pytest.raises(RequestError, match=r"--smoke with algorithm\.name: distill"):
+        Smoke().shrink(load_recipe("gemma-3-1b-distill-rtx5090"))
 
 
 def test_a_device_that_is_absent_is_not_replaced(workings, tmp_path):

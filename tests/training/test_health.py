@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.rollouts.test_rollouts import TWO, sample
+from workings.config.algorithms.distill import Distill
 from workings.config.algorithms.grpo import Grpo
 from workings.engines.base import StepResult
 from workings.errors import TrainingFailed
@@ -64,3 +65,11 @@ def test_a_resumed_run_counts_on() -> None:
     assert (health.without_spread, health.without_end, health.unchanged) == (2, 0, 2)
     with pytest.raises(TrainingFailed, match="3 rollouts in a row"):
         health.drawn(of(0.0, 0.0))
+
+
+def test_a_teacher_judges_completions_that_are_alike_and_that_do_not_end() -> None:
+    health = Health.of(Distill(name="distill", teacher="nobody", patience=1), [])
+    for _ in range(3):
+        health.drawn(of(0.0, 0.0, stop=None))
+    with pytest.raises(TrainingFailed, match="1 updates in a row changed no weight"):
+        health.learned(1, {}, replace(CHANGED, share_of_weights_changed=0.0))

@@ -14,6 +14,10 @@ from typing import Any
 import pytest
 
 from tests.reports.rewarded import rewarded_run
+from tests.samples.making import draw
+from tests.ui.test_other_ways import paired_run
+from tests.ui.test_rounds import improvement
+from workings.samples.pairs import PairRule
 
 playwright = pytest.importorskip("playwright.sync_api")
 
@@ -137,7 +141,11 @@ def test_a_person_clicks_through(link: str) -> None:
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 400)])
 def test_text_has_contrast_and_nothing_sticks_out(tmp_path: Path, link: str, scheme: str, width: int) -> None:
     """WCAG AA: at least 4.5 to 1 for text (3 to 1 where large); a narrow screen scrolls within tables only."""
-    rewarded_run(tmp_path / "folder" / "rewarded", ["long" * 400])
+    folder = tmp_path / "folder"
+    rewarded_run(folder / "rewarded", ["long" * 400])
+    paired_run(folder / "paired")
+    improvement(folder / "better")
+    draw(folder / "drawn", pairs=PairRule())
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=BROWSER, args=QUIET)
         page = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900}).new_page()
@@ -146,7 +154,9 @@ def test_text_has_contrast_and_nothing_sticks_out(tmp_path: Path, link: str, sch
         run = "run/runs/with-steps"
         for place in ("", run, f"{run}?tab=items", f"{run}?tab=checks", f"{run}?tab=scorecard", "plan", "start",
                       "run/rewarded", "run/rewarded?tab=rollouts", "run/rewarded?tab=rollouts&step=9",
-                      "run/rewarded?tab=rollouts&prompt=mixed", "data?recipe=smoke-tiny",
+                      "run/rewarded?tab=rollouts&prompt=mixed", "data?recipe=smoke-tiny", "run/paired?tab=pairs",
+                      "run/drawn", "run/drawn?tab=sampled&paired=true", "run/drawn?tab=sampled&question=i0",
+                      "rounds/better",
                       "compare?run=runs/answer-only&run=runs/with-steps"):
             page.goto(base + place)
             poor = page.evaluate(CONTRAST)

@@ -12,7 +12,7 @@ from tests.record import synthetic
 from tests.reports.test_page import Page
 from tests.ui.making import client, two_runs
 from workings.record.lock import DirectoryLock
-from workings.ui.routes import compare, data, jobs, plan, run, runs, start
+from workings.ui.routes import compare, data, jobs, plan, rounds, run, runs, start
 from workings.ui.site import Site
 
 PAIR = "run=runs/plain&run=runs/steps"
@@ -167,8 +167,8 @@ def test_a_replay_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_every_route_runs_in_a_thread_of_its_own(tmp_path: Path) -> None:
     """So that one that takes long (a plan, a folder on a slow disk) holds up no other."""
     site = Site.over(tmp_path)
-    routes = [route for part in (compare, data, jobs, plan, run, runs, start) for route in part.router(site).routes
-              if isinstance(route, APIRoute)]
+    parts = (compare, data, jobs, plan, rounds, run, runs, start)
+    routes = [route for part in parts for route in part.router(site).routes if isinstance(route, APIRoute)]
     assert len(routes) > 20
     assert not [route.path for route in routes if inspect.iscoroutinefunction(route.endpoint)]
 
@@ -249,7 +249,7 @@ def test_exports_are_one_file_without_script(tmp_path: Path, monkeypatch: pytest
 def test_every_json_twin_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     described = client(tmp_path, monkeypatch).get("/api/openapi.json").json()["paths"]
     for path in ("/api/runs", "/api/run/{name}", "/api/curves/{name}", "/api/rollouts/{name}", "/api/items/{name}",
-                 "/api/checks/{name}",
+                 "/api/checks/{name}", "/api/sampled/{name}", "/api/pairs/{name}", "/api/rounds/{name}",
                  "/api/compare", "/api/pairs", "/api/data", "/api/targets", "/api/jobs", "/api/jobs/{identity}",
                  "/api/quickstart", "/api/train", "/api/eval", "/api/verify", "/api/replay", "/api/plan"):
         assert path in described

@@ -158,7 +158,7 @@ def test_a_run_without_rollouts_has_no_tab(tmp_path: Path, monkeypatch: pytest.M
     shown = Page(page.get("/run/runs/steps?tab=rollouts").text)
     assert "Rollouts" not in shown.text
     assert "Last training loss" in shown.text
-    assert page.get("/api/rollouts/runs/steps").json()["expected"] == "a run that learned from rewards"
+    assert page.get("/api/rollouts/runs/steps").json()["expected"] == "a run that learned from what it wrote itself"
     assert page.get("/run/runs/steps?tab=rollouts&step=-1").status_code == 422
 
 
@@ -196,11 +196,11 @@ def test_curves_of_rewards_come_in_figures_with_a_sentence(tmp_path: Path, monke
         figures.setdefault(series["figure"] or series["key"], []).append(series["title"])
         assert not series["figure"] or "Bad sign" in series["note"]
     assert list(figures)[:9] == ["reward", "groups", "lengths", "ends", "entropy", "mismatch", "clip_fraction", "times",
-                                 "loss"]
+                                 "objective"]
     assert figures["reward"] == ["reward", "spread", "answer", "length"]
     assert figures["groups"] == ["some right", "all wrong", "all right", "equal rewards"], "none was left out"
     assert figures["times"] == ["drawing", "updating"]
-    assert figures["loss"] == ["Value of the objective"]
+    assert figures["objective"] == ["Value of the objective"]
     two_runs(tmp_path)
     assert not any(series["figure"] or series["note"] for series in page.get("/api/curves/runs/plain").json()["series"])
     assert "Mean reward" in page.get("/run/run").text

@@ -83,7 +83,8 @@ def test_a_tab_is_one_file_and_a_template(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_order_is_written_down_and_every_tab_has_its_file_and_template() -> None:
     assert list(tabs.TABS) == [
-        "curves", "rollouts", "device", "recipe", "scorecard", "items", "samples", "checks", "replays", "log", "files"]
+        "curves", "sampled", "rollouts", "pairs", "device", "recipe", "scorecard", "items", "samples", "checks",
+        "replays", "log", "files"]
     for key in tabs.TABS:
         assert sys.modules[f"workings.ui.tabs.{key}"].TAB is tabs.TABS[key]
         assert (files("workings.ui") / "templates" / f"tab_{key}.html.jinja").is_file()
@@ -126,4 +127,5 @@ def test_a_tab_with_nothing_to_show_is_not_there(tmp_path: Path, monkeypatch: py
 def test_only_tabs_that_say_more_than_the_run_have_a_twin(tmp_path: Path) -> None:
     routes = {route.path for route in run.router(Site.over(tmp_path)).routes if isinstance(route, APIRoute)}
     assert {path for path in routes if path.startswith("/api/")} == {
-        f"/api/{key}/{{name:path}}" for key in ("run", "live", "curves", "rollouts", "items", "checks")}
+        f"/api/{key}/{{name:path}}" for key in (
+            "run", "live", "curves", "sampled", "rollouts", "pairs", "items", "checks")}

@@ -10,7 +10,8 @@ from workings.cli import data_look
 from workings.cli.output import JsonFlag, answer, say
 from workings.errors import RequestError
 
-app = typer.Typer(help="Traces: import, make, check, preview.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Traces and preference pairs: import, make, check, preview.", no_args_is_help=True,
+                  rich_markup_mode=None)
 
 ForceFlag = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 
@@ -18,9 +19,8 @@ ForceFlag = Annotated[bool, typer.Option("--force", help="Replace files that exi
 @app.command("import")
 def import_command(
     file: Annotated[str, typer.Argument(help="A file (JSON lines, JSON array, parquet), or OWNER/NAME on the Hub.")],
-    format_name: Annotated[str, typer.Option("--format", help="gsm8k, messages, prompt-completion, alpaca, sharegpt, "
-                                             "tagged or traces.")],
-    out: Annotated[Path, typer.Option("--out", help="File of traces to write (JSON lines).")],
+    format_name: Annotated[str, typer.Option("--format", help="What a record is; `workings data list` names all.")],
+    out: Annotated[Path, typer.Option("--out", help="File of traces or pairs to write (JSON lines).")],
     on_error: Annotated[str, typer.Option(help="fail: stop at the first bad record; skip: write it beside.")] = "fail",
     annotations: Annotated[str, typer.Option(help="<<48/2=24>> in steps: strip (kept as metadata) or keep.")] = "strip",
     revision: Annotated[str, typer.Option(help="Commit, tag or branch; makes FILE a data set on the Hub.")] = "",
@@ -34,8 +34,8 @@ def import_command(
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Convert other people's data to traces; every record is written, or reported with its line and reason."""
-    from workings.data.importing.run import ImportRequest, import_traces
+    """Convert other people's data to traces or preference pairs; every record is written, or reported with its line."""
+    from workings.data.importing.run import ImportRequest, import_records
     from workings.data.importing.sources import open_file, open_hub
 
     # Nothing is downloaded unless a revision says so: a misspelt file name must not become a question to the Hub.
@@ -46,7 +46,7 @@ def import_command(
                             annotations=_one_of("--annotations", annotations, ("strip", "keep")), labels=labels,
                             force=force)
     with _Progress(opened.name, opened.size) as progress:
-        result = import_traces(opened, out, request, progress)
+        result = import_records(opened, out, request, progress)
     # A wrong format rejects every record, often for a few reasons; the file of rejects has all of them.
     for reason, count in list(result.reasons.items())[:10]:
         say(f"rejected {count}: {reason}")
@@ -90,20 +90,23 @@ def list_command(as_json: JsonFlag = False) -> None:
     """Shipped data sets, kinds of problems that can be made, formats that can be imported."""
     from workings.data.generators.mixed import KINDS
     from workings.data.importing.formats import FORMATS
+    from workings.data.importing.run import ALL_PAIR_FORMATS
     from workings.data.named_sets import shipped_sets
 
     sets = {name: {"summary": recipe.summary, "holds": recipe.holds, "sha256": recipe.sha256}
             for name, recipe in shipped_sets().items()}
-    kinds, formats = ["addition", *KINDS], list(FORMATS)
+    kinds, formats, pair_formats = ["addition", *KINDS], list(FORMATS), list(ALL_PAIR_FORMATS)
     lines = [f"{name:<16}{facts['summary']}  ({facts['sha256'][:12]}…)" for name, facts in sets.items()]
-    answer({"sets": sets, "kinds": kinds, "formats": formats}, as_json=as_json, text="\n".join(
+    values = {"sets": sets, "kinds": kinds, "formats": formats, "pair_formats": pair_formats}
+    answer(values, as_json=as_json, text="\n".join(
         ["data sets:", *(f"  {line}" for line in lines), "kinds of `data make`:", f"  {', '.join(kinds)}",
-         "formats of `data import`:", f"  {', '.join(formats)}"]))
+         "formats of `data import` that give traces:", f"  {', '.join(formats)}",
+         "and that give preference pairs:", f"  {', '.join(pair_formats)}"]))
 
 
 @app.command("show")
 def show_command(
-    name: Annotated[str, typer.Argument(help="A shipped name, or a file of traces.")],
+    name: Annotated[str, typer.Argument(help="A shipped name, or a file of traces or pairs.")],
     n: Annotated[int, typer.Option("--n", min=0, help="Records to show.")] = 3,
     as_json: JsonFlag = False,
 ) -> None:
@@ -113,7 +116,6 @@ def show_command(
 
     from workings.data.manifest import label_counts
     from workings.data.named_sets import make_set, shipped_sets
-    from workings.data.open import open_traces
 
     facts: dict[str, Any] = {"name": name}
     known = shipped_sets()
@@ -123,9 +125,8 @@ def show_command(
         records = [vars(item) for item in made.items] or [trace.to_json() for trace in made.traces]
         facts |= {"recipe": asdict(known[name]), "sha256": known[name].sha256}
     else:
-        opened = open_traces(name)
-        records = [trace.to_json() for trace in opened.traces]
-        facts["sha256"] = opened.sha256
+        entries, facts["sha256"] = _open_entries(name)
+        records = [entry.to_json() for entry in entries]
     facts |= {"records": len(records), "counts": label_counts(records), "first": records[:n]}
     counts = [f"{label}: " + ", ".join(f"{key} {count}" for key, count in found.items())
               for label, found in facts["counts"].items()]
@@ -140,15 +141,14 @@ def show_command(
 
 @app.command("diff")
 def diff_command(
-    a: Annotated[str, typer.Argument(help="A file of traces, or a shipped name.")],
+    a: Annotated[str, typer.Argument(help="A file of traces or pairs, or a shipped name.")],
     b: Annotated[str, typer.Argument(help="Another one.")],
     as_json: JsonFlag = False,
 ) -> None:
-    """Compare two sets of traces by id. Exit code 1 when they differ."""
-    from workings.data.open import open_traces
+    """Compare two sets of traces, or two of pairs, by id. Exit code 1 when they differ."""
     from workings.data.traces import diff_traces
 
-    found = diff_traces(open_traces(a).traces, open_traces(b).traces)
+    found = diff_traces(_open_entries(a)[0], _open_entries(b)[0])
     lines = [*(f"+ {name}" for name in found.added), *(f"- {name}" for name in found.removed),
              *(f"~ {name}: {', '.join(keys)}" for name, keys in found.changed.items())]
     # Two sets may differ in every record, and a terminal is of no use for so many lines.
@@ -158,6 +158,20 @@ def diff_command(
     answer(found.to_json(), as_json=as_json, text="\n".join([*lines[:50], *more, summary]))
     if not found.equal:
         raise typer.Exit(1)
+
+
+def _open_entries(name: str) -> tuple[Any, str]:
+    """The traces or the pairs of a file or of a shipped set, and their digest."""
+    from workings.data.checking.pairs import holds_pairs
+    from workings.data.open import open_traces
+    from workings.data.preferences import read_pairs
+    from workings.record.digest import file_digest
+
+    path = Path(name).expanduser()
+    if path.is_file() and holds_pairs(path):
+        return read_pairs(path), file_digest(path)
+    opened = open_traces(name)
+    return opened.traces, opened.sha256
 
 
 def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""`workings data check` and `workings data preview`: look at traces before anything is trained on them."""
+"""`workings data check` and `workings data preview`: look at data before anything is trained on them."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,19 +10,23 @@ from workings.errors import RequestError
 
 
 def check_command(
-    file: Annotated[str, typer.Argument(help="A file of traces, or a shipped name.")],
+    file: Annotated[str, typer.Argument(help="A file of traces or of preference pairs, or a shipped name.")],
     against: Annotated[str, typer.Option("--against", help="Items that must not be trained on (or `eval`).")] = "",
     recipe: Annotated[str, typer.Option("--recipe", help="Prove the rows as this recipe would make them.")] = "",
     ngram: Annotated[int, typer.Option("--ngram", min=2, help="Words of a passage that counts as copied.")] = 13,
     fix: Annotated[bool, typer.Option("--fix", help="Write NAME.clean.jsonl and NAME.left_out.jsonl beside.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Look for duplicates, conflicts, wrong arithmetic and leaks. Exit code 1 when something that matters is found."""
+    """Look for duplicates, conflicts, wrong arithmetic, pairs that prefer nothing, and leaks.
+
+    Exit code 1 when something that matters is found.
+    """
     import tempfile
 
-    from workings.data.checking.findings import KINDS
+    from workings.data.checking.findings import KINDS, WHOLE
     from workings.data.checking.overlap import read_questions
-    from workings.data.checking.run import check, read_tolerantly, write_clean
+    from workings.data.checking.pairs import holds_pairs
+    from workings.data.checking.reading import write_clean
     from workings.data.generate import make_named
     from workings.data.named_sets import shipped_sets
     from workings.data.open import open_items_file
@@ -33,9 +37,9 @@ def check_command(
         if not path.is_file() and file in shipped_sets():
             path = Path(folder, f"{file}.jsonl")
             make_named(file, path, force=False)
-        read = read_tolerantly(path)
         questions = read_questions(open_items_file(against, Path(folder, "items.jsonl"))) if against else []
-        report = check(read, questions, ngram=ngram, row_problems=_row_problems(recipe, read) if recipe else None)
+        pairs = holds_pairs(path)
+        read, report = (_check_pairs if pairs else _check_traces)(path, questions, ngram, recipe)
         values = report.to_json()
         if fix:
             # The cleaned file would lie in the temporary folder and vanish with it.
@@ -46,15 +50,39 @@ def check_command(
             values |= {"clean": str(clean), "left_out": str(left_out),
                        "kept": read.records - len(report.left_out), "removed": len(report.left_out)}
     # Counts name every kind; single findings are shown for what matters only, and not by the thousand.
-    first = [finding for finding in report.findings if finding.matters][:20]
+    first = [finding for finding in report.findings if finding.matters or finding.record == WHOLE][:20]
     lines = [f"{'matters' if KINDS[kind][0] else 'note   '}  {count:>6}  {kind}: {KINDS[kind][1]}"
              for kind, count in report.counts.items()]
     lines += [f"  {finding.id}: {finding.kind}: {finding.text}" for finding in first]
     lines += [f"kept {values['kept']} in {values['clean']}, left out {values['removed']}"] if fix else []
-    verdict = "nothing that matters" if report.passed else f"{len(report.left_out)} traces should not be trained on"
+    verdict = ("nothing that matters" if report.passed else
+               f"{len(report.left_out)} {'pairs' if pairs else 'traces'} should not be trained on")
     answer(values, as_json=as_json, text="\n".join([*lines, f"{report.records} records: {verdict}"]))
     if not report.passed:
         raise typer.Exit(1)
+
+
+def _check_traces(path: Path, questions: Any, ngram: int, recipe: str) -> tuple[Any, Any]:
+    """The traces of a file, and what was found about them."""
+    from workings.data.checking.reading import read_tolerantly
+    from workings.data.checking.run import check
+    from workings.data.rows import row_problems
+    from workings.data.traces import trace_from_json
+
+    read = read_tolerantly(path, trace_from_json)
+    return read, check(read, questions, ngram=ngram, row_problems=_row_problems(recipe, read, row_problems))
+
+
+def _check_pairs(path: Path, questions: Any, ngram: int, recipe: str) -> tuple[Any, Any]:
+    """The preference pairs of a file, and what was found about them."""
+    from workings.data.checking.pairs import check_pairs
+    from workings.data.checking.reading import read_tolerantly
+    from workings.data.pair_rows import pair_problems
+    from workings.data.preferences import pair_from_json
+
+    read = read_tolerantly(path, pair_from_json)
+    return read, check_pairs(read, questions, name=path.name, ngram=ngram,
+                             row_problems=_row_problems(recipe, read, pair_problems))
 
 
 def preview_command(
@@ -62,24 +90,27 @@ def preview_command(
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...",
                                                           help="Overrides, e.g. data.reasoning=think.")] = None,
     n: Annotated[int, typer.Option("--n", min=0, help="Rows to show.")] = 3,
-    row: Annotated[str, typer.Option("--row", help="Show the row of this trace instead of the first ones.")] = "",
+    row: Annotated[str, typer.Option("--row", help="Show the row of this trace instead of the first ones; a pair's "
+                                           "are ID/chosen and ID/rejected.")] = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Rows as the model will see them: what is learned in colour (or between « and »), control tokens visible."""
     from workings.data.batches import Batches
+    from workings.data.pair_rows import build_pair_rows
     from workings.data.preview import marked, pieces, summarize
     from workings.data.rows import build_rows
 
-    loaded, traces, tokenizer, template = _open_recipe(recipe, overrides or [])
+    loaded, entries, tokenizer, template = _open_recipe(recipe, overrides or [])
     asked = loaded.recipe
-    rows = build_rows(traces, tokenizer, template, asked.data)
-    batches = Batches(rows, seed=asked.seed, rows_per_micro_batch=asked.batch.micro_batch,
+    made: Any = (build_pair_rows if asked.learns_from_pairs else build_rows)(entries, tokenizer, template, asked.data)
+    rows = made.rows if asked.learns_from_pairs else made
+    batches = Batches(made, seed=asked.seed, rows_per_micro_batch=asked.batch.micro_batch,
                       accumulation=asked.batch.accumulation, data_config=asked.data)
     summary = summarize(rows, batches)
     chosen = [found for found in rows.rows if found.id == row] if row else list(rows.rows[:n])
     # A trace may give no row at all, for example because it is too long.
     if row and not chosen:
-        raise RequestError(f"--row {row}", "the id of a trace that gives a row", "workings data preview without --row")
+        raise RequestError(f"--row {row}", "the id of a row", "workings data preview without --row")
     shown = [(found, pieces(found, tokenizer)) for found in chosen]
     values = {**summary.to_json(), "dropped_rows": [vars(gone) for gone in rows.dropped[:20]], "shown": [
         {"id": found.id, "tokens": len(found.tokens), "supervised_tokens": found.supervised_tokens,
@@ -111,27 +142,35 @@ def _print_rows(shown: Any) -> None:
 
 
 def _open_recipe(name: str, overrides: list[str]) -> Any:
-    """Recipe, traces, tokenizer and template, found as a run finds them; no device is opened."""
+    """Recipe, traces or pairs, tokenizer and template, found as a run finds them; no device is opened."""
     from workings.config.load import load_recipe
     from workings.models.chat import ChatTemplate
     from workings.runs.datasets import find_data
     from workings.runs.resolve import find_tokenizer, find_weights
 
     loaded = load_recipe(name, overrides)
-    traces = find_data(loaded).traces
+    data = find_data(loaded)
+    entries = data.pairs if loaded.recipe.learns_from_pairs else data.traces
     # The tokenizer's files suffice; tensors would be gigabytes to download for a look at a row.
-    tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), traces)
-    return loaded, traces, tokenizer, ChatTemplate.for_config(loaded.recipe.data.template, tokenizer)
+    tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), entries)
+    return loaded, entries, tokenizer, ChatTemplate.for_config(loaded.recipe.data.template, tokenizer)
 
 
-def _row_problems(recipe: str, read: Any) -> Any:
-    """What the recipe's rows would be refused for; the traces are the checked file's, not the recipe's."""
+def _row_problems(recipe: str, read: Any, problems: Any) -> Any:
+    """What the recipe's rows would be refused for; they are of the checked file, not of the recipe's. None without one.
+
+    Args:
+        recipe: its name, or empty.
+        read: the entries of the file.
+        problems: `workings.data.rows.row_problems`, or the same of pairs.
+    """
+    if not recipe:
+        return None
     from workings.config.load import load_recipe
-    from workings.data.rows import row_problems
     from workings.models.chat import ChatTemplate
     from workings.runs.resolve import find_tokenizer, find_weights
 
     loaded = load_recipe(recipe)
-    tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), [trace for _, trace in read.traces])
+    tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), [entry for _, entry in read.entries])
     template = ChatTemplate.for_config(loaded.recipe.data.template, tokenizer)
-    return lambda traces: row_problems(traces, tokenizer, template, loaded.recipe.data)
+    return lambda entries: problems(entries, tokenizer, template, loaded.recipe.data)

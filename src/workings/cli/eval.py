@@ -1,20 +1,30 @@
 """`workings eval`: ask a model the items, or score completions from elsewhere."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from workings.cli.output import JsonFlag, answer, say
-
-if TYPE_CHECKING:
-    from workings.errors import RequestError
+from workings.cli.opening import (
+    MODEL_HELP,
+    DeviceOption,
+    EngineOption,
+    MaxNewTokensOption,
+    PrecisionOption,
+    RevisionOption,
+    TemplateOption,
+    TokenizerOption,
+    as_recorded,
+    misplaced,
+    typed,
+    weights_request,
+)
+from workings.cli.output import JsonFlag, Remaining, answer
 
 
 def eval_command(
     out: Annotated[Path, typer.Option("--out", help="Directory to make for the sealed evaluation.")],
-    model: Annotated[str | None, typer.Argument(
-        metavar="MODEL", help="A sealed run; or a folder or Hub id of weights in Hugging Face's format.")] = None,
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help=MODEL_HELP)] = None,
     items: Annotated[Path | None, typer.Option(
         "--items", help="Items: JSON lines with id, prompt, expected_answer; or a shipped set.")] = None,
     predictions: Annotated[Path | None, typer.Option(
@@ -23,18 +33,13 @@ def eval_command(
         "--harness-log", help="A sample log of lm-evaluation-harness, imported with its own scores.")] = None,
     harness_filter: Annotated[str, typer.Option("--harness-filter", help="Which of its filters counts.")] = "",
     harness_metric: Annotated[str, typer.Option("--harness-metric", help="Which of its metrics is the score.")] = "",
-    device: Annotated[str | None, typer.Option(
-        "--device", help="auto, cpu, gpu or tpu; by default as in the run's recipe, auto for weights.")] = None,
-    template: Annotated[str | None, typer.Option(
-        "--template", help="Chat template of weights (never guessed): gemma, gemma4, tokenizer or plain.")] = None,
-    engine: Annotated[str | None, typer.Option("--engine", help="Engine for weights: jax, ….")] = None,
-    precision: Annotated[str | None, typer.Option(
-        "--precision", help="Number format of weights and arithmetic: fp32 or bf16.")] = None,
-    tokenizer: Annotated[Path | None, typer.Option(
-        "--tokenizer", help="Directory of the weights' tokenizer, where it is not beside them.")] = None,
-    revision: Annotated[str | None, typer.Option("--revision", help="Branch, tag or commit of a Hub id.")] = None,
-    max_new_tokens: Annotated[int | None, typer.Option(
-        "--max-new-tokens", help="Longest completion, in tokens; by default as in the run's recipe.")] = None,
+    device: DeviceOption = None,
+    template: TemplateOption = None,
+    engine: EngineOption = None,
+    precision: PrecisionOption = None,
+    tokenizer: TokenizerOption = None,
+    revision: RevisionOption = None,
+    max_new_tokens: MaxNewTokensOption = None,
     batch_size: Annotated[int | None, typer.Option(
         "--batch-size", help="Prompts that are answered at a time; by default as in the run's recipe.")] = None,
     temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; above: sampled.")] = 0.0,
@@ -60,22 +65,18 @@ def eval_command(
     from workings.scoring.items import read_items
 
     _check_source(model, predictions, harness_log, items)
-    weights = {"template": template, "engine": engine, "precision": precision, "tokenizer": tokenizer,
-               "revision": revision}
-    # Only what was typed: an option that was left out must stay apart from one that was set to its default.
-    opening = {name: value for name, value in weights.items() if value is not None}
-    recorded = _as_recorded(model, opening)
-    given = {"max_new_tokens": max_new_tokens, "batch_size": batch_size, "form": form}
+    opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer, revision=revision)
+    if model is None and opening:
+        raise misplaced(opening, "without a model")
+    recorded = {} if model is None else as_recorded(
+        model, opening, f"workings eval {model} --template tokenizer --items ITEMS.jsonl --out DIR")
     settings = EvaluationSettings(
         temperature=temperature, samples=samples, aggregate=aggregate, seed=seed, scorer=scorer,
         rules=tuple(rule for rule in rules.split(",") if rule),
         second_opinion="math_verify" if second_opinion else "none",
         # What was typed goes over what the run recorded, which goes over this package's defaults.
-        **recorded | {name: value for name, value in given.items() if value is not None})
-
-    def progress(done: int, total: int) -> None:
-        say(f"{done} of {total} items")
-
+        **recorded | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form))
+    progress = Remaining("items")
     try:
         if harness_log is not None:
             from workings.evaluation.harness import import_harness_log
@@ -85,11 +86,9 @@ def eval_command(
             scorecard = evaluate_predictions(predictions, read_items(items), out, settings=settings, progress=progress)
         elif opening:
             from workings.runs.evaluate import evaluate_weights
-            from workings.runs.open_model import WeightsRequest
 
-            scorecard = evaluate_weights(
-                str(model), Path(str(items)), out, settings=settings, progress=progress,
-                request=WeightsRequest(device=device or "auto", **{"template": "", **opening}))  # type: ignore[arg-type]
+            scorecard = evaluate_weights(str(model), Path(str(items)), out, settings=settings, progress=progress,
+                                         request=weights_request(opening, device))
         else:
             from workings.runs.evaluate import evaluate_run
             from workings.runs.open_model import AS_RECORDED
@@ -104,43 +103,6 @@ def eval_command(
     # Where no interval is possible, its ends are objects with the reason; the answer leaves such keys out.
     values |= {name: overall[name] for name in ("ci_low", "ci_high") if isinstance(overall[name], float | int)}
     answer(values, as_json=as_json, text=scorecard_text(scorecard, out))
-
-
-def _as_recorded(model: str | None, opening: dict[str, Any]) -> dict[str, Any]:
-    """What the run's own evaluation used: without a reason to differ, the two stay comparable.
-
-    Plain weights have no recipe; how they are opened has to be said, and cannot be said of a run.
-    """
-    if model is None:
-        if opening:
-            raise _misplaced(opening, "without a model")
-        return {}
-    from workings.errors import RequestError
-    from workings.record.layout import SEAL
-    from workings.record.reader import Run
-
-    path = Path(model)
-    if not (path / SEAL).is_file():
-        if opening:
-            return {}
-        if (path / "config.json").is_file() or not path.exists():
-            raise RequestError(f"{model}, which is no sealed run, and no --template",
-                               "a sealed run; or weights, with the chat template that they were trained with",
-                               f"workings eval {model} --template tokenizer --items ITEMS.jsonl --out DIR")
-    elif opening:
-        raise _misplaced(opening, "with a sealed run, whose recipe says it")
-    # From the manifest and not from the recipe's file, which may have been edited since.
-    recipe = Run.open(path).manifest.config_snapshot
-    asked = {name: recipe.get("evaluation", {}).get(name) for name in ("max_new_tokens", "batch_size")}
-    asked["form"] = recipe.get("data", {}).get("reasoning")
-    return {name: value for name, value in asked.items() if value is not None}
-
-
-def _misplaced(opening: dict[str, Any], where: str) -> "RequestError":
-    from workings.errors import RequestError
-
-    return RequestError(f"{' and '.join(f'--{name}' for name in opening)} {where}", "these with plain weights only",
-                        "leave them out")
 
 
 def _check_source(model: str | None, predictions: Path | None, harness_log: Path | None, items: Path | None) -> None:

@@ -16,6 +16,7 @@ from workings.cli import (
     eval,
     export,
     gate,
+    improve,
     kaggle,
     key,
     note,
@@ -26,6 +27,7 @@ from workings.cli import (
     recipes,
     replay,
     reward,
+    sample,
     sign,
     track,
     train,
@@ -74,6 +76,8 @@ app.add_typer(data.app, name="data")
 app.add_typer(reward.app, name="reward")
 app.command("plan")(plan.plan_command)
 app.command("train")(train.train_command)
+app.command("sample")(sample.sample_command)
+app.command("improve")(improve.improve_command)
 app.command("ask")(ask.ask_command)
 app.command("eval")(eval.eval_command)
 app.command("export")(export.export_command)

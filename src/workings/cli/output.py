@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +26,35 @@ def program() -> str:
 def say(text: str) -> None:
     """Progress and explanations, for people: standard error."""
     print(text, file=sys.stderr, flush=True)
+
+
+class Remaining:
+    """Says how much is done and, from the second report on, how much longer the rest takes at this pace.
+
+    Args:
+        what: is counted, such as `prompts`.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._first: tuple[int, float] | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        """Say it."""
+        now = time.monotonic()
+        left = ""
+        if self._first is None:
+            # Before the first report programs were compiled, and an earlier attempt may have done a part.
+            self._first = done, now
+        elif done < total:
+            before, began = self._first
+            left = f", {_duration((now - began) / (done - before) * (total - done))} left"
+        say(f"{done} of {total} {self._what}{left}")
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{seconds:.0f} s" if seconds < 90 else f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
 
 
 def answer(values: Mapping[str, Any], *, as_json: bool, text: str) -> None:

@@ -102,6 +102,8 @@ def time_lines(plan: "Plan") -> list[str]:
     drawing = [
         f"about {duration(time.drawing_seconds)} to draw a rollout, {duration(time.rollout_seconds)} of the run for "
         f"{time.rollouts} rollouts"] if time.rollouts else []
+    if time.reference_seconds:
+        drawing.append(f"at most {duration(time.reference_seconds)} to ask the reference about all pairs, once")
     return [
         *drawing,
         f"about {time.step_seconds:.3g} s a step, {duration(time.seconds)} for {time.steps} steps, "

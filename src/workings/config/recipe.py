@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from workings.config.algorithms import IMITATION, AlgorithmConfig, RewardAlgorithm
+from workings.config.algorithms import IMITATION, AlgorithmConfig, Dpo, DrawingAlgorithm, RewardAlgorithm
 from workings.config.data import DataConfig
 from workings.config.method import FULL, MethodConfig
 from workings.config.model import ModelConfig
@@ -49,7 +49,7 @@ class Recipe(Section):
     method: MethodConfig = FULL
     """Which weights are trained: all of them, or low-rank adapters."""
     algorithm: AlgorithmConfig = IMITATION
-    """What is learned by: imitation of traces, or rewards of completions that the model draws itself."""
+    """What is learned by: imitation of traces, preferences, or completions that the model draws itself."""
     # Not strict, because YAML and JSON give a list where a tuple is declared.
     rewards: tuple[RewardConfig, ...] = Field(default=(), strict=False)
     """What a drawn completion is worth: the sum of these rewards times their weights; the first says what is right."""
@@ -95,9 +95,9 @@ class Recipe(Section):
     def items_are_watched_beside_rewards(self, info: ValidationInfo) -> Self:
         """Imitation has its evaluation loss; a reward that rises needs a look at what it is not given for."""
         given = written_keys(self.evaluation, info, {"watch"}, name="evaluation")
-        if given and not self.learns_from_rewards:
+        if given and not self.draws:
             raise refused(f"{given} with algorithm.name: {self.algorithm.name}",
-                          "no `evaluation.watch`: items are watched while a run learns from rewards",
+                          "no `evaluation.watch`: items are watched while a run learns from what it draws",
                           "leave it out, or algorithm.name=grpo")
         return self
 
@@ -105,7 +105,7 @@ class Recipe(Section):
     def completions_fit_their_rows(self) -> Self:
         """A row is a prompt and its completion, one of each, in groups that an update takes as a whole."""
         algorithm, data = self.algorithm, self.data
-        if not isinstance(algorithm, RewardAlgorithm):
+        if not isinstance(algorithm, DrawingAlgorithm):
             return self
         if data.packing != "none":
             raise refused(f"data.packing: {data.packing} with algorithm.name: {algorithm.name}",
@@ -125,9 +125,33 @@ class Recipe(Section):
                 raise refused(error.given, error.expected, error.try_next) from None
         return self
 
+    @model_validator(mode="after")
+    def pairs_stand_side_by_side(self) -> Self:
+        """Both rows of a pair are computed by the same device, at the same time, each in a sequence of its own."""
+        if not self.learns_from_pairs:
+            return self
+        name, rows, packing = self.algorithm.name, self.batch.micro_batch, self.data.packing
+        if rows % 2:
+            raise refused(f"batch.micro_batch: {rows} with algorithm.name: {name}",
+                          "an even number: it counts rows, and a pair has two", f"batch.micro_batch={rows + 1}")
+        if packing != "none":
+            raise refused(f"data.packing: {packing} with algorithm.name: {name}",
+                          "one row a sequence: the two rows of a pair are compared", "data.packing=none")
+        return self
+
+    @property
+    def learns_from_pairs(self) -> bool:
+        """Whether its data are preference pairs."""
+        return isinstance(self.algorithm, Dpo)
+
+    @property
+    def draws(self) -> bool:
+        """Whether it learns from completions that the model draws itself; its data are then prompts."""
+        return isinstance(self.algorithm, DrawingAlgorithm)
+
     @property
     def learns_from_rewards(self) -> bool:
-        """Whether completions are drawn and rewarded, instead of traces being imitated."""
+        """Whether completions are drawn and rewarded."""
         return isinstance(self.algorithm, RewardAlgorithm)
 
     def completions_of_a_rollout(self, fsdp: int) -> int:
@@ -136,7 +160,7 @@ class Recipe(Section):
         Args:
             fsdp: devices over which rows are split.
         """
-        if not isinstance(self.algorithm, RewardAlgorithm):
+        if not isinstance(self.algorithm, DrawingAlgorithm):
             return 0
         return self.batch.micro_batch * self.batch.accumulation * fsdp * self.algorithm.updates
 
@@ -148,7 +172,7 @@ class Recipe(Section):
             where: the machine, for the message, such as ``on v5e-8``.
         """
         completions = self.completions_of_a_rollout(fsdp)
-        if isinstance(self.algorithm, RewardAlgorithm) and completions % self.algorithm.group:
+        if isinstance(self.algorithm, DrawingAlgorithm) and completions % self.algorithm.group:
             raise RequestError(
                 f"{completions} completions a rollout {where}".rstrip() + f" in groups of {self.algorithm.group}",
                 "whole groups: micro_batch x accumulation x devices x updates divides by algorithm.group",

@@ -15,6 +15,7 @@ import numpy as np
 
 from workings.config.data import DataConfig
 from workings.data.order import epoch_order
+from workings.data.pair_rows import PairRows
 from workings.data.plan import EpochPlan, Planned, bucket_of, plan_bucketed, plan_packed
 from workings.data.rows import Row, RowSet
 from workings.errors import RecordError
@@ -49,24 +50,26 @@ class Position:
 class Batches:
     """All batches of a run, by position."""
 
-    def __init__(self, rows: RowSet, *, seed: int, rows_per_micro_batch: int, accumulation: int,
+    def __init__(self, rows: RowSet | PairRows, *, seed: int, rows_per_micro_batch: int, accumulation: int,
                  data_config: DataConfig) -> None:
         """Plan nothing yet.
 
         Args:
-            rows: proved rows.
+            rows: proved rows. Those of a pair stand side by side, in a bucket that holds the longer one.
             seed: decides the order, with the epoch's number.
             rows_per_micro_batch: sequences in one micro batch over all data-parallel devices (B).
             accumulation: micro batches summed before one update (A).
             data_config: buckets and packing.
         """
-        self._rows = rows
+        self._pairs = rows if isinstance(rows, PairRows) else None
+        self._rows = rows.rows if isinstance(rows, PairRows) else rows
         self._seed = seed
         self._shape = (accumulation, rows_per_micro_batch)
         self._packing = data_config.packing
         self._packed = self._packing != "none"
         # Packed sequences are all as long as the longest row allowed, so a run compiles one shape only.
-        self._buckets = (rows.max_length,) if self._packed else bucket_lengths(data_config, rows.max_length)
+        longest = self._rows.max_length
+        self._buckets = (longest,) if self._packed else bucket_lengths(data_config, longest)
         self._plans: dict[int, EpochPlan] = {}
         self._most: dict[int, int] = {}
 
@@ -97,7 +100,8 @@ class Batches:
         """All shapes (A, B, S) that can come, longest first: the largest one decides whether the run fits."""
         # Buckets that no row falls into are never compiled. Leftovers of several buckets take the longest of them, so
         # no other length can come.
-        used = self._buckets if self._packed else np.unique(bucket_of(self._rows.lengths, self._buckets)).tolist()
+        lengths = (self._pairs or self._rows).lengths
+        used = self._buckets if self._packed else np.unique(bucket_of(lengths, self._buckets)).tolist()
         return [(*self._shape, length) for length in sorted(used, reverse=True)]
 
     def blank(self, shape: tuple[int, int, int]) -> Batch:
@@ -145,8 +149,11 @@ class Batches:
         return self._plans[epoch]
 
     def _planned(self, epoch: int) -> EpochPlan:
-        order = epoch_order(self._rows.ids, self._seed, epoch)
         size = self._shape[0] * self._shape[1]
+        if self._pairs is not None:
+            order = epoch_order(self._pairs.ids, self._seed, epoch)
+            return plan_bucketed(order, self._pairs.lengths, self._buckets, size // 2).of_rows(2)
+        order = epoch_order(self._rows.ids, self._seed, epoch)
         if self._packed:
             return plan_packed(order, self._rows.lengths, self._packing, self._buckets[0], size)
         return plan_bucketed(order, self._rows.lengths, self._buckets, size)

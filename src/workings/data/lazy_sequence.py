@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar, overload
 
-from workings.data.traces import Trace, read_traces
+from workings.data.traces import DRAWN_FROM, Trace, read_traces
 from workings.errors import RequestError
 from workings.record.digest import chunks, file_digest
 
@@ -47,8 +47,8 @@ class TraceFile(Sequence[Trace]):
     def __init__(self, path: Path) -> None:
         """Hash the file. Raises `RequestError` as `read_traces` for one that is absent or empty."""
         self.path = path
-        # One pass over the bytes gives both, in constant memory.
-        self.sha256, self._lines = _digest_and_lines(path) if path.is_file() else ("", 0)
+        # One pass over the bytes gives all, in constant memory.
+        self.sha256, self._lines, self.may_hold_samples = _looked_at(path) if path.is_file() else ("", 0, False)
         if not self._lines:
             read_traces(path)  # says why there are none
 
@@ -72,13 +72,18 @@ class TraceFile(Sequence[Trace]):
         return self._traces[at]
 
 
-def _digest_and_lines(path: Path) -> tuple[str, int]:
-    """SHA-256 of a file, as hex, and how many lines it has; a last one without a line break counts."""
+def _looked_at(path: Path) -> tuple[str, int, bool]:
+    """SHA-256 of a file, as hex; its number of lines; and whether a line may say which model drew it.
+
+    A last line without a line break counts.
+    """
     # An empty file has no line, which is why the byte before its first counts as a line break.
-    digest, lines, last = hashlib.sha256(), 0, b"\n"
+    digest, lines, last, mark, found = hashlib.sha256(), 0, b"\n", f'"{DRAWN_FROM}"'.encode(), False
     with path.open("rb") as stream:
         for chunk in chunks(stream):
             digest.update(chunk)
             lines += chunk.count(b"\n")
-            last = chunk[-1:]
-    return digest.hexdigest(), lines + (last != b"\n")
+            # The mark may lie across the border of two chunks.
+            found = found or mark in last + chunk
+            last = chunk[-len(mark):]
+    return digest.hexdigest(), lines + (last[-1:] != b"\n"), found

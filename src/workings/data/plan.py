@@ -39,6 +39,17 @@ class EpochPlan(LazySequence[Planned]):
         """Positions of all sequences of all batches, padding included."""
         return int(self.lengths.sum()) * self.members.shape[1]
 
+    def of_rows(self, each: int) -> "EpochPlan":
+        """The plan of single rows, where this one's rows are groups of ``each`` rows that follow one another.
+
+        A group's rows stand side by side, each in a sequence of its own.
+        """
+        beside = np.arange(each)
+        # An empty place stays one, of as many empty sequences.
+        members = np.where(self.members[..., None] < 0, -1, self.members[..., None] * each + beside)
+        rows = (self.rows[:, None] * each + beside).reshape(-1)
+        return EpochPlan(rows, np.arange(len(rows) + 1), members.reshape(len(members), -1), self.lengths)
+
     def __len__(self) -> int:
         return len(self.lengths)
 

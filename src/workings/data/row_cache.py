@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from workings.config.data import DataConfig
-from workings.data import rows, traces
+from workings.data import encode, pair_rows, preferences, rows, traces
 from workings.data.lazy_sequence import LazySequence
 from workings.data.rows import Dropped, Row, RowSet
 from workings.models import chat, tokenizer
@@ -36,7 +36,7 @@ FACTS, REST, INDEX = "facts.json", "rest.json", "index.jsonl"
 """Digests of the other files; what is no array; `RowSet.index_bytes`."""
 ARRAYS = ("tokens", "masks", "starts", "prompt_digests")
 FILES = (REST, INDEX, *(f"{name}.npy" for name in ARRAYS))
-CODE = (traces, rows, chat, tokenizer, canonical, redact)
+CODE = (traces, preferences, encode, rows, pair_rows, chat, tokenizer, canonical, redact)
 """Modules whose code decides what is kept."""
 
 

@@ -1,20 +1,19 @@
-"""Rows: traces as tokens with a loss mask, and the proof that each one teaches what it should.
+"""Rows: completions as tokens with a loss mask, each proved to teach what it should (`workings.data.encode`).
 
-Every row is proved before the first step: exactly one BOS, the stop token trained, the prompt masked, reasoning *and*
-answer inside the window, and at least one supervised token. A row that fails is an error that names it; a row that is
-only too long is dropped and listed where the recipe says `over_length: drop`.
+Reasoning *and* answer lie inside the window, or there is no row: one that is too long is an error that names it, or
+dropped and listed where the recipe says `over_length: drop`.
 """
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from workings.config.data import DataConfig
+from workings.data.encode import Encoded, Example, encoded
 from workings.data.traces import Trace, completion_text
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
@@ -22,22 +21,19 @@ from workings.models.tokenizer import Tokenizer
 from workings.record.canonical import line
 from workings.record.redact import cleaned
 
-_CHUNK = 1024
-"""Traces that are encoded at a time: enough for all cores, little enough for memory."""
-
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One trace as the model sees it."""
+    """One completion behind its prompt, as the model sees it."""
 
     id: str
-    """The trace's id."""
+    """The trace's id; of a pair `workings.data.pair_rows.row_id`."""
     tokens: np.ndarray
     """int32 ``[S]``: prompt, completion and stop token."""
     loss_mask: np.ndarray
     """uint8 ``[S]``: 1 where the token is learned, 0 on the prompt."""
     prompt_digest: str
-    """`prompt_digest` of the trace's question, by which a verifier finds questions that were also trained on."""
+    """`prompt_digest` of the question, by which a verifier finds questions that were also trained on."""
 
     @property
     def supervised_tokens(self) -> int:
@@ -52,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Dropped:
-    """A trace that gives no row, and why."""
+    """A trace, or a completion of a pair, that gives no row, and why."""
 
     id: str
     tokens: int
@@ -131,7 +127,7 @@ class RowSet:
 
     @property
     def index(self) -> list[dict[str, Any]]:
-        """The run's row index: one record a trace, kept or dropped."""
+        """The run's row index: one record a row, kept or dropped."""
         kept = [{"id": row.id, "status": "kept", "digest": row.digest, "tokens": len(row.tokens),
                  "supervised_tokens": row.supervised_tokens, "prompt_digest": row.prompt_digest} for row in self.rows]
         return kept + [{"id": row.id, "status": "dropped", "reason": row.reason, "tokens": row.tokens}
@@ -170,7 +166,8 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
     rows: list[Row] = []
     dropped: list[Dropped] = []
     limit, over_length = data_config.max_length, data_config.over_length
-    for row in _encoded(traces, tokenizer, template, data_config.reasoning):
+    for found in encoded((_example(trace, data_config.reasoning) for trace in traces), tokenizer, template):
+        row = row_of(found)
         if len(row.tokens) <= limit:
             rows.append(row)
             continue
@@ -180,7 +177,7 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
             raise RequestError(f"trace {row.id}: {reason}", "reasoning and answer inside the window",
                                f"data.max_length={len(row.tokens)} or data.over_length=drop")
         dropped.append(Dropped(row.id, len(row.tokens), reason))
-    _refuse_repeated_ids(rows)
+    refuse_repeated_ids([row.id for row in rows], "trace")
     if not rows:
         raise RequestError(f"{len(dropped)} traces, none of which gives a row", "at least one row",
                            "a larger data.max_length" if dropped else "a file with traces")
@@ -190,91 +187,35 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
 def row_problems(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemplate,
                  data_config: DataConfig) -> Iterator[tuple[str, str]]:
     """(id, reason) of every trace that `build_rows` would refuse or drop; looks at each of them."""
-    limit = data_config.max_length
+    strict = data_config.model_copy(update={"over_length": "error"})
     for trace in traces:
         try:
-            # One trace at a time, so that an error is about this trace and the next is still looked at. `build_rows`
-            # encodes many at once and is faster, and stops at the first error.
-            row = next(_encoded([trace], tokenizer, template, data_config.reasoning))
+            # One trace at a time, so that an error is about this trace and the next is still looked at. All at once
+            # would be faster, and stop at the first error.
+            build_rows([trace], tokenizer, template, strict)
         except RequestError as error:
             yield trace.id, error.given.removeprefix(f"trace {trace.id}: ")
-            continue
-        if len(row.tokens) > limit:
-            yield trace.id, f"{len(row.tokens)} tokens, and data.max_length is {limit}"
 
 
-def _encoded(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemplate, reasoning: str) -> Iterator[Row]:
-    remaining = iter(traces)
-    while chunk := list(islice(remaining, _CHUNK)):
-        texts = [_texts(trace, template, reasoning) for trace in chunk]
-        # Prompt and completion apart: encoded as one text, tokens could merge across the border, and generation, which
-        # starts behind the prompt's tokens, would never see such a token.
-        prompts = tokenizer.encode_batch([prompt for prompt, _ in texts])
-        completions = tokenizer.encode_batch([completion for _, completion in texts])
-        for trace, ids, learned in zip(chunk, prompts, completions, strict=True):
-            # After encoding, because `encode` adds no special token and the template may or may not write BOS itself.
-            before = template.with_bos(ids)
-            _prove(trace, before, learned, tokenizer, template, reasoning)
-            mask = np.zeros(len(before) + len(learned), np.uint8)
-            mask[len(before):] = 1
-            yield Row(trace.id, np.array(before + learned, np.int32), mask, prompt_digest(trace.prompt))
+def row_of(found: Encoded) -> Row:
+    """The row of an example's tokens: the prompt masked, the completion learned."""
+    mask = np.zeros(len(found.prompt) + len(found.completion), np.uint8)
+    mask[len(found.prompt):] = 1
+    return Row(found.example.id, np.array(found.prompt + found.completion, np.int32), mask,
+               prompt_digest(found.example.prompt))
 
 
-def _texts(trace: Trace, template: ChatTemplate, reasoning: str) -> tuple[str, str]:
-    completion = completion_text(trace, reasoning)
-    try:
-        return (template.prompt_text(trace.prompt, trace.history),
-                template.completion_text(trace.prompt, completion, trace.history))
-    except RequestError as error:
-        raise RequestError(f"trace {trace.id}: {error.given}", error.expected, error.try_next) from None
+def _example(trace: Trace, reasoning: str) -> Example:
+    parts = (trace.answer,) if reasoning == "answer_only" else (*trace.steps, trace.answer)
+    return Example(id=trace.id, name=f"trace {trace.id}", prompt=trace.prompt, history=trace.history,
+                   completion=completion_text(trace, reasoning), parts=parts, thinks=reasoning == "think")
 
 
-def _prove(trace: Trace, before: list[int], learned: list[int], tokenizer: Tokenizer, template: ChatTemplate,
-           reasoning: str) -> None:
-    """Check what must hold for a row; see the module's text. The reasons are what a person reads."""
-    bos, stop = template.bos_id, template.stop_ids[0]
-    # First, because a forged turn also fails the checks below, with reasons that would mislead.
-    _refuse_forged_turns(trace, before, learned, tokenizer, template, reasoning)
-    if bos is not None and (before[0] != bos or before.count(bos) != 1):
-        raise _unproved(trace, f"{before.count(bos)} BOS tokens in the prompt", "exactly one, at the start")
-    if not learned:
-        raise _unproved(trace, "no supervised token", "at least one")
-    if learned[-1] != stop or learned.count(stop) != 1:
-        raise _unproved(trace, f"the last learned token is {tokenizer.token(learned[-1])}",
-                        f"the stop token {tokenizer.token(stop)}, once, at the end")
-    # A tokenizer that does not know a character may drop it; only decoding shows that. White space is left out of the
-    # comparison, because some decoders add or take a space at a border.
-    text = tokenizer.decode(learned)
-    needed = [trace.answer] if reasoning == "answer_only" else [*trace.steps, trace.answer]
-    for part in needed:
-        if "".join(part.split()) not in "".join(text.split()):
-            raise _unproved(trace, f"the learned tokens read {text!r} and do not hold {part!r}",
-                            "a tokenizer that gives back what it was given")
-
-
-def _refuse_forged_turns(trace: Trace, before: list[int], learned: list[int], tokenizer: Tokenizer,
-                         template: ChatTemplate, reasoning: str) -> None:
-    # Counted as ids and not searched for as text: only what the tokenizer takes for a control token does harm.
-    controls = tokenizer.control_ids
-    expected = template.control_counts(tuple(role for role, _ in trace.history), reasoning == "think")
-    if (sum(i in controls for i in before), sum(i in controls for i in learned)) == expected:
-        return
-    own = [trace.prompt, *trace.steps, trace.answer, *(text for _, text in trace.history)]
-    # Looked for only now: a vocabulary can hold thousands of control tokens, and nearly every row passes.
-    found = [token for token in tokenizer.control_tokens if any(token in text for text in own)]
-    raise _unproved(trace, f"control tokens in its text: {', '.join(found) or 'not found one by one'}",
-                    "text that cannot end or forge a turn")
-
-
-def _unproved(trace: Trace, given: str, expected: str) -> RequestError:
-    return RequestError(f"trace {trace.id}: {given}", expected,
-                        "workings data preview RECIPE shows the row as the model will see it")
-
-
-def _refuse_repeated_ids(rows: Sequence[Row]) -> None:
+def refuse_repeated_ids(ids: Iterable[str], what: str) -> None:
+    """Raise `RequestError` where an id of traces, or of whatever they are, comes twice."""
     seen: set[str] = set()
-    for row in rows:
-        if row.id in seen:
-            raise RequestError(f"trace id {row.id!r} twice", "ids that are unique: they decide the order of rows",
+    for each in ids:
+        if each in seen:
+            raise RequestError(f"{what} id {each!r} twice", "ids that are unique: they decide the order of rows",
                                "workings data check --fix")
-        seen.add(row.id)
+        seen.add(each)

@@ -16,8 +16,15 @@ from workings.record import atomic, canonical
 
 LABELS = ("section", "category", "difficulty", "source", "licence")
 """Optional text fields of a trace. An empty text means that the file does not have it; it is not written back."""
+DRAWN_FROM = "drawn_from"
+"""Key in the metadata of a trace or pair that a model drew: the digest of that model (`workings.samples.candidates`).
+In the manifest of a run that was trained on samples: how many are of which model."""
 STYLES = ("tags", "think", "hashes", "answer_only")
 """The values of the recipe key `data.reasoning`."""
+# The line break belongs to the opening tag of `think`: `workings.models.chat` compares with what templates write.
+_MARKS = {"tags": ("<reasoning>", "</reasoning><answer>", "</answer>"),
+          "think": ("<think>\n", "\n</think>\n\n", ""),
+          "hashes": ("", "\n#### ", "")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,24 +75,20 @@ def trace_from_json(record: object, *, escapes: bool = True) -> Trace:
         ValueError: with a reason that fits behind `file:line:`, when a field is missing or has the wrong type.
     """
     if not isinstance(record, dict):
-        raise ValueError(f"a JSON object was expected, not {_kind(record)}")
+        raise ValueError(f"a JSON object was expected, not {kind_of(record)}")
     steps = record.get("steps", [])
     if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
         raise ValueError("`steps` must be a list of texts")
     if escapes:
-        try:
-            # Encoding reaches every nested text, keys and metadata included; half a surrogate pair has no UTF-8.
-            json.dumps(record, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise ValueError("half a surrogate pair, which is not text") from None
+        refuse_half_surrogates(record)
     known = {"id", "prompt", "steps", "answer", "history", *LABELS}
     return Trace(
-        id=_text(record, "id"),
-        prompt=_text(record, "prompt"),
+        id=text_of(record, "id"),
+        prompt=text_of(record, "prompt"),
         steps=tuple(steps),
-        answer=_text(record, "answer"),
-        history=_history(record.get("history", [])),
-        **{name: _text(record, name) if name in record else "" for name in LABELS},
+        answer=text_of(record, "answer"),
+        history=history_of(record.get("history", [])),
+        **{name: text_of(record, name) if name in record else "" for name in LABELS},
         metadata={key: value for key, value in record.items() if key not in known},
     )
 
@@ -143,29 +146,41 @@ def _bad_line(path: Path, number: int, reason: str) -> RequestError:
                         f"workings data import --format traces {path} --out traces.jsonl --on-error skip")
 
 
-def _text(record: Mapping[str, Any], key: str) -> str:
+def refuse_half_surrogates(record: object) -> None:
+    """Raise `ValueError` where a text of a JSON value, however deep, is no valid Unicode."""
+    try:
+        # Encoding reaches every nested text, keys and metadata included; half a surrogate pair has no UTF-8.
+        json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("half a surrogate pair, which is not text") from None
+
+
+def text_of(record: Mapping[str, Any], key: str) -> str:
+    """A text of a line. Raises `ValueError` where it is missing, is no text, or is empty and must not be."""
     if key not in record:
         raise ValueError(f"`{key}` is missing")
     value = record[key]
     if not isinstance(value, str):
-        raise ValueError(f"`{key}` must be a text, not {_kind(value)}")
-    if key in ("id", "prompt", "answer") and not value.strip():
+        raise ValueError(f"`{key}` must be a text, not {kind_of(value)}")
+    if key in ("id", "prompt", "answer", "chosen", "rejected") and not value.strip():
         raise ValueError(f"`{key}` is empty")
     return value
 
 
-def _history(turns: object) -> tuple[tuple[str, str], ...]:
+def history_of(turns: object) -> tuple[tuple[str, str], ...]:
+    """Earlier turns as (role, text). Raises `ValueError` where they are none."""
     if not isinstance(turns, list):
         raise ValueError("`history` must be a list of turns")
     found = []
     for turn in turns:
         if not isinstance(turn, dict) or turn.get("role") not in ("system", "user", "assistant"):
             raise ValueError("a turn of `history` must have a role (system, user or assistant) and content")
-        found.append((turn["role"], _text(turn, "content")))
+        found.append((turn["role"], text_of(turn, "content")))
     return tuple(found)
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
+    """The kind of a JSON value, for messages."""
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number",
              float: "a number", type(None): "null"}
     return names.get(type(value), type(value).__name__)
@@ -187,15 +202,27 @@ def completion_text(trace: Trace, reasoning: str) -> str:
     if not any(step.strip() for step in trace.steps):
         raise RequestError(f"trace {trace.id}: no steps", f"steps, because data.reasoning is {reasoning}",
                            "data.reasoning=answer_only, or traces with steps")
-    steps = "\n".join(trace.steps)
-    if reasoning == "tags":
-        return f"<reasoning>{steps}</reasoning><answer>{trace.answer}</answer>"
-    if reasoning == "think":
-        # The line break belongs to the opening tag: `workings.models.chat` compares with what templates write.
-        return f"<think>\n{steps}\n</think>\n\n{trace.answer}"
-    if reasoning == "hashes":
-        return f"{steps}\n#### {trace.answer}"
-    raise RequestError(f"data.reasoning: {reasoning}", f"one of {', '.join(STYLES)}")
+    if reasoning not in _MARKS:
+        raise RequestError(f"data.reasoning: {reasoning}", f"one of {', '.join(STYLES)}")
+    before, between, after = _MARKS[reasoning]
+    return before + "\n".join(trace.steps) + between + trace.answer + after
+
+
+def split_completion(text: str, reasoning: str) -> tuple[tuple[str, ...], str] | None:
+    """Steps and answer of which `completion_text` makes exactly this text; None where there are none.
+
+    Args:
+        text: what a model wrote, without its stop token.
+        reasoning: one of `STYLES`.
+    """
+    if reasoning == "answer_only":
+        return ((), text) if text.strip() else None
+    before, between, after = _MARKS[reasoning]
+    if not text.startswith(before) or not text.endswith(after):
+        return None
+    steps, found, answer = text.removeprefix(before).removesuffix(after).partition(between)
+    # What begins and ends right may still lack its middle, or hold nothing.
+    return (tuple(steps.split("\n")), answer) if found and steps.strip() and answer.strip() else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,6 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from pydantic import TypeAdapter
 
-from workings.config.algorithms import RewardAlgorithm
 from workings.config.method import FULL, FullConfig, LoraConfig, MethodConfig, QloraConfig
 from workings.config.recipe import Recipe
 from workings.config.training import MemoryConfig, MeshConfig, OptimizerConfig, PrecisionConfig
@@ -25,9 +24,9 @@ from workings.models.shape import ModelShape
 from workings.objectives import base as objectives
 from workings.objectives.base import CROSS_ENTROPY, Objective
 
-ProgramName = Literal["step", "evaluation", "generation", "drawing", "log_probs"]
-"""An update; the loss of a held-out batch; greedy answers to items; completions drawn to learn from, and how likely the
-model that drew them finds them."""
+ProgramName = Literal["step", "evaluation", "generation", "drawing", "log_probs", "teacher"]
+"""An update; the loss of a held-out batch; greedy answers to items; completions drawn to learn from, how likely the
+model that drew them finds them, and how likely a teacher does, which is ``log_probs`` of another engine."""
 ANSWERING: tuple[ProgramName, ...] = ("generation", "drawing")
 """Programs that write new tokens; the others take a batch."""
 Programs = Mapping[ProgramName, tuple[int, int, int]]
@@ -71,7 +70,7 @@ class EngineRequest:
         return cls(shape=shape, device=without_alias(device or recipe.device), optimizer=recipe.optimizer,
                    precision=recipe.precision, memory=recipe.memory, mesh=mesh or recipe.mesh, seed=recipe.seed,
                    method=recipe.method, weights=weights, packed=recipe.data.packing != "none",
-                   objective=objective_of(recipe))
+                   objective=recipe.algorithm.objective)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, for a child process that compiles or traces and for digests.
@@ -92,11 +91,6 @@ class EngineRequest:
                    precision=PrecisionConfig(**values["precision"]), memory=MemoryConfig(**values["memory"]),
                    mesh=MeshConfig(**values["mesh"]), seed=values["seed"], method=method, packed=values["packed"],
                    objective=objectives.from_json(values["objective"]))
-
-
-def objective_of(recipe: Recipe) -> Objective:
-    """What the updates of a recipe minimize."""
-    return recipe.algorithm.objective if isinstance(recipe.algorithm, RewardAlgorithm) else CROSS_ENTROPY
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from workings.record.digest import bytes_digest
 from workings.scoring.items import Item
 
 if TYPE_CHECKING:
-    from workings.engines.base import Engine, SamplingEngine
+    from workings.engines.base import Completion, Engine, SamplingEngine
     from workings.engines.session import ModelSession
 
 
@@ -19,21 +19,32 @@ def generate_batch(session: "ModelSession", items: Sequence[Item], settings: Eva
 
     The text keeps every token that the model wrote, control tokens included; only the stop token is left out.
     """
-    engine, template = session.engine, session.template
-    prompts = [template.prompt_ids(item.prompt) for item in items for _ in range(settings.samples)]
-    if settings.temperature == 0:
-        completions = engine.generate(session.state, prompts, max_new_tokens=settings.max_new_tokens,
-                                      stop_ids=template.stop_ids)
-    else:
-        sampling = sampling_engine(engine, settings.temperature)
-        seeds = [sample_seed(settings.seed, item.id, sample) for item in items for sample in range(settings.samples)]
-        completions = sampling.sample(
-            session.state, prompts, max_new_tokens=settings.max_new_tokens, stop_ids=template.stop_ids,
-            temperature=settings.temperature, seeds=seeds)
-    return [Answered(item=items[index // settings.samples], sample=index % settings.samples,
-                     text=session.tokenizer.decode(completion.tokens), finish_reason=completion.finish_reason,
-                     tokens=len(completion.tokens))
+    seeds = [sample_seed(settings.seed, item.id, sample) if settings.temperature else -1
+             for item in items for sample in range(settings.samples)]
+    prompts = [prompt for item in items for prompt in [session.template.prompt_ids(item.prompt)] * settings.samples]
+    completions: list[Completion] = []
+    # Memory is planned for so many at a time, and one item may have more samples.
+    for start in range(0, len(prompts), settings.batch_size):
+        some = slice(start, start + settings.batch_size)
+        completions += _complete(session, prompts[some], seeds[some], settings)
+    tokenizer = session.tokenizer
+    texts = [tokenizer.decode(completion.tokens) for completion in completions]
+    # Read again, because words may spell what the tokenizer takes for a control token.
+    control = [not tokenizer.control_ids.isdisjoint(ids) for ids in tokenizer.encode_batch(texts)]
+    return [Answered(item=items[index // settings.samples], sample=index % settings.samples, text=texts[index],
+                     finish_reason=completion.finish_reason, tokens=len(completion.tokens), seed=seeds[index],
+                     control_tokens=control[index])
             for index, completion in enumerate(completions)]
+
+
+def _complete(session: "ModelSession", prompts: Sequence[Sequence[int]], seeds: Sequence[int],
+              settings: EvaluationSettings) -> "Sequence[Completion]":
+    engine, stop_ids = session.engine, session.template.stop_ids
+    if settings.temperature == 0:
+        return engine.generate(session.state, prompts, max_new_tokens=settings.max_new_tokens, stop_ids=stop_ids)
+    return sampling_engine(engine, settings.temperature).sample(
+        session.state, prompts, max_new_tokens=settings.max_new_tokens, stop_ids=stop_ids,
+        temperature=settings.temperature, seeds=seeds)
 
 
 def sampling_engine(engine: "Engine", temperature: float) -> "SamplingEngine":

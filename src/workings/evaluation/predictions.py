@@ -1,7 +1,7 @@
 """The lines of ``predictions.jsonl``: written one completion at a time, read back one item at a time."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,10 @@ class Answered:
     """`stop` or `length`; empty where nobody recorded it."""
     tokens: int = -1
     """Length in tokens; -1 where nobody counted."""
+    seed: int = -1
+    """What it was drawn from; -1 where nothing was drawn."""
+    control_tokens: bool = False
+    """Whether its text reads as control tokens beside words, so that no row of training may hold it."""
     problem: str = ""
     """Why there is no text to score (`missing`, `double`, …)."""
 
@@ -42,8 +46,7 @@ def sanitised(answered: Answered, settings: EvaluationSettings) -> Answered:
     problem = answered.problem
     if not problem and len(text) > settings.max_completion_chars:
         problem = f"too long: {len(text)} characters, the limit is {settings.max_completion_chars}"
-    return Answered(item=answered.item, sample=answered.sample, text=text, finish_reason=answered.finish_reason,
-                    tokens=answered.tokens, problem=problem)
+    return replace(answered, text=text, problem=problem)
 
 
 def prediction_line(answered: Answered, judgement: Judgement, form: str) -> dict[str, Any]:
@@ -62,6 +65,10 @@ def prediction_line(answered: Answered, judgement: Judgement, form: str) -> dict
         "finish_reason": answered.finish_reason or {"absent": "not recorded where the completion comes from"},
         "completion_tokens": answered.tokens if answered.tokens >= 0 else {"absent": "not counted"},
     }
+    if answered.seed >= 0:
+        record["seed"] = answered.seed
+    if answered.control_tokens:
+        record["control_tokens"] = True
     if item.cluster:
         record["cluster"] = item.cluster
     # With these a line says all of its item: a verifier can score again and digest the items without their file.

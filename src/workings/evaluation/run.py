@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,31 @@ def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, setti
     Raises:
         RequestError: ``out`` exists, the items are none, a setting or scorer is wrong.
     """
+    return score_and_seal(answering(session, items, settings=settings, made_from=made_from, facts=facts), out,
+                          progress=progress)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answering:
+    """Completions to come, chunk by chunk, with the record of what was asked for."""
+
+    config: dict[str, Any]
+    """``eval_config.json``."""
+    sizes: Sequence[int]
+    """Items of each chunk."""
+    answer: Callable[[int], list[Answered]]
+    """The completions of a chunk."""
+    settings: EvaluationSettings
+    made_from: str | None
+    samples: int
+    """Completions of each item."""
+    problems: Callable[[], dict[str, Any]] = dict
+    """What was wrong with a file that they come from."""
+
+
+def answering(session: "ModelSession", items: Sequence[Item], *, settings: EvaluationSettings, made_from: str | None,
+              facts: Mapping[str, Any] | None = None) -> Answering:
+    """A model's completions of all items. Arguments and errors are those of `evaluate`."""
     engine, template = session.engine, session.template
     if settings.temperature > 0:
         sampling_engine(engine, settings.temperature)  # refused before anything is written
@@ -70,8 +96,8 @@ def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, setti
     def answer(index: int) -> list[Answered]:
         return generate_batch(session, batches[index], settings)
 
-    return _score_and_seal(out, config, [len(batch) for batch in batches], answer, settings, made_from, dict, progress,
-                           samples=settings.samples)
+    return Answering(config=config, sizes=[len(batch) for batch in batches], answer=answer, settings=settings,
+                     made_from=made_from, samples=settings.samples)
 
 
 def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
@@ -98,25 +124,40 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
         def answer(index: int) -> list[Answered]:
             return [answered for item in chunks[index] for answered in external.of(item)]
 
-        return _score_and_seal(out, config, [len(chunk) for chunk in chunks], answer, settings, None,
-                               external.problems.to_json, progress, samples=external.samples)
+        return score_and_seal(
+            Answering(config=config, sizes=[len(chunk) for chunk in chunks], answer=answer, settings=settings,
+                      made_from=None, samples=external.samples, problems=external.problems.to_json),
+            out, progress=progress)
 
 
-def _score_and_seal(out: Path, config: dict[str, Any], sizes: Sequence[int], answer: Callable[[int], list[Answered]],
-                    settings: EvaluationSettings, made_from: str | None, problems: Callable[[], dict[str, Any]],
-                    progress: Progress | None, *, samples: int) -> Scorecard:
-    with EvaluationWriter(out, config) as unit, ScoringProcess(settings) as scoring:
-        done = unit.finished_chunks(sizes, samples)
+def score_and_seal(work: Answering, out: Path, *, progress: Progress | None = None, kind: str = "eval",
+                   finish: Callable[[Path], None] = lambda folder: None) -> Scorecard:
+    """Have every completion scored and recorded, and seal them as a unit of this kind at ``out``.
+
+    Args:
+        work: what is answered; what an earlier attempt has recorded is not answered again.
+        out: where the unit will stand; must not exist.
+        progress: called with the items that are done and the items in all.
+        kind: one of `workings.record.layout.EVALUATION_UNITS`.
+        finish: writes further files into the unit's folder, from the predictions that lie there.
+
+    Raises:
+        RequestError: ``out`` exists, or an interrupted evaluation there was asked for something else.
+    """
+    sizes = work.sizes
+    with EvaluationWriter(out, work.config) as unit, ScoringProcess(work.settings) as scoring:
+        done = unit.finished_chunks(sizes, work.samples)
         items = sum(sizes[:done])
         # Lines are appended here and not in the pool's thread, so that one thread alone writes the file.
-        for index, lines in _pipeline(range(done, len(sizes)), answer, scoring, settings):
+        for index, lines in _pipeline(range(done, len(sizes)), work.answer, scoring, work.settings):
             unit.append(lines)
             items += sizes[index]
             if progress:
                 progress(items, sum(sizes))
         # From the file and not from memory: chunks of an earlier attempt count, and it follows from what is sealed.
-        summary = EvaluationSummary(unit.predictions, settings.aggregate)
-        unit.seal(summary.to_json(problems()), summary.samples_text(), made_from)
+        summary = EvaluationSummary(unit.predictions, work.settings.aggregate)
+        finish(unit.partial)
+        unit.seal(summary.to_json(work.problems()), summary.samples_text(), work.made_from, kind)
     return summary.scorecard
 
 

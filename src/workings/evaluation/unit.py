@@ -154,6 +154,13 @@ def _object(path: Path) -> dict[str, Any]:
     return value
 
 
+def refuse_existing(out: Path) -> None:
+    """Raise `RequestError` where a unit cannot be made because something stands there."""
+    if out.exists():
+        raise RequestError(f"--out {out}, which exists", "a new directory; evaluations are never overwritten",
+                           f"--out {out}-2")
+
+
 class EvaluationWriter:
     """One unit being written. Use as a context manager: leaving it keeps what was written, for the next attempt."""
 
@@ -163,9 +170,7 @@ class EvaluationWriter:
         Raises:
             RequestError: ``out`` exists, or an interrupted evaluation there was asked for something else.
         """
-        if out.exists():
-            raise RequestError(f"--out {out}, which exists", "a new directory; evaluations are never overwritten",
-                               f"--out {out}-2")
+        refuse_existing(out)
         self.out, self.partial, self._config = out, partial_path(out), config
         out.parent.mkdir(parents=True, exist_ok=True)
         self.partial.mkdir(exist_ok=True)
@@ -212,13 +217,16 @@ class EvaluationWriter:
         # Answers may have cost hours of a device; a finished chunk has to survive a power cut.
         self._appender.sync()
 
-    def seal(self, summary: dict[str, Any], samples: str, made_from: str | None) -> str:
-        """Write the summary and the samples, seal, and move the unit to its place. Returns the root digest."""
+    def seal(self, summary: dict[str, Any], samples: str, made_from: str | None, kind: str = "eval") -> str:
+        """Write the summary and the samples, seal as a unit of this kind, and move it to its place.
+
+        Returns the root digest.
+        """
         atomic.write_json(self.partial / EVALUATION_SUMMARY, summary)
         atomic.write_text(self.partial / SAMPLES, samples)
         if (self.partial / SEAL).exists():  # killed between sealing and renaming
             (self.partial / SEAL).unlink()
-        root = seal_unit(self.partial, "eval", "complete", made_from)
+        root = seal_unit(self.partial, kind, "complete", made_from)
         # Within one folder a rename is atomic: the unit is there whole or not at all.
         self.partial.rename(self.out)
         atomic.sync_directory(self.out.parent)

@@ -28,7 +28,8 @@ _TURN_MARKS = {name: tokens for name, tokens in TEMPLATES.items() if name != "to
 """Templates that come with this package, and the tokens that they need. `gemma` is that of Gemma 1, 2 and 3; the
 turns of Gemma 4 are those of its published prompt format, without thinking and tools."""
 
-_THINK = "<think>\n"
+THINK = "<think>\n"
+"""Begins a completion that reasons before it answers, as templates of thinking models write it."""
 
 Turns = Sequence[tuple[str, str]]
 """Earlier turns as (role, text)."""
@@ -91,8 +92,8 @@ class ChatTemplate:
         before = self.prompt_text(prompt, history)
         rest, opened = self._rest(before, self.full_text(prompt, completion, history))
         # The prompt ends with the opening tag already, so generation begins behind it.
-        if opened and completion.startswith(_THINK):
-            return completion.removeprefix(_THINK) + self._stop_text
+        if opened and completion.startswith(THINK):
+            return completion.removeprefix(THINK) + self._stop_text
         # The answer has to stand there letter by letter: some templates drop or trim reasoning.
         start = rest.find(completion)
         if opened or start < 0:
@@ -146,7 +147,7 @@ class ChatTemplate:
         if (roles, thinks) not in self._counts:
             # The template's own control tokens depend on the roles and not on the texts, so any text does.
             history = [(role, "a") for role in roles]
-            completion = f"{_THINK}a\n</think>\n\na" if thinks else "a"
+            completion = f"{THINK}a\n</think>\n\na" if thinks else "a"
             prompt = self.with_bos(self.tokenizer.encode(self.prompt_text("a", history)))
             learned = self.tokenizer.encode(self.completion_text("a", completion, history))
             controls = self.tokenizer.control_ids
@@ -175,8 +176,8 @@ class ChatTemplate:
         """
         if whole.startswith(before):
             return whole[len(before):], False
-        if before.endswith(_THINK) and whole.startswith(before.removesuffix(_THINK)):
-            return whole[len(before) - len(_THINK):], True
+        if before.endswith(THINK) and whole.startswith(before.removesuffix(THINK)):
+            return whole[len(before) - len(THINK):], True
         raise self._wrong("the prompt with its answer does not begin with the prompt alone")
 
     @cached_property

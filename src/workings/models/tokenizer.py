@@ -107,10 +107,15 @@ class Tokenizer:
         return 0 if found is None else found
 
     @cached_property
+    def ids(self) -> dict[str, int]:
+        """Id of every token, added ones included."""
+        return dict(self._backend.get_vocab(with_added_tokens=True))
+
+    @cached_property
     def vocab_size(self) -> int:
         """Highest id plus one: the number of embeddings that a model for this tokenizer needs."""
         # Not the number of tokens: ids may have gaps, and every id is a row of the embedding.
-        return max(self._backend.get_vocab(with_added_tokens=True).values()) + 1
+        return max(self.ids.values()) + 1
 
     @property
     def chat_template(self) -> str | None:

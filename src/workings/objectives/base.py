@@ -26,6 +26,8 @@ class ArrayFunctions:
     minimum: Callable[[Array, Array], Array]
     clip: Callable[[Array, float, float], Array]
     """Array, least, greatest."""
+    log_sigmoid: Callable[[Array], Array]
+    """Logarithm of ``1 / (1 + exp(-x))``, without overflow for any x."""
     stop_gradient: Callable[[Array], Array]
     """The same values, of which no derivative is taken."""
 

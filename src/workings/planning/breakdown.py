@@ -11,12 +11,15 @@ from dataclasses import dataclass
 
 from workings.engines.base import EngineRequest, Inspection, ProgramName
 from workings.hardware.memory import gib
-from workings.planning.parts import beside_the_step, estimated_parts, exact_parts
+from workings.planning.frozen import REFERENCE, TEACHER
+from workings.planning.parts import estimated_parts, exact_parts
 from workings.planning.verdict import Verdict
 
 UNEXPLAINED = "what nothing explains"
 NEGLIGIBLE = 1024
 """Bytes below which a rest is rounding."""
+FROZEN = (REFERENCE, TEACHER)
+"""Models that lie beside the one that is trained."""
 UNNAMED = "other temporaries"
 """Arrays of the heap that no rule names."""
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -57,10 +60,13 @@ def split_parts(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple
         return tuple(Part(name=name, size_bytes=size, certainty="assumed" if name in found.assumed else "traced")
                      for name, size in found.breakdown.items())
     if found.source == "estimated":
-        return _estimated(request, batch, mesh, platform, program)
+        known = {*exact_parts(request, batch, *mesh), *found.exact}
+        return tuple(Part(name=name, size_bytes=size, certainty="exact" if name in known else "estimated")
+                     for name, size in found.breakdown.items() if size)
     # Gradients are none of the program's arguments: they lie in the heap, which is looked at below.
     exact = found.exact or {
-        name: size for name, size in exact_parts(request, batch, *mesh).items() if not name.startswith("gradient")}
+        name: size for name, size in exact_parts(request, batch, *mesh).items() if not name.startswith("gradient")
+    } | {name: found.breakdown[name] for name in FROZEN if name in found.breakdown}
     parts = [Part(name=name, size_bytes=size, certainty="exact") for name, size in exact.items()]
     if found.heap:
         parts += [Part(name=name, size_bytes=size, certainty="assigned") for name, size in found.heap.items()
@@ -87,19 +93,6 @@ def split_parts(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple
 
 def _total(parts: list[Part]) -> int:
     return sum(part.size_bytes for part in parts)
-
-
-def _estimated(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[int, int], platform: str,
-               program: ProgramName) -> tuple[Part, ...]:
-    if program == "step":
-        exact = exact_parts(request, batch, *mesh)
-        inside = estimated_parts(request, batch, *mesh, platform)
-    else:
-        inside = beside_the_step(request, program, batch, *mesh, platform)
-        exact = {name: inside.pop(name) for name in ("parameters", "moments", "master weights") if name in inside}
-    return tuple(Part(name=name, size_bytes=size, certainty=certainty)
-                 for values, certainty in ((exact, "exact"), (inside, "estimated"))
-                 for name, size in values.items() if size)
 
 
 def _by_proportion(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[int, int], platform: str,

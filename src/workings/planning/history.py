@@ -60,7 +60,7 @@ def finished_runs(directory: Path, target: Target) -> Iterator[Finished]:
         if run.status != "complete" or manifest.actual_device.kind != kind or manifest.completed_steps < FEWEST_STEPS:
             continue
         recipe = check_recipe(dict(manifest.config_snapshot), str(place))
-        if recipe.learns_from_rewards:
+        if recipe.draws:
             continue  # its seconds are those of drawing as well
         request = EngineRequest.of(recipe, ModelShape(**json.loads(shape_text)), device=target.platform)
         # Plans count the longest rows as well, so the padding that real batches spare is in the pace.

@@ -7,9 +7,10 @@ and the verdict is the worst of them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from workings.config.algorithms import Distill
 from workings.config.recipe import Recipe
 from workings.engines.base import (
     EngineRequest,
@@ -29,6 +30,7 @@ from workings.hardware.memory import gib
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 from workings.planning.breakdown import Part, blame, split_parts, unexplained_share
+from workings.planning.frozen import TEACHER, teacher_request, with_reference, with_teacher
 from workings.planning.inspecting import inspect_programs, refused_parts
 from workings.planning.notes import notes
 from workings.planning.parts import beside_the_step, estimated_parts, estimated_peak, exact_parts
@@ -36,8 +38,6 @@ from workings.planning.request import engine_request, longest_batch, mesh_of, pr
 from workings.planning.seconds import RunTime, step_seconds
 from workings.planning.verdict import Verdict, judge
 
-REFERENCE = "reference model"
-"""Part of the memory: the model that training began with, frozen."""
 __all__ = ["Nearest", "Part", "Plan", "explain", "make_plan"]
 
 MOST_UNEXPLAINED = 0.1
@@ -117,7 +117,8 @@ class Nearest:
                 "limit_bytes": self.limit_bytes, "source": self.source, "tried": list(self.tried)}
 
 
-def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: bool = True) -> Plan:
+def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: bool = True,
+              teacher: ModelShape | None = None) -> Plan:
     """The plan of one recipe as it is.
 
     Args:
@@ -125,6 +126,7 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
         shape: of its model.
         target: a machine of the catalog.
         explained: compile shallow models too where the peak would stay unexplained.
+        teacher: shape of the recipe's teacher; None without one.
 
     Raises:
         RequestError: what is asked for does not go together.
@@ -147,8 +149,12 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
         return _by_its_engine(recipe, request, target)
     mesh = (1, 1) if target.platform == "cpu" else mesh_of(recipe, target)
     programs = programs_of(recipe, mesh[0])
-    found = with_reference(request, mesh, _inspect_or_estimate(
-        engine if inspects else None, request, programs, mesh, target))
+    asked = engine if inspects else None
+    found = with_reference(request, mesh, _inspect_or_estimate(asked, request, programs, mesh, target))
+    if teacher is not None and isinstance(recipe.algorithm, Distill) and not found["step"].refused:
+        own = teacher_request(request, teacher, recipe.algorithm.teacher_precision)
+        said = _inspect_or_estimate(asked, own, {"log_probs": programs["step"]}, mesh, target)["log_probs"]
+        found, programs = with_teacher(request, own, mesh, found, said), {**programs, TEACHER: programs["step"]}
     # A run ends in whichever of its programs needs the most.
     worst = max(found, key=lambda name: found[name].peak_bytes)
     difference = None
@@ -175,16 +181,6 @@ def _inspect_or_estimate(engine: PlanningEngine | None, request: EngineRequest, 
         except NotInspected as absent:
             why = str(absent)
     return {name: estimate(request, size, mesh, target, name, why) for name, size in programs.items()}
-
-
-def with_reference(request: EngineRequest, mesh: tuple[int, int], found: Inspections) -> Inspections:
-    """The programs beside a frozen copy of the first weights, where the recipe holds on to them without adapters."""
-    if not getattr(request.objective, "kl_beta", 0.0) or request.method.name != "full":
-        return found
-    size = exact_parts(request, (1, mesh[0], 1), *mesh)["parameters"]
-    return {name: replace(one, peak_bytes=one.peak_bytes + size,
-                          breakdown={**one.breakdown, REFERENCE: size}, exact={**one.exact, REFERENCE: size})
-            for name, one in found.items()}
 
 
 def _by_its_engine(recipe: Recipe, request: EngineRequest, target: Target) -> Plan:

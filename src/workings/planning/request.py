@@ -1,6 +1,6 @@
 """From a recipe and a target to what an engine is asked: the programs of the run, each with its longest batch."""
 
-from workings.config.algorithms import RewardAlgorithm
+from workings.config.algorithms import DrawingAlgorithm
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, ProgramName, Programs
 from workings.errors import RequestError
@@ -31,7 +31,7 @@ def longest_batch(recipe: Recipe, fsdp: int) -> tuple[int, int, int]:
 
 
 def programs_of(recipe: Recipe, fsdp: int) -> Programs:
-    """What this run computes and could die in: updates, completions to learn from, held-out batches, answers to items.
+    """What this run computes and could die in: updates, what they are made from, held-out batches, answers to items.
 
     The longest prompt is not known without data. One that completions are drawn of leaves them room in the longest row;
     an item has at most the tokens of that row.
@@ -39,12 +39,15 @@ def programs_of(recipe: Recipe, fsdp: int) -> Programs:
     step = longest_batch(recipe, fsdp)
     found: dict[ProgramName, tuple[int, int, int]] = {"step": step}
     algorithm, evaluation = recipe.algorithm, recipe.evaluation
-    if isinstance(algorithm, RewardAlgorithm):
+    if isinstance(algorithm, DrawingAlgorithm):
         found["drawing"] = (min(recipe.completions_of_a_rollout(fsdp), MOST_PROMPTS),
                             recipe.data.max_length - algorithm.max_new_tokens, algorithm.max_new_tokens)
         if algorithm.updates > 1:
             # The first update says itself how likely the model finds what it drew; those after it are asked before.
             found["log_probs"] = step
+    if recipe.learns_from_pairs:
+        # The reference is asked about the same batches, before the first step, beside the state that is trained.
+        found["log_probs"] = step
     if evaluation.traces != "none":
         # Held-out batches are single: only updates accumulate.
         found["evaluation"] = (1, *step[1:])

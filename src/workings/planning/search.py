@@ -9,11 +9,13 @@ from dataclasses import replace
 from itertools import chain, product
 from math import gcd
 
+from workings.config.algorithms import Distill
 from workings.config.recipe import Recipe
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
 from workings.planning.answering import fewer_answers, shorter_completions, smaller_rollouts
 from workings.planning.changes import Words, changed, difference
+from workings.planning.frozen import teacher_bytes, teacher_request
 from workings.planning.parts import beside_the_step, estimated_peak
 from workings.planning.plan import Nearest, Plan, make_plan
 from workings.planning.request import engine_request, mesh_of, programs_of
@@ -38,6 +40,8 @@ def _whole_mesh(recipe: Recipe, target: Target) -> Words:
         return {"mesh.fsdp": "auto"}
     # Accumulation is given up before rows are: it keeps a second copy of the gradients.
     fewer = gcd(batch.accumulation, more)
+    if recipe.learns_from_pairs and batch.micro_batch * fewer // more % 2:
+        return {"mesh.fsdp": "auto"}
     return {"mesh.fsdp": "auto", "batch.accumulation": batch.accumulation // fewer,
             "batch.micro_batch": batch.micro_batch * fewer // more}
 
@@ -60,7 +64,8 @@ def _remat(recipe: Recipe, target: Target) -> Words:
 def _micro_batch(recipe: Recipe, target: Target) -> Words:
     """The global batch stays: half the rows at a time, twice as often."""
     rows = recipe.batch.micro_batch
-    if rows % 2:
+    # Half of it holds whole pairs, too.
+    if rows % (4 if recipe.learns_from_pairs else 2):
         return {}
     return {"batch.micro_batch": rows // 2, "batch.accumulation": recipe.batch.accumulation * 2}
 
@@ -79,6 +84,12 @@ def _moments(recipe: Recipe, target: Target) -> Words:
 
 def _rounding(recipe: Recipe, target: Target) -> Words:
     return {"precision.rounding": "stochastic"} if recipe.precision.rounding == "master_fp32" else {}
+
+
+def _teacher(recipe: Recipe, target: Target) -> Words:
+    if not isinstance(recipe.algorithm, Distill) or recipe.algorithm.teacher_precision == "nf4":
+        return {}
+    return {"algorithm.teacher_precision": "bf16" if recipe.algorithm.teacher_precision == "fp32" else "nf4"}
 
 
 def _optimizer(recipe: Recipe, target: Target) -> Words:
@@ -110,8 +121,8 @@ def _method(recipe: Recipe, target: Target) -> Words:
 Change = Callable[[Recipe, Target], Words]
 
 LADDER: tuple[tuple[Change, int], ...] = (
-    (_method, 2), (_parameters, 1), (_optimizer, 1), (_rounding, 1), (_moments, 1), (_micro_batch, 6),
-    (_no_accumulation, 1),
+    (_method, 2), (_parameters, 1), (_optimizer, 1), (_rounding, 1), (_moments, 1), (_teacher, 2),
+    (_micro_batch, 6), (_no_accumulation, 1),
     (_remat, 1), (_loss_chunk, 1), (_attention, 1), (_whole_mesh, 1))
 """Changes and how often each may be made: first what changes the training most, last what only uses more devices."""
 
@@ -145,12 +156,13 @@ def _combined(recipe: Recipe, target: Target, counts: tuple[int, ...]) -> Recipe
     return recipe
 
 
-def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, search: bool = True) -> Plan:
+def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, search: bool = True,
+                      teacher: ModelShape | None = None) -> Plan:
     """The plan as asked; where it does not fit, with the nearest one that does, if the ladder has one."""
-    asked = make_plan(recipe, shape, target)
+    asked = make_plan(recipe, shape, target, teacher=teacher)
     if asked.verdict.fits or not search:
         return asked
-    found = nearest(recipe, shape, target, asked)
+    found = nearest(recipe, shape, target, asked, teacher)
     if found is None:
         return replace(asked, remarks=(*asked.remarks, "no plan of the search fits: a smaller model, shorter rows "
                                        "or a larger machine are left", *_not_searched(recipe)))
@@ -160,7 +172,7 @@ def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, sear
 
 def _not_searched(recipe: Recipe) -> list[str]:
     return ["not searched: fewer completions an update, smaller groups, and shorter completions together with another "
-            "change"] if recipe.learns_from_rewards else []
+            "change"] if recipe.draws else []
 
 
 def _grown(asked: Plan, found: Nearest) -> list[str]:
@@ -169,19 +181,20 @@ def _grown(asked: Plan, found: Nearest) -> list[str]:
         if before != after else []
 
 
-def nearest(recipe: Recipe, shape: ModelShape, target: Target, asked: Plan) -> Nearest | None:
+def nearest(recipe: Recipe, shape: ModelShape, target: Target, asked: Plan,
+            teacher: ModelShape | None = None) -> Nearest | None:
     """The first candidate that the compiler (or, for a GPU, the estimate) lets through."""
     tried: list[str] = []
     limit = asked.verdict.limit_bytes
     # Formulas are off by a factor that mostly carries over from one candidate to the next.
-    factor = asked.verdict.peak_bytes / max(1, estimated(recipe, shape, target))
+    factor = asked.verdict.peak_bytes / max(1, estimated(recipe, shape, target, teacher))
     for candidate in _pool(recipe, target, asked):
-        guess = estimated(candidate, shape, target)
+        guess = estimated(candidate, shape, target, teacher)
         # A tenth stays free here already, so that fewer compilations end in a refusal.
         if guess * factor > MARGINAL_SHARE * limit:
             continue
         # Not explained: that could compile two shallow models more for every refusal.
-        plan = make_plan(candidate, shape, target, explained=False)
+        plan = make_plan(candidate, shape, target, explained=False, teacher=teacher)
         words = difference(recipe, candidate)
         if plan.verdict.fits:
             return Nearest(overrides=words, rows=plan.batch[0] * plan.batch[1], peak_bytes=plan.verdict.peak_bytes,
@@ -202,12 +215,15 @@ def _pool(recipe: Recipe, target: Target, asked: Plan) -> Iterator[Recipe]:
     return for_drawing(recipe, target) if asked.program == "drawing" else candidates(recipe, target)
 
 
-def estimated(recipe: Recipe, shape: ModelShape, target: Target) -> int:
+def estimated(recipe: Recipe, shape: ModelShape, target: Target, teacher: ModelShape | None = None) -> int:
     """Closed-form peak of a recipe on a target, bytes per device: of the program that needs the most."""
     on_cpu = target.platform == "cpu"
     # A CPU is planned as one device, and a larger mesh of the recipe would be refused.
     request = engine_request(changed(recipe, {"mesh.fsdp": 1}) if on_cpu else recipe, shape, target)
     mesh = (1, 1) if on_cpu else mesh_of(recipe, target)
-    return max(estimated_peak(request, size, *mesh, target.platform) if name == "step" else
-               sum(beside_the_step(request, name, size, *mesh, target.platform).values())
-               for name, size in programs_of(recipe, mesh[0]).items())
+    frozen = 0
+    if teacher is not None and isinstance(recipe.algorithm, Distill):
+        frozen = teacher_bytes(teacher_request(request, teacher, recipe.algorithm.teacher_precision), mesh)
+    return frozen + max(estimated_peak(request, size, *mesh, target.platform) if name == "step" else
+                        sum(beside_the_step(request, name, size, *mesh, target.platform).values())
+                        for name, size in programs_of(recipe, mesh[0]).items())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from workings.config.algorithms import RewardAlgorithm
+from workings.config.algorithms import Distill, DrawingAlgorithm
 from workings.config.recipe import Recipe
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, Programs
@@ -59,6 +59,8 @@ class RunTime:
     """Of one rollout: all its completions, of the greatest length, and how likely the model finds them where several
     updates learn from it."""
     rollouts: int = 0
+    reference_seconds: float = 0.0
+    """Of asking the reference about preference pairs, at most: each batch of the run, or of its first epoch, once."""
 
     @property
     def training_seconds(self) -> float:
@@ -73,8 +75,8 @@ class RunTime:
     @property
     def seconds(self) -> float:
         """Everything that is counted."""
-        return (self.training_seconds + self.rollout_seconds + self.checkpoints * self.checkpoint_seconds
-                + self.looking_seconds)
+        return (self.training_seconds + self.reference_seconds + self.rollout_seconds
+                + self.checkpoints * self.checkpoint_seconds + self.looking_seconds)
 
     @property
     def disk_bytes(self) -> int:
@@ -84,12 +86,15 @@ class RunTime:
     def share_by(self, deadline: float) -> float:
         """Share of the steps that are done by a deadline, in seconds; what follows training does not count."""
         each = self.step_seconds + (
-            self.rollout_seconds + self.checkpoints * self.checkpoint_seconds + self.looking_seconds) / self.steps
+            self.reference_seconds + self.rollout_seconds + self.checkpoints * self.checkpoint_seconds
+            + self.looking_seconds) / self.steps
         return min(1.0, deadline / (each * self.steps))
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON value."""
         drawn = {"drawing_seconds": self.drawing_seconds, "rollouts": self.rollouts} if self.rollouts else {}
+        if self.reference_seconds:
+            drawn["reference_seconds"] = self.reference_seconds
         return {"seconds": self.seconds, "step_seconds": self.step_seconds, "steps": self.steps,
                 "training_seconds": self.training_seconds, "checkpoints": self.checkpoints,
                 "checkpoint_seconds": self.checkpoint_seconds, "checkpoint_bytes": self.checkpoint_bytes,
@@ -178,16 +183,18 @@ def run_time(recipe: Recipe, request: EngineRequest, programs: Programs, target:
     if fsdp > 1 and not target.interconnect_gb_s and {"generation", "drawing"} & set(programs):
         missing.append("weights that devices gather for every new token")
     drawing, rollouts = 0.0, 0
-    if isinstance(recipe.algorithm, RewardAlgorithm):
+    if isinstance(recipe.algorithm, DrawingAlgorithm):
         rollouts = -(-steps // recipe.algorithm.updates)
         drawing = rollout_seconds(recipe, request, programs, target, mesh, per_operation)
-        missing += ["rewards"] + (["further draws in place of groups without spread"]
-                                  if recipe.algorithm.most_draws > 1 else [])
+        missing.append("what the teacher says" if isinstance(recipe.algorithm, Distill) else "rewards")
+        missing += ["further draws in place of groups without spread"] if recipe.algorithm.most_draws > 1 else []
     return RunTime(
         step_seconds=step, steps=steps, checkpoint_bytes=checkpoint, checkpoints=-(-steps // every),
         checkpoint_seconds=checkpoint / DISK_BYTES_A_SECOND, kept=recipe.checkpoint.keep_last + 1,
         checkpoint_every_seconds=every * (step + drawing * rollouts / steps), looking_seconds=looking,
         drawing_seconds=drawing, rollouts=rollouts,
+        # A third of a step, because backward costs about twice as much as forward.
+        reference_seconds=steps * step / 3 if recipe.learns_from_pairs else 0.0,
         not_counted=("reading data and weights, compiling", *missing))
 
 
@@ -199,7 +206,7 @@ def rollout_seconds(recipe: Recipe, request: EngineRequest, programs: Programs, 
     """
     batches = -(-recipe.completions_of_a_rollout(mesh[0]) // programs["drawing"][0])
     seconds = batches * answer_seconds(request, programs["drawing"], target, mesh, per_operation)
-    if "log_probs" in programs and isinstance(recipe.algorithm, RewardAlgorithm):
+    if "log_probs" in programs and isinstance(recipe.algorithm, DrawingAlgorithm):
         seconds += recipe.algorithm.updates * per_operation * step_operations(request, programs["log_probs"]) / 3
     return seconds
 

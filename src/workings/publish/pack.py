@@ -16,7 +16,7 @@ from workings.evidence.claims import CLAIMS, Claim, claims_json, unsourced
 from workings.evidence.model_card import model_card
 from workings.evidence.pack.form import BY_DIGEST, COMPARISON, INSIDE, LICENCES, PACK, REPORT, pack_json
 from workings.evidence.pack.gather import Contents, gather
-from workings.evidence.pack.licences import data_manifests, licences
+from workings.evidence.pack.licences import data_manifests, drawn_data, licences
 from workings.evidence.pack.limits import check_bytes, check_words
 from workings.evidence.pack.readme import readme
 from workings.evidence.pack.write import seal_documents, write_zip
@@ -136,7 +136,7 @@ def _documents(contents: Contents, weights: str, writeup: Path | None,
         claims += card.claims
         found[card.document] = card.text.encode("utf-8")
         found[f"recipes/{name}.yaml"] = (run.path / RECIPE).read_bytes()
-        found |= data_manifests(run)
+        found |= data_manifests(run) | drawn_data(run)
     comparison, more = _pages(contents, found)
     claims += more
     found |= _software_licences() | {LICENCES: line(licences(contents.runs.values()))}

@@ -21,6 +21,7 @@ SMOOTHING_SHARE = 50
 _DELTA_COLOR = 4
 # Beyond this ratio a linear axis presses the later part of a training curve flat.
 _LOG_RATIO = 8
+_LOSS = "Mean negative log likelihood of the supervised tokens, in nats"
 _TABLE_ROWS = 12
 _LABEL_CHARS = 22
 
@@ -114,7 +115,7 @@ def loss_figures(views: Sequence[RunView]) -> list[LossFigure]:
                   for view in trained if span > 1]
         curves += [Curve(name=view.name, points=smoothed(view.train_loss, span), color=view.color,
                          label=short(view.name)) for view in trained]
-        caption = "Mean negative log likelihood of the supervised tokens, in nats, before each update."
+        caption = f"{_LOSS}, before each update."
         if span > 1:
             caption += " Bold: moving mean over a fiftieth of the steps; faint: every step."
         figures.append(LossFigure(heading="Training loss", caption=caption, drawn=_loss(
@@ -127,8 +128,9 @@ def loss_figures(views: Sequence[RunView]) -> list[LossFigure]:
         figures.append(LossFigure(
             heading="Evaluation loss", drawn=_loss("Evaluation loss", curves, held_out,
                                                    [view.evaluation_loss for view in held_out]),
-            caption="The same on traces that were held out. Runs that supervise different tokens (steps and answer, or "
-                    "the answer alone) have losses of different things: compare accuracies, not these."))
+            caption=("The same" if trained else _LOSS) + " on traces that were held out. Runs that supervise different "
+                    "tokens (steps and answer, or the answer alone) have losses of different things: compare "
+                    "accuracies, not these."))
     return figures
 
 

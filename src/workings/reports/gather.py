@@ -31,7 +31,7 @@ class RunView:
 
     @property
     def learns_from_rewards(self) -> bool:
-        """Whether it drew what it learned from; what the log calls its loss is then the value of an objective."""
+        """Whether it learned from rewards or from pairs; what the log calls its loss is then an objective's value."""
         return bool(self.lines and logged(self.lines[0]))
 
     @property

@@ -1,4 +1,4 @@
-"""Numbers of a run that learns from rewards: which are drawn together, what they mean, and what is a bad sign."""
+"""Numbers of runs that learn from rewards, a teacher or pairs: drawn together with what, their meaning, bad signs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -50,6 +50,11 @@ PANELS = (
         sentence="What the completions of a rollout earned: their mean, the means of its parts before weights, and the "
                  "spread (standard deviation) over all of them. The mean should rise over many steps. Bad signs: a "
                  "mean that falls or stays where it began, and a spread near 0, which leaves nothing to compare."),
+    Panel(key="teacher", title="Divergence from the teacher", unit="nats a token", lines=(
+        PanelLine(key="kl_teacher", name="divergence"),),
+        sentence="How much likelier the tokens that the student drew were to it than to its teacher: the mean over a "
+                 "rollout (reverse Kullback-Leibler). It should fall over many steps, towards 0. Bad signs: it stays "
+                 "where it began, or falls while completions get empty or the held-out score falls."),
     Panel(key="outside", title="Held-out score and hidden rewards", unit="", prefix="hidden_", lines=(
         PanelLine(key="held_out_score", name="held-out score"),),
         sentence="Measured at intervals and not learned from: the share of right answers on held-out items, and "
@@ -88,6 +93,25 @@ PANELS = (
         PanelLine(key="kl_behavior", name="divergence", rare=True),),
         sentence="How far the model has moved from the one that drew the completions (Kullback-Leibler). With one "
                  "update a rollout it is 0. Bad sign: a sharp rise."),
+    Panel(key="preference_loss", title="Preference loss", unit="", lines=(
+        PanelLine(key="preference_loss", name="loss"),),
+        sentence="What an update minimizes: minus the log likelihood that of each pair the chosen completion is "
+                 "preferred, which begins at ln 2, 0.693 (DPO), or a squared distance (IPO). It is no loss of tokens. "
+                 "It should fall. Bad sign: it is near 0 after a few steps: the pairs have nothing left to teach."),
+    Panel(key="margin", title="Implied rewards of pairs", unit="", lines=(
+        PanelLine(key="margin", name="margin"), PanelLine(key="chosen_reward", name="chosen"),
+        PanelLine(key="rejected_reward", name="rejected")),
+        sentence="How much likelier completions became than under the reference, times beta: of the chosen and of the "
+                 "rejected ones of a step, and the difference. The margin should rise. Bad sign: the chosen line falls "
+                 "far below 0; the margin then only says that the rejected ones fell farther."),
+    Panel(key="accuracy", title="Accuracy on pairs", unit="share", lines=(PanelLine(key="accuracy", name="accuracy"),),
+          sentence="The share of a step's pairs whose chosen completion has the larger implied reward. It begins at "
+                   "chance. Bad signs: it stays there, or is 1 at once, because something else tells the two apart, "
+                   "such as their lengths."),
+    Panel(key="pair_log_probs", title="Log probability of completions", unit="nats", lines=(
+        PanelLine(key="chosen_log_prob", name="chosen"), PanelLine(key="rejected_log_prob", name="rejected")),
+        sentence="Of whole completions, means of a step's pairs; longer ones are less likely, so that steps differ. "
+                 "Bad sign: both fall together over many steps, and the model gets worse at writing either."),
     Panel(key="times", title="Seconds of a step", unit="s", lines=(
         PanelLine(key="drawing_seconds", name="drawing"), PanelLine(key="updating_seconds", name="updating")),
         sentence="Drawing and rewarding completions, and the update itself. Bad sign: drawing that takes longer and "
@@ -97,22 +121,23 @@ PANELS = (
 FIXED = frozenset(line.key for panel in PANELS for line in panel.lines) | {
     "completions", "held_out_items", "mismatch_ratio"}
 PREFIXES = tuple(panel.prefix for panel in PANELS if panel.prefix)
-_LOGGED = tuple(sorted(FIXED - {"updating_seconds"}))
+_LOGGED = tuple(sorted(FIXED - {"updating_seconds", "preference_loss"}))
 
 
 def logged(line: Mapping[str, Any]) -> dict[str, float]:
-    """What a line of the log says of learning from rewards, as it stands there; empty for other runs."""
-    # A first update has a reward, every update has the share that was clipped.
-    if "reward" not in line and "clip_fraction" not in line:
+    """What a line of the log says of learning from rewards or pairs, as it stands there; empty for other runs."""
+    # A first update has a reward, every update of drawn completions a share that was clipped, one of pairs a margin.
+    if not {"reward", "clip_fraction", "margin"} & line.keys():
         return {}
     keys = [*_LOGGED, *(key for key in line if key.startswith(PREFIXES) and key not in FIXED)]
     return {key: value for key in keys if (value := _number(line.get(key))) is not None}
 
 
 def numbers(line: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers that figures are drawn of: those of `logged`, and the seconds of the update alone."""
-    found = logged(line)
-    seconds = _number(line.get("seconds"))
+    """The numbers that figures are drawn of: those of `logged`, and the loss of pairs or the update's own seconds."""
+    found, loss, seconds = logged(line), _number(line.get("loss")), _number(line.get("seconds"))
+    if "margin" in found:
+        return found if loss is None else found | {"preference_loss": loss}
     if found and seconds is not None:
         found["updating_seconds"] = seconds - found.get("drawing_seconds", 0.0)
     return found

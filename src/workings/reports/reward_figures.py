@@ -14,7 +14,8 @@ from workings.reports.reinforcement import PANELS, Panel, numbers
 from workings.reports.rollouts import mean_reward, read_rollout, rollout_steps, texts, visible
 from workings.rollouts.rollout import Group, Sample
 
-REPORTED = ("reward", "outside", "groups", "lengths", "mismatch")
+REPORTED = ("reward", "teacher", "outside", "groups", "lengths", "mismatch", "preference_loss", "margin",
+            "accuracy", "pair_log_probs")
 """Figures of a report; the page of `workings ui` has all of them."""
 MOST_CHARACTERS = 4_000
 """Of a completion; a report stays readable, and the record has all of it."""
@@ -30,6 +31,7 @@ class ShownCompletion:
     more: int
     """Characters that were left out."""
     reward: str
+    """Empty where it has none."""
     advantage: str
     about: str
     """Its length, and how it ended."""
@@ -137,21 +139,24 @@ def _rollout(view: RunView, step: int, title: str) -> ShownRollout:
     groups = [ShownGroup(
         id=group.prompt.item.id, prompt=visible(group.prompt.item.prompt),
         completions=_best_and_worst(group, tokenizer),
-        about=f"expected {visible(group.prompt.item.expected_answer)} · mean reward {mean_reward(group):.3g} over "
-              f"{len(group.samples)} completions · {_fate(group)}") for group in chosen.values()]
-    mean = fmean(sample.reward for _, sample in rollout.drawn)
-    return ShownRollout(title=title, groups=groups, about=f"{len(rollout.groups)} groups, mean reward {mean:.3g}.")
+        about=f"expected {visible(group.prompt.item.expected_answer)} · "
+              + (f"mean reward {mean_reward(group):.3g} over " if group.is_rewarded else "")
+              + f"{len(group.samples)} completions · {_fate(group)}") for group in chosen.values()]
+    mean = f", mean reward {fmean(sample.reward for _, sample in rollout.drawn):.3g}"
+    return ShownRollout(title=title, groups=groups, about=f"{len(rollout.groups)} groups"
+                        + (mean if ordered[0].is_rewarded else "") + ".")
 
 
 def _fate(group: Group) -> str:
     if not group.kept:
         return "not learned from"
-    return "learned from" if group.has_spread else "equal rewards: it teaches nothing"
+    return "equal rewards: it teaches nothing" if group.is_rewarded and not group.has_spread else "learned from"
 
 
 def _best_and_worst(group: Group, tokenizer: Tokenizer) -> list[ShownCompletion]:
     if not group.has_spread:
-        return [_completion("One of equal rewards", group.samples[0], tokenizer)]
+        title = "One of equal rewards" if group.is_rewarded else "One of them"
+        return [_completion(title, group.samples[0], tokenizer)]
     best = max(group.samples, key=lambda sample: sample.reward)
     worst = min(group.samples, key=lambda sample: sample.reward)
     return [_completion("Highest reward", best, tokenizer), _completion("Lowest reward", worst, tokenizer)]
@@ -162,5 +167,7 @@ def _completion(title: str, sample: Sample, tokenizer: Tokenizer) -> ShownComple
     parts = ", ".join(f"{name} {value:.4g}" for name, value in sample.rewards.items())
     return ShownCompletion(
         title=title, text=text[:MOST_CHARACTERS], more=max(0, len(text) - MOST_CHARACTERS),
-        reward=f"{sample.reward:.4g}", advantage=f"{sample.advantage:+.3g}" if sample.advantage else "0",
-        about=f"{parts} · {len(sample.completion.tokens)} tokens, " + (f"then {end}" if end else "cut off"))
+        reward=f"{sample.reward:.4g}" if sample.rewards else "",
+        advantage=f"{sample.advantage:+.3g}" if sample.advantage else "0",
+        about=(f"{parts} · " if parts else "") + f"{len(sample.completion.tokens)} tokens, "
+              + (f"then {end}" if end else "cut off"))

@@ -39,6 +39,7 @@ class GroupOutline:
     kept: bool
     """Whether updates learned from it."""
     rewards: tuple[float, ...]
+    """Zeros where it has none."""
     lengths: tuple[int, ...]
     """In tokens."""
 
@@ -144,7 +145,8 @@ def _front(path: Path) -> bytes:
 
 
 def _outline(line: Any) -> list[GroupOutline]:
-    ids, lengths, rewards = line["prompts"], line["lengths"], [float(value) for value in line["reward"]]
+    ids, lengths = line["prompts"], line["lengths"]
+    rewards = [float(value) for value in line["reward"]] if "reward" in line else [0.0] * len(lengths)
     if not ids or not lengths or len(lengths) % len(ids) or len(rewards) != len(lengths) or any(
             len(line[name]) != len(ids) for name in ("epochs", "kept")):
         raise ValueError("its lists are not of one length")

@@ -1,9 +1,10 @@
 """The runs side by side: what they are, what they cost, how to recognise them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workings.data.traces import DRAWN_FROM
 from workings.hardware.memory import byte_text
 from workings.record.manifest import RunManifest
 from workings.record.values import Absent
@@ -67,6 +68,20 @@ def _number(value: float | Absent) -> str:
     return value.absent if isinstance(value, Absent) else f"{value:.4f}"
 
 
+def learned_from(config: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """What a run learned from, and by which algorithm, from its resolved recipe and its manifest's facts."""
+    algorithm = config.get("algorithm")
+    asked = algorithm if isinstance(algorithm, dict) else {}
+    name = str(asked.get("name", "sft"))
+    if name == "sft":
+        drawn = facts.get(DRAWN_FROM)
+        return f"traces, {count(sum(drawn.values()))} of them samples" if isinstance(drawn, dict) else "traces"
+    if name == "dpo":
+        pairs = facts.get("pairs")
+        return f"{count(pairs)} preference pairs ({name})" if isinstance(pairs, int) else f"preference pairs ({name})"
+    return f"the teacher {asked.get('teacher')} ({name})" if name == "distill" else f"rewards ({name})"
+
+
 def _of_objective(manifest: RunManifest) -> str:
     algorithm = manifest.config_snapshot.get("algorithm")
     name = algorithm.get("name", "sft") if isinstance(algorithm, dict) else "sft"
@@ -91,6 +106,7 @@ MEASURES = (
 _FACTS: tuple[tuple[str, Callable[[RunManifest], str]], ...] = (
     ("Status", lambda m: m.status),
     ("Model", lambda m: f"{m.model_id} ({m.architecture}), {count(m.parameters)} parameters"),
+    ("Learned from", lambda m: learned_from(m.config_snapshot, m.facts)),
     ("Engine and device", lambda m: f"{m.engine} on {m.actual_device.count} x {m.actual_device.kind}"),
     ("Steps", lambda m: f"{count(m.completed_steps)} of {count(m.planned_steps)}"),
     ("Rows a step", lambda m: count(m.global_batch)),

@@ -12,24 +12,37 @@ def rollout_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
     """What a rollout says of the model, over all groups that were drawn, left-out ones included.
 
     Args:
-        rollout: with its rewards.
-        names: of the rewards; the first one says what is right: 1 or more is right, 0 or less is wrong.
+        rollout: with its rewards, or with what the teacher says.
+        names: of the rewards, none for a run without; the first one says what is right: 1 or more is right, 0 or
+            less is wrong.
     """
     samples = [sample for _, sample in rollout.drawn]
-    rewards = [sample.reward for sample in samples]
     lengths = [len(sample.completion.tokens) for sample in samples]
+    return {
+        **(_reward_metrics(rollout, names) if names else _teacher_metrics(rollout)),
+        "completions": float(len(samples)),
+        "completion_tokens": mean(lengths), "completion_tokens_least": float(min(lengths)),
+        "completion_tokens_most": float(max(lengths)),
+        "truncated": mean([float(sample.completion.stop_token is None) for sample in samples]),
+        "empty": mean([float(length == 0) for length in lengths])}
+
+
+def _reward_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
+    samples = [sample for _, sample in rollout.drawn]
+    rewards = [sample.reward for sample in samples]
     sides = [_side(group, names[0]) for group in rollout.groups]
     return {
         "reward": mean(rewards), "reward_deviation": float(np.std(rewards)),
         **{f"reward_{name}": mean([sample.rewards[name] for sample in samples]) for name in names},
         **{f"groups_{side}": sides.count(side) / len(sides) for side in ("all_wrong", "mixed", "all_right")},
         "groups_without_spread": mean([float(not group.has_spread) for group in rollout.groups]),
-        "groups_left_out": mean([float(not group.kept) for group in rollout.groups]),
-        "completions": float(len(samples)),
-        "completion_tokens": mean(lengths), "completion_tokens_least": float(min(lengths)),
-        "completion_tokens_most": float(max(lengths)),
-        "truncated": mean([float(sample.completion.stop_token is None) for sample in samples]),
-        "empty": mean([float(length == 0) for length in lengths])}
+        "groups_left_out": mean([float(not group.kept) for group in rollout.groups])}
+
+
+def _teacher_metrics(rollout: Rollout) -> dict[str, float]:
+    """Divergence from the teacher in nats a token: how much likelier the drawn tokens were when they were drawn."""
+    drawn = np.concatenate([np.asarray(sample.completion.log_probs, np.float32) for _, sample in rollout.learned])
+    return {"kl_teacher": float((drawn.astype(np.float64) - np.concatenate(rollout.reference_log_probs)).mean())}
 
 
 def mismatch(rollout: Rollout) -> dict[str, float]:

@@ -30,8 +30,12 @@ def to_json(rollout: Rollout) -> dict[str, Any]:
     learned = [x for _, sample in rollout.learned for x in sample.completion.log_probs]
     said = np.concatenate([np.zeros(0, np.float32), *rollout.trainer_log_probs])
     names = list(samples[0].rewards)
+    rewards = {} if not names else {
+        "rewards": {name: [sample.rewards[name] for sample in samples] for name in names},
+        "reward": [sample.reward for sample in samples], "advantages": [sample.advantage for sample in samples]}
     reference = np.concatenate([np.zeros(0, np.float32), *rollout.reference_log_probs])
-    return ({} if not rollout.reference_log_probs else {"reference_log_probs": _pack(reference.view("<i4"))}) | {
+    said_too = {"reference_log_probs": _pack(reference.view("<i4"))} if rollout.reference_log_probs else {}
+    return rewards | said_too | {
         "step": rollout.step, "position": rollout.position.to_json(), "after": rollout.after.to_json(),
         "prompts": [group.prompt.item.id for group in rollout.groups],
         "epochs": [group.epoch for group in rollout.groups],
@@ -44,10 +48,7 @@ def to_json(rollout: Rollout) -> dict[str, Any]:
         "tokens": _pack(np.array([x for sample in samples for x in sample.completion.tokens], "<i4")),
         "sampler_log_probs": _pack(np.array(drawn, "<f4").view("<i4")),
         # As the difference of their bits from the sampler's, which is small where both agree.
-        "trainer_log_probs": _pack(said.astype("<f4").view("<i4") - np.array(learned, "<f4").view("<i4")),
-        "rewards": {name: [sample.rewards[name] for sample in samples] for name in names},
-        "reward": [sample.reward for sample in samples],
-        "advantages": [sample.advantage for sample in samples]}
+        "trainer_log_probs": _pack(said.astype("<f4").view("<i4") - np.array(learned, "<f4").view("<i4"))}
 
 
 def from_json(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
@@ -70,9 +71,11 @@ def from_json(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout
 def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
     ids, lengths, stops = line["prompts"], line["lengths"], line["stop_tokens"]
     count = len(lengths)
-    if not ids or count % len(ids) or any(len(line[name]) != count for name in (
-            "seeds", "stop_tokens", "reward", "advantages")) or any(
-            len(values) != count for values in line["rewards"].values()) or any(
+    # A line without rewards is one of a run that has none.
+    rewards = line.get("rewards", {})
+    numbers = [line[name] for name in ("reward", "advantages")] if rewards else [[0.0] * count] * 2
+    if not ids or count % len(ids) or any(len(values) != count for values in (
+            line["seeds"], stops, *numbers, *rewards.values())) or any(
             len(line[name]) != len(ids) for name in ("epochs", "kept")):
         raise ValueError("its lists are not of one length")
     if any(type(length) is not int or length < 0 for length in lengths) or sum(lengths) > MOST_TOKENS:
@@ -88,8 +91,8 @@ def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
             finish_reason="length" if stops[number] < 0 else "stop",
             stop_token=None if stops[number] < 0 else stops[number],
             log_probs=drawn[of_learned[number]:of_learned[number + 1]].view("<f4").tolist()),
-        rewards={name: float(values[number]) for name, values in line["rewards"].items()},
-        reward=float(line["reward"][number]), advantage=float(line["advantages"][number])) for number in range(count)]
+        rewards={name: float(values[number]) for name, values in rewards.items()},
+        reward=float(numbers[0][number]), advantage=float(numbers[1][number])) for number in range(count)]
     size = count // len(ids)
     groups = tuple(Group(prompt=prompts[ids[at]], epoch=line["epochs"][at], kept=bool(line["kept"][at]),
                          samples=tuple(samples[at * size:(at + 1) * size])) for at in range(len(ids)))

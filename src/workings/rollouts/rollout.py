@@ -1,4 +1,4 @@
-"""One rollout: groups of completions with their rewards and advantages, and the batches that updates take from them.
+"""One rollout: groups of completions with rewards and advantages, and the batches that updates take from them.
 
 Everything that follows from tokens and rewards is made here by pure functions, so that a verifier makes it again.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from workings.config.algorithms import RewardAlgorithm
+from workings.config.algorithms import DrawingAlgorithm
 from workings.config.recipe import Recipe
 from workings.data.batches import Position, bucket_lengths, make_batch
 from workings.data.rows import Row
@@ -34,10 +34,11 @@ class Sample:
     seed: int
     completion: Completion
     """Tokens, the stop token, and the log probability of each of them when it was drawn."""
-    rewards: Rewards
-    reward: float
+    rewards: Rewards = field(default_factory=dict)
+    """Empty where the algorithm has none."""
+    reward: float = 0.0
     """Sum of weights times values."""
-    advantage: float
+    advantage: float = 0.0
     """How much better it was than its group."""
 
     @property
@@ -56,6 +57,11 @@ class Group:
     samples: tuple[Sample, ...]
     kept: bool = True
     """Whether an update learns from it; dynamic sampling leaves groups out."""
+
+    @property
+    def is_rewarded(self) -> bool:
+        """Whether its completions have rewards; a teacher's have none."""
+        return bool(self.samples[0].rewards)
 
     @property
     def has_spread(self) -> bool:
@@ -78,7 +84,7 @@ class Rollout:
     trainer_log_probs: tuple[np.ndarray, ...] = field(default=(), compare=False)
     """Of every learned sample, float32: log probabilities of its tokens as the first update computed them."""
     reference_log_probs: tuple[np.ndarray, ...] = field(default=(), compare=False)
-    """The same as the model says that training began with; empty where the algorithm has no such reference."""
+    """The same as a frozen model says, that which training began with or a teacher; empty without one."""
 
     @property
     def drawn(self) -> list[tuple[Prompt, Sample]]:
@@ -138,7 +144,7 @@ class RolloutShape:
     pad_id: int
 
     @classmethod
-    def of(cls, recipe: Recipe, algorithm: RewardAlgorithm, *, fsdp: int, pad_id: int) -> "RolloutShape":
+    def of(cls, recipe: Recipe, algorithm: DrawingAlgorithm, *, fsdp: int, pad_id: int) -> "RolloutShape":
         """What a recipe asks for with its algorithm, over so many devices (``fsdp``) that share its rows."""
         return cls(micro_batches=recipe.batch.accumulation, rows=recipe.batch.micro_batch * fsdp, pad_id=pad_id,
                    updates=algorithm.updates, buckets=bucket_lengths(recipe.data, recipe.data.max_length))
@@ -158,14 +164,14 @@ class RolloutShape:
         return self.micro_batches, self.rows, next(size for size in self.buckets if size >= length)
 
 
-def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: RewardAlgorithm) -> Batch:
+def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: DrawingAlgorithm) -> Batch:
     """What one of the updates that learn from a rollout is given.
 
     Args:
         rollout: with its rewards and advantages.
         part: number of the update among them, from 0.
         shape: sizes.
-        algorithm: says what the sum is divided by.
+        algorithm: says what each token's advantage is, and what the sum is divided by.
     """
     samples = rollout.learned[part * shape.rows_per_update:(part + 1) * shape.rows_per_update]
     rows = [_row(prompt, sample) for prompt, sample in samples]
@@ -174,13 +180,17 @@ def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: Reward
     size = shape.of_batch(max((len(row.tokens) for row in rows), default=1))
     batch = make_batch(sequences, size[:2], size[2], shape.pad_id)
     said = rollout.reference_log_probs[part * shape.rows_per_update:(part + 1) * shape.rows_per_update]
-    names = (ADVANTAGE, BEHAVIOR, REFERENCE) if said else (ADVANTAGE, BEHAVIOR)
+    # What a teacher says is in the advantages already.
+    names = algorithm.objective.signals if said else (ADVANTAGE, BEHAVIOR)
     signals = {name: np.zeros((shape.rows_per_update, size[2]), np.float32) for name in names}
     for number, (prompt, sample) in enumerate(samples):
         span = learned_span(prompt, sample)
-        signals[ADVANTAGE][number, span] = sample.advantage
-        signals[BEHAVIOR][number, span] = sample.completion.log_probs
-        if said:
+        # As a record keeps them, from which a verifier makes the advantages again.
+        drawn = np.array(sample.completion.log_probs, np.float32)
+        signals[ADVANTAGE][number, span] = algorithm.token_advantages(
+            sample.advantage, drawn.tolist(), said[number].tolist() if said else ())
+        signals[BEHAVIOR][number, span] = drawn
+        if REFERENCE in names:
             signals[REFERENCE][number, span] = said[number]
     tokens = sum(len(sample.learned) for _, sample in samples)
     arrays = batch.arrays | {name: x.reshape(batch.tokens.shape) for name, x in signals.items()}

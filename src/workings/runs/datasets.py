@@ -1,14 +1,18 @@
 """From the names in a recipe to traces and items: a file, or a set that is made on the spot."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from workings.config.load import LoadedRecipe
 from workings.data.generators import addition
 from workings.data.generators.base import ItemRecord, items_bytes
+from workings.data.lazy_sequence import TraceFile
 from workings.data.named_sets import shipped_sets
 from workings.data.open import open_traces, shipped_items
-from workings.data.traces import Trace, traces_bytes
+from workings.data.preferences import PreferencePair, read_pairs
+from workings.data.traces import DRAWN_FROM, Trace, traces_bytes
 from workings.errors import RequestError
 from workings.record.digest import bytes_digest, file_digest
 from workings.scoring.items import Item, item_from_json, read_items
@@ -33,10 +37,20 @@ class RunData:
     prompts: list[Item] = field(default_factory=list)
     """Questions that completions are drawn of, where the recipe learns from rewards; ``traces`` are then those that
     hold them, or empty."""
+    pairs: list[PreferencePair] = field(default_factory=list)
+    """Preference pairs, where the recipe learns from them; ``traces`` are then empty."""
     digests: dict[str, str]
     """SHA-256 of each file's bytes, or of the bytes that a made set would have as a file."""
     is_full: bool = True
     """Whether the traces are all of those that the digest names."""
+
+    @property
+    def drawn_from(self) -> dict[str, int]:
+        """How many traces or pairs are samples of which model, by its digest (see `workings.samples.candidates`)."""
+        # A large file whose rows are kept from an earlier run is not read for this.
+        traces = [] if isinstance(self.traces, TraceFile) and not self.traces.may_hold_samples else self.traces
+        sources = (each.metadata.get(DRAWN_FROM) for some in (traces, self.pairs) for each in some)
+        return dict(Counter(source for source in sources if isinstance(source, str)))
 
 
 def find_data(loaded: LoadedRecipe) -> RunData:
@@ -44,29 +58,52 @@ def find_data(loaded: LoadedRecipe) -> RunData:
     recipe = loaded.recipe
     digests: dict[str, str] = {}
     names = (recipe.data.traces, recipe.evaluation.traces, recipe.evaluation.items)
-    drawn = recipe.learns_from_rewards and holds_items(loaded, names[0])
+    drawn = recipe.draws and holds_items(names[0], loaded.base)
     # Made in one call, in which no pair of numbers is both trained and asked.
     made = addition.make(ADDITION_TRACES, ADDITION_ITEMS, recipe.seed) if ADDITION in names else ([], [])
-    traces = [] if drawn else _traces(loaded, names[0], made[0], "traces", digests)
+    pairs = _pairs(loaded, digests) if recipe.learns_from_pairs else []
+    traces = [] if drawn or pairs else _traces(loaded, names[0], made[0], "traces", digests)
     held_out = [] if names[1] == "none" else _traces(
         loaded, names[1], addition.held_out_traces(made[1], recipe.seed), "evaluation_traces", digests)
     prompts: list[Item] = []
     if drawn:
         prompts = _items(loaded, names[0], [], "traces", digests)
-    elif recipe.learns_from_rewards:
+    elif recipe.draws:
         prompts = [question_of(trace) for trace in traces]
     return RunData(traces=traces, held_out=held_out, items=_items(loaded, names[2], made[1], "items", digests),
-                   prompts=prompts, digests=digests)
+                   prompts=prompts, pairs=pairs, digests=digests)
 
 
-def holds_items(loaded: LoadedRecipe, name: str) -> bool:
-    """Whether what a recipe calls its traces are items: questions with expected answers and without steps."""
-    path = loaded.path(name)
+def read_prompts(name: str, base: Path = Path()) -> list[Item]:
+    """Questions to draw completions of: items, or traces with their answers as the expected ones.
+
+    Args:
+        name: a file (relative to ``base``), or a shipped set.
+        base: the folder that paths begin from.
+
+    Raises:
+        RequestError: there is no such file or set, or a line of it is no question with an answer.
+    """
+    path = base / Path(name).expanduser()
+    if not path.is_file() and name not in shipped_sets():
+        raise RequestError(f"prompts: {name}", "a file of items or of traces, or a shipped set", "workings data list")
+    if holds_items(name, base):
+        return read_items(path if path.is_file() else Path(name))
+    return [question_of(trace) for trace in open_traces(name, base).traces]
+
+
+def holds_items(name: str, base: Path) -> bool:
+    """Whether a file (relative to ``base``) or a shipped set holds questions with expected answers and no steps."""
+    path = base / Path(name).expanduser()
     if path.is_file():
-        # By the first line: a file holds one or the other.
-        first = next((record for _, record in read_lines(path)), {})
-        return isinstance(first, dict) and ("expected_answer" in first or "question" in first)
+        return bool({"expected_answer", "question"} & _first_keys(path))
     return name in shipped_sets() and shipped_sets()[name].holds == "items"
+
+
+def _first_keys(path: Path) -> set[str]:
+    """Keys of a file's first line, by which it is known what the file holds; none where that is no JSON object."""
+    first = next((record for _, record in read_lines(path)), {})
+    return set(first) if isinstance(first, dict) else set()
 
 
 def question_of(trace: Trace) -> Item:
@@ -86,10 +123,26 @@ def question_of(trace: Trace) -> Item:
         raise RequestError(f"trace {trace.id}: {error}", "a trace whose answer can be compared") from None
 
 
+def _pairs(loaded: LoadedRecipe, digests: dict[str, str]) -> list[PreferencePair]:
+    """The preference pairs that `data.traces` names; a file of anything else is refused by its first line."""
+    path = loaded.path(loaded.recipe.data.traces)
+    if path.is_file() and not {"chosen", "rejected"} & _first_keys(path):
+        raise RequestError(f"data.traces: {path}, which holds no preference pairs, with algorithm.name: "
+                           f"{loaded.recipe.algorithm.name}", "a file of pairs: id, prompt, chosen, rejected",
+                           f"workings data import --format preferences {path} --out pairs.jsonl")
+    pairs = read_pairs(path)
+    digests["traces"] = file_digest(path)
+    return pairs
+
+
 def _traces(loaded: LoadedRecipe, name: str, made: list[Trace], label: str, digests: dict[str, str]) -> Sequence[Trace]:
     if name == ADDITION:
         digests[label] = bytes_digest(traces_bytes(made))
         return made
+    path = loaded.path(name)
+    if path.is_file() and {"chosen", "rejected"} <= _first_keys(path):
+        raise RequestError(f"{path}, a file of preference pairs, in place of traces", "a file of traces",
+                           "algorithm.name=dpo, if the recipe is to learn from these pairs")
     opened = open_traces(name, loaded.base)
     digests[label] = opened.sha256
     return opened.traces

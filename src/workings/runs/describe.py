@@ -123,7 +123,7 @@ def _weight_digests(directory: Path | None) -> dict[str, str] | Absent:
 
 
 def readme(manifest: RunManifest, setup: TrainSetup, command: str, memory: str,
-           rewards: tuple[float, float] | None) -> str:
+           learned: tuple[float, float] | str | None) -> str:
     """What this run was, in a screen, and how to reproduce and verify it.
 
     Args:
@@ -131,12 +131,15 @@ def readme(manifest: RunManifest, setup: TrainSetup, command: str, memory: str,
         setup: what ran.
         command: that asks for it again.
         memory: predicted and measured, in a sentence.
-        rewards: mean rewards of the first and the last rollout, where it learned from rewards.
+        learned: mean rewards of the first and the last rollout, where it learned from rewards; what became of its
+            pairs, where it learned from preferences.
     """
     loss = "no step was completed" if isinstance(manifest.final_loss, Absent) else (
         f"loss {manifest.first_loss:.4f} at the first step, {manifest.final_loss:.4f} at the last")
-    if rewards is not None:
-        loss = f"mean reward {rewards[0]:.3f} at first, {rewards[1]:.3f} at last"
+    if isinstance(learned, tuple):
+        loss = f"mean reward {learned[0]:.3f} at first, {learned[1]:.3f} at last"
+    elif learned is not None:
+        loss = f"{loss}; {learned}"
     return f"""# Run {manifest.name}
 
 Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_steps} of {manifest.planned_steps} steps.

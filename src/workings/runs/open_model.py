@@ -6,17 +6,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from workings.config.algorithms import Distill
 from workings.config.load import LoadedRecipe, check_recipe, section_at
 from workings.config.model import FromPretrained
 from workings.config.recipe import DEFAULT_ENGINE, Recipe
 from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
-from workings.data.batches import Batches
+from workings.data.batches import Position
+from workings.data.pair_rows import build_pair_rows, pair_ids
+from workings.data.reference import LogProbs, from_lines
 from workings.data.rows import RowSet, build_rows
-from workings.engines.base import Engine, EngineRequest
+from workings.engines.base import Engine, EngineRequest, State
 from workings.engines.registry import engine_names, find_engine
 from workings.engines.session import ModelSession
 from workings.errors import RecordError, RequestError
 from workings.evidence.replay.drawn import Change, DrawnAgain, RecordedRewards
+from workings.evidence.replay.preferred import PairSource
 from workings.evidence.replay.steps import Source, TraceSource
 from workings.hardware.device import without_alias
 from workings.models.chat import ChatTemplate
@@ -26,9 +30,18 @@ from workings.models.tokenizer import Tokenizer
 from workings.record import jsonl
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
-from workings.record.layout import MANIFEST, MODEL_SHAPE, OVERRIDES, PROMPTS, ROLLOUTS, ROWS, TOKENIZER
+from workings.record.layout import (
+    MANIFEST,
+    MODEL_SHAPE,
+    OVERRIDES,
+    PROMPTS,
+    REFERENCE_LOG_PROBS,
+    ROLLOUTS,
+    ROWS,
+    TOKENIZER,
+)
 from workings.record.reader import Run
-from workings.record.values import Absent
+from workings.record.values import Absent, absent
 from workings.rollouts.lines import from_json
 from workings.rollouts.prompts import PromptSet, read_prompts
 from workings.rollouts.rollout import Rollout
@@ -42,7 +55,10 @@ from workings.runs.resolve import (
     read_shape,
     weight_digests,
 )
+from workings.runs.row_data import PairData, rows_data
+from workings.runs.teacher import Asked, Teacher, find_teacher
 from workings.runs.training_data import prompt_data
+from workings.training.pair_experience import ask_about
 
 AS_RECORDED = "as recorded"
 """The device that the run's recipe asked for."""
@@ -61,6 +77,8 @@ class TrainedModel:
     checkpoint: Checkpoint
     session: ModelSession
     """That checkpoint on an engine."""
+    request: EngineRequest
+    """What the recipe asks the engine for."""
 
     @property
     def root(self) -> str:
@@ -91,6 +109,8 @@ class OpenedWeights:
     session: ModelSession
     facts: dict[str, Any]
     """What is known of the model: name, revision, digest of every file of weights."""
+    request: EngineRequest
+    """What the engine was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +134,8 @@ class ReopenedRun(ResolvedRun):
     engine: Engine
     learned: RowSet | PromptSet
     """The rows that it was trained on, or the prompts that it drew completions of."""
+    teacher: Teacher | Absent
+    """That which the run learned from, or why it cannot be asked: what it said then counts as recorded."""
 
     @cached_property
     def checkpoints_by_step(self) -> dict[int, Path]:
@@ -130,19 +152,45 @@ class ReopenedRun(ResolvedRun):
         Args:
             seed: decides the order of the data, and what is drawn.
             exact: whether updates are taken from completions as they are drawn here (see `DrawnAgain`).
-            change: for controls of a run that learned from rewards.
+            change: for controls of a run that drew what it learned from.
         """
-        recipe, fsdp = self.recipe, self.run.manifest.mesh.get("fsdp", 1)
+        fsdp = self.run.manifest.mesh.get("fsdp", 1)
         if isinstance(self.learned, RowSet):
-            return TraceSource(Batches(
-                self.learned, seed=seed, rows_per_micro_batch=recipe.batch.micro_batch * fsdp,
-                accumulation=recipe.batch.accumulation, data_config=recipe.data))
+            rows = rows_data(self.recipe.model_copy(update={"seed": seed}), self.learned, fsdp)
+            return self._pair_source(rows, exact) if isinstance(rows, PairData) else TraceSource(rows.batches)
+        asked = None if isinstance(self.teacher, Absent) else self._asked
         data = prompt_data(self, replace(self.learned, seed=seed), fsdp)
         recorded = self.rollouts
         # Its rewards come from the record, so there is nothing to reward with.
         nothing = RecordedRewards(recorded=next(iter(recorded.values())))
-        again = DrawnAgain(drawing=data.drawing(self.engine, nothing), recorded=recorded, exact=exact)
+        again = DrawnAgain(drawing=data.drawing(self.engine, nothing, asked), recorded=recorded, exact=exact)
         return again if change is None else replace(again, change=change)
+
+    def _pair_source(self, data: PairData, exact: bool) -> PairSource:
+        """Pairs, and what the reference says of them: the record, or where all bits have to agree the reference."""
+        recorded = from_lines(jsonl.read(self.run.path / REFERENCE_LOG_PROBS)[0])
+        # Another seed, for a control, may begin with rows that a short run never came to.
+        known = {**dict.fromkeys(data.rows.ids, 0.0), **recorded}
+        if not exact:
+            return PairSource(batches=data.batches, recorded=known)
+
+        def ask(state: State, position: Position) -> LogProbs:
+            engine: Any = self.engine
+            reference = self._first_weights if self.recipe.method.name == "full" else data.reference(engine, state)
+            return ask_about(engine, reference, data.batches, position)
+
+        return PairSource(batches=data.batches, recorded=known, ask=ask)
+
+    @cached_property
+    def _first_weights(self) -> State:
+        """The model that training began with, read once: it stays in memory beside the one that takes steps."""
+        return self.initial_state(self.engine, self.recipe.seed, trainable=False)
+
+    @cached_property
+    def _asked(self) -> Asked:
+        """The teacher, opened once: all controls ask it as well."""
+        assert isinstance(self.teacher, Teacher)  # the caller has looked
+        return self.teacher.open(self.engine, self)
 
     @cached_property
     def rollouts(self) -> dict[int, Rollout]:
@@ -195,11 +243,15 @@ class _SealedRun:
                 raise
             return engine_class.open(replace(request, mesh=_ONE_DEVICE))
 
+    @property
+    def bases(self) -> list[Path]:
+        """Folders that a relative name of the recipe may start from."""
+        # A run may have been moved together with its weights, so the folders above it are tried last.
+        return [self.loaded.base, Path.cwd(), *list(self.run.path.absolute().parents)[:PARENTS_SEARCHED]]
+
     def find_weights(self, model: FromPretrained, try_next: str) -> Path:
         """The weights that training started from: where the recipe named them, near the run, or on the Hub."""
-        run, revision = self.run, str(self.run.manifest.model_revision)
-        # A run may have been moved together with its weights, so the folders above it are tried last.
-        bases = [self.loaded.base, Path.cwd(), *list(run.path.absolute().parents)[:PARENTS_SEARCHED]]
+        run, revision, bases = self.run, str(self.run.manifest.model_revision), self.bases
         if revision == LOCAL and local_folder(model.id, bases) is None:
             adapters = self.loaded.recipe.method.name != "full"
             raise RequestError(
@@ -232,7 +284,9 @@ def open_run(path: Path, device: str = AS_RECORDED) -> TrainedModel:
     engine = sealed.open_engine(device, _weights_below_adapters(sealed))
     session = ModelSession(engine=engine, state=engine.restore(checkpoint.path), tokenizer=sealed.tokenizer,
                            template=sealed.template)
-    return TrainedModel(run=sealed.run, recipe=sealed.loaded.recipe, checkpoint=checkpoint, session=session)
+    recipe = sealed.loaded.recipe
+    return TrainedModel(run=sealed.run, recipe=recipe, checkpoint=checkpoint, session=session,
+                        request=EngineRequest.of(recipe, sealed.shape))
 
 
 def reopen_run(path: Path, inputs: ReplayInputs) -> ReopenedRun:
@@ -246,7 +300,7 @@ def reopen_run(path: Path, inputs: ReplayInputs) -> ReopenedRun:
     sealed = _SealedRun.open(path)
     run, recipe = sealed.run, sealed.loaded.recipe
     # Files are proved by their digests before a device is opened.
-    if recipe.learns_from_rewards:
+    if recipe.draws:
         # Prompts with their tokens stand in the record: no file of data is needed.
         data = RunData(traces=[], held_out=[], items=[], digests={})
         learned: RowSet | PromptSet = _recorded_prompts(sealed)
@@ -261,7 +315,8 @@ def reopen_run(path: Path, inputs: ReplayInputs) -> ReopenedRun:
     if not inputs.fsdp and rows_of_micro_batch % engine.describe().mesh.get("fsdp", 1):
         engine = sealed.open_engine(inputs.device, weights.directory, fsdp=1)
     return ReopenedRun(loaded=sealed.loaded, data=data, weights=weights, tokenizer=sealed.tokenizer,
-                       template=sealed.template, shape=sealed.shape, run=run, engine=engine, learned=learned)
+                       template=sealed.template, shape=sealed.shape, run=run, engine=engine, learned=learned,
+                       teacher=_recorded_teacher(sealed))
 
 
 def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
@@ -284,15 +339,16 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
     template = ChatTemplate.for_config(request.template, tokenizer)
     precision = PrecisionConfig.model_validate({"parameters": request.precision, "compute": request.precision})
     # An engine cannot be opened without an optimizer; nothing is trained here.
-    engine = find_engine(request.engine).engine.open(EngineRequest(
+    asked = EngineRequest(
         shape=read_shape(directory), device=without_alias(request.device), optimizer=AdamWConfig(name="adamw"),
-        precision=precision, memory=MemoryConfig(), mesh=MeshConfig(), seed=0, weights=directory))
+        precision=precision, memory=MemoryConfig(), mesh=MeshConfig(), seed=0, weights=directory)
+    engine = find_engine(request.engine).engine.open(asked)
     # Only a folder's own name: its path may name a person. The digests read all weights once.
     facts = {"id": directory.name if weights.revision == LOCAL else model, "revision": weights.revision,
              "precision": request.precision, "weights": weight_digests(directory)}
     session = ModelSession(engine=engine, state=engine.load(directory, trainable=False), tokenizer=tokenizer,
                            template=template)
-    return OpenedWeights(session=session, facts=facts)
+    return OpenedWeights(session=session, facts=facts, request=asked)
 
 
 def _check(request: WeightsRequest) -> None:
@@ -343,8 +399,12 @@ def _recorded_rows(sealed: _SealedRun, data: RunData) -> RowSet:
     run, digest = sealed.run, sealed.run.manifest.data_digests.get("rows")
     # A smoke run takes the first traces only, and rows that are too long may be dropped: the index has the others.
     known = {row["id"] for row in jsonl.read(run.path / ROWS)[0]}
-    rows = build_rows([trace for trace in data.traces if trace.id in known], sealed.tokenizer, sealed.template,
-                      sealed.loaded.recipe.data)
+    settings = sealed.tokenizer, sealed.template, sealed.loaded.recipe.data
+    if sealed.loaded.recipe.learns_from_pairs:
+        known = set(pair_ids([row["id"] for row in jsonl.read(run.path / ROWS)[0]]))
+        rows = build_pair_rows([pair for pair in data.pairs if pair.id in known], *settings).rows
+    else:
+        rows = build_rows([trace for trace in data.traces if trace.id in known], *settings)
     # The rules that make rows may have changed with the version; then no step could be the same.
     if rows.digest != digest:
         raise RecordError(f"{run.path}: its row index does not follow from data, tokenizer and template "
@@ -359,6 +419,21 @@ def _recorded_prompts(sealed: _SealedRun) -> PromptSet:
     if prompts.digest != run.manifest.data_digests.get("prompts"):
         raise RecordError(f"{run.path}: {PROMPTS} is not what its manifest names")
     return prompts
+
+
+def _recorded_teacher(sealed: _SealedRun) -> Teacher | Absent:
+    """The teacher, where it lies where the recipe named it or near the run and is the recorded one to the byte."""
+    recipe = sealed.loaded.recipe
+    if not isinstance(recipe.algorithm, Distill):
+        return absent("the run has none")
+    try:
+        teacher = find_teacher(sealed.loaded, sealed.tokenizer, sealed.shape, sealed.bases)
+        same = teacher.digest == sealed.run.manifest.data_digests.get("teacher")
+    except RequestError as error:
+        return absent(f"{error.given}; needed: {error.expected}")
+    except RecordError as error:
+        return absent(str(error))
+    return teacher if same else absent(f"{recipe.algorithm.teacher} is another one than the run learned from")
 
 
 def _recorded_weights(sealed: _SealedRun, given: Path | None) -> Weights:

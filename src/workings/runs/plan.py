@@ -12,6 +12,7 @@ from workings.planning.search import plan_with_nearest
 from workings.runs.plan_time import timed, with_deadline
 from workings.runs.resolve import find_shape
 from workings.runs.select_engine import with_engine
+from workings.runs.teacher import teacher_shape
 
 OWN_RUNS = Path("runs")
 """Where a person's runs are looked for unless told otherwise."""
@@ -36,7 +37,7 @@ def plan(recipe: str | LoadedRecipe, on: str, overrides: Sequence[str] = (), *, 
     target = find_target(on)
     loaded = with_engine(load_recipe(recipe, overrides), target.platform)
     shape = find_shape(loaded)
-    found = plan_with_nearest(loaded.recipe, shape, target, search=nearest)
+    found = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher_shape(loaded))
     found = timed(found, loaded, shape, target, own_pace(runs, target) if runs.is_dir() else None)
     found = replace(found, remarks=(*found.remarks, *loaded.chosen))
     return with_deadline(found, loaded, shape, target, deadline) if deadline else found

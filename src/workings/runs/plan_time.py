@@ -1,6 +1,7 @@
 """How long a planned run takes, what a deadline means for it, and what finishes in time."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from workings.config.load import LoadedRecipe
 from workings.data.named_sets import shipped_sets
@@ -11,6 +12,7 @@ from workings.planning.plan import Plan, make_plan
 from workings.planning.request import engine_request, programs_of
 from workings.planning.seconds import Pace, duration, run_time, step_operations, step_seconds
 from workings.runs.datasets import ADDITION, ADDITION_ITEMS
+from workings.runs.teacher import teacher_shape
 
 
 def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, own: Pace | None = None) -> Plan:
@@ -23,7 +25,20 @@ def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, o
         return plan
     spent = run_time(recipe, request, programs_of(recipe, plan.mesh[0]), target, devices, seconds,
                      items=count_items(loaded), held_out=0)
+    if (pairs := count_pairs(loaded)) and spent.reference_seconds:
+        batches = -(-2 * pairs // (plan.batch[0] * plan.batch[1]))
+        spent = replace(spent, reference_seconds=min(1.0, batches / spent.steps) * spent.reference_seconds)
     return replace(plan, step_seconds=seconds, time=spent, step_time=how)
+
+
+def count_pairs(loaded: LoadedRecipe) -> int:
+    """Preference pairs that the recipe learns from; 0 where it learns from none, or where they are not here."""
+    path = loaded.path(loaded.recipe.data.traces)
+    return _lines(path) if loaded.recipe.learns_from_pairs and path.is_file() else 0
+
+
+def _lines(path: Path) -> int:
+    return sum(1 for line in path.read_text("utf-8").splitlines() if line.strip())
 
 
 def count_items(loaded: LoadedRecipe) -> int:
@@ -33,7 +48,7 @@ def count_items(loaded: LoadedRecipe) -> int:
         return 0
     path = loaded.path(name)
     if path.is_file():
-        return sum(1 for line in path.read_text("utf-8").splitlines() if line.strip())
+        return _lines(path)
     return ADDITION_ITEMS if name == ADDITION else sum(row.items for row in shipped_sets().values() if row.name == name)
 
 
@@ -63,7 +78,8 @@ def finishing(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Targe
         before, after = (step_operations(engine_request(each, shape, target), plan.batch) for each in (recipe, kept))
         spent = replace(plan.time, step_seconds=pace * after / before)
         # The time is asked first, because the plan compiles: without recomputation all activations must fit.
-        if spent.seconds <= deadline and make_plan(kept, shape, target, explained=False).verdict.fits:
+        if spent.seconds <= deadline and make_plan(
+                kept, shape, target, explained=False, teacher=teacher_shape(loaded)).verdict.fits:
             return ("memory.remat=none",)
     steps = max(1, int(recipe.training.steps * plan.time.share_by(deadline)))
     words = [f"training.steps={steps}"]

@@ -14,7 +14,7 @@ from workings.models.batch import Batch
 from workings.planning.verdict import Verdict, judge
 from workings.runs.datasets import RunData
 from workings.runs.resolve import ResolvedRun, resolve
-from workings.runs.training_data import TrainingData, read_training_data
+from workings.runs.training_data import TrainingData, beside_frozen, read_training_data
 from workings.training.schedule import Schedule
 
 
@@ -76,7 +76,7 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     # The longest batch decides whether the run fits; compiling it here is compiling what the loop then runs. No weight
     # has been read so far.
     longest = learned.shapes()[0]
-    inspection = engine.inspect(learned.blank(longest))
+    inspection = beside_frozen(learned, request, device, engine.inspect(learned.blank(longest)))
     if limit := inspection.limit_bytes:  # a compiler that refused names the limit that it kept to
         device = replace(device, memory_limit_bytes=limit, memory_limit_source="the compiler")
     return TrainSetup(

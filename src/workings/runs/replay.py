@@ -1,11 +1,12 @@
 """`replay`: take some of a sealed run's steps again, and say whether the same comes out."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from workings.config.algorithms import Distill
 from workings.data.batches import Position
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
@@ -20,19 +21,23 @@ from workings.evidence.replay.conditions import (
     on_cpu,
     platform,
 )
-from workings.evidence.replay.drawn import with_another_advantage, with_another_reward
+from workings.evidence.replay.drawn import with_another_advantage, with_another_reward, with_another_teacher
 from workings.evidence.replay.judge import SCHEMA, Facts, judge, sentence
 from workings.evidence.replay.outcomes import RecordedEvaluation, compare_weights, generate_again
+from workings.evidence.replay.preferred import PairSource, with_a_pair_swapped, with_another_reference
 from workings.evidence.replay.steps import InitialState, ReplayPlan, Source
 from workings.evidence.replay.tolerance import BITWISE, Tolerance, number_format, tolerance_for
 from workings.evidence.replay.unit import unit_path, write_unit
 from workings.record import environment, jsonl
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
-from workings.record.layout import ENVIRONMENT, EVALUATION_CONFIG, PREDICTIONS
+from workings.record.layout import ENVIRONMENT, EVALUATION_CONFIG, PREDICTIONS, SAMPLED
 from workings.record.reader import Run
+from workings.record.values import Absent
 from workings.runs.code_version import code_version
 from workings.runs.open_model import ReopenedRun, ReplayInputs, reopen_run
+from workings.runs.teacher import Teacher
+from workings.samples.unit import SampleUnit
 from workings.training.schedule import Schedule
 
 STEPS, ITEMS = 10, 8
@@ -50,7 +55,9 @@ class ReplayRequest:
     steps: int = STEPS
     """Steps to take; fewer where the run ends."""
     predictions: int = ITEMS
-    """Items of each of the run's own evaluations to ask again; 0: none."""
+    """Items of each of the run's own evaluations, and of ``samples``, to ask again; 0: none."""
+    samples: tuple[Path, ...] = ()
+    """Units of samples that the run's last state drew."""
     inputs: ReplayInputs = field(default_factory=ReplayInputs)
     """Where data and weights lie, and the device."""
 
@@ -109,13 +116,17 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     # The controls come after it and use the same engine, whose step is compiled by then.
     lines, weights = _replay(opened, plan)
     controls = _controls(opened, plan, from_step, standard, say)
-    predictions = _predictions(opened, request.predictions, exact, say)
+    predictions = _predictions(opened, request, exact, say)
     facts: Facts = {
         "schema": SCHEMA, "run": opened.run.manifest.name, "from_step": from_step, "start": plan.start.words,
         "conditions": {"recorded": standard.there, "here": standard.here,
                        "differing": differing(standard.there, standard.here)},
         "mode": standard.mode, "tolerance": standard.tolerance.to_json(), "lines": lines, "weights": weights,
         "controls": controls, "predictions": _counted(predictions, request.predictions)}
+    if isinstance(opened.recipe.algorithm, Distill):
+        facts["teacher"] = opened.teacher.model_dump() if isinstance(opened.teacher, Absent) else opened.teacher.facts
+        say("the teacher is asked again" if isinstance(opened.teacher, Teacher) else
+            f"what the teacher said counts as recorded: {opened.teacher.absent}")
     verdict, reasons = judge(facts)
     facts |= {"verdict": verdict, "reasons": reasons, "sentence": sentence(facts)}
     return ReplayResult(facts=facts, predictions=predictions, environment=collected)
@@ -180,6 +191,13 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, standard: _
                    "advantage": ("one advantage moved", with_another_advantage)}
         more = {name: (words, opened.source(opened.recipe.seed, exact=exact, change=change))
                 for name, (words, change) in changes.items()}
+    elif opened.recipe.draws:
+        more = {"teacher": ("one log probability of the teacher moved",
+                            opened.source(opened.recipe.seed, exact=exact, change=with_another_teacher))}
+    elif isinstance(plan.source, PairSource):
+        wrong = {"pair": ("one pair of every step swapped", with_a_pair_swapped),
+                 "reference": ("one log probability of the reference moved", with_another_reference)}
+        more = {name: (words, replace(plan.source, change=change)) for name, (words, change) in wrong.items()}
     say(", ".join(["controls: another seed, another learning rate, a row left out, another checkpoint",
                    *(words for words, _ in more.values())]))
     other_seed = opened.recipe.seed + 1
@@ -243,9 +261,21 @@ def _own_evaluations(run: Run) -> Iterator[RecordedEvaluation]:
                                      rows=jsonl.read(unit.path / PREDICTIONS)[0])
 
 
-def _predictions(opened: ReopenedRun, count: int, whole_batches: bool, say: Say) -> list[dict[str, Any]]:
-    last = opened.run.manifest.completed_steps
-    units = list(_own_evaluations(opened.run)) if count and last in opened.checkpoints_by_step else []
+def _drawn_by(run: Run, paths: Sequence[Path]) -> Iterator[RecordedEvaluation]:
+    """Units of samples that a run drew. Raises `RequestError` for another run's."""
+    for path in paths:
+        unit = SampleUnit.open(path)
+        if unit.config["made_from"] != run.root:
+            raise RequestError(f"--samples {path}, which {run.path} did not draw",
+                               "samples whose made_from is the run's root digest")
+        yield RecordedEvaluation(unit=f"{SAMPLED}/{unit.root}", config=unit.config,
+                                 rows=jsonl.read(path / PREDICTIONS)[0])
+
+
+def _predictions(opened: ReopenedRun, request: ReplayRequest, whole_batches: bool, say: Say) -> list[dict[str, Any]]:
+    last, count = opened.run.manifest.completed_steps, request.predictions
+    units = [*_own_evaluations(opened.run), *_drawn_by(opened.run, request.samples)] \
+        if count and last in opened.checkpoints_by_step else []
     if not units:
         return []
     say(f"{count} predictions of {', '.join(unit.unit for unit in units)}")

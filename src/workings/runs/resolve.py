@@ -1,7 +1,7 @@
 """From the names in a recipe to what they name: data, weights, tokenizer and shape, each found by one function."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -11,6 +11,7 @@ from typing import Any
 from workings.config.load import LoadedRecipe
 from workings.config.model import FromPretrained
 from workings.config.recipe import Recipe
+from workings.data.preferences import PreferencePair
 from workings.data.traces import Trace, completion_text
 from workings.engines.base import Engine, State
 from workings.engines.session import ModelSession
@@ -93,7 +94,7 @@ def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool 
     data = data or find_data(loaded)
     # In this order: a tokenizer may lie beside the weights, and the shape of a new model needs its vocabulary.
     weights = find_weights(loaded, tensors=tensors)
-    tokenizer = find_tokenizer(loaded, weights, data.traces)
+    tokenizer = find_tokenizer(loaded, weights, data.traces or data.pairs)
     return ResolvedRun(
         loaded=loaded, data=data, weights=weights, tokenizer=tokenizer,
         template=ChatTemplate.for_config(loaded.recipe.data.template, tokenizer),
@@ -142,14 +143,15 @@ def weight_digests(directory: Path) -> dict[str, str]:
     return {file.name: file_digest(file) for file in sorted(directory.glob("*.safetensors"))}
 
 
-def find_tokenizer(loaded: LoadedRecipe, weights: Weights, traces: Sequence[Trace]) -> Tokenizer:
-    """The tokenizer the recipe asks for: the model's, one from a directory, or one trained on the traces."""
+def find_tokenizer(loaded: LoadedRecipe, weights: Weights, data: Iterable[Trace | PreferencePair]) -> Tokenizer:
+    """The tokenizer the recipe asks for: the model's, one from a directory, or one trained on the data."""
     name = loaded.recipe.tokenizer
     if name == "train":
         reasoning = loaded.recipe.data.reasoning
         # Prompt and completion apart and in the trained form, because rows are encoded in the same two pieces.
-        return train_tokenizer((text for trace in traces for text in (trace.prompt, completion_text(trace, reasoning))),
-                               TRAINED_VOCABULARY)
+        return train_tokenizer((text for each in data for text in (
+            (each.prompt, each.chosen, each.rejected) if isinstance(each, PreferencePair)
+            else (each.prompt, completion_text(each, reasoning)))), TRAINED_VOCABULARY)
     if name == "model":
         if weights.directory is None:
             raise RequestError("tokenizer: model", "a model with a tokenizer of its own; this one is made from scratch",
@@ -180,7 +182,7 @@ def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabular
     model = loaded.recipe.model
     if isinstance(model, FromPretrained):
         if directory is None and not (loaded.path(model.id) / "config.json").is_file():
-            return _by_hub_id(model.id)
+            return shape_by_hub_id(model.id)
         return read_shape(directory or loaded.path(model.id))
     if isinstance(model.shape, str):
         return published_shape(model.shape)
@@ -199,8 +201,11 @@ def find_or_fetch_shape(loaded: LoadedRecipe) -> ModelShape:
         return read_shape(directory)
 
 
-def _by_hub_id(name: str) -> ModelShape:
-    """Instruction-tuned models have the shape of the model they were made from."""
+def shape_by_hub_id(name: str, key: str = "model.id") -> ModelShape:
+    """Shape of a published model by its Hub id; ``key`` of a recipe names it. Raises `RequestError`.
+
+    Instruction-tuned models have the shape of the model they were made from.
+    """
     rows: dict[str, dict[str, Any]] = {str(row["hub_id"]): row for row in catalog().values()}
     base = name.removesuffix("-it")
     # Gemma 3 marks its pretrained models with `-pt`, the families before it do not mark them.
@@ -208,8 +213,8 @@ def _by_hub_id(name: str) -> ModelShape:
         if candidate in rows:
             return published_shape(str(rows[candidate]["name"]))
     near = get_close_matches(name, rows, 1, 0.4) or ["google/gemma-2b"]
-    raise RequestError(f"model.id: {name}", "a directory with config.json, or a model whose shape is known: "
-                       + ", ".join(rows), f"model.id={near[0]}")
+    raise RequestError(f"{key}: {name}", "a directory with config.json, or a model whose shape is known: "
+                       + ", ".join(rows), f"{key}={near[0]}")
 
 
 def _vocabulary(loaded: LoadedRecipe) -> int:

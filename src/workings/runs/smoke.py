@@ -3,7 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from workings.config.algorithms import Distill
 from workings.config.load import LoadedRecipe, check_recipe
+from workings.errors import RequestError
 from workings.models.registry import find_family
 from workings.runs.datasets import RunData
 from workings.runs.resolve import TRAINED_VOCABULARY, find_shape
@@ -23,7 +25,13 @@ class Smoke:
     steps: int = 2
 
     def shrink(self, loaded: LoadedRecipe) -> LoadedRecipe:
-        """The recipe with a tiny model from scratch, few steps and small batches; everything else as it was."""
+        """The recipe with a tiny model from scratch, few steps and small batches; everything else as it was.
+
+        Raises `RequestError` for a recipe with a teacher.
+        """
+        if isinstance(loaded.recipe.algorithm, Distill):
+            raise RequestError("--smoke with algorithm.name: distill", "the vocabulary that the teacher has: a tiny "
+                               "model would have another one", "training.steps=2, without --smoke")
         values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
         values["name"] += "-smoke"
         family = find_shape(loaded, vocabulary=TRAINED_VOCABULARY).family
@@ -34,7 +42,7 @@ class Smoke:
         # A model of its own vocabulary needs neither the Hub nor a large embedding.
         values["tokenizer"] = "train"
         values["batch"]["micro_batch"] = min(ROWS, loaded.recipe.batch.micro_batch)
-        if loaded.recipe.learns_from_rewards:
+        if loaded.recipe.draws:
             # Whole groups on any number of devices.
             values["batch"]["micro_batch"] = values["algorithm"]["group"] = ROWS
             room = min(NEW_TOKENS, values["algorithm"].get("max_new_tokens", NEW_TOKENS))
@@ -53,5 +61,5 @@ class Smoke:
 
     def cut(self, data: RunData) -> RunData:
         """The first few traces and items."""
-        return replace(data, traces=data.traces[:TRACES], prompts=data.prompts[:TRACES], held_out=data.held_out[:ITEMS],
-                       items=data.items[:ITEMS], is_full=False)
+        return replace(data, traces=data.traces[:TRACES], pairs=data.pairs[:TRACES], prompts=data.prompts[:TRACES],
+                       held_out=data.held_out[:ITEMS], items=data.items[:ITEMS], is_full=False)

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from workings.config.algorithms import Dpo
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.recipe import Recipe
+from workings.data.traces import DRAWN_FROM
 from workings.distributed.process_group import ProcessGroup
 from workings.distributed.rpc import facts_of
 from workings.engines.base import State
@@ -32,12 +34,14 @@ from workings.runs.describe import (
 from workings.runs.doctor import Examination, doctor
 from workings.runs.guard import MemoryWatch, refusal, sentence
 from workings.runs.held_out import BEFORE, HeldOutChange, held_out_change
+from workings.runs.preference_change import PreferenceChange, preference_change
 from workings.runs.preflight import preflight_lines
 from workings.runs.prepare import TrainSetup, prepare
 from workings.runs.resolve import fetch_tensors
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.start import Start, begin_again, begin_new, progress_facts
+from workings.runs.teacher import refuse_processes
 from workings.scoring.process import ScoringProcess
 from workings.scoring.settings import ScoringSettings
 from workings.training.display import Display
@@ -105,7 +109,7 @@ class LoopSettings:
             asking = settings_of(recipe)
             settings = replace(settings, prompts=tuple(item.prompt for item in items[:recipe.evaluation.samples]),
                                max_new_tokens=asking.max_new_tokens, evaluation=asking, base=recipe.evaluation.base)
-            if recipe.learns_from_rewards:
+            if recipe.draws:
                 settings = replace(settings, watch=min(recipe.evaluation.watch, len(items)))
         return settings
 
@@ -145,6 +149,8 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
     """
     if processes.is_coordinator:
         _check_out(out, resume)
+    if processes.count > 1:
+        refuse_processes(loaded.recipe)
     # First, because tokenizer and batch change, from which all else is prepared.
     if smoke is not None:
         loaded = smoke.shrink(loaded)
@@ -152,7 +158,7 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
     setup = prepare(loaded, smoke.cut(data) if smoke is not None else data)
     facts = {**setup.learned.facts(), "smoke": smoke is not None, "forced": not setup.verdict.fits,
              "predicted_peak_bytes": setup.verdict.peak_bytes,
-             "processes": processes.count}
+             "processes": processes.count, **({DRAWN_FROM: sources} if (sources := setup.data.drawn_from) else {})}
     settings = LoopSettings.of(setup)
     # The search for a way out compiles up to four other candidates, so one process makes it for all.
     if not setup.verdict.fits and (not force or setup.inspection.refused):
@@ -281,6 +287,8 @@ def _take_steps(start: Start, setup: TrainSetup, settings: LoopSettings, out: Pa
             scalars.close()
         if (change := _held_out_change(start, setup, settings)) is not None:
             display.say(f"held out   {change.sentence}")
+        if (preferred := _preference_change(start, setup)) is not None:
+            display.say(f"pairs      {preferred.sentence}")
         return outcome
 
 
@@ -315,6 +323,12 @@ def _held_out_change(start: Start, setup: TrainSetup, settings: LoopSettings) ->
                            jsonl.read(start.writer.path(EVENTS))[0])
 
 
+def _preference_change(start: Start, setup: TrainSetup) -> PreferenceChange | None:
+    """From the file, as `_held_out_change`."""
+    algorithm = setup.recipe.algorithm
+    return preference_change(start.writer.metrics(), algorithm.beta) if isinstance(algorithm, Dpo) else None
+
+
 def _observer(setup: TrainSetup, settings: LoopSettings, display: Display, watched: WatchedItems | None) -> Observer:
     if not setup.held_out and not settings.prompts and watched is None:
         return NoObserver()
@@ -341,13 +355,17 @@ def _seal(start: Start, setup: TrainSetup, settings: LoopSettings, outcome: Outc
     metrics = jsonl.read(writer.path(METRICS))[0]
     if (change := _held_out_change(start, setup, settings)) is not None:
         facts = facts | {"held_out": change.facts()}
+    if (preferred := _preference_change(start, setup)) is not None:
+        facts = facts | {"preferences": preferred.facts()}
+        if preferred.chosen_fell:
+            writer.event("chosen_completions_fell", **preferred.facts())
     manifest = build_manifest(setup, outcome, metrics, out=out, started_at=start.first_started_at,
                               resumes=start.resumes, resumed_from=writer.resumed_from, memory=memory, facts=facts)
     if outcome.status == "failed":
         writer.event("failed", reason=outcome.reason)
     # Before sealing, which lists the files that are there and refuses a run without this one.
     writer.write_text(README, readme(manifest, setup, reproduce_command(setup, out), sentence(measured),
-                                    rewards_of(metrics)))
+                                    rewards_of(metrics) if preferred is None else preferred.sentence))
     run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
     return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,
                        supervised_tokens=outcome.progress.supervised_tokens,

@@ -1,4 +1,4 @@
-"""What a run learns from, behind one face: rows of traces, or prompts that completions are drawn of."""
+"""What a run learns from, behind one face: rows of traces or of pairs, or prompts that completions are drawn of."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -6,24 +6,35 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Protocol
 
-from workings.config.algorithms import RewardAlgorithm
+import numpy as np
+
+from workings.config.algorithms import Distill, DrawingAlgorithm, RewardAlgorithm
 from workings.config.load import LoadedRecipe
-from workings.data.batches import Batches
-from workings.data.row_cache import MIN_CACHED_ROWS, cache_key, cached_rows
-from workings.data.rows import RowSet, build_rows
-from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, SamplingEngine, State
+from workings.engines.base import (
+    AdapterEngine,
+    Engine,
+    EngineRequest,
+    Inspection,
+    LikelihoodEngine,
+    SamplingEngine,
+    State,
+)
 from workings.errors import RequestError
-from workings.hardware.machine import cache_directory
+from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
+from workings.planning.frozen import TEACHER as TEACHER_PART
+from workings.planning.frozen import beside, teacher_bytes, teacher_request, with_reference
 from workings.record.digest import json_digest
-from workings.record.layout import PROMPTS, REWARDS, ROWS
+from workings.record.layout import PROMPTS, REWARDS, TEACHER
 from workings.record.writer import RunWriter
 from workings.rollouts import lines
 from workings.rollouts.prompts import PromptSet, build_prompts, refuse_evaluation_items
 from workings.rollouts.rollout import Rollout, RolloutShape
 from workings.runs.resolve import ResolvedRun
+from workings.runs.row_data import read_rows
+from workings.runs.teacher import Asked, Teacher, find_teacher
 from workings.scoring.rewards import RewardProcess, RewardSettings
-from workings.training.experience import Experience, TraceExperience
+from workings.training.experience import Experience
 from workings.training.health import Health
 from workings.training.rollout_experience import Drawing, Rewarder, RolloutExperience
 
@@ -66,65 +77,24 @@ class TrainingData(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TraceData:
-    """Rows of traces, in batches whose order is known before the first step."""
-
-    rows: RowSet
-    batches: Batches
-
-    @property
-    def digests(self) -> dict[str, str]:
-        """That of the rows."""
-        return {"rows": self.rows.digest}
-
-    def check(self, engine: Engine) -> None:
-        """Every engine learns from traces."""
-
-    def shapes(self) -> list[tuple[int, int, int]]:
-        """All shapes (A, B, S), longest first."""
-        return self.batches.shapes()
-
-    def blank(self, shape: tuple[int, int, int]) -> Batch:
-        """A batch without contents."""
-        return self.batches.blank(shape)
-
-    def write(self, writer: RunWriter) -> None:
-        """Write the row index."""
-        # Cleaned when the rows were made: their digest has to be that of the bytes on the disk.
-        writer.write_cleaned(ROWS, self.rows.index_bytes)
-
-    def facts(self) -> dict[str, Any]:
-        """Padding, and the positions with which every row begins."""
-        return {"padding_share_of_first_epoch": self.batches.padding_share(),
-                "shared_prefix_of_rows": self.rows.shared_prefix}
-
-    def sentence(self) -> str:
-        """Rows, dropped ones, supervised tokens, padding."""
-        return (f"{len(self.rows.rows):,} rows, {len(self.rows.dropped):,} dropped, "
-                f"{self.rows.supervised_tokens:,} supervised tokens an epoch, "
-                f"{self.batches.padding_share():.1%} padding in epoch 0")
-
-    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
-        """Batches by their position."""
-        del engine, writer
-        return nullcontext(TraceExperience(self.batches))
-
-
-@dataclass(frozen=True, kw_only=True)
 class PromptData:
     """Prompts; completions are drawn of them when an update needs them."""
 
     resolved: ResolvedRun
-    algorithm: RewardAlgorithm
+    algorithm: DrawingAlgorithm
     prompts: PromptSet
-    rewards: RewardSettings
+    rewards: RewardSettings | None
+    """None where completions are not rewarded."""
     shape: RolloutShape
+    teacher: Teacher | None = None
+    """None where no teacher judges the completions."""
 
     @property
     def digests(self) -> dict[str, str]:
-        """Those of the prompts, and of what decides the rewards."""
+        """Those of the prompts, and of what decides the rewards or of the teacher."""
         return {"prompts": self.prompts.digest,
-                "rewards": json_digest(self.rewards.recorded())}
+                **({} if self.rewards is None else {"rewards": json_digest(self.rewards.recorded())}),
+                **({} if self.teacher is None else {"teacher": self.teacher.digest})}
 
     def shapes(self) -> list[tuple[int, int, int]]:
         """All shapes (A, B, S), longest first."""
@@ -135,9 +105,12 @@ class PromptData:
         return Batch.blank(shape).with_loss_positions(min(self.algorithm.max_new_tokens, shape[2]))
 
     def write(self, writer: RunWriter) -> None:
-        """Write the prompts with their expected answers, and what decides the rewards."""
+        """Write the prompts with their expected answers, and what decides the rewards or which teacher it is."""
         writer.write_cleaned(PROMPTS, self.prompts.index_bytes)
-        writer.write_json(REWARDS, self.rewards.recorded())
+        if self.rewards is not None:
+            writer.write_json(REWARDS, self.rewards.recorded())
+        if self.teacher is not None:
+            writer.write_json(TEACHER, self.teacher.facts)
 
     def facts(self) -> dict[str, Any]:
         """How many prompts a rollout takes."""
@@ -150,36 +123,51 @@ class PromptData:
                 f"{self.algorithm.group} completions of each of {of_a_rollout:,}")
 
     def check(self, engine: Engine) -> None:
-        """Raise `RequestError` where this engine does not draw, or has adapters and does not switch them off."""
+        """Raise `RequestError` where this engine does not draw, keeps adapters on, or refuses the teacher."""
         if not isinstance(engine, SamplingEngine) or not isinstance(engine, LikelihoodEngine):
             raise RequestError(f"algorithm.name: {self.resolved.recipe.algorithm.name} with engine {engine.name}",
                                "an engine that draws completions", "engine=jax")
-        adapters = self.resolved.recipe.method.name != "full"
-        if self.algorithm.kl_beta and adapters and not isinstance(engine, AdapterEngine):
-            raise RequestError(f"algorithm.kl_beta: {self.algorithm.kl_beta:g} with adapters of engine {engine.name}",
+        if self._below_adapters and not isinstance(engine, AdapterEngine):
+            raise RequestError(f"algorithm.kl_beta above 0 with adapters of engine {engine.name}",
                                "an engine that switches them off", "algorithm.kl_beta=0")
+        if self.teacher is not None:
+            self.teacher.open(engine, self.resolved)  # no weight is read before it is asked
 
-    def drawing(self, engine: Engine, rewarder: Rewarder) -> Drawing:
-        """How this run's rollouts are drawn. Raises `RequestError` as `check` does."""
+    @property
+    def _below_adapters(self) -> bool:
+        """Whether the reference is the model below the adapters."""
+        return self._holds_first_model and self.resolved.recipe.method.name != "full"
+
+    @property
+    def _holds_first_model(self) -> bool:
+        return self.algorithm.has_reference and not isinstance(self.algorithm, Distill)
+
+    def drawing(self, engine: Engine, rewarder: Rewarder | None, teacher: Asked | None = None) -> Drawing:
+        """How this run's rollouts are drawn. Raises `RequestError` as `check` does.
+
+        Args:
+            engine: of the model that is trained.
+            rewarder: gives rewards; None where the algorithm has none.
+            teacher: what the teacher says, opened; None without one.
+        """
         self.check(engine)
         # The two protocols together are what drawing asks for.
         both: Any = engine
         return Drawing(engine=both, prompts=self.prompts, algorithm=self.algorithm, shape=self.shape,
-                       rewarder=rewarder, reward_settings=self.rewards,
+                       rewarder=None if self.rewards is None else rewarder, reward_settings=self.rewards,
                        tokenizer=self.resolved.tokenizer,
                        stop_ids=self.resolved.template.stop_ids, seed=self.prompts.seed,
-                       reference=self.reference(engine))
+                       reference=self._first_model(both) if teacher is None else lambda state, batch: teacher(batch))
 
-    def reference(self, engine: Engine) -> Callable[[State], State] | None:
+    def _first_model(self, engine: Any) -> Callable[[State, Batch], np.ndarray] | None:
         """The model that training began with; None where the recipe does not hold on to it."""
-        if not self.algorithm.kl_beta:
+        if not self._holds_first_model:
             return None
-        if self.resolved.recipe.method.name != "full":
-            assert isinstance(engine, AdapterEngine)  # `check` has looked
-            return engine.without_adapters
+        if self._below_adapters:
+            return lambda state, batch: engine.log_probs(engine.without_adapters(state), batch)
         # Read once, when the first rollout asks for it: it stays in memory beside the model that is trained.
         frozen = cache(lambda: self.resolved.initial_state(engine, self.resolved.recipe.seed, trainable=False))
-        return lambda state: frozen()
+        return lambda state, batch: engine.log_probs(frozen(), batch)
 
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Rollouts, recorded as they are learned from; the process that gives rewards lives as long as the context."""
@@ -188,16 +176,17 @@ class PromptData:
 
 @contextmanager
 def _rollouts(data: PromptData, engine: Engine, writer: RunWriter) -> Iterator[Experience]:
-    """Rollouts, with the process that gives rewards."""
+    """Rollouts, with the process that gives rewards, and with the teacher."""
     by_id = {prompt.item.id: prompt for prompt in data.prompts.prompts}
 
     def recorded(step: int) -> Rollout | None:
         values = writer.rollout(step)
         return None if values is None else lines.from_json(values, by_id)
 
-    with RewardProcess(data.rewards) as rewarder:
+    teacher = None if data.teacher is None else data.teacher.open(engine, data.resolved)
+    with nullcontext() if data.rewards is None else RewardProcess(data.rewards) as rewarder:
         yield RolloutExperience(
-            data.drawing(engine, rewarder), recorded=recorded,
+            data.drawing(engine, rewarder, teacher), recorded=recorded,
             record=lambda rollout: writer.write_rollout(rollout.step, lines.to_json(rollout)),
             health=Health.of(data.algorithm, writer.metrics()))
 
@@ -211,9 +200,9 @@ def reward_settings(loaded: LoadedRecipe) -> RewardSettings:
 
 
 def prompts_of(resolved: ResolvedRun) -> PromptSet:
-    """The prompts of a recipe that learns from rewards. Raises `RequestError` for one that must not be learned from."""
+    """The prompts of a recipe that draws completions. Raises `RequestError` for one that must not be learned from."""
     recipe = resolved.recipe
-    assert isinstance(recipe.algorithm, RewardAlgorithm)  # no other recipe has prompts
+    assert isinstance(recipe.algorithm, DrawingAlgorithm)  # no other recipe has prompts
     prompts = build_prompts(resolved.data.prompts, resolved.template, seed=recipe.seed,
                             longest=recipe.data.max_length - recipe.algorithm.max_new_tokens,
                             drop=recipe.data.over_length == "drop")
@@ -231,30 +220,32 @@ def read_training_data(resolved: ResolvedRun) -> Callable[[int], TrainingData]:
         RequestError: a row or a prompt that must not be learned from; or rows that do not make whole groups.
     """
     recipe = resolved.recipe
+    if isinstance(recipe.algorithm, Distill):
+        teacher = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)
+        return partial(prompt_data, resolved, prompts_of(resolved), teacher=teacher)
     if not isinstance(recipe.algorithm, RewardAlgorithm):
-        rows = _rows(resolved)
-        return lambda fsdp: TraceData(rows=rows, batches=Batches(
-            rows, seed=recipe.seed, rows_per_micro_batch=recipe.batch.micro_batch * fsdp,
-            accumulation=recipe.batch.accumulation, data_config=recipe.data))
+        return read_rows(resolved)
     # Files of rewards that are not there are found before a device is opened.
     reward_settings(resolved.loaded).recorded()
     return partial(prompt_data, resolved, prompts_of(resolved))
 
 
-def prompt_data(resolved: ResolvedRun, prompts: PromptSet, fsdp: int) -> PromptData:
+def prompt_data(resolved: ResolvedRun, prompts: PromptSet, fsdp: int, teacher: Teacher | None = None) -> PromptData:
     """Prompts with the sizes of what is drawn of them. Raises `RequestError` for rows that make no whole groups."""
     recipe, algorithm = resolved.recipe, resolved.recipe.algorithm
-    assert isinstance(algorithm, RewardAlgorithm)  # no other recipe has prompts
+    assert isinstance(algorithm, DrawingAlgorithm)  # no other recipe has prompts
     recipe.require_whole_groups(fsdp)
-    return PromptData(resolved=resolved, algorithm=algorithm, prompts=prompts, rewards=reward_settings(resolved.loaded),
+    return PromptData(resolved=resolved, algorithm=algorithm, prompts=prompts, teacher=teacher,
+                      rewards=reward_settings(resolved.loaded) if recipe.learns_from_rewards else None,
                       shape=RolloutShape.of(recipe, algorithm, fsdp=fsdp, pad_id=resolved.tokenizer.pad_id))
 
 
-def _rows(resolved: ResolvedRun) -> RowSet:
-    """The proved rows of the traces; those of a large data set are kept between runs."""
-    data, settings = resolved.data, (resolved.tokenizer, resolved.template, resolved.recipe.data)
-    make = partial(build_rows, data.traces, *settings)
-    # Traces that were cut are not those whose digest is the key of the cache.
-    if len(data.traces) < MIN_CACHED_ROWS or not data.is_full:
-        return make()
-    return cached_rows(cache_directory() / "rows", cache_key(data.digests["traces"], *settings), make)
+def beside_frozen(learned: TrainingData, request: EngineRequest, device: DeviceFacts, step: Inspection) -> Inspection:
+    """What the step needs beside the frozen model that its data ask for, if they ask for one."""
+    mesh = device.mesh["fsdp"], device.mesh["tp"]
+    found = with_reference(request, mesh, {"step": step})["step"]
+    if not isinstance(learned, PromptData) or learned.teacher is None:
+        return found
+    teacher = learned.teacher
+    asked = teacher_request(request, teacher.shape, teacher.algorithm.teacher_precision)
+    return beside(found, {TEACHER_PART: teacher_bytes(asked, mesh)})

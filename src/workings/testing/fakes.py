@@ -17,10 +17,16 @@ class CharacterTokenizer:
 
     digest = "0" * 64
     """What a record says in place of a SHA-256 of the vocabulary."""
+    control_ids: frozenset[int] = frozenset()
+    """There is no control token."""
 
     def encode(self, text: str) -> list[int]:
         """The code points of a text."""
         return [ord(character) for character in text]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The code points of several texts."""
+        return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int], skip_special: bool = False) -> str:
         """The text of code points; there are no control tokens that ``skip_special`` could leave out."""

@@ -52,8 +52,10 @@ class Display:
         done = progress.step - self._start.step
         rate = (progress.tokens - self._start.tokens) / elapsed
         left = elapsed / done * (self._steps - progress.step)
-        # Of rewards the loss says next to nothing: advantages of a group add up to zero.
-        goal = f"reward {line['reward']:.3f}" if "reward" in line else f"loss {line['loss']:.4f}"
+        # Of rewards the loss says next to nothing: advantages of a group add up to zero. Nor does it of a teacher from
+        # the second update of a rollout on.
+        goal = next((f"{name} {line[name]:.3f}" for name in ("reward", "kl_teacher") if name in line),
+                    f"loss {line['loss']:.4f}")
         self._bar.update(self._task, completed=progress.step, facts=f"{goal}  {rate:,.0f} tokens/s")
         if progress.step % self._every == 0 or progress.step in (1, self._steps) or "evaluation_loss" in line:
             seen = f"  evaluation loss {line['evaluation_loss']:.4f}" if "evaluation_loss" in line else ""

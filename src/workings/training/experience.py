@@ -34,6 +34,15 @@ class PreparedBatch:
 class Experience(Protocol):
     """Where batches come from."""
 
+    def start(self, state: State, step: int) -> None:
+        """Find out what has to be known of the state that steps are taken from, before the first of them.
+
+        Args:
+            state: it is read, not consumed.
+            step: updates that it has behind it; 0: it is the first one.
+        """
+        ...
+
     def begin(self, position: Position, thread: Executor) -> None:
         """Start to make the batch at a position, if that needs no model; returns at once."""
         ...
@@ -66,6 +75,10 @@ class TraceExperience:
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
         self._begun: tuple[Position, Future[PreparedBatch]] | None = None
+
+    def start(self, state: State, step: int) -> None:
+        """Nothing: batches of traces follow from their position."""
+        del state, step
 
     def begin(self, position: Position, thread: Executor) -> None:
         """Start with the batch at a position; returns at once."""

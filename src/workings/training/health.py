@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workings.config.algorithms import RewardAlgorithm
+from workings.config.algorithms import DrawingAlgorithm, RewardAlgorithm
 from workings.engines.base import StepResult
 from workings.errors import TrainingFailed
 from workings.rollouts.rollout import Rollout
@@ -17,7 +17,7 @@ class Health:
     Made from the lines so far, so that a resumed run stops where the uninterrupted one would.
     """
 
-    algorithm: RewardAlgorithm
+    algorithm: DrawingAlgorithm
     without_spread: int = 0
     """Rollouts in a row in which no group had rewards that differ."""
     without_end: int = 0
@@ -26,7 +26,7 @@ class Health:
     """Updates in a row that changed no weight."""
 
     @classmethod
-    def of(cls, algorithm: RewardAlgorithm, lines: Sequence[Mapping[str, Any]]) -> "Health":
+    def of(cls, algorithm: DrawingAlgorithm, lines: Sequence[Mapping[str, Any]]) -> "Health":
         """As it stands after these lines of the log."""
         health = cls(algorithm)
         for line in lines:
@@ -37,6 +37,8 @@ class Health:
 
     def drawn(self, rollout: Rollout) -> None:
         """Look at a rollout before it is learned from. Raises `TrainingFailed`."""
+        if not isinstance(self.algorithm, RewardAlgorithm):
+            return  # a teacher judges every token, also of what did not end
         samples = [sample for _, sample in rollout.drawn]
         self._count(not any(group.has_spread for group in rollout.groups),
                     all(sample.completion.stop_token is None for sample in samples))

@@ -113,6 +113,8 @@ def train(parts: LoopParts, first: Callable[[], State], progress: Progress) -> O
                 # Before the state is made, which may read gigabytes: both go on at once.
                 parts.experience.begin(progress.position, thread)
             state = first()
+            # Before the clock of the first step: what is found out here is no part of it.
+            parts.experience.start(state, progress.step)
             while progress.step < parts.schedule.steps:
                 if parts.stop_requested():
                     # A checkpoint of this very step may be there already, and costs as much the second time.

@@ -1,16 +1,17 @@
-"""Batches that the model draws itself: prompts, completions, rewards, advantages, one rollout after the other."""
+"""Batches that the model draws itself: prompts, completions, and what they are worth, one rollout after the other."""
 
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
-from workings.config.algorithms import RewardAlgorithm
+from workings.config.algorithms import DrawingAlgorithm
 from workings.data.batches import Position
-from workings.engines.base import LikelihoodEngine, SamplingEngine, State, StepResult
+from workings.engines.base import Completion, LikelihoodEngine, SamplingEngine, State, StepResult
 from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.tokenizer import Tokenizer
@@ -54,23 +55,30 @@ class Drawing:
 
     engine: RolloutEngine
     prompts: PromptSet
-    algorithm: RewardAlgorithm
+    algorithm: DrawingAlgorithm
     shape: RolloutShape
-    rewarder: Rewarder
-    reward_settings: RewardSettings
+    rewarder: Rewarder | None = None
+    """None where the algorithm has no rewards; ``reward_settings`` likewise."""
+    reward_settings: RewardSettings | None = None
     tokenizer: Tokenizer
     stop_ids: Sequence[int]
     seed: int
-    reference: Callable[[State], State] | None = None
-    """The model that training began with, given the one that is trained; None where the algorithm has no reference."""
+    reference: Callable[[State, Batch], np.ndarray] | None = None
+    """What a frozen model (that which training began with, or a teacher) says of a batch's targets, ``[A, B, S]``,
+    given the state that is trained; None where the algorithm asks none."""
 
     @property
     def groups(self) -> int:
         """Prompts that the updates of one rollout learn from."""
         return self.shape.completions // self.algorithm.group
 
+    @property
+    def reward_names(self) -> tuple[str, ...]:
+        """Names of the rewards in their order."""
+        return () if self.reward_settings is None else self.reward_settings.names
+
     def rollout(self, state: State, position: Position, step: int) -> Rollout:
-        """Draw and reward the completions that update ``step`` and those after it learn from."""
+        """Draw and judge the completions that update ``step`` and those after it learn from."""
         groups: list[Group] = []
         after, wanted = position, self.groups
         dynamic = self.algorithm.most_draws > 1
@@ -85,13 +93,18 @@ class Drawing:
             replace(group, kept=keep) for group, keep in zip(groups, kept, strict=True)))
         if self.reference is None:
             return rollout
-        return replace(rollout, reference_log_probs=self.log_probs(self.reference(state), rollout))
+        return replace(rollout, reference_log_probs=self.log_probs(partial(self.reference, state), rollout))
 
-    def log_probs(self, state: State, rollout: Rollout) -> tuple[np.ndarray, ...]:
-        """Of every learned sample the log probabilities of its tokens, as a model says them: float32."""
+    def log_probs(self, ask: Callable[[Batch], np.ndarray], rollout: Rollout) -> tuple[np.ndarray, ...]:
+        """Of every learned sample the log probabilities of its tokens, as a model says them: float32.
+
+        Args:
+            ask: what the model says of a batch's targets, ``[A, B, S]``.
+            rollout: what was drawn.
+        """
         said: list[np.ndarray] = []
         for part in range(self.shape.updates):
-            rows = self.engine.log_probs(state, self.batch(rollout, rollout.step + part))
+            rows = ask(self.batch(rollout, rollout.step + part))
             size = self.shape.rows_per_update
             said += cut(rollout.learned[part * size:(part + 1) * size], rows)
         return tuple(said)
@@ -105,9 +118,7 @@ class Drawing:
         completions = self.engine.sample(
             state, [prompt.tokens for prompt in prompts], max_new_tokens=self.algorithm.max_new_tokens,
             stop_ids=self.stop_ids, temperature=TEMPERATURE, seeds=seeds)
-        values = self.rewarder.score([to_reward(prompt, completion, self.tokenizer)
-                                      for prompt, completion in zip(prompts, completions, strict=True)])
-        rewards = [total(each, self.reward_settings) for each in values]
+        values, rewards = self._rewards(prompts, completions)
         groups = []
         for number, place in enumerate(places):
             own = slice(number * size, (number + 1) * size)
@@ -117,6 +128,15 @@ class Drawing:
                            self.algorithm.advantages(rewards[own]), strict=True)]
             groups.append(Group(prompt=place.prompt, epoch=place.epoch, samples=tuple(samples)))
         return groups
+
+    def _rewards(self, prompts: Sequence[Prompt], completions: Sequence[Completion]
+                 ) -> tuple[list[dict[str, float]], list[float]]:
+        """Of each completion the value of every reward, and their weighted sum; nothing and 0 without rewards."""
+        if self.rewarder is None or self.reward_settings is None:
+            return [{} for _ in prompts], [0.0] * len(prompts)
+        values = self.rewarder.score([to_reward(prompt, completion, self.tokenizer)
+                                      for prompt, completion in zip(prompts, completions, strict=True)])
+        return values, [total(each, self.reward_settings) for each in values]
 
     def batch(self, rollout: Rollout, step: int) -> Batch:
         """What update ``step`` learns from."""
@@ -142,6 +162,10 @@ class RolloutExperience:
         self._health = health
         self._current: Rollout | None = None
 
+    def start(self, state: State, step: int) -> None:
+        """Nothing: everything is found out when it is drawn."""
+        del state, step
+
     def begin(self, position: Position, thread: Executor) -> None:
         """Nothing: what is drawn depends on the update before."""
 
@@ -158,11 +182,12 @@ class RolloutExperience:
         if part == 0:
             started = time.perf_counter()
             rollout = self._drawing.rollout(state, position, step)
-            metrics = arithmetic.rollout_metrics(rollout, self._drawing.reward_settings.names)
+            metrics = arithmetic.rollout_metrics(rollout, self._drawing.reward_names)
             self._health.drawn(rollout)
             if self._drawing.shape.updates > 1:
                 # Later updates see other weights than those that drew; what these say is asked before the first.
-                rollout = replace(rollout, trainer_log_probs=self._drawing.log_probs(state, rollout))
+                rollout = replace(rollout, trainer_log_probs=self._drawing.log_probs(
+                    partial(self._drawing.engine.log_probs, state), rollout))
             metrics["drawing_seconds"] = time.perf_counter() - started
         elif rollout is None:
             rollout = self._recorded(step - part)

@@ -15,7 +15,7 @@ from starlette.middleware import Middleware
 
 from workings.errors import RequestError, WorkingsError
 from workings.ui.guard import Guard
-from workings.ui.routes import compare, data, jobs, plan, run, runs, start
+from workings.ui.routes import compare, data, jobs, plan, rounds, run, runs, start
 from workings.ui.site import Site
 
 DESCRIPTION = """JSON twins of every page. Each call needs the token of the link that `workings ui` printed, as
@@ -36,7 +36,7 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
                   redoc_url=None, openapi_url="/api/openapi.json",
                   middleware=[Middleware(Guard, token=token, port=port)])
     # The guard wraps the whole application, so no route can be forgotten here.
-    for part in (runs, run, compare, data, plan, start, jobs):
+    for part in (runs, run, rounds, compare, data, plan, start, jobs):
         app.include_router(part.router(site))
 
     @app.get("/static/base.css", include_in_schema=False)

@@ -6,7 +6,17 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError
-from workings.record.layout import CONFIG, EVALUATION_SUMMARY, MANIFEST, PARTIAL_SUFFIX, SEAL
+from workings.record.layout import (
+    CONFIG,
+    EVALUATION_CONFIG,
+    EVALUATION_SUMMARY,
+    MANIFEST,
+    PARTIAL_SUFFIX,
+    SAMPLED,
+    SEAL,
+    SELECTION,
+)
+from workings.reports.run_table import learned_from
 from workings.ui.folder import Folder
 from workings.ui.verified import Verified
 
@@ -25,14 +35,23 @@ class Accuracy(BaseModel):
     high: float | None = Field(default=None, description="Upper end of the 95 % interval, where there is one")
 
 
+class SampleCounts(BaseModel):
+    """How many samples a unit holds to learn from."""
+
+    kept: int
+    samples: int
+    prompts: int
+
+
 class RunRow(BaseModel):
     """One line of the list. What is not known is left out."""
 
     name: str = Field(description="Path below the folder; names the run in every other call")
-    kind: Literal["run", "evaluation"]
+    kind: Literal["run", "evaluation", "samples"]
     state: State
     problem: str = ""
     recipe: str = ""
+    learned_from: str = Field(default="", description="Traces, pairs, rewards or a teacher, and the algorithm")
     model: str = ""
     engine: str = ""
     device: str = ""
@@ -40,10 +59,12 @@ class RunRow(BaseModel):
     steps: int = 0
     planned_steps: int = 0
     tokens: int = 0
-    loss: float | None = Field(default=None, description="Training loss of the last step, nats a token")
+    loss: float | None = Field(default=None, description="What the log calls loss, of the last step: nats a "
+                              "token where it learned from traces, else the value of an objective")
     seconds_left: float | None = Field(default=None, description="While it runs: steps left times recent step time")
     started_at: str = ""
     accuracy: Accuracy | None = None
+    samples: SampleCounts | None = None
     verified: Verified | None = None
 
 
@@ -58,6 +79,8 @@ def run_row(folder: Folder, path: Path, verified: dict[str, Verified]) -> RunRow
     try:
         if path.name.endswith(PARTIAL_SUFFIX):
             return _unsealed(folder, path, name)
+        if (path / SEAL).is_file() and folder.object(path / SEAL).get("unit") == SAMPLED:
+            return _samples(folder, path, name, verified)
         if not (path / MANIFEST).is_file():
             return RunRow(name=name, kind="evaluation", state=_state(folder.state(path)),
                           accuracy=_accuracy(folder, path), verified=verified.get(name))
@@ -65,6 +88,14 @@ def run_row(folder: Folder, path: Path, verified: dict[str, Verified]) -> RunRow
     # A record may hold any value anywhere; one broken run must not take the list of all others with it.
     except (RecordError, KeyError, TypeError, ValueError, AttributeError) as error:
         return RunRow(name=name, kind="run", state="unreadable", problem=f"{type(error).__name__}: {error}"[:300])
+
+
+def _samples(folder: Folder, path: Path, name: str, verified: dict[str, Verified]) -> RunRow:
+    counts, config = folder.object(path / SELECTION)["counts"], folder.object(path / EVALUATION_CONFIG)
+    model = config["model"]
+    return RunRow(name=name, kind="samples", state=_state(folder.state(path)), verified=verified.get(name),
+                  samples=SampleCounts(**{key: counts[key] for key in SampleCounts.model_fields}),
+                  model=str(model.get("run") or model.get("id") or ""), engine=str(config["engine"].get("name", "")))
 
 
 def _sealed(folder: Folder, path: Path, name: str, verified: dict[str, Verified]) -> RunRow:
@@ -77,6 +108,7 @@ def _sealed(folder: Folder, path: Path, name: str, verified: dict[str, Verified]
     return RunRow(
         name=name, kind="run", state=_state(folder.state(path) if (path / SEAL).is_file() else "unreadable"),
         recipe=str(manifest["recipe"]), model=str(manifest["model_id"]), engine=str(manifest["engine"]),
+        learned_from=learned_from(manifest.get("config_snapshot", {}), manifest.get("facts", {})),
         device=f"{device['count']} x {device['kind']}", dtypes=dtypes_text(dtypes),
         steps=int(manifest["completed_steps"]), planned_steps=int(manifest["planned_steps"]),
         tokens=int(manifest["tokens"]), loss=float(loss) if isinstance(loss, int | float) else None,
@@ -97,6 +129,7 @@ def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
     return RunRow(
         name=name, kind="run", state=_state(state), recipe=str(config["name"]),
         model=str(model.get("id", f"scratch:{_family(model)}")), engine=str(config["engine"]),
+        learned_from=learned_from(config, {}),
         device=str(config["device"]), dtypes=dtypes_text(config["precision"]) if "precision" in config else "",
         steps=step, planned_steps=planned, tokens=sum(int(line["tokens"]) for line in lines),
         loss=float(lines[-1]["loss"]) if lines else None, seconds_left=left)

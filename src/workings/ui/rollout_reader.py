@@ -1,61 +1,44 @@
 """Rollouts of runs, read when they are asked for and kept until their files change."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Lock
-from typing import Any, TypeVar
+
+import numpy as np
 
 from workings.models.tokenizer import Tokenizer
 from workings.record.layout import TOKENIZER, rollout_file
 from workings.reports.rollouts import GroupOutline, read_outline, read_rollout
 from workings.rollouts.rollout import Rollout
+from workings.ui.file_cache import FileCache
 
+Divergences = dict[tuple[str, int], float]
+"""By a completion's prompt and seed: how much likelier its tokens were to the student than to its teacher, in nats a
+token (mean)."""
 KEPT_ROLLOUTS, KEPT_OUTLINES, KEPT_TOKENIZERS = 6, 20_000, 2
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class _Places:
-    """What is kept until its file changes, the newest last."""
-
-    most: int
-    found: dict[Path, tuple[object, Any]] = field(default_factory=dict)
-    lock: Lock = field(default_factory=Lock)
-
-    def of(self, path: Path, read: Callable[[], T]) -> T:
-        """What ``read`` gave for this file."""
-        try:
-            state = path.stat()
-        except OSError:
-            return read()  # says what is missing
-        stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
-        with self.lock:
-            kept = self.found.pop(path, None)
-            if kept is not None and kept[0] == stamp:
-                self.found[path] = kept
-                value: T = kept[1]
-                return value
-        # Outside the lock: a large rollout takes a while, and other pages should not wait for it.
-        value = read()
-        with self.lock:
-            self.found[path] = (stamp, value)
-            for old in list(self.found)[:-self.most]:
-                del self.found[old]
-        return value
 
 
 @dataclass(frozen=True)
 class RolloutReader:
     """Reads what is asked for and no other file; a prompt's history reads the front of every rollout once."""
 
-    _rollouts: _Places = field(default_factory=lambda: _Places(KEPT_ROLLOUTS))
-    _outlines: _Places = field(default_factory=lambda: _Places(KEPT_OUTLINES))
-    _tokenizers: _Places = field(default_factory=lambda: _Places(KEPT_TOKENIZERS))
+    _rollouts: FileCache = field(default_factory=lambda: FileCache(KEPT_ROLLOUTS))
+    _outlines: FileCache = field(default_factory=lambda: FileCache(KEPT_OUTLINES))
+    _tokenizers: FileCache = field(default_factory=lambda: FileCache(KEPT_TOKENIZERS))
 
     def rollout(self, run: Path, step: int) -> Rollout:
         """One rollout without log probabilities. Raises `RecordError`."""
-        return self._rollouts.of(run / rollout_file(step), lambda: _light(read_rollout(run, step)))
+        return self._read(run, step)[0]
+
+    def divergences(self, run: Path, step: int) -> Divergences:
+        """Of completions that a teacher judged; empty where none did. Raises `RecordError`."""
+        return self._read(run, step)[1]
+
+    def _read(self, run: Path, step: int) -> tuple[Rollout, Divergences]:
+        def read() -> tuple[Rollout, Divergences]:
+            rollout = read_rollout(run, step)
+            return _light(rollout), _divergences(rollout)
+
+        return self._rollouts.of(run / rollout_file(step), read)
 
     def outline(self, run: Path, step: int) -> list[GroupOutline]:
         """One rollout without its tokens. Raises `RecordError`."""
@@ -67,8 +50,16 @@ class RolloutReader:
         return self._tokenizers.of(place / "tokenizer.json", lambda: Tokenizer.load(place))
 
 
+def _divergences(rollout: Rollout) -> Divergences:
+    # A run with rewards may have recorded what a frozen model says, too, which nobody learned from alone.
+    if not rollout.reference_log_probs or rollout.groups[0].is_rewarded:
+        return {}
+    return {(prompt.item.id, sample.seed): float(np.mean(np.asarray(sample.completion.log_probs, np.float64) - said))
+            for (prompt, sample), said in zip(rollout.learned, rollout.reference_log_probs, strict=True)}
+
+
 def _light(rollout: Rollout) -> Rollout:
     # No page shows log probabilities, and they would be most of what is kept in memory.
-    return replace(rollout, trainer_log_probs=(), groups=tuple(
+    return replace(rollout, trainer_log_probs=(), reference_log_probs=(), groups=tuple(
         replace(group, samples=tuple(replace(sample, completion=replace(sample.completion, log_probs=[]))
                                      for sample in group.samples)) for group in rollout.groups))

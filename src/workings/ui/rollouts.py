@@ -40,6 +40,8 @@ class Completion(BaseModel):
     reward: float
     parts: list[Part]
     advantage: float = Field(description="How much better it was than its group")
+    divergence: float | None = Field(default=None, description="Of a completion that a teacher judged: how much "
+                                     "likelier its tokens were to the student, nats a token")
     tokens: int
     end: str = Field(description="The token that ended it; empty: it was cut off")
 
@@ -105,6 +107,7 @@ class Rollouts(BaseModel):
     before: int | None = Field(default=None, description="First update of the rollout before")
     after: int | None = Field(default=None, description="First update of the next rollout")
     count: int
+    teacher: str = Field(default="", description="Who judged every token, without rewards; empty: rewards did")
     rollout: RolloutPage | None = None
     history: PromptHistory | None = None
 
@@ -120,8 +123,11 @@ def rollout_page(reader: RolloutReader, run: Path, step: int, *, order: Order, f
     found = [group for group in rollout.groups if not wanted or any(wanted in text.casefold() for text in (
         group.prompt.item.id, group.prompt.item.prompt, group.prompt.item.expected_answer))]
     if order != "drawn":
-        found.sort(key=mean_reward, reverse=order == "highest")
-    shown, pages = _paged(found, page, max(1, SHOWN // len(rollout.groups[0].samples)))
+        apart = reader.divergences(run, step)
+        found.sort(key=(lambda group: fmean(apart.get((group.prompt.item.id, sample.seed), 0.0)
+                                            for sample in group.samples)) if apart else mean_reward,
+                   reverse=order == "highest")
+    shown, pages = paged(found, page, max(1, SHOWN // len(rollout.groups[0].samples)))
     write = _writer(reader, run, CUT)
     return RolloutPage(step=step, total=len(rollout.groups), found=len(found), page=page, pages=pages,
                        mean=fmean(sample.reward for _, sample in rollout.drawn),
@@ -146,7 +152,7 @@ def prompt_history(reader: RolloutReader, run: Path, prompt: str, *, page: int) 
                            "the id of a prompt that a rollout of this run drew", "")
     # A prompt may be drawn twice in one rollout, where this is larger than an epoch; its file is read once.
     steps = list(dict.fromkeys(step for step, _ in turns))
-    shown, pages = _paged(steps, page, max(1, SHOWN // len(turns[0][1].rewards) // 2))
+    shown, pages = paged(steps, page, max(1, SHOWN // len(turns[0][1].rewards) // 2))
     write = _writer(reader, run, CUT_ALONE)
     rows: list[Group] = []
     for step in shown:
@@ -162,7 +168,8 @@ def prompt_history(reader: RolloutReader, run: Path, prompt: str, *, page: int) 
                for step, each in turns])
 
 
-def _paged(found: Sequence[T], page: int, size: int) -> tuple[Sequence[T], int]:
+def paged(found: Sequence[T], page: int, size: int) -> tuple[Sequence[T], int]:
+    """One page of so many, from 1, and how many pages there are. Raises `RequestError` for a page that is none."""
     pages = max(1, -(-len(found) // size))
     if not 1 <= page <= pages:
         raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")
@@ -185,17 +192,18 @@ def _writer(reader: RolloutReader, run: Path, most: int) -> Callable[[DrawnGroup
     except RequestError as error:
         raise RecordError(f"completions cannot be read without the run's tokenizer: {error.given[:120]}") from None
 
-    def completion(sample: Sample) -> Completion:
+    def completion(sample: Sample, divergence: float | None) -> Completion:
         text, end = texts(sample, tokenizer)
         return Completion(text=text[:most], more=max(0, len(text) - most), reward=sample.reward, end=end,
                           parts=[Part(name=name, value=value, weight=weights.get(name))
                                  for name, value in sample.rewards.items()],
-                          advantage=sample.advantage, tokens=len(sample.completion.tokens))
+                          advantage=sample.advantage, divergence=divergence, tokens=len(sample.completion.tokens))
 
     def group(drawn: DrawnGroup, step: int) -> Group:
-        item = drawn.prompt.item
+        item, apart = drawn.prompt.item, reader.divergences(run, step)
         return Group(id=item.id, prompt=visible(item.prompt), expected=visible(item.expected_answer), step=step,
-                     epoch=drawn.epoch, learned=drawn.kept, equal=not drawn.has_spread, mean=mean_reward(drawn),
-                     completions=[completion(sample) for sample in drawn.samples])
+                     epoch=drawn.epoch, learned=drawn.kept, equal=drawn.is_rewarded and not drawn.has_spread,
+                     mean=mean_reward(drawn), completions=[completion(sample, apart.get((item.id, sample.seed)))
+                                                    for sample in drawn.samples])
 
     return group

@@ -72,10 +72,10 @@ KINDS: tuple[tuple[str, str, str, Callable[[Line], Any]], ...] = (
 )
 """Key, title, unit, and how a metrics line gives it. A line has at least step, loss, tokens and seconds."""
 AXES: tuple[X, ...] = ("step", "tokens", "seconds")
-SMOOTHED = ("loss", "tokens_per_second", "grad_norm", "reward")
-OBJECTIVE = ("Value of the objective", "", "What an update minimizes when it learns from rewards. It does not say how "
-             "good the model is: read the reward instead. Bad sign: values that leap.")
-"""Title, unit and note of the loss of a run that learns from rewards."""
+SMOOTHED = ("loss", "objective", "tokens_per_second", "grad_norm", "reward", "preference_loss", "margin", "kl_teacher")
+OBJECTIVE = ("What an update minimizes when it learns from what the model itself wrote. It does not say how good the "
+             "model is: read the {instead} instead. Bad sign: values that leap.")
+"""Note of what a log calls loss in a run that draws what it learns from."""
 MOST_NAMES = 64
 """Names of rewards that are believed."""
 # An array of floats has no empty places; NaN marks them, and a loss that is NaN cannot be drawn either.
@@ -96,7 +96,7 @@ class Columns:
 
     @property
     def rewarded(self) -> dict[str, Values]:
-        """What lines of a run that learns from rewards have beside the others; empty for other runs."""
+        """What lines of a run that learns from rewards, a teacher or pairs have beside the others; else empty."""
         return self._rewarded
 
     def grow(self, lines: Sequence[Line]) -> None:
@@ -148,11 +148,15 @@ def curves(columns: Columns, x: X, low: float | None = None, high: float | None 
             inside &= keep(at, bound)
     found = []
     for key, title, unit, _ in KINDS:
-        note = ""
+        series = Series(key=key, title=title, unit=unit, x=[], y=[])
+        # Under another key: over each other, losses of tokens and values of an objective would look like one thing.
         if key == "loss" and columns.rewarded:
-            title, unit, note = OBJECTIVE
-        found.append(_series(columns[key], at, inside, after, Series(key=key, title=title, unit=unit, x=[], y=[],
-                                                                     note=note)))
+            instead = "divergence from the teacher" if "kl_teacher" in columns.rewarded else "reward"
+            series = Series(key="objective", title="Value of the objective", unit="", x=[], y=[],
+                            note=OBJECTIVE.format(instead=instead))
+        # That of pairs stands among the panels.
+        if not (key == "loss" and "preference_loss" in columns.rewarded):
+            found.append(_series(columns[key], at, inside, after, series))
     first = [_series(values, at, inside, after, series) for values, series in _rewarded(columns.rewarded)]
     return [series for series in (*first, *found) if series.x]
 
@@ -174,7 +178,7 @@ def _series(values: Values, at: Values, inside: NDArray[np.bool_], after: float 
 
 
 def _rewarded(columns: dict[str, Values]) -> list[tuple[Values, Series]]:
-    """The curves of a run that learns from rewards, without points yet; those of one figure behind each other."""
+    """The curves of `Columns.rewarded`, without points yet; those of one figure behind each other."""
     found = []
     for panel in PANELS:
         for line in panel.lines_of(columns):

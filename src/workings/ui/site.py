@@ -15,7 +15,9 @@ from workings.ui.compared import ComparedPairs
 from workings.ui.folder import Folder
 from workings.ui.jobs import Jobs
 from workings.ui.listing import RunRow, run_row, run_rows
+from workings.ui.pairs import PairReader
 from workings.ui.rollout_reader import RolloutReader
+from workings.ui.sample_reader import SampleReader
 from workings.ui.verified import VerifiedStore
 from workings.ui.words import FILTERS
 
@@ -41,6 +43,8 @@ class Site:
     verified: VerifiedStore
     compared: ComparedPairs
     rollouts: RolloutReader = field(default_factory=RolloutReader)
+    samples: SampleReader = field(default_factory=SampleReader)
+    pairs: PairReader = field(default_factory=PairReader)
     templates: jinja2.Environment = field(default_factory=_environment)
 
     @classmethod

@@ -39,8 +39,8 @@ class OpenedRun:
 
     @property
     def trained(self) -> bool:
-        """Whether it is a run, running or not, and not an evaluation that stands alone."""
-        return self.row.kind != "evaluation"
+        """Whether it is a run, running or not, and not a unit that stands alone."""
+        return self.row.kind == "run"
 
     @property
     def can_be_evaluated(self) -> bool:

@@ -1,9 +1,9 @@
-"""What all algorithms that learn from rewards have in common.
+"""What algorithms have in common: those that learn from completions the model draws, and of them those with rewards.
 
-They draw a group of completions of each prompt, compare the rewards within a group, and move the model towards the
-better ones. They differ in how a reward becomes an advantage, in how far one update may move a probability, and in
-what the sum over all tokens is divided by. Everything here is plain arithmetic on a few numbers for each completion:
-a verifier repeats it without a model.
+With rewards, a group of completions is drawn of each prompt, rewards are compared within a group, and the model moves
+towards the better ones. These algorithms differ in how a reward becomes an advantage, in how far one update may move a
+probability, and in what the sum over all tokens is divided by. Everything here is plain arithmetic on a few numbers for
+each completion: a verifier repeats it without a model.
 """
 
 from abc import abstractmethod
@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from workings.config.section import Section
+from workings.objectives.base import CROSS_ENTROPY, CrossEntropy
 from workings.objectives.policy_gradient import PolicyGradient
 
 
@@ -23,15 +24,20 @@ class Imitation(Section):
     name: Literal["sft"]
     """Supervised fine-tuning on traces."""
 
+    @property
+    def objective(self) -> CrossEntropy:
+        """What an update minimizes."""
+        return CROSS_ENTROPY
 
-class RewardAlgorithm(Section):
-    """Completions are drawn at temperature 1 from the whole vocabulary, rewarded, and learned from.
+
+class DrawingAlgorithm(Section):
+    """Completions are drawn at temperature 1 from the whole vocabulary, and learned from.
 
     Any other temperature, top-k or top-p would draw from another distribution than the one that the update improves.
     """
 
     group: int = Field(default=8, ge=2)
-    """Completions of each prompt; they are compared with one another (TRL: `num_generations`)."""
+    """Completions of each prompt (TRL: `num_generations`)."""
     max_new_tokens: int = Field(default=256, ge=1)
     """Longest completion, in tokens; it is cut off there (TRL: `max_completion_length`)."""
     updates: int = Field(default=1, ge=1)
@@ -40,10 +46,6 @@ class RewardAlgorithm(Section):
     """The ratio of a token's probability to that when it was drawn counts from `1 - clip_low` on (TRL: `epsilon`)."""
     clip_high: float = Field(default=0.2, gt=0, strict=False)
     """It counts up to `1 + clip_high` (TRL: `epsilon_high`)."""
-    kl_beta: float = Field(default=0.0, ge=0, strict=False)
-    """Weight of the divergence from the model that training began with (TRL: `beta`); 0: there is no such reference.
-    With adapters it is the model with them switched off; otherwise a second copy of the weights, frozen, without
-    moments."""
     most_mismatch: float = Field(default=0.1, gt=0, strict=False)
     """Training stops where the drawn tokens' log probabilities, said again by the model that is trained, differ by more
     than this on average (nats a token): it would then learn from another model's samples."""
@@ -55,14 +57,6 @@ class RewardAlgorithm(Section):
     @abstractmethod
     def objective(self) -> PolicyGradient:
         """What an update minimizes."""
-
-    def bounded(self, **form: Any) -> PolicyGradient:
-        """Policy gradients with this recipe's bounds and divergence; ``form``: the other fields of `PolicyGradient`."""
-        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta, **form)
-
-    def advantages(self, rewards: Sequence[float]) -> list[float]:
-        """How much better each completion of one group was than the group: here in units of the group's own spread."""
-        return normalized(rewards)
 
     def divisor(self, *, rows: int, tokens: int) -> float:
         """What the sum over an update is divided by.
@@ -78,6 +72,48 @@ class RewardAlgorithm(Section):
     def most_draws(self) -> int:
         """How many times as many prompts may be drawn as an update takes; 1: no group is left out."""
         return 1
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether a frozen model says how likely it finds what was drawn."""
+        return False
+
+    def advantages(self, rewards: Sequence[float]) -> list[float]:
+        """How much better each completion of one group was than the group: 0 where they are not compared."""
+        return [0.0] * len(rewards)
+
+    def token_advantages(self, advantage: float, drawn: Sequence[float], reference: Sequence[float]) -> list[float]:
+        """Of each token of a completion: here that of the completion.
+
+        Args:
+            advantage: of the completion.
+            drawn: log probability of each token when it was drawn.
+            reference: the same as the frozen model says; empty where there is none, or as long as it was not asked.
+        """
+        del reference
+        return [advantage] * len(drawn)
+
+
+class RewardAlgorithm(DrawingAlgorithm):
+    """Each completion is rewarded, and compared with the others of its prompt."""
+
+    kl_beta: float = Field(default=0.0, ge=0, strict=False)
+    """Weight of the divergence from the model that training began with (TRL: `beta`); 0: there is no such reference.
+    With adapters it is the model with them switched off; otherwise a second copy of the weights, frozen, without
+    moments."""
+
+    @property
+    def has_reference(self) -> bool:
+        """The model that training began with, where the recipe holds on to it."""
+        return self.kl_beta > 0
+
+    def bounded(self, **form: Any) -> PolicyGradient:
+        """Policy gradients with this recipe's bounds and divergence; ``form``: the other fields of `PolicyGradient`."""
+        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta, **form)
+
+    def advantages(self, rewards: Sequence[float]) -> list[float]:
+        """How much better each completion of one group was than the group: here in units of the group's own spread."""
+        return normalized(rewards)
 
 
 def mean(values: Sequence[float]) -> float:

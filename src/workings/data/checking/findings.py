@@ -6,44 +6,53 @@ from dataclasses import dataclass
 from typing import Any
 
 KINDS: dict[str, tuple[bool, str]] = {
-    "unreadable": (True, "a line that is not a trace"),
-    "repeated_id": (True, "an id that an earlier trace has already"),
+    "unreadable": (True, "a line that is not what the file holds, a trace or a pair"),
+    "repeated_id": (True, "an id that an earlier line has already"),
     "duplicate": (True, "the question of an earlier trace, letter by letter"),
     "normalized_duplicate": (True, "the question of an earlier trace but for case, white space and punctuation"),
     "conflict": (True, "another answer to the same question"),
     "empty_step": (True, "a step without text"),
     "repeated_step": (True, "a step that stands twice in a row"),
     "wrong_equation": (True, "an equation that does not hold"),
+    "repeated_pair": (True, "question and both completions of an earlier pair"),
+    "equal_completions": (True, "chosen and rejected are one text"),
+    "white_space_only": (True, "chosen and rejected differ in white space only"),
+    "opposite_verdicts": (True, "pairs of one question by which a completion is better than itself"),
     "control_text": (True, "text that would forge a turn, or a tag inside a text"),
     "row": (True, "a row that cannot be trained as the recipe asks"),
     "leak": (True, "a question of the evaluation set, letter by letter"),
     "normalized_leak": (True, "a question of the evaluation set but for case, white space and punctuation"),
     "ngram_leak": (True, "a long passage of a question of the evaluation set"),
+    "length_bias": (False, "most chosen completions are longer, or most are shorter"),
+    "cut_off": (False, "a completion that is the beginning of the other"),
+    "answer_in_prompt": (False, "a question that holds the chosen completion and not the rejected one"),
     "near_duplicate": (False, "nearly the words and exactly the numbers of an earlier question"),
     "no_steps": (False, "no steps: good for data.reasoning: answer_only alone"),
     "answer_not_in_steps": (False, "a number as answer that no step mentions"),
     "no_label": (False, "no section, category or difficulty"),
     "no_licence": (False, "no licence"),
 }
-"""Every kind of finding: whether it matters (exit code 1, and `--fix` leaves the trace out), and what it is."""
+"""Every kind of finding: whether it matters (exit code 1, and `--fix` leaves the line out), and what it is."""
+WHOLE = -1
+"""The position of a finding about a whole file."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TraceFinding:
-    """One thing found about one trace."""
+class DataFinding:
+    """One thing found about one trace or pair, or about all of a file."""
 
     kind: str
     """A key of `KINDS`."""
     record: int
-    """Position of the trace in the file, from 0."""
+    """Position in the file, from 0; `WHOLE` for what is about all of it."""
     id: str
-    """Id of the trace, or the place of an unreadable line."""
+    """Id of the trace or pair, the place of an unreadable line, or the file's name."""
     text: str
     """What exactly, with an excerpt."""
 
     @property
     def matters(self) -> bool:
-        """Whether training on the trace would do harm."""
+        """Whether training on it would do harm."""
         return KINDS[self.kind][0]
 
     def to_json(self) -> dict[str, Any]:
@@ -53,10 +62,10 @@ class TraceFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckReport:
-    """All findings about a set of traces."""
+    """All findings about a file."""
 
     records: int
-    findings: tuple[TraceFinding, ...]
+    findings: tuple[DataFinding, ...]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -70,9 +79,9 @@ class CheckReport:
         return not any(finding.matters for finding in self.findings)
 
     @property
-    def left_out(self) -> dict[int, list[TraceFinding]]:
+    def left_out(self) -> dict[int, list[DataFinding]]:
         """What a cleaned set leaves out: positions of records, with the reasons."""
-        found: dict[int, list[TraceFinding]] = {}
+        found: dict[int, list[DataFinding]] = {}
         for finding in self.findings:
             if finding.matters:
                 found.setdefault(finding.record, []).append(finding)

@@ -1,4 +1,4 @@
-"""Overlap of texts: near duplicates among traces, and traces that hold a question of an evaluation set.
+"""Overlap of texts: near duplicates, and lines that hold a question of an evaluation set.
 
 Texts are compared as words. Case, white space and punctuation do not count; numbers always do.
 
@@ -10,16 +10,17 @@ groups of equal numbers only. Candidates that share a band are then compared exa
 import re
 import unicodedata
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from workings.data.checking.findings import TraceFinding, excerpt
+from workings.data.checking.findings import DataFinding, excerpt
+from workings.data.checking.reading import Entry, learned_texts
 from workings.data.importing.records import Unreadable
 from workings.data.importing.sources import open_file
-from workings.data.traces import Trace
 from workings.errors import RequestError
 
 BANDS, ROWS = 32, 4
@@ -44,6 +45,18 @@ def words(text: str) -> list[str]:
 def numbers(text: list[str]) -> tuple[str, ...]:
     """The numbers among words, sorted."""
     return tuple(sorted(word for word in text if word[0].isdigit()))
+
+
+def question_words(entry: Entry) -> list[str]:
+    """The words of a question with its earlier turns: "And then?" is another question in another conversation."""
+    return [word for said in (*(f"{role} {said}" for role, said in entry.history), entry.prompt)
+            for word in words(said)]
+
+
+def question_key(entry: Entry) -> tuple[object, ...]:
+    """Equal for questions that differ in case, white space and punctuation only."""
+    # The number of turns belongs to the key, because words alone do not say where one turn ends.
+    return len(entry.history), *question_words(entry)
 
 
 def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, float]]:
@@ -117,34 +130,31 @@ def read_questions(path: Path) -> list[Question]:
     return questions
 
 
-def find_leaks(traces: Sequence[tuple[int, Trace]], questions: Sequence[Question], ngram: int = NGRAM
-               ) -> Iterator[TraceFinding]:
-    """At most one finding a trace, the plainest: the question itself, its words, or a long passage of it anywhere."""
+def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Question], ngram: int = NGRAM
+               ) -> Iterator[DataFinding]:
+    """At most one finding an entry, the plainest: the question itself, its words, or a long passage of it anywhere."""
     exact = {question.prompt: question.id for question in questions}
     spelled = [(question, words(question.prompt)) for question in questions]
     normalized = {tuple(text): question.id for question, text in spelled}
-    # Every passage of every question in one dict: each passage of a trace is then one look-up, not one a question.
+    # Every passage of every question in one dict: each passage of an entry is then one look-up, not one a question.
     passages = {tuple(text[at:at + ngram]): question.id
                 for question, text in spelled for at in range(len(text) - ngram + 1)}
-    for number, trace in traces:
-        asked = words(trace.prompt)
-        if trace.prompt in exact:
-            kind, text = "leak", f"asked as {exact[trace.prompt]}: {excerpt(trace.prompt)}"
+    for number, entry in entries:
+        asked = words(entry.prompt)
+        if entry.prompt in exact:
+            kind, text = "leak", f"asked as {exact[entry.prompt]}: {excerpt(entry.prompt)}"
         elif tuple(asked) in normalized:
-            kind, text = "normalized_leak", f"asked as {normalized[tuple(asked)]}: {excerpt(trace.prompt)}"
-        elif passage := _passage(trace, asked, passages, ngram):
+            kind, text = "normalized_leak", f"asked as {normalized[tuple(asked)]}: {excerpt(entry.prompt)}"
+        elif passage := _passage(chain([asked], map(words, learned_texts(entry))), passages, ngram):
             kind, text = "ngram_leak", f"{ngram} words of {passages[passage]}: {excerpt(' '.join(passage))}"
         else:
             continue
-        yield TraceFinding(kind=kind, record=number, id=trace.id, text=text)
+        yield DataFinding(kind=kind, record=number, id=entry.id, text=text)
 
 
-def _passage(trace: Trace, asked: list[str], passages: dict[tuple[str, ...], str], ngram: int
-             ) -> tuple[str, ...] | None:
-    """The first passage of an evaluation question in the trace's question, steps or answer."""
-    if not passages:
-        return None
-    for text in (asked, *(words(step) for step in trace.steps), words(trace.answer)):
+def _passage(texts: Iterable[list[str]], passages: dict[tuple[str, ...], str], ngram: int) -> tuple[str, ...] | None:
+    """The first passage of an evaluation question in the texts."""
+    for text in texts if passages else ():
         for at in range(len(text) - ngram + 1):
             if (piece := tuple(text[at:at + ngram])) in passages:
                 return piece

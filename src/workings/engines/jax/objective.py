@@ -13,7 +13,8 @@ from workings.engines.jax.sharding import Layout
 from workings.models.shape import ModelShape
 from workings.objectives.base import ArrayFunctions, CrossEntropy, Objective
 
-ARRAY = ArrayFunctions(exp=jnp.exp, minimum=jnp.minimum, clip=jnp.clip, stop_gradient=jax.lax.stop_gradient)
+ARRAY = ArrayFunctions(exp=jnp.exp, minimum=jnp.minimum, clip=jnp.clip, log_sigmoid=jax.nn.log_sigmoid,
+                       stop_gradient=jax.lax.stop_gradient)
 Found = tuple[jax.Array, jax.Array, jax.Array | None]
 """Value of an objective; ``[K, 2]``: sums and counts of its metrics; ``[B, S]``: log probabilities of the targets, 0
 where they are not supervised, or None for cross entropy, whose one walk keeps none."""

@@ -6,7 +6,7 @@ Shape suffixes: B rows, S positions, N supervised positions, D width, V vocabula
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from workings.engines.torch.loss import linear_log_probs
 from workings.objectives.base import ArrayFunctions, CrossEntropy, Objective
@@ -14,7 +14,8 @@ from workings.objectives.base import ArrayFunctions, CrossEntropy, Objective
 if TYPE_CHECKING:
     from workings.engines.torch.step import Rows
 
-ARRAY = ArrayFunctions(exp=torch.exp, minimum=torch.minimum, clip=torch.clamp, stop_gradient=Tensor.detach)
+ARRAY = ArrayFunctions(exp=torch.exp, minimum=torch.minimum, clip=torch.clamp, log_sigmoid=nn.functional.logsigmoid,
+                       stop_gradient=Tensor.detach)
 
 
 def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows: "Rows", *, chunk: int,

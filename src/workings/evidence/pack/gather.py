@@ -11,7 +11,7 @@ from workings.evidence.pack.form import BY_DIGEST, RUNS, Elsewhere, may_be_elsew
 from workings.evidence.pack.write import FileOnDisk
 from workings.record import attempts
 from workings.record.canonical import line
-from workings.record.layout import ATTEMPTS, ATTEST, SEAL, SUMS
+from workings.record.layout import ATTEMPTS, ATTEST, EVALUATION_UNITS, SAMPLED, SEAL, SUMS
 from workings.record.reader import Run
 from workings.record.seal import parse_seal, parse_sums, root_digest
 
@@ -23,7 +23,7 @@ class Contents:
     runs: dict[str, Run]
     """By place in the pack, `runs/<name>`."""
     evaluations: dict[str, Path] = field(default_factory=dict)
-    """Evaluations that stand beside runs (of an untrained model, of texts from elsewhere), likewise."""
+    """Evaluations and samples that stand beside runs (of an untrained model, of texts from elsewhere), likewise."""
     order: list[str] = field(default_factory=list)
     """Places of runs and evaluations as they were given: of two, the first is A."""
     files: dict[str, FileOnDisk] = field(default_factory=dict)
@@ -46,12 +46,14 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
     evaluations: dict[str, Path] = {}
     order: list[str] = []
     for path in paths:
-        place = f"{RUNS}/{path.resolve().name}"
+        # What a folder is, its seal says; its name could be anything.
+        kind = parse_seal((path / SEAL).read_bytes())["unit"] if (path / SEAL).is_file() else ""
+        # Samples are often called like the run that drew them.
+        place = f"{RUNS}/{path.resolve().name}" + ("-samples" if kind == SAMPLED else "")
         if place in runs or place in evaluations:
             raise RequestError(f"two runs named {path.resolve().name}", "runs with names of their own", "")
         order.append(place)
-        # What a folder is, its seal says; its name could be anything.
-        if (path / SEAL).is_file() and parse_seal((path / SEAL).read_bytes())["unit"] == "eval":
+        if kind in EVALUATION_UNITS:
             evaluations[place] = path
             continue
         run = Run.open(path)

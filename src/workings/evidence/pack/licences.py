@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from workings.config.families import known_families
+from workings.data.traces import DRAWN_FROM
+from workings.errors import RecordError
 from workings.models.registry import find_family
+from workings.record.canonical import loads
 from workings.record.digest import file_digest
+from workings.record.layout import OVERRIDES
 from workings.record.reader import Run
 from workings.record.values import Absent
 
@@ -34,11 +38,32 @@ def data_manifests(run: Run) -> dict[str, bytes]:
     return found
 
 
+def drawn_data(run: Run) -> dict[str, bytes]:
+    """The file that a run learned samples from, by its name in a pack; empty for runs that learned from none.
+
+    Without it nobody could see that what was learned is what was drawn and kept.
+
+    Raises:
+        RecordError: the file no longer lies where the recipe names it.
+    """
+    if DRAWN_FROM not in run.manifest.facts:
+        return {}
+    digest = run.manifest.data_digests["traces"]
+    for path in data_files(run):
+        if file_digest(path) == digest:
+            return {f"data/{digest[:16]}.jsonl": path.read_bytes()}
+    raise RecordError(f"{run.path}: the traces that it learned from are not where its recipe names them "
+                      f"({run.manifest.config_snapshot.get('data', {}).get('traces')})")
+
+
 def data_files(run: Run) -> list[Path]:
     """The data files that the recipe names, where they still lie as they were; others are known by digest only."""
     digests = set(run.manifest.data_digests.values())
-    # A recipe names its data relative to itself; where it stood is not known here, so the usual places are tried.
-    bases = [run.path.resolve().parent.parent / "recipes", run.path.resolve().parent.parent, run.path.resolve().parent]
+    # A recipe names its data relative to itself; where its place is not recorded, the usual ones are tried.
+    base = loads((run.path / OVERRIDES).read_bytes()).get("base") if (run.path / OVERRIDES).is_file() else None
+    recorded = [run.path.resolve() / base] if isinstance(base, str) else []
+    bases = [*recorded, run.path.resolve().parent.parent / "recipes", run.path.resolve().parent.parent,
+             run.path.resolve().parent]
     names = {str(run.manifest.config_snapshot.get(section, {}).get(key, "")) for section, key in _DATA_KEYS}
     found = {(base / name).resolve() for base in bases for name in names if name and (base / name).is_file()}
     # Only files with a recorded digest: a file of the same name may have been replaced since.

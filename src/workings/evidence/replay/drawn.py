@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from workings.data.batches import Position
 from workings.engines.base import State
 from workings.errors import RecordError
@@ -11,6 +13,8 @@ from workings.rollouts.rollout import Group, Rollout, Sample, digest_of
 from workings.scoring.rewards import CompletionToReward, total
 from workings.training.rollout_experience import Drawing
 
+MOST_APART = 0.25
+"""Nats by which a frozen model may find a token likelier or less likely than it did under other conditions."""
 Change = Callable[[Rollout, Drawing], Rollout]
 
 
@@ -55,6 +59,8 @@ class DrawnAgain:
         # In the middle of a rollout its weights are gone; what it drew stands in the record.
         if part == 0:
             again = replace(self.drawing, rewarder=RecordedRewards(recorded=recorded)).rollout(state, position, step)
+            if self.drawing.reference is None and recorded.reference_log_probs:
+                again = replace(again, reference_log_probs=_as_recorded(recorded, again))
             drawn = _counted(recorded, again)
             learned = again if self.exact else recorded
         learned = self.change(learned, self.drawing)
@@ -63,11 +69,30 @@ class DrawnAgain:
                      drawn=drawn)
 
 
+def _as_recorded(recorded: Rollout, again: Rollout) -> tuple[np.ndarray, ...]:
+    """What an absent teacher said of the completions that came out as recorded; of any other one it teaches nothing."""
+    return tuple(
+        said if (one.item.id, before.completion) == (other.item.id, after.completion)
+        else np.asarray(after.completion.log_probs, np.float32)
+        for (one, before), (other, after), said in zip(recorded.learned, again.learned, recorded.reference_log_probs,
+                                                       strict=True))
+
+
 def _counted(recorded: Rollout, again: Rollout) -> dict[str, int]:
-    """How many completions were recorded, and how many of them came out the same."""
+    """How many completions were recorded, and how many of them came out the same, to the frozen model as well."""
     before, after = ([(prompt.item.id, sample.completion) for prompt, sample in each.drawn]
                      for each in (recorded, again))
-    return {"asked": len(before), "same": sum(one == other for one, other in zip(before, after, strict=False))}
+    same = sum(one == other for one, other in zip(before, after, strict=False))
+    return {"asked": len(before), "same": same - _judged_otherwise(recorded, again)}
+
+
+def _judged_otherwise(recorded: Rollout, again: Rollout) -> int:
+    """How many of the learned completions came out the same, and the frozen model finds a token of them otherwise."""
+    return sum(
+        (one.item.id, before.completion) == (other.item.id, after.completion)
+        and bool((np.abs(said - known) > MOST_APART).any())
+        for (one, before), (other, after), known, said in zip(
+            recorded.learned, again.learned, recorded.reference_log_probs, again.reference_log_probs, strict=False))
 
 
 def with_another_reward(rollout: Rollout, drawing: Drawing) -> Rollout:
@@ -82,6 +107,13 @@ def with_another_advantage(rollout: Rollout, drawing: Drawing) -> Rollout:
         replace(group.samples[0], advantage=group.samples[0].advantage + 0.5), *group.samples[1:])))
 
 
+def with_another_teacher(rollout: Rollout, drawing: Drawing) -> Rollout:
+    """A rollout of which the teacher found the first learned token half a nat likelier."""
+    del drawing
+    first, *others = rollout.reference_log_probs
+    return replace(rollout, reference_log_probs=(first + np.eye(1, len(first), dtype=np.float32)[0] / 2, *others))
+
+
 def _with_first_group(rollout: Rollout, change: Callable[[Group], Group]) -> Rollout:
     first = next((number for number, group in enumerate(rollout.groups) if group.kept), None)
     if first is None:
@@ -91,6 +123,7 @@ def _with_first_group(rollout: Rollout, change: Callable[[Group], Group]) -> Rol
 
 
 def _rewarded(group: Group, drawing: Drawing) -> Group:
+    assert drawing.reward_settings is not None  # a change of runs with rewards
     name = drawing.reward_settings.names[0]
     values = [dict(sample.rewards) for sample in group.samples]
     values[0][name] += 1.0

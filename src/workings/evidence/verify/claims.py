@@ -7,7 +7,7 @@ from workings.evidence.notes import parse_note
 from workings.evidence.replay.judge import sentence
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.tree import shown
-from workings.record.layout import EVALUATION_SUMMARY, NOTE, REPLAY
+from workings.record.layout import EVALUATION_SUMMARY, NOTE, REPLAY, SAMPLED, SELECTION
 from workings.record.values import Absent
 
 MAX_SENTENCE = 1000
@@ -26,6 +26,8 @@ def claims(record: Record) -> tuple[str, ...]:
                 said.append(_run(unit))
             elif unit.kind == "eval":
                 said.append(_evaluation(unit))
+            elif unit.kind == SAMPLED:
+                said.append(_samples(unit))
             elif unit.kind == "replay":
                 said.append(f"{unit.title}: {sentence(unit.json(REPLAY))[:MAX_SENTENCE]}")
             elif unit.kind == "notes":
@@ -54,6 +56,13 @@ def _evaluation(unit: Unit) -> str:
     interval = (f", 95 % interval {overall['ci_low']:.1%} to {overall['ci_high']:.1%}"
                 if isinstance(overall["ci_low"], int | float) else "")
     return f"{unit.title}: {overall['correct']} of {overall['n']} items right ({overall['mean']:.1%}{interval})."
+
+
+def _samples(unit: Unit) -> str:
+    counts: dict[str, Any] = unit.json(SELECTION)["counts"]
+    return (f"{unit.title}: {counts['samples']} samples of {counts['prompts']} prompts, which were solved never "
+            f"({counts['never']}), sometimes ({counts['sometimes']}) or always ({counts['always']}); "
+            f"{counts['kept']} were kept.")
 
 
 def _note(unit: Unit) -> str:

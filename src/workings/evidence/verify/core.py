@@ -10,14 +10,18 @@ from workings.evidence.verify import (
     attested,
     content,
     data_order,
+    distilled,
+    drawn_from,
     evaluated,
     integrity,
     notes,
     packed,
     planned,
+    preferred,
     replayed,
     rewarded,
     run_consistency,
+    sampled,
     schemas,
     step_log,
     views,
@@ -30,7 +34,8 @@ from workings.evidence.verify.tree import open_tree
 
 MODULES = (
     integrity, packed, schemas, notes, content, attested, run_consistency, planned,
-    step_log, data_order, rewarded, views, evaluated, replayed)
+    step_log, data_order, preferred, rewarded, distilled, views, evaluated, sampled,
+    drawn_from, replayed)
 """Modules whose import registers checks."""
 # The bytes come first, then their form, then what they mean: a later group reads values that an earlier one vouches
 # for.

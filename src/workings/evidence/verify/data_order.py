@@ -10,11 +10,11 @@ from workings.errors import RecordError
 from workings.evidence.verify.checks import check, each, each_run, judged, not_checked, several
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.rewarded import learns_from_rewards
+from workings.evidence.verify.rewarded import draws
 from workings.record.layout import DATA_DIGESTS, PREDICTIONS, PROMPTS, ROWS, SUMS
 
 if TYPE_CHECKING:
-    from workings.data.batches import Batches
+    from workings.data.batches import Batches, Position
 
 MAX_SEQUENCES = 20_000_000
 """Sequences over all steps beyond which the order is not computed again here."""
@@ -28,7 +28,7 @@ MAX_LENGTH = 10_000_000
 def rows(record: Record) -> Iterator[CheckFinding]:
     """The digest over ids and digests of the kept rows; the list of digests in its own file."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
-        if learns_from_rewards(unit):  # it has prompts, which have checks of their own
+        if draws(unit):  # it has prompts, which have checks of their own
             return
         kept = kept_rows(unit)
         from workings.data.rows import index_digest
@@ -47,24 +47,19 @@ def rows(record: Record) -> Iterator[CheckFinding]:
 def order(record: Record) -> Iterator[CheckFinding]:
     """Plan the epochs again from ids, lengths and seed, and compare each step's batch digest."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
-        if learns_from_rewards(unit):
+        if draws(unit):
             return
         if len(unit.metrics) * unit.manifest.global_batch > MAX_SEQUENCES:
             yield not_checked(f"more than {MAX_SEQUENCES:,} sequences", unit)
             return
-        batches = _batches(unit)
+        batches = batches_of(unit)
         # Row digests are enough: a batch's digest is over those of its rows, so the tokens need not be in the record.
         digests = {row["id"]: row["digest"] for row in kept_rows(unit)}
-        problems = []
-        from workings.data.batches import Position
-        epoch, number = 0, 0
-        for line in unit.metrics:
-            # Resumes need no care here: a resumed run goes on at the position where the kept steps end.
-            if number == batches.batches_in_epoch(epoch):
-                epoch, number = epoch + 1, 0
-            if batches.digest_at(Position(epoch, number), digests) != line.get("batch_digest"):
+        problems, epoch = [], 0
+        for line, position in positions(unit, batches):
+            epoch = position.epoch
+            if batches.digest_at(position, digests) != line.get("batch_digest"):
                 problems.append(f"step {line.get('step')}: another batch than seed and row index imply")
-            number += 1
         yield judged(problems, f"{len(unit.metrics)} batches of seed {unit.manifest.seed}, to epoch {epoch}", unit)
     return each_run(record, find)
 
@@ -79,7 +74,7 @@ def disjoint(record: Record) -> Iterator[CheckFinding]:
             return
         from workings.data.rows import prompt_digest
         # Digests of the normalised questions stand in the row index, so that nobody needs the data to look for leaks.
-        rows = run.lines(PROMPTS) if learns_from_rewards(run) else kept_rows(run)
+        rows = run.lines(PROMPTS) if draws(run) else kept_rows(run)
         trained = {str(row["prompt_digest"]) if "prompt_digest" in row else None for row in rows
                    if row.get("status", "kept") == "kept"}
         if not all(isinstance(digest, str) for digest in trained):
@@ -89,7 +84,13 @@ def disjoint(record: Record) -> Iterator[CheckFinding]:
         both = sorted(name for name, prompt in asked.items() if prompt_digest(prompt) in trained)
         problems = [f"{len(both)} of {len(asked)} questions were trained on: {several(both)}"] if both else []
         yield judged(problems, f"{len(asked)} questions, none of them among {len(trained):,} trained ones", unit)
-    return each(record.evaluations, find)
+    return each(record.measurements, find)
+
+
+def learns_from_pairs(unit: Unit) -> bool:
+    """Whether a run says that it learned from preference pairs."""
+    algorithm = unit.manifest.config_snapshot.get("algorithm")
+    return isinstance(algorithm, dict) and algorithm.get("name") == "dpo"
 
 
 def kept_rows(unit: Unit) -> list[dict[str, Any]]:
@@ -107,11 +108,24 @@ def kept_rows(unit: Unit) -> list[dict[str, Any]]:
     return kept
 
 
-def _batches(unit: Unit) -> "Batches":
+def positions(unit: Unit, batches: "Batches") -> Iterator[tuple[dict[str, Any], "Position"]]:
+    """Each step's line, and where in the data its batch begins."""
+    from workings.data.batches import Position
+    epoch, number = 0, 0
+    for line in unit.metrics:
+        # Resumes need no care here: a resumed run goes on at the position where the kept steps end.
+        if number == batches.batches_in_epoch(epoch):
+            epoch, number = epoch + 1, 0
+        yield line, Position(epoch, number)
+        number += 1
+
+
+def batches_of(unit: Unit) -> "Batches":
     """The plan of batches from lengths alone: tokens are not in the record and not needed for the order."""
     import numpy as np
 
     from workings.data.batches import Batches
+    from workings.data.pair_rows import PairRows
     from workings.data.rows import Row, RowSet
 
     snapshot, mesh = unit.manifest.config_snapshot, unit.manifest.mesh
@@ -123,6 +137,8 @@ def _batches(unit: Unit) -> "Batches":
     devices = mesh.get("fsdp", 1)
     if any(type(value) is not int or value < 1 for value in (micro_batch, accumulation, devices)):
         raise RecordError("config_snapshot: micro_batch, accumulation and fsdp are no counts")
+    if learns_from_pairs(unit) and (data_config.packing != "none" or micro_batch % 2):
+        raise RecordError("config_snapshot: pairs that are packed, or micro batches of half a pair")
     # Checked before planning: an invented batch size would plan other batches, and blame every step for it.
     if micro_batch * accumulation * devices != unit.manifest.global_batch:
         raise RecordError(f"{micro_batch} rows x {accumulation} x {devices} devices is not the manifest's global batch "
@@ -136,7 +152,8 @@ def _batches(unit: Unit) -> "Batches":
         raise RecordError(f"{unit.full(ROWS)}: no rows, or rows longer than data.max_length or empty")
     # Lengths without memory: a view of one zero, as long as the row says.
     rows = tuple(Row(row["id"], np.broadcast_to(zero, (row["tokens"],)), zero, "") for row in kept)
-    return Batches(RowSet(rows, (), 0, data_config.max_length), seed=unit.manifest.seed,
+    found = RowSet(rows, (), 0, data_config.max_length)
+    return Batches(PairRows(found) if learns_from_pairs(unit) else found, seed=unit.manifest.seed,
                    rows_per_micro_batch=micro_batch * devices, accumulation=accumulation, data_config=data_config)
 
 

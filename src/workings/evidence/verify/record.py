@@ -15,11 +15,13 @@ from workings.record.canonical import loads
 from workings.record.digest import bytes_digest
 from workings.record.layout import (
     ATTEST,
+    EVALUATION_UNITS,
     EVENTS,
     MANIFEST,
     METRICS,
     OUTSIDE_EVERY_SUM,
     PARTIAL_SUFFIX,
+    SAMPLED,
     SEAL,
     SUMS,
     unit_of,
@@ -215,8 +217,18 @@ class Record:
 
     @property
     def evaluations(self) -> list[Unit]:
-        """Evaluations, inside a run or alone."""
-        return [unit for unit in self.units if unit.kind == "eval"]
+        """Evaluations, inside a run or alone, and units of samples, which are that and more."""
+        return [unit for unit in self.units if unit.kind in EVALUATION_UNITS]
+
+    @property
+    def samples(self) -> list[Unit]:
+        """Units of samples: drawn to learn from."""
+        return [unit for unit in self.units if unit.kind == SAMPLED]
+
+    @property
+    def measurements(self) -> list[Unit]:
+        """Evaluations that say how good a model is; samples may be of questions that were trained on."""
+        return [unit for unit in self.evaluations if unit.kind != SAMPLED]
 
     def attest(self, run: Unit) -> dict[str, Entry]:
         """What lies in a run's `attest`, folders in it included, by name."""
@@ -311,7 +323,7 @@ def _may_nest(tree: Tree, place: str, plain: frozenset[str]) -> bool:
     # Without a seal the widest reading is taken: units inside are then still looked for and checked.
     if (f"{place}/{SEAL}" if place else SEAL) not in plain:
         return True
-    return _kind(tree, place) not in ("eval", "replay", "report", "notes", PACK_KIND)
+    return _kind(tree, place) not in (*EVALUATION_UNITS, "replay", "report", "notes", PACK_KIND)
 
 
 def _kind(tree: Tree, place: str) -> str:

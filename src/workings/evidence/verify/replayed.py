@@ -8,17 +8,20 @@ from workings.evidence.replay.conditions import PACKAGE, conditions, differing, 
 from workings.evidence.replay.judge import SCHEMA, is_outside, judge, sentence
 from workings.evidence.replay.tolerance import BITWISE, tolerance_for
 from workings.evidence.verify.checks import check, each, each_run, failed, judged, not_checked, passed, several
+from workings.evidence.verify.data_order import learns_from_pairs
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.rewarded import learns_from_rewards
+from workings.evidence.verify.rewarded import draws, has_rewards
 from workings.evidence.verify.tree import FolderTree
 from workings.record.digest import bytes_digest
-from workings.record.layout import ENVIRONMENT, PREDICTIONS, REPLAY, REPLAY_ENVIRONMENT
+from workings.record.layout import ENVIRONMENT, PREDICTIONS, REPLAY, REPLAY_ENVIRONMENT, SAMPLED
 from workings.record.values import is_absent
 
 CONTROLS = frozenset({"seed", "learning_rate", "rows", "checkpoint"})
-CONTROLS_OF_REWARDS = CONTROLS | {"reward", "advantage"}
-"""Of a run that learned from rewards."""
+CONTROLS_OF_REWARDS, CONTROLS_OF_A_TEACHER = CONTROLS | {"reward", "advantage"}, CONTROLS | {"teacher"}
+"""Of a run that learned from rewards, and of one that learned from a teacher."""
+CONTROLS_OF_PAIRS = CONTROLS | {"pair", "reference"}
+"""Of a run that learned from preference pairs."""
 OWN_MACHINE = ("cpu_model", "architecture", "usable_cores", "threads", "variables")
 """Conditions that the environment of a replay tells by itself."""
 
@@ -139,7 +142,8 @@ def _conclusion_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
         problems.append(f"{REPLAY} says {str(facts['verdict'])[:20]}, its numbers say {verdict}")
     if facts["sentence"] != sentence(dict(facts)):
         problems.append(f"{REPLAY}: its sentence is not the one that its numbers give")
-    expected = CONTROLS_OF_REWARDS if learns_from_rewards(run) else CONTROLS
+    expected = CONTROLS_OF_REWARDS if has_rewards(run) else CONTROLS_OF_A_TEACHER if draws(run) else \
+        CONTROLS_OF_PAIRS if learns_from_pairs(run) else CONTROLS
     if set(facts["controls"]) != expected:
         problems.append(f"controls {sorted(facts['controls'])}, expected {sorted(expected)}")
     for name, control in facts["controls"].items():
@@ -208,13 +212,19 @@ def _prediction_problems(facts: Mapping[str, Any], unit: Unit, record: Record) -
     rows = unit.lines(PREDICTIONS)
     same = 0
     answers: dict[tuple[str, str, int], Mapping[str, Any]] = {}
+    drawn = {f"{SAMPLED}/{other.root}": other for other in record.samples}
     for name in {str(row["unit"]) for row in rows}:
-        evaluation = places.get(run.full(name))
+        evaluation = drawn.get(name) or places.get(run.full(name))
+        if evaluation is None and name.startswith(f"{SAMPLED}/"):
+            continue  # samples stand outside of the run, and need not be here: what the replay says of them counts
         if evaluation is None:
             return [f"evaluation {name[:60]!r} is not in the run"]
         answers |= {(name, row["id"], row["sample"]): row for row in evaluation.lines(PREDICTIONS)}
     for row in rows:
         before = answers.get((row["unit"], row["id"], row["sample"]))
+        if before is None and row["unit"] not in drawn and row["unit"].startswith(f"{SAMPLED}/"):
+            same += row["same"] is True
+            continue
         if before is None:
             return [f"{str(row['id'])[:60]}: the evaluation has no such item"]
         equal = (bytes_digest(row["completion"].encode("utf-8")) == before["completion_sha256"]

@@ -1,11 +1,11 @@
-"""Levels 1 and 2: of a run that learned from rewards, every prompt, seed, batch, reward and advantage follows.
+"""Levels 1 and 2: of a run that drew what it learned from, every prompt, seed, batch, reward and advantage follows.
 
 No weights are needed: what was drawn stands in the record, and all that was made of it is made again.
 """
 
 import math
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from workings.record.layout import DATA_DIGESTS, PROMPTS, REWARDS, ROLLOUTS, TOK
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from workings.config.algorithms import RewardAlgorithm
+    from workings.config.algorithms import DrawingAlgorithm
     from workings.config.recipe import Recipe
     from workings.models.chat import ChatTemplate
     from workings.rollouts.prompts import PromptSet
@@ -36,17 +36,28 @@ class _Learned:
     """What a run learned from, read once for all checks."""
 
     recipe: "Recipe"
-    algorithm: "RewardAlgorithm"
+    algorithm: "DrawingAlgorithm"
     prompts: "PromptSet"
     shape: "RolloutShape"
-    settings: "RewardSettings"
+    settings: "RewardSettings | None"
+    """None where completions had no rewards."""
     rollouts: "list[Rollout]"
 
+    @property
+    def reward_names(self) -> tuple[str, ...]:
+        """Names of the rewards in their order."""
+        return () if self.settings is None else self.settings.names
 
-def learns_from_rewards(unit: Unit) -> bool:
-    """Whether a run says that it drew what it learned from."""
+
+def draws(unit: Unit) -> bool:
+    """Whether a run says that it drew what it learned from: its algorithm has completions of each prompt."""
     algorithm = unit.manifest.config_snapshot.get("algorithm")
-    return isinstance(algorithm, dict) and algorithm.get("name", "sft") != "sft"
+    return isinstance(algorithm, dict) and "group" in algorithm
+
+
+def has_rewards(unit: Unit) -> bool:
+    """Whether such a run had rewards, and not a teacher."""
+    return draws(unit) and unit.manifest.config_snapshot["algorithm"].get("name") != "distill"
 
 
 @check("consistency.prompts", level=1, title="prompts and rewards are those that the manifest names")
@@ -59,15 +70,12 @@ def prompts(record: Record) -> Iterator[CheckFinding]:
         if said.get("prompts") != learned.prompts.digest:
             problems.append(f"{PROMPTS} has digest {learned.prompts.digest[:16]}…, the manifest "
                             f"{str(said.get('prompts'))[:16]}…")
-        rewards = unit.json(REWARDS)
-        if said.get("rewards") != json_digest(rewards):
-            problems.append(f"{REWARDS} has digest {json_digest(rewards)[:16]}…, the manifest "
-                            f"{str(said.get('rewards'))[:16]}…")
+        if learned.settings is not None:
+            problems += _reward_problems(unit.json(REWARDS), learned.settings, said.get("rewards"))
         if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != said:
             problems.append(f"{DATA_DIGESTS} differs from the manifest")
-        problems += _reward_problems(rewards, learned.settings)
         yield judged(problems, f"{len(learned.prompts.prompts):,} prompts; rewards: "
-                               + ", ".join(learned.settings.names), unit)
+                               + (", ".join(learned.reward_names) or "none"), unit)
     return _each(record, find)
 
 
@@ -113,7 +121,7 @@ def batches(record: Record) -> Iterator[CheckFinding]:
 
 @check("consistency.rollout_metrics", level=1, title="the log says of the rollouts what they are")
 def metrics(record: Record) -> Iterator[CheckFinding]:
-    """Rewards, groups, lengths, ends, and how far sampler and trainer disagree."""
+    """Rewards, groups, lengths, ends, the divergence from a teacher, and how far sampler and trainer disagree."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         from workings.rollouts.arithmetic import mismatch, rollout_metrics
         learned = _learned(unit)
@@ -123,7 +131,7 @@ def metrics(record: Record) -> Iterator[CheckFinding]:
             line = lines.get(rollout.step)
             if line is None:  # the step was not completed
                 continue
-            for name, value in (rollout_metrics(rollout, learned.settings.names) | mismatch(rollout)).items():
+            for name, value in (rollout_metrics(rollout, learned.reward_names) | mismatch(rollout)).items():
                 count += 1
                 said = line.get(name)
                 if not isinstance(said, int | float) or not math.isclose(said, value, rel_tol=CLOSE, abs_tol=1e-9):
@@ -169,7 +177,7 @@ def rewards(record: Record) -> Iterator[CheckFinding]:
         if own:
             yield not_checked(f"the reward {', '.join(own)} is code from elsewhere, which is not run; its values are "
                               "as recorded", unit)
-    return _each(record, find)
+    return _each(record, find, has_rewards)
 
 
 @check("recompute.advantages", level=2, title="every advantage follows from the rewards of its group")
@@ -178,29 +186,36 @@ def advantages(record: Record) -> Iterator[CheckFinding]:
     def find(unit: Unit) -> Iterator[CheckFinding]:
         from workings.scoring.rewards import total
         learned = _learned(unit)
+        settings = _settings(learned)
         problems, count = [], 0
         for rollout in learned.rollouts:
             for group in rollout.groups:
                 count += len(group.samples)
-                sums = [total(sample.rewards, learned.settings) for sample in group.samples]
+                sums = [total(sample.rewards, settings) for sample in group.samples]
                 if sums != [sample.reward for sample in group.samples]:
                     problems.append(_place(rollout, group) + ": its rewards do not add up")
                 elif learned.algorithm.advantages(sums) != [each.advantage for each in group.samples]:
                     problems.append(_place(rollout, group) + ": other advantages than its rewards give")
         yield judged(problems, f"{count:,} advantages of {learned.recipe.algorithm.name}", unit)
-    return _each(record, find)
+    return _each(record, find, has_rewards)
+
+
+def _settings(learned: _Learned) -> "RewardSettings":
+    if learned.settings is None:
+        raise RecordError("its algorithm has rewards by name, its recipe has none")
+    return learned.settings
 
 
 def _place(rollout: "Rollout", group: "Group") -> str:
     return f"rollout of step {rollout.step}, {group.prompt.item.id[:60]!r}"
 
 
-def _each(record: Record, find: Any) -> Iterator[CheckFinding]:
-    def of_rewards(unit: Unit) -> Iterator[CheckFinding]:
-        if learns_from_rewards(unit):
+def _each(record: Record, find: Any, wanted: Callable[[Unit], bool] = draws) -> Iterator[CheckFinding]:
+    def of_rollouts(unit: Unit) -> Iterator[CheckFinding]:
+        if wanted(unit):
             yield from find(unit)
 
-    return each_run(record, of_rewards)
+    return each_run(record, of_rollouts)
 
 
 def _learned(unit: Unit) -> _Learned:
@@ -209,7 +224,7 @@ def _learned(unit: Unit) -> _Learned:
 
 def _read(unit: Unit) -> _Learned:
     # Imported here and in the checks: other records need none of it and should not wait.
-    from workings.config.algorithms import RewardAlgorithm
+    from workings.config.algorithms import DrawingAlgorithm
     from workings.config.load import check_recipe
     from workings.rollouts.lines import from_json
     from workings.rollouts.prompts import read_prompts
@@ -219,10 +234,10 @@ def _read(unit: Unit) -> _Learned:
     try:
         recipe = check_recipe(unit.manifest.config_snapshot, unit.title)
         algorithm = recipe.algorithm
-        if not isinstance(algorithm, RewardAlgorithm):
-            raise RecordError("its recipe learns from no rewards")
+        if not isinstance(algorithm, DrawingAlgorithm):
+            raise RecordError("its recipe draws nothing to learn from")
         settings = RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning,
-                                  max_new_tokens=algorithm.max_new_tokens)
+                                  max_new_tokens=algorithm.max_new_tokens) if recipe.learns_from_rewards else None
     except RequestError as error:
         raise RecordError(f"config_snapshot cannot be read: {error.given[:120]}") from None
     fsdp = unit.manifest.mesh.get("fsdp", 1)
@@ -233,23 +248,28 @@ def _read(unit: Unit) -> _Learned:
     found = read_prompts(unit.lines(PROMPTS), unit.manifest.seed)
     by_id = {prompt.item.id: prompt for prompt in found.prompts}
     names = sorted(name for name in unit.files if name.startswith(f"{ROLLOUTS}/"))
-    drawn = []
+    drawn, rewarded = [], set() if settings is None else {*settings.names}
     for name in names:
         values = unit.json(name)
         if not isinstance(values, dict) or type(values.get("step")) is not int or name != rollout_file(values["step"]):
             raise RecordError(f"{unit.full(name)}: not the rollout of the step in its name")
-        drawn.append(from_json(values, by_id))
+        rollout = from_json(values, by_id)
+        if any(set(sample.rewards) != rewarded for _, sample in rollout.drawn):
+            raise RecordError(f"{unit.full(name)}: other rewards than the recipe's")
+        drawn.append(rollout)
     # Padding is in no digest, so that its id need not be known.
     return _Learned(recipe=recipe, algorithm=algorithm, prompts=found,
                     shape=RolloutShape.of(recipe, algorithm, fsdp=fsdp, pad_id=0), settings=settings, rollouts=drawn)
 
 
-def _reward_problems(recorded: Any, settings: "RewardSettings") -> list[str]:
-    """What `config/rewards.json` says against the recipe and this version's rewards."""
+def _reward_problems(recorded: Any, settings: "RewardSettings", said: str | None) -> list[str]:
+    """What `config/rewards.json` says against the manifest, the recipe and this version's rewards."""
     from workings.config.rewards import FileReward
-    if not isinstance(recorded, list) or len(recorded) != len(settings.rewards):
-        return [f"{REWARDS} does not name the recipe's rewards"]
     problems = []
+    if said != json_digest(recorded):
+        problems.append(f"{REWARDS} has digest {json_digest(recorded)[:16]}…, the manifest {str(said)[:16]}…")
+    if not isinstance(recorded, list) or len(recorded) != len(settings.rewards):
+        return [*problems, f"{REWARDS} does not name the recipe's rewards"]
     for entry, reward, name in zip(recorded, settings.rewards, settings.names, strict=True):
         if not isinstance(entry, dict) or (entry.get("name"), entry.get("weight")) != (name, reward.weight):
             problems.append(f"{REWARDS}: another reward or weight than the recipe's {name}")
@@ -298,8 +318,8 @@ def _drawn_problems(learned: _Learned, rollout: "Rollout") -> list[str]:
              for group in rollout.groups for number in range(len(group.samples))]
     if seeds != [sample.seed for _, sample in rollout.drawn]:
         problems.append(f"{place}: other seeds than step, prompt and number imply")
-    if bool(rollout.reference_log_probs) != bool(learned.algorithm.kl_beta and rollout.learned):
-        problems.append(f"{place}: log probabilities of a reference are there, or missing, against the recipe")
+    if bool(rollout.reference_log_probs) != bool(learned.algorithm.has_reference and rollout.learned):
+        problems.append(f"{place}: log probabilities of a frozen model are there, or missing, against the recipe")
     return [*problems, *_choice_problems(place, rollout.groups, wanted, dynamic=most > 1),
             *_log_prob_problems(place, rollout)]
 
@@ -320,7 +340,8 @@ def _log_prob_problems(place: str, rollout: "Rollout") -> list[str]:
     import numpy as np
     drawn = [np.asarray(sample.completion.log_probs) for _, sample in rollout.drawn]
     # A logarithm of a probability is at most 0; rounding may lift it a little.
-    if any(not np.isfinite(x).all() or (x > 1e-3).any() for x in (*drawn, *rollout.trainer_log_probs)):
+    if any(not np.isfinite(x).all() or (x > 1e-3).any() for x in (
+            *drawn, *rollout.trainer_log_probs, *rollout.reference_log_probs)):
         return [f"{place}: log probabilities above 0 or not finite"]
     return []
 
@@ -355,12 +376,13 @@ def _rewarded_again(learned: _Learned, template: "ChatTemplate") -> tuple[list[s
     from workings.config.rewards import FileReward, reward_name
     from workings.rollouts.rollout import to_reward
     from workings.scoring.rewards import RewardProcess
-    ours = tuple(reward for reward in learned.settings.rewards if not isinstance(reward, FileReward))
-    own = [reward_name(reward) for reward in learned.settings.rewards if isinstance(reward, FileReward)]
+    settings = _settings(learned)
+    ours = tuple(reward for reward in settings.rewards if not isinstance(reward, FileReward))
+    own = [reward_name(reward) for reward in settings.rewards if isinstance(reward, FileReward)]
     if not ours:
         return [], 0, own
     problems, count = [], 0
-    with RewardProcess(replace(learned.settings, rewards=ours)) as process:
+    with RewardProcess(replace(settings, rewards=ours)) as process:
         for rollout in learned.rollouts:
             values = process.score([to_reward(prompt, sample.completion, template.tokenizer)
                                     for prompt, sample in rollout.drawn])

@@ -10,13 +10,13 @@ from workings.evidence.verify.checks import check, each, each_run, failed, judge
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.record.digest import json_digest
-from workings.record.layout import CONFIG, DEVICE_CHECKS, EVALUATION_CONFIG, MANIFEST, SUMS
+from workings.record.layout import CONFIG, DEVICE_CHECKS, EVALUATION_CONFIG, EVALUATION_UNITS, MANIFEST, SUMS
 from workings.record.values import Absent, is_absent
 
 PLATFORMS = {"cpu": ("cpu",), "gpu": ("gpu",), "cuda": ("gpu",), "tpu": ("tpu",), "auto": ("cpu", "gpu", "tpu")}
 """What a requested device may turn out to be."""
 # Kinds of units that are made from a finished run; each names the root that it was made from.
-UNITS_OF_A_RUN = ("eval", "replay", "report", "notes")
+UNITS_OF_A_RUN = (*EVALUATION_UNITS, "replay", "report", "notes")
 OURS = "workings"
 CLOCK_SLACK = timedelta(seconds=5)
 """How far a machine's clock may be set back while it runs."""
@@ -137,7 +137,7 @@ def made_from(record: Record) -> Iterator[CheckFinding]:
         problems = []
         if unit.parent is not None and unit.kind in UNITS_OF_A_RUN and origin != unit.parent.root:
             problems.append(f"made from {_short(origin)}, it stands in a run with root {unit.parent.root[:16]}…")
-        if unit.kind == "eval":
+        if unit.kind in EVALUATION_UNITS:
             config = unit.json(EVALUATION_CONFIG)
             if not isinstance(config, dict) or _short(config.get("made_from", origin)) != _short(origin):
                 problems.append(f"{EVALUATION_CONFIG} names another origin than the seal")

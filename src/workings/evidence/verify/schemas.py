@@ -8,7 +8,18 @@ from workings.evidence.verify.checks import check, each, judged
 from workings.evidence.verify.record import PACK_KIND, Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.record.canonical import find_nulls, line
-from workings.record.layout import COMMIT, EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, PREDICTIONS, README, SEAL
+from workings.record.layout import (
+    COMMIT,
+    EVALUATION_CONFIG,
+    EVALUATION_SUMMARY,
+    EVALUATION_UNITS,
+    MANIFEST,
+    PREDICTIONS,
+    README,
+    SAMPLED,
+    SEAL,
+    SELECTION,
+)
 from workings.record.redact import find_placeholders, is_placeholder
 
 THIRD_PARTY_FILES = frozenset({
@@ -70,9 +81,10 @@ def schema(record: Record) -> Iterator[CheckFinding]:
             problems = [f"event {number} has no kind or no time" for number, row in enumerate(unit.events, start=1)
                         if not isinstance(row.get("kind"), str) or not isinstance(row.get("time"), str)]
             yield judged(problems, f"{version}, {done} steps, {len(unit.events)} events", unit)
-        elif unit.kind == "eval":
+        elif unit.kind in EVALUATION_UNITS:
+            files = EVAL_FILES | ({SELECTION: "selection/1"} if unit.kind == SAMPLED else {})
             problems = [f"{name}: schema {str(_key(unit.json(name), 'schema'))[:40]!r}, expected {expected!r}"
-                        for name, expected in EVAL_FILES.items() if _key(unit.json(name), "schema") != expected]
+                        for name, expected in files.items() if _key(unit.json(name), "schema") != expected]
             rows = unit.lines(PREDICTIONS)
             problems += [f"prediction {number} has no id or no score" for number, row in enumerate(rows, start=1)
                          if not isinstance(row.get("id"), str) or not is_score(row.get("score"))]

@@ -19,6 +19,10 @@ from workings.ui.site import Site
 from workings.ui.tab import OpenedRun, Tab
 from workings.ui.tabs import TABS
 
+INSTEAD_OF_LOSS = (("reward", "Mean reward", "rollout"), ("kl_teacher", "Nats a token from the teacher", "rollout"),
+                   ("margin", "Margin of pairs", "step"))
+"""Key in the log, name, and what each value is of."""
+
 
 class RunAnswer(BaseModel):
     """One run: its row in the list, and all that its files say."""
@@ -84,7 +88,17 @@ def _page(site: Site, tabs: Mapping[str, Tab], name: str, wanted: Any) -> HTMLRe
     key = wanted.tab if wanted.tab in shown else next(iter(shown))
     values = shown[key].values(site, run, wanted)
     told = commands([view_run(run.path, 0)]) if run.sealed and run.trained else []
-    # The loss of a run that learns from rewards says nothing of the model; an update in the middle has no reward.
-    rewards = [line["reward"] for line in site.folder.metrics(run.path) if isinstance(line.get("reward"), int | float)]
-    return site.html("run.html.jinja", page="runs", row=run.row, detail=run.detail, tab=key, told=told, rewards=rewards,
-                     tabs={key: tab.title for key, tab in shown.items()}, sealed=run.sealed, **values)
+    return site.html("run.html.jinja", page="runs", row=run.row, detail=run.detail, tab=key, told=told,
+                     instead=_instead_of_loss(site.folder.metrics(run.path)), sealed=run.sealed,
+                     tabs={key: tab.title for key, tab in shown.items()}, **values)
+
+
+def _instead_of_loss(lines: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """What a run is followed by where what its log calls loss is none of tokens: name, first and last value."""
+    for key, name, where in INSTEAD_OF_LOSS:
+        # An update in the middle of a rollout has none.
+        found = [line[key] for line in lines if isinstance(line.get(key), int | float)]
+        if found:
+            return {"name": name, "where": where, "first": round(found[0], 6) + 0.0,
+                    "last": round(found[-1], 6) + 0.0}
+    return None

@@ -4,9 +4,11 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from workings.ui.listing import RunRow
+from workings.ui.rounds import Improvement, listed_improvements, rounds_here
+from workings.ui.routes.rounds import shown
 from workings.ui.site import Site
 
 SortKey = Literal["started_at", "name", "state", "recipe", "model", "engine", "device", "dtypes", "tokens", "loss",
@@ -21,6 +23,7 @@ class RunList(BaseModel):
     found: int
     states: list[str]
     rows: list[RunRow]
+    improvements: list[Improvement] = Field(description="What `workings improve` made in the folder, unfiltered")
 
 
 def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> RunList:
@@ -28,13 +31,13 @@ def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> Ru
     rows = site.rows()
     words = text.casefold().split()
     found = [row for row in rows if (not state or row.state == state) and all(
-        word in f"{row.name} {row.recipe} {row.model} {row.engine} {row.device} {row.dtypes} {row.state}".casefold()
-        for word in words)]
+        word in " ".join((row.name, row.recipe, row.learned_from, row.model, row.engine, row.device, row.dtypes,
+                          row.state)).casefold() for word in words)]
     # Sorting is stable: rows that are equal in the asked column stay in the order of their names.
     found.sort(key=lambda row: row.name)
     found.sort(key=lambda row: _key(row, sort), reverse=descending)
     return RunList(folder=site.folder.root.name, total=len(rows), found=len(found), rows=found,
-                   states=sorted({row.state for row in rows}))
+                   states=sorted({row.state for row in rows}), improvements=listed_improvements(site.folder))
 
 
 def _key(row: RunRow, sort: str) -> Any:
@@ -65,6 +68,7 @@ def router(site: Site) -> APIRouter:
         if not found.total:
             return site.html("start.html.jinja", page="start", jobs=site.jobs.all(), empty=True, shipped=[],
                              written=[])
-        return site.html("runs.html.jinja", page="runs", found=found, q=q, state=state, sort=sort, order=order)
+        return site.html("runs.html.jinja", page="runs", found=found, q=q, state=state, sort=sort, order=order,
+                         **shown(rounds_here(site)))
 
     return routes

@@ -34,5 +34,5 @@ def values(site: Site, run: OpenedRun, query: ItemsQuery) -> dict[str, Any]:
         name: value for name, value in wanted.items() if name != "page"}
 
 
-TAB = Tab(key="items", title="Items", position=50, shown=lambda run: run.evaluated, query=ItemsQuery, values=values,
-          answer=run_items)
+TAB = Tab(key="items", title="Items", position=50, query=ItemsQuery, values=values, answer=run_items,
+          shown=lambda run: run.evaluated and run.row.kind != "samples")

@@ -1,12 +1,13 @@
-"""What a run drew before its updates and how it was rewarded: a rollout's groups, and a prompt over the run."""
+"""What a run drew before its updates, and its rewards: a rollout's groups, and a prompt over the run."""
 
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
-from workings.record.layout import CONFIG
+from workings.record.layout import CONFIG, TEACHER
 from workings.reports.figures import NARROW, WIDE, Drawn, Table, key_entry
 from workings.reports.line_chart import Curve, LineChart, draw_line_chart
 from workings.reports.rollouts import rollout_steps
@@ -34,20 +35,29 @@ def run_rollouts(site: Site, name: str, step: int = 0, order: Order = "drawn", f
     run = site.folder.path(name)
     steps = rollout_steps(run)
     if not steps:
-        raise RequestError(f"rollouts of {name}", "a run that learned from rewards", "")
+        raise RequestError(f"rollouts of {name}", "a run that learned from what it wrote itself", "")
     if prompt:
-        return Rollouts(run=name, first=steps[0], last=steps[-1], count=len(steps),
+        return Rollouts(run=name, first=steps[0], last=steps[-1], count=len(steps), teacher=_teacher(site, run),
                         history=prompt_history(site.rollouts, run, prompt, page=sheet))
     found = _first_update(site, name, step or steps[-1])
-    return around(name, steps, found).model_copy(update={
+    return around(site, name, steps, found).model_copy(update={
         "rollout": rollout_page(site.rollouts, run, found, order=order, find=find, page=sheet)})
 
 
-def around(name: str, steps: list[int], step: int) -> Rollouts:
+def around(site: Site, name: str, steps: list[int], step: int) -> Rollouts:
     """Which rollouts stand before and behind one."""
     return Rollouts(run=name, first=steps[0], last=steps[-1], count=len(steps),
+                    teacher=_teacher(site, site.folder.path(name)),
                     before=max((each for each in steps if each < step), default=None),
                     after=min((each for each in steps if each > step), default=None))
+
+
+def _teacher(site: Site, run: Path) -> str:
+    """The name of the run or model that a run learns from; empty where it has none."""
+    if not (run / TEACHER).is_file():
+        return ""
+    said = site.folder.object(run / TEACHER)
+    return str(said.get("run") or said.get("id") or "a teacher that was not named")
 
 
 def _first_update(site: Site, name: str, step: int) -> int:
@@ -65,8 +75,9 @@ def values(site: Site, run: OpenedRun, query: RolloutsQuery) -> dict[str, Any]:
         answer = run_rollouts(site, run.name, **wanted)
     except RecordError as error:
         steps = rollout_steps(run.path)
-        return shown | {"drawn": around(run.name, steps, query.step or steps[-1]), "problem": str(error)}
-    return shown | {"drawn": answer, "figure": _figure(answer.history) if answer.history else None}
+        return shown | {"drawn": around(site, run.name, steps, query.step or steps[-1]), "problem": str(error)}
+    return shown | {"drawn": answer, "figure": _figure(answer.history)
+                    if answer.history and not answer.teacher else None}
 
 
 def _figure(history: PromptHistory) -> Drawn | None:

@@ -1,0 +1,176 @@
+"""Our preference loss is TRL's: losses, gradients and metrics of DPO and IPO on the same numbers.
+
+    python -m proof.trl_dpo_loss [--peers PYTHON] [--n DRAWS]
+
+TRL lives in an environment of its own (`benchmarks/peers/requirements.txt` says how it is made; ``--peers`` names its
+Python). Its whole `DPOTrainer._compute_loss` is given log probabilities, masks and what a reference said
+(`proof/_trl_preference_loss.py`), and our objective is given the same ones with the functions of both engines, in
+float32. TRL's loss `sigmoid` has no label smoothing: that is compared with its loss `aot`, which has the same formula
+where a batch is one pair. Exits with 3 where there is no TRL, with 1 where a number is further apart than 1e-6; of
+metrics, which are or are made of log probabilities of whole rows, than 1e-6 of the size of these.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from proof.trl_grpo_loss import PEERS, TOLERANCE
+from tools.result_file import write_result
+from workings.config.algorithms.dpo import Dpo
+from workings.objectives.policy_gradient import REFERENCE
+
+RESULT = Path(__file__).parent / "trl_dpo_loss.json"
+LENGTH = 12
+Numbers = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Form:
+    """TRL's settings, and ours for the same."""
+
+    options: dict[str, Any]
+    algorithm: Dpo
+    pairs: int = 4
+
+
+FORMS = {
+    "sigmoid": Form({"loss_type": ["sigmoid"], "beta": 0.1}, Dpo(name="dpo")),
+    "sigmoid, beta 0.5": Form({"loss_type": ["sigmoid"], "beta": 0.5}, Dpo(name="dpo", beta=0.5)),
+    "length-normalized": Form({"loss_type": ["sigmoid_norm"], "beta": 2.0},
+                              Dpo(name="dpo", beta=2.0, length_normalized=True)),
+    "ipo": Form({"loss_type": ["ipo"], "beta": 0.3}, Dpo(name="dpo", beta=0.3, loss="ipo")),
+    "label smoothing": Form({"loss_type": ["aot"], "beta": 0.1, "label_smoothing": 0.2},
+                            Dpo(name="dpo", label_smoothing=0.2), pairs=1),
+}
+
+
+def drawn(rng: np.random.Generator, pairs: int) -> Numbers:
+    """Log probabilities, a mask of rows of different lengths, and what a reference said of rows; chosen first."""
+    mask = np.arange(LENGTH) < rng.integers(1, LENGTH + 1, (2 * pairs, 1))
+    now = -rng.exponential(size=mask.shape) * mask
+    reference = ((now + 0.3 * rng.normal(size=now.shape)) * mask).sum(-1)
+    return {name: x.astype(np.float32) for name, x in (("now", now), ("mask", mask), ("reference", reference))}
+
+
+def theirs(peers: Path, draws: Mapping[str, list[Numbers]]) -> dict[str, Any]:
+    """What TRL finds of all draws: a list for each of `FORMS`, one after the other."""
+    given = [{"options": form.options} | {key: x.tolist() for key, x in numbers.items()}
+             for name, form in FORMS.items() for numbers in draws[name]]
+    # -P: a script's folder comes first otherwise, and `statistics` in this one would hide Python's.
+    done = subprocess.run([peers, "-P", str(Path(__file__).parent / "_trl_preference_loss.py")],
+                          input=json.dumps(given), text=True, stdout=subprocess.PIPE, check=True,
+                          env=os.environ | {"HF_HUB_OFFLINE": "1"})
+    return dict(json.loads(done.stdout))
+
+
+def side_by_side(numbers: Numbers) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Our order, in which a pair's rows stand side by side: log probabilities, mask, signal; and theirs of our rows."""
+    order = np.arange(len(numbers["now"])).reshape(2, -1).T.reshape(-1)
+    signal = np.zeros_like(numbers["now"])
+    signal[:, 0] = numbers["reference"]
+    return numbers["now"][order], numbers["mask"][order], signal[order], order
+
+
+def with_jax(form: Form, numbers: Numbers) -> tuple[float, np.ndarray, dict[str, float]]:
+    """Loss, gradient and metrics with the functions of the JAX engine."""
+    import jax
+
+    from workings.engines.jax.objective import ARRAY
+
+    now, mask, signal, order = side_by_side(numbers)
+
+    def loss(x: Any) -> Any:
+        terms = form.algorithm.objective.terms(ARRAY, x * mask, jax.numpy.asarray(mask), {REFERENCE: signal})
+        return terms.total / form.pairs, terms.metrics
+
+    (value, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(jax.numpy.asarray(now))
+    return float(value), _their_order(np.asarray(gradient), order), _means(metrics)
+
+
+def with_torch(form: Form, numbers: Numbers) -> tuple[float, np.ndarray, dict[str, float]]:
+    """The same with those of the PyTorch engine."""
+    import torch
+
+    from workings.engines.torch.objective import ARRAY
+
+    now, mask, signal, order = side_by_side(numbers)
+    x, mask_BS = torch.tensor(now, requires_grad=True), torch.tensor(mask)
+    terms = form.algorithm.objective.terms(ARRAY, x * mask_BS, mask_BS, {REFERENCE: torch.tensor(signal)})
+    loss = terms.total / form.pairs
+    [gradient] = torch.autograd.grad(loss, x)
+    metrics = {name: (total.detach(), count) for name, (total, count) in terms.metrics.items()}
+    return loss.item(), _their_order(gradient.numpy(), order), _means(metrics)
+
+
+def _their_order(gradient: np.ndarray, order: np.ndarray) -> np.ndarray:
+    found = np.empty_like(gradient)
+    found[order] = gradient
+    return found
+
+
+def _means(metrics: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
+    return {name: float(total) / float(count) for name, (total, count) in metrics.items()}
+
+
+def compared(form: Form, found: list[dict[str, Any]], draws: list[Numbers]) -> dict[str, Any]:
+    """Largest differences over all draws, and how large the compared losses are."""
+    values: dict[str, Any] = {"mean_size_of_loss": float(np.mean([abs(one["loss"]) for one in found])),
+                              "mean_accuracy_by_trl": float(np.mean([one["metrics"]["accuracy"] for one in found]))}
+    for name, ours in (("jax", with_jax), ("torch", with_torch)):
+        apart = dict.fromkeys(("loss", "gradient", "metric"), 0.0)
+        for one, numbers in zip(found, draws, strict=True):
+            loss, gradient, metrics = ours(form, numbers)
+            apart["loss"] = max(apart["loss"], abs(loss - one["loss"]))
+            apart["gradient"] = max(apart["gradient"], float(np.abs(gradient - one["gradient"]).max()))
+            size = max(1.0, form.algorithm.beta) * (1 - metrics["chosen_log_prob"] - metrics["rejected_log_prob"])
+            apart["metric"] = max(apart["metric"], *(
+                abs(x - one["metrics"][key]) / size for key, x in metrics.items()))
+        values[name] = {f"largest_difference_of_{key}": x for key, x in apart.items()}
+    return values
+
+
+def main() -> int:
+    """Compare, write the result file; 1 if something is further apart than `TOLERANCE`."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", type=Path, default=PEERS, help="Python of an environment that has TRL")
+    parser.add_argument("--n", type=int, default=100, help="draws of numbers for each form of the loss")
+    asked = parser.parse_args()
+    if not asked.peers.is_file() or subprocess.run([asked.peers, "-c", "import trl"], capture_output=True,
+                                                   check=False).returncode:
+        print(f"not measured: {asked.peers} is no Python that has TRL; benchmarks/peers/requirements.txt says how such "
+              "an environment is made, and --peers names its Python")
+        return 3
+    import jax
+
+    # An installed libtpu would otherwise be started by the first array.
+    jax.config.update("jax_platforms", "cpu")
+    rng = np.random.default_rng(20261123)
+    draws = {name: [drawn(rng, form.pairs) for _ in range(asked.n)] for name, form in FORMS.items()}
+    answer = theirs(asked.peers, draws)
+    values: dict[str, Any] = {"draws": asked.n, "positions": LENGTH, "tolerance": TOLERANCE,
+                              "versions_of_the_peer": answer["versions"], "forms": {}}
+    for number, (name, form) in enumerate(FORMS.items()):
+        found = answer["found"][number * asked.n:(number + 1) * asked.n]
+        values["forms"][name] = {"options_of_trl": form.options, "pairs": form.pairs} | compared(
+            form, found, draws[name])
+    worst = max(x for found in values["forms"].values() for one in (found["jax"], found["torch"])
+                for x in one.values())
+    values["largest_difference"] = worst
+    write_result(RESULT, what="Largest differences between TRL's DPOTrainer loss and our preference loss, between "
+                 "their gradients in the log probabilities, and between their metrics, on the same numbers in float32.",
+                 command=f"python -m proof.trl_dpo_loss --n {asked.n}", packages=["jax", "torch", "numpy"],
+                 values=values)
+    print(f"largest difference of {len(FORMS)} forms, both engines, {asked.n} draws: {worst:.2g}")
+    return int(worst > TOLERANCE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

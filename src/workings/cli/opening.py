@@ -1,0 +1,80 @@
+"""Options of the verbs that ask a model for text, and what was said of how it is opened."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from workings.errors import RequestError
+    from workings.runs.open_model import WeightsRequest
+
+MODEL_HELP = "A sealed run; or a folder or Hub id of weights in Hugging Face's format."
+DeviceOption = Annotated[str | None, typer.Option(
+    "--device", help="auto, cpu, gpu or tpu; by default as in the run's recipe, auto for weights.")]
+TemplateOption = Annotated[str | None, typer.Option(
+    "--template", help="Chat template of weights (never guessed): gemma, gemma4, tokenizer or plain.")]
+EngineOption = Annotated[str | None, typer.Option("--engine", help="Engine for weights: jax, ….")]
+PrecisionOption = Annotated[str | None, typer.Option(
+    "--precision", help="Number format of weights and arithmetic: fp32 or bf16.")]
+TokenizerOption = Annotated[Path | None, typer.Option(
+    "--tokenizer", help="Directory of the weights' tokenizer, where it is not beside them.")]
+RevisionOption = Annotated[str | None, typer.Option("--revision", help="Branch, tag or commit of a Hub id.")]
+MaxNewTokensOption = Annotated[int | None, typer.Option(
+    "--max-new-tokens", help="Longest completion, in tokens; by default as in the run's recipe.")]
+
+
+def typed(**options: Any) -> dict[str, Any]:
+    """Only what was typed: an option that was left out must stay apart from one that was set to its default."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def weights_request(opening: Mapping[str, Any], device: str | None) -> "WeightsRequest":
+    """How plain weights are opened."""
+    from workings.runs.open_model import WeightsRequest
+
+    return WeightsRequest(device=device or "auto", **{"template": "", **opening})
+
+
+def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
+                decoding: tuple[str, ...] = ("max_new_tokens", "batch_size")) -> dict[str, Any]:
+    """What the run's own evaluation used: without a reason to differ, the two stay comparable.
+
+    Plain weights have no recipe; how they are opened has to be said, and cannot be said of a run.
+
+    Args:
+        model: a sealed run, or plain weights.
+        opening: what was typed of how weights are opened.
+        example: what to type where a template is missing.
+        decoding: keys of `evaluation` that are taken over.
+
+    Raises:
+        RequestError: weights without a template, or a run with one.
+    """
+    from workings.errors import RequestError
+    from workings.record.layout import SEAL
+    from workings.record.reader import Run
+
+    path = Path(model)
+    if not (path / SEAL).is_file():
+        if opening:
+            return {}
+        if (path / "config.json").is_file() or not path.exists():
+            raise RequestError(f"{model}, which is no sealed run, and no --template",
+                               "a sealed run; or weights, with the chat template that they were trained with", example)
+    elif opening:
+        raise misplaced(opening, "with a sealed run, whose recipe says it")
+    # From the manifest and not from the recipe's file, which may have been edited since.
+    recipe = Run.open(path).manifest.config_snapshot
+    asked = {name: recipe.get("evaluation", {}).get(name) for name in decoding}
+    asked["form"] = recipe.get("data", {}).get("reasoning")
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def misplaced(opening: Mapping[str, Any], where: str) -> "RequestError":
+    """What is wrong with options that are for plain weights only."""
+    from workings.errors import RequestError
+
+    return RequestError(f"{' and '.join(f'--{name}' for name in opening)} {where}", "these with plain weights only",
+                        "leave them out")

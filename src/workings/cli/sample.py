@@ -1,0 +1,124 @@
+"""`workings sample`: draw completions of prompts, and keep those that are worth learning from."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from workings.cli.opening import (
+    MODEL_HELP,
+    DeviceOption,
+    EngineOption,
+    MaxNewTokensOption,
+    PrecisionOption,
+    RevisionOption,
+    TemplateOption,
+    TokenizerOption,
+    as_recorded,
+    typed,
+    weights_request,
+)
+from workings.cli.output import JsonFlag, Remaining, answer, say
+
+if TYPE_CHECKING:
+    from workings.samples.draw import SampleRequest
+    from workings.samples.unit import SampleUnit
+
+
+def sample_command(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
+    prompts: Annotated[str, typer.Option(
+        "--prompts", help="Items, or traces for their questions and answers: a file, or a shipped set.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory to make for the sealed samples.")],
+    samples: Annotated[int, typer.Option("--samples", help="Completions of each prompt.")] = 8,
+    temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; above: drawn.")] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", help="Decides what is drawn.")] = 0,
+    keep: Annotated[str, typer.Option(
+        "--keep", help="correct: right answers; best: the highest score of each prompt, above 0; all.")] = "correct",
+    valid_steps: Annotated[bool, typer.Option(
+        "--valid-steps", help="Leave out samples with an equation that does not hold.")] = False,
+    most: Annotated[int, typer.Option("--most", help="Kept samples of one prompt at most; 0: all.")] = 0,
+    prefer: Annotated[str, typer.Option(
+        "--prefer", help="Which of a prompt come first: first (drawn), shortest, longest.")] = "first",
+    near_duplicates: Annotated[float, typer.Option(
+        "--near-duplicates", help="A sample more similar than this, from 0 to 1, to a kept one of its prompt is left "
+                                  "out; 1: only equal texts.")] = 1.0,
+    balance: Annotated[str, typer.Option(
+        "--balance", help="As many traces of each class: difficulty (of the items), solved (share of right "
+                          "samples), none.")] = "none",
+    pairs: Annotated[str | None, typer.Option(
+        "--pairs", help="Make preference pairs too: best-worst or right-wrong.")] = None,
+    most_pairs: Annotated[int, typer.Option("--most-pairs", help="Pairs of one prompt at most.")] = 1,
+    device: DeviceOption = None,
+    template: TemplateOption = None,
+    engine: EngineOption = None,
+    precision: PrecisionOption = None,
+    tokenizer: TokenizerOption = None,
+    revision: RevisionOption = None,
+    max_new_tokens: MaxNewTokensOption = None,
+    batch_size: Annotated[int | None, typer.Option(
+        "--batch-size", help="Completions that are drawn at a time; by default as many as fit the device.")] = None,
+    scorer: Annotated[str, typer.Option("--scorer", help="A registered scorer, or FILE.py:FUNCTION.")] = "answer",
+    form: Annotated[str | None, typer.Option(
+        "--form", help="Form that kept samples have: tags, think, hashes, answer_only; by default the trained one.",
+    )] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Draw completions of prompts, score them, and keep some as traces to learn from.
+
+    Every sample is recorded with its seed, end and score. The same command goes on where it was killed.
+    """
+    from workings.errors import Interrupted
+    from workings.evaluation.settings import EvaluationSettings
+    from workings.runs.datasets import read_prompts
+    from workings.runs.sample import sample_run, sample_weights
+    from workings.samples.draw import SampleRequest
+    from workings.samples.pairs import PairRule
+    from workings.samples.selection import Selection
+
+    opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer, revision=revision)
+    recorded = as_recorded(
+        model, opening, f"workings sample {model} --template tokenizer --form tags --prompts FILE --out DIR",
+        decoding=("max_new_tokens",))
+    settings = EvaluationSettings(
+        temperature=temperature, samples=samples, seed=seed, scorer=scorer,
+        **recorded | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form))
+    request = SampleRequest(
+        settings=settings, pairs=None if pairs is None else PairRule(rule=pairs, most_per_prompt=most_pairs),
+        selection=Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most, prefer=prefer,
+                            near_duplicates=near_duplicates, balance=balance))
+    # Before a model is opened, because a bad line is found at once.
+    items = read_prompts(prompts)
+    by_plan, progress = say if batch_size is None else None, Remaining("prompts")
+    try:
+        if opening:
+            unit = sample_weights(model, items, out, request=request, weights=weights_request(opening, device),
+                                  by_plan=by_plan, progress=progress)
+        else:
+            unit = sample_run(Path(model), items, out, request=request, **typed(device=device), by_plan=by_plan,
+                              progress=progress)
+    # What was drawn lies in the unfinished folder already, so stopping loses only what was in work.
+    except KeyboardInterrupt:
+        raise Interrupted(f"stopped; what was drawn is kept in {out}.partial: the same command goes on") from None
+    counts = unit.counts
+    answer({"out": str(out), "root": unit.root, **counts.to_json(), "pairs": len(unit.pairs)}, as_json=as_json,
+           text=_text(unit, request))
+
+
+def _text(unit: "SampleUnit", request: "SampleRequest") -> str:
+    """What came out, for people, with what to type next."""
+    from workings.record.layout import KEPT, PAIRS
+
+    counts = unit.counts
+    left_out = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.left_out.items()))
+    lines = [f"{counts.prompts} prompts: {counts.never} never solved, {counts.sometimes} sometimes, "
+             f"{counts.always} always",
+             f"{counts.kept} of {counts.samples} samples kept, of {counts.with_kept} prompts: {unit.path / KEPT}"]
+    if left_out:
+        lines.append(f"left out: {left_out}")
+    lines += [f"{kind}: {count['kept']} of {count['found']} kept" for kind, count in sorted(counts.classes.items())]
+    if request.pairs is not None:
+        lines.append(f"{len(unit.pairs)} preference pairs: {unit.path / PAIRS}")
+    if not counts.kept:
+        lines.append("nothing was kept: these prompts are too hard for this model, or it writes another form")
+    return "\n".join([*lines, f"to verify: workings verify {unit.path}"])

@@ -1,0 +1,139 @@
+"""`data check` of preference pairs: what their two completions are to each other, and to those of other pairs."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from workings.data.checking.findings import WHOLE, CheckReport, DataFinding, excerpt, shown
+from workings.data.checking.overlap import NGRAM, Question, find_leaks, question_key, words
+from workings.data.checking.reading import (
+    TURN_MARKS,
+    Numbered,
+    RowProblems,
+    missing_labels,
+    report_of,
+    row_findings,
+)
+from workings.data.importing.sources import open_file
+from workings.data.preferences import PreferencePair
+
+EVEN = (0.4, 0.6)
+"""Shares of pairs with the longer completion chosen that say nothing about length."""
+_CONFIDENCE = 0.95
+
+Numbers = Sequence[tuple[int, PreferencePair]]
+"""Pairs with their positions in the file."""
+Keys = Sequence[tuple[object, ...]]
+"""`question_key` of each of them."""
+
+
+def holds_pairs(path: Path) -> bool:
+    """Whether a file holds preference pairs and not traces: its first line says so.
+
+    Raises:
+        RequestError: when the file as a whole cannot be read.
+    """
+    first = next(open_file(path).records(lambda _: None), None)
+    value = getattr(first, "value", None)
+    return isinstance(value, dict) and {"chosen", "rejected"} <= value.keys()
+
+
+def check_pairs(read: Numbered[PreferencePair], questions: Sequence[Question] = (), *, name: str, ngram: int = NGRAM,
+                row_problems: RowProblems[PreferencePair] | None = None) -> CheckReport:
+    """Every check over pairs that were read.
+
+    Args:
+        read: see `workings.data.checking.reading.read_tolerantly`.
+        questions: an evaluation set that must not be trained on; empty: not looked at.
+        name: of the file, for what is found about all of it.
+        ngram: words of a passage that counts as copied from a question.
+        row_problems: what a recipe finds about the rows; None: not looked at.
+    """
+    findings: list[DataFinding] = []
+    for position, pair in read.entries:
+        findings += [DataFinding(kind=kind, record=position, id=pair.id, text=text) for kind, text in _alone(pair)]
+    asked = [question_key(pair) for _, pair in read.entries]
+    findings += _repeated(read.entries, asked)
+    findings += _contradicting(read.entries, asked)
+    findings += find_leaks(read.entries, questions, ngram) if questions else ()
+    findings += [DataFinding(kind="length_bias", record=WHOLE, id=name, text=text)
+                 for text in _length_bias(read.entries)]
+    return report_of(read, [*findings, *row_findings(read, row_problems)])
+
+
+def _alone(pair: PreferencePair) -> Iterator[tuple[str, str]]:
+    """What can be said about one pair without the others."""
+    chosen, rejected = _spaceless(pair.chosen), _spaceless(pair.rejected)
+    if pair.chosen == pair.rejected:
+        yield "equal_completions", excerpt(pair.chosen)
+    elif chosen == rejected:
+        yield "white_space_only", excerpt(pair.chosen)
+    elif chosen.startswith(rejected):
+        yield "cut_off", f"rejected: {excerpt(pair.rejected)}"
+    elif rejected.startswith(chosen):
+        yield "cut_off", f"chosen: {excerpt(pair.chosen)}"
+    # A question of choice holds both completions, and gives none away.
+    if _within(pair.chosen, pair.prompt) and not _within(pair.rejected, pair.prompt):
+        yield "answer_in_prompt", excerpt(pair.chosen)
+    # Tags of reasoning belong to completions that reason; marks of turns belong to nobody's text.
+    if forged := [mark for text in (pair.prompt, pair.chosen, pair.rejected) for mark in TURN_MARKS.findall(text)]:
+        yield "control_text", shown(forged)
+    yield from missing_labels(pair)
+
+
+def _spaceless(text: str) -> str:
+    return "".join(text.split())
+
+
+def _within(part: str, text: str) -> bool:
+    """Whether the words of a text stand in another one, side by side."""
+    found = " ".join(words(part))
+    return bool(found) and f" {found} " in f" {' '.join(words(text))} "
+
+
+def _repeated(pairs: Numbers, asked: Keys) -> Iterator[DataFinding]:
+    seen: dict[tuple[object, ...], str] = {}
+    for (position, pair), question in zip(pairs, asked, strict=True):
+        earlier = seen.setdefault((question, pair.chosen, pair.rejected), pair.id)
+        if earlier != pair.id:
+            yield DataFinding(kind="repeated_pair", record=position, id=pair.id,
+                              text=f"like {earlier}: {excerpt(pair.prompt)}")
+
+
+def _contradicting(pairs: Numbers, asked: Keys) -> Iterator[DataFinding]:
+    """Pairs of one question that go round: A before B and B before A, or with more completions between them.
+
+    A completion that is chosen in one pair and rejected in another one is none by itself: so a ranking looks.
+    """
+    import numpy as np
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    numbers: dict[tuple[object, ...], int] = {}
+    # One graph of all questions: completions are its nodes, and a pair leads from the chosen one to the rejected one.
+    edges = [[numbers.setdefault((question, _spaceless(text)), len(numbers))
+              for text in (pair.chosen, pair.rejected)] for (_, pair), question in zip(pairs, asked, strict=True)]
+    if not edges:
+        return
+    starts, ends = np.array(edges).T
+    graph = coo_array((np.ones(len(edges)), (starts, ends)), shape=(len(numbers), len(numbers)))
+    # Completions from which each other is reached and back: every pair within such a group is part of a circle.
+    group = connected_components(graph, connection="strong")[1]
+    for (position, pair), start, end in zip(pairs, starts, ends, strict=True):
+        if start != end and group[start] == group[end]:
+            yield DataFinding(kind="opposite_verdicts", record=position, id=pair.id,
+                              text=f"{excerpt(pair.prompt)}: {excerpt(pair.chosen, 40)} before "
+                                   f"{excerpt(pair.rejected, 40)}")
+
+
+def _length_bias(pairs: Numbers) -> Iterator[str]:
+    from scipy.stats import binomtest
+
+    differing = [pair for _, pair in pairs if len(pair.chosen) != len(pair.rejected)]
+    if not differing:
+        return
+    longer = sum(len(pair.chosen) > len(pair.rejected) for pair in differing)
+    ends = binomtest(longer, len(differing)).proportion_ci(_CONFIDENCE, method="wilson")
+    if ends.high < EVEN[0] or ends.low > EVEN[1]:
+        yield (f"the chosen completion has more characters in {longer} of {len(differing)} pairs whose lengths differ: "
+               f"{longer / len(differing):.0%}, {_CONFIDENCE:.0%} interval {ends.low:.0%} to {ends.high:.0%}; "
+               "a model can learn the length alone")

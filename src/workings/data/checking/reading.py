@@ -1,0 +1,116 @@
+"""What checks of traces and of pairs share: a tolerant reader, findings that both have, and the cleaned file."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from workings.data.checking.findings import CheckReport, DataFinding
+from workings.data.importing.records import Unreadable
+from workings.data.importing.sources import open_file
+from workings.data.preferences import PreferencePair
+from workings.data.traces import Trace
+from workings.record import atomic
+
+Entry = Trace | PreferencePair
+E = TypeVar("E", bound=Entry)
+
+RowProblems = Callable[[Sequence[E]], Iterator[tuple[str, str]]]
+"""Given entries, yields (id, reason) of those that give no row; see `workings.data.rows.row_problems`."""
+
+TURN_MARKS = re.compile(r"<(?:bos|eos|pad|unk|start_of_turn|end_of_turn|s|/s)>|<\|[a-z_]{2,40}\|>")
+"""Text that a tokenizer may take for the border of a turn."""
+
+
+@dataclass(frozen=True)
+class Numbered(Generic[E]):
+    """What could be read of a file: traces or pairs with their positions, and findings about the rest."""
+
+    entries: list[tuple[int, E]]
+    findings: list[DataFinding]
+    records: int
+
+
+def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]:
+    """All traces or pairs of a file; a line that is none becomes a finding.
+
+    Args:
+        path: of the file.
+        from_json: `trace_from_json` or `pair_from_json`.
+
+    Raises:
+        RequestError: when the file as a whole cannot be read.
+    """
+    entries: list[tuple[int, E]] = []
+    findings: list[DataFinding] = []
+    seen: dict[str, int] = {}
+    count = 0
+    for position, record in enumerate(open_file(path).records(lambda _: None)):
+        count += 1
+        place = f"{path.name}:{record.number}"
+        try:
+            if isinstance(record, Unreadable):
+                raise ValueError(record.reason)
+            entry = from_json(record.value)
+        except ValueError as error:
+            findings.append(DataFinding(kind="unreadable", record=position, id=place, text=str(error)))
+            continue
+        # From here on findings are about ids, so a second entry of the same id cannot be told apart and is left aside.
+        if entry.id in seen:
+            findings.append(DataFinding(kind="repeated_id", record=position, id=entry.id,
+                                        text=f"{place} repeats the id of record {seen[entry.id] + 1}"))
+            continue
+        seen[entry.id] = position
+        entries.append((position, entry))
+    return Numbered(entries, findings, count)
+
+
+def learned_texts(entry: Entry) -> tuple[str, ...]:
+    """The texts of an entry that a model learns from, beside the question."""
+    return (entry.chosen, entry.rejected) if isinstance(entry, PreferencePair) else (*entry.steps, entry.answer)
+
+
+def missing_labels(entry: Entry) -> Iterator[tuple[str, str]]:
+    """(kind, text) of labels and licences that are not there."""
+    if missing := [name for name in ("section", "category", "difficulty") if not getattr(entry, name)]:
+        yield "no_label", ", ".join(missing)
+    if not entry.licence:
+        yield "no_licence", entry.source or "no source either"
+
+
+def row_findings(read: Numbered[E], row_problems: RowProblems[E] | None) -> Iterator[DataFinding]:
+    """What a recipe finds about the rows; nothing where it was not asked."""
+    if row_problems is None:
+        return
+    positions = {entry.id: position for position, entry in read.entries}
+    for name, text in row_problems([entry for _, entry in read.entries]):
+        yield DataFinding(kind="row", record=positions[name], id=name, text=text)
+
+
+def report_of(read: Numbered[E], findings: Sequence[DataFinding]) -> CheckReport:
+    """What was found, with the lines that could not be read, in the file's order."""
+    # A stable sort: findings about one record stay in the order of the checks.
+    return CheckReport(records=read.records,
+                       findings=tuple(sorted([*read.findings, *findings], key=lambda found: found.record)))
+
+
+def write_clean(read: Numbered[E], report: CheckReport, path: Path) -> tuple[Path, Path]:
+    """Write the entries about which nothing that matters was found, and a list of what went, with reasons.
+
+    Returns the two paths: `NAME.clean.jsonl` and `NAME.left_out.jsonl` beside the file.
+    """
+    gone = report.left_out
+    stem = path.name.removesuffix(".jsonl")
+    clean, left_out = path.with_name(f"{stem}.clean.jsonl"), path.with_name(f"{stem}.left_out.jsonl")
+    # The positions are those of the file, bad lines included, so an unreadable line shifts nothing.
+    _write_lines(clean, (entry.to_json() for position, entry in read.entries if position not in gone))
+    _write_lines(left_out, ({"record": position + 1, "id": found[0].id,
+                             "reasons": [finding.to_json() for finding in found]}
+                            for position, found in sorted(gone.items())))
+    return clean, left_out
+
+
+def _write_lines(path: Path, values: Iterable[dict[str, Any]]) -> None:
+    atomic.write_bytes(path, b"".join(json.dumps(value, ensure_ascii=False).encode() + b"\n" for value in values))

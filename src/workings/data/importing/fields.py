@@ -1,0 +1,139 @@
+"""What formats read records with: texts, turns of a conversation, and the exchange at its end.
+
+Every function raises `ValueError` with a reason that fits behind `file:line:`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workings.data.importing.completion import lines_of
+from workings.data.traces import kind_of
+
+_ROLES = {"system": "system", "user": "user", "human": "user", "assistant": "assistant", "gpt": "assistant",
+          "model": "assistant", "bot": "assistant", "chatgpt": "assistant"}
+
+Turn = tuple[str, str, tuple[str, ...]]
+"""Role, text, and the reasoning that stands beside the text."""
+SHAREGPT = ("from", "value")
+"""Keys of a turn's role and text as ShareGPT writes them."""
+OPENAI = ("role", "content")
+"""The same as most others do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What every format finds in a record."""
+
+    prompt: str
+    history: Sequence[tuple[str, str]] = ()
+    used: frozenset[str]
+    """Keys of the record that are in the parts; the others become metadata."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Metadata that the format itself found."""
+
+
+def keys_of(record: Mapping[str, Any]) -> str:
+    """The record's keys, for messages."""
+    return ", ".join(f"`{str(key)[:40]}`" for key in list(record)[:12]) or "no keys"
+
+
+def text(record: Mapping[str, Any], key: str) -> str:
+    """A text that has to be there."""
+    value = record.get(key)
+    if value is None:
+        raise ValueError(f"`{key}` is missing; the record has {keys_of(record)}")
+    if not isinstance(value, str):
+        raise ValueError(f"`{key}` must be a text, not {kind_of(value)}")
+    return value
+
+
+def optional(record: Mapping[str, Any], key: str) -> str:
+    """A text that may be absent: empty then."""
+    return "" if record.get(key) is None else text(record, key)
+
+
+def one_of(record: Mapping[str, Any], keys: tuple[str, ...]) -> str:
+    """The key that the record has; where it has several, their values are equal."""
+    there = [key for key in keys if record.get(key) is not None]
+    if not there:
+        raise ValueError(f"{' or '.join(f'`{key}`' for key in keys)} is missing; the record has {keys_of(record)}")
+    # Two spellings with different texts: taking either would be a guess about what to train on.
+    if any(record[key] != record[there[0]] for key in there):
+        what = "answers" if "answer" in keys else "questions"
+        raise ValueError(f"two {what}: {' and '.join(f'`{key}`' for key in there)} differ")
+    return there[0]
+
+
+def turns(record: Mapping[str, Any], key: str, names: tuple[str, str] = OPENAI) -> list[Turn]:
+    """The turns of a list; ``names`` are the keys of a turn's role and text."""
+    found = record.get(key)
+    if found is None:
+        raise ValueError(f"`{key}` is missing; the record has {keys_of(record)}")
+    if not isinstance(found, list):
+        raise ValueError(f"`{key}` must be a list of turns, not {kind_of(found)}")
+    return [turn_of(turn, names) for turn in found]
+
+
+def turn_of(turn: object, names: tuple[str, str]) -> Turn:
+    """One turn of a person or a model."""
+    role_key, text_key = names
+    if not isinstance(turn, dict):
+        raise ValueError(f"a turn must be an object, not {kind_of(turn)}")
+    role = _ROLES.get(text(turn, role_key))
+    if role is None or turn.get("tool_calls"):
+        raise ValueError(f"a turn of a tool: role {turn[role_key]!r}; only system, user and assistant are read")
+    content = turn.get(text_key)
+    if isinstance(content, list):  # parts, as multimodal chats write them
+        if not all(isinstance(part, dict) and part.get("type") == "text" for part in content):
+            raise ValueError("a turn with something else than text")
+        content = "".join(text(part, "text") for part in content)
+    reasoning = optional(turn, "reasoning_content") or optional(turn, "thinking")
+    return role, content if isinstance(content, str) else text(turn, text_key), lines_of(reasoning)
+
+
+def system_turn(record: Mapping[str, Any]) -> list[Turn]:
+    """The turn that `system` stands for, where it is there."""
+    system = optional(record, "system")
+    return [("system", system, ())] if system else []
+
+
+def alpaca_prompt(record: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
+    """Prompt and earlier turns of `instruction`, `input`, `system` and `history` as pairs of texts."""
+    extra, pairs = optional(record, "input"), record.get("history") or []
+    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 and
+                                              all(isinstance(said, str) for said in pair) for pair in pairs):
+        raise ValueError("`history` must be a list of pairs of texts")
+    instruction, system = text(record, "instruction"), optional(record, "system")
+    earlier = [turn for asked, answered in pairs for turn in (("user", asked), ("assistant", answered))]
+    return (f"{instruction}\n\n{extra}" if extra.strip() else instruction,
+            [*([("system", system)] if system else []), *earlier])
+
+
+ALPACA = frozenset({"instruction", "input", "system", "history"})
+"""Keys that `alpaca_prompt` reads."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """The last question of a conversation with its answer."""
+
+    history: list[tuple[str, str]]
+    """Earlier turns as (role, text)."""
+    prompt: str
+    completion: str
+    beside: tuple[str, ...]
+    """Reasoning that stands beside the completion, as lines."""
+
+
+def exchange(conversation: Sequence[Turn]) -> Exchange:
+    """The end of a conversation that alternates and ends with the assistant."""
+    roles = [role for role, *_ in conversation]
+    spoken = roles[1:] if roles[:1] == ["system"] else roles
+    if not spoken or spoken[-1] != "assistant":
+        raise ValueError("the last turn is not the assistant's, so there is nothing to learn")
+    # Most chat templates refuse any other order, long after the import; here the record can still be named.
+    if spoken != ["user", "assistant"] * (len(spoken) // 2):
+        raise ValueError(f"turns must alternate user, assistant; they are {', '.join(spoken[:12])}")
+    *earlier, (_, prompt, _), (_, completion, beside) = conversation
+    return Exchange([(role, said) for role, said, _ in earlier], prompt, completion, beside)

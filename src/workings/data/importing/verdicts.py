@@ -1,0 +1,111 @@
+"""Single completions with a verdict (KTO): a right and a wrong one of the same prompt make a pair."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workings.data.importing import fields
+from workings.data.importing.fields import ALPACA, SHAREGPT, Exchange, Parts
+from workings.data.importing.pair_formats import PairParts, completion_of
+from workings.data.importing.records import SourceRecord
+from workings.data.traces import refuse_half_surrogates
+
+_TAGS = ("label", "kto_tag")
+_SHAPES = ("completion", "messages", "conversations", "output")
+"""The key of each shape of a record that no other shape has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict(Parts):
+    """What was found in a record: half a pair."""
+
+    completion: str
+    right: bool
+
+
+def kto(record: Mapping[str, Any]) -> Verdict:
+    """A completion and whether it is right: `label` or `kto_tag`, true or false.
+
+    The completion stands in `prompt` and `completion` (TRL, "Dataset formats and types", unpaired preference), in
+    `messages` or `conversations`, or in `instruction`, `input` and `output` (LLaMA-Factory, data/README.md, KTO).
+    """
+    tags = [tag for tag in _TAGS if record.get(tag) is not None]
+    if len(tags) != 1:
+        raise ValueError(f"one of `label` and `kto_tag` was expected; the record has {fields.keys_of(record)}")
+    right = record[tags[0]]
+    if not isinstance(right, bool):
+        raise ValueError(f"`{tags[0]}` must be true or false")
+    shapes = [key for key in _SHAPES if record.get(key) is not None]
+    if len(shapes) != 1:
+        raise ValueError(f"one of {', '.join(f'`{key}`' for key in _SHAPES)} was expected; the record has "
+                         f"{fields.keys_of(record)}")
+    end, used = _exchange(record, shapes[0])
+    completion = completion_of(end)
+    # Here and not when the pair is made, so that a record without a text is refused alone.
+    refuse_half_surrogates(record)
+    if not completion or not end.prompt.strip():
+        raise ValueError("the prompt or the completion is empty")
+    return Verdict(prompt=end.prompt, history=end.history, completion=completion, right=right,
+                   used=frozenset({*used, tags[0]}))
+
+
+def _exchange(record: Mapping[str, Any], shape: str) -> tuple[Exchange, frozenset[str]]:
+    """Prompt and completion of a record, and the keys that they stand in."""
+    if shape == "messages":
+        return fields.exchange(fields.turns(record, shape)), frozenset({shape})
+    if shape == "conversations":
+        return (fields.exchange([*fields.system_turn(record), *fields.turns(record, shape, SHAREGPT)]),
+                frozenset({shape, "system"}))
+    if shape == "output":
+        prompt, history = fields.alpaca_prompt(record)
+        return Exchange(history, prompt, fields.text(record, shape), ()), ALPACA | {shape}
+    used = frozenset({"prompt", shape})
+    if isinstance(record.get("prompt"), list) or isinstance(record[shape], list):
+        return fields.exchange([*fields.turns(record, "prompt"), *fields.turns(record, shape)]), used
+    return Exchange([], fields.text(record, "prompt"), fields.text(record, shape), ()), used
+
+
+@dataclass(frozen=True)
+class Half:
+    """A verdict with the record that it came from."""
+
+    record: SourceRecord
+    verdict: Verdict
+    metadata: dict[str, Any]
+
+
+class Waiting:
+    """Completions that wait for one with the other verdict. At worst it holds every record of a source."""
+
+    def __init__(self) -> None:
+        self._halves: dict[tuple[object, ...], deque[Half]] = {}
+
+    def partner(self, half: Half) -> Half | None:
+        """The completion that came first of those of its prompt with the other verdict; without one, this one waits.
+
+        Each completion is in one pair at most.
+        """
+        found = half.verdict
+        asked = (*found.history, found.prompt)
+        waiting = self._halves.get((*asked, not found.right))
+        if waiting:
+            return waiting.popleft()
+        self._halves.setdefault((*asked, found.right), deque()).append(half)
+        return None
+
+    def left(self) -> Iterator[Half]:
+        """Those that found none, in the order of the records."""
+        yield from sorted((half for halves in self._halves.values() for half in halves),
+                          key=lambda half: half.record.number)
+
+
+def joined(one: Half, other: Half) -> tuple[PairParts, dict[str, Any], int]:
+    """The pair of two completions of one prompt, its metadata and its number: those of the right one.
+
+    What else the wrong one's record said stands in the metadata, in `of_rejected`.
+    """
+    right, wrong = (one, other) if one.verdict.right else (other, one)
+    parts = PairParts(prompt=right.verdict.prompt, history=right.verdict.history, chosen=right.verdict.completion,
+                      rejected=wrong.verdict.completion, used=right.verdict.used)
+    return parts, right.metadata | ({"of_rejected": wrong.metadata} if wrong.metadata else {}), right.record.number

@@ -1,0 +1,123 @@
+"""Rows of preference pairs: two rows a pair, one behind the other, each proved as a row of a trace is.
+
+Row 2i is the chosen completion of pair i, row 2i + 1 the rejected one; both begin with the same prompt. Their ids are
+`PAIR/chosen` and `PAIR/rejected`, so that an index of rows says which belong together. A pair is kept whole or dropped
+whole. Completions are learned as they are written: `data.reasoning` says how steps of traces are rendered, and a pair
+has none.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from workings.config.data import DataConfig
+from workings.data.encode import Encoded, Example, encoded
+from workings.data.preferences import PreferencePair
+from workings.data.rows import Dropped, Row, RowSet, refuse_repeated_ids, row_of
+from workings.errors import RecordError, RequestError
+from workings.models.chat import THINK, ChatTemplate
+from workings.models.tokenizer import Tokenizer
+
+SIDES = ("chosen", "rejected")
+"""The completions of a pair, in the order of its rows; each ends the id of its row, behind a slash."""
+
+
+@dataclass(frozen=True)
+class PairRows:
+    """All pairs of a data set as rows."""
+
+    rows: RowSet
+    """``2 * pairs`` rows."""
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """The pairs' ids, in their order. Raises `RecordError` where the rows are no pairs."""
+        return pair_ids(self.rows.ids)
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """int64 ``[pairs]``: tokens of the longer row of each pair, which decides its bucket."""
+        found: np.ndarray = self.rows.lengths.reshape(-1, len(SIDES)).max(axis=1)
+        return found
+
+    def pair(self, number: int) -> tuple[Row, Row]:
+        """The chosen and the rejected row of a pair, by its number."""
+        return self.rows.rows[2 * number], self.rows.rows[2 * number + 1]
+
+
+def row_id(pair_id: str, side: str) -> str:
+    """The id of one of a pair's two rows."""
+    return f"{pair_id}/{side}"
+
+
+def pair_ids(row_ids: Sequence[str]) -> list[str]:
+    """The ids of the pairs whose rows have these ids.
+
+    Raises:
+        RecordError: the rows are not a chosen and a rejected one of each pair, in this order.
+    """
+    found = [name.removesuffix(f"/{SIDES[0]}") for name in row_ids[::2]]
+    if list(row_ids) != [row_id(name, side) for name in found for side in SIDES]:
+        wrong = next((name for name in row_ids if not name.endswith(tuple(f"/{side}" for side in SIDES))), "an order")
+        raise RecordError(f"rows that are no pairs, a chosen and a rejected one each: {wrong[:80]!r}")
+    return found
+
+
+def build_pair_rows(pairs: Sequence[PreferencePair], tokenizer: Tokenizer, template: ChatTemplate,
+                    data_config: DataConfig) -> PairRows:
+    """Turn pairs into proved rows, in the pairs' order.
+
+    Raises:
+        RequestError: naming the pair, when something that must hold does not, or its completions are the same tokens;
+            when ids repeat; when no pair is left.
+    """
+    refuse_repeated_ids((pair.id for pair in pairs), "pair")
+    rows: list[Row] = []
+    dropped: list[Dropped] = []
+    limit = data_config.max_length
+    sides = encoded(_examples(pairs), tokenizer, template)
+    for pair, chosen, rejected in zip(pairs, sides, sides, strict=True):
+        _refuse_equal(pair, chosen, rejected)
+        both = row_of(chosen), row_of(rejected)
+        longest = max(len(row.tokens) for row in both)
+        if longest <= limit:
+            rows += both
+            continue
+        reason = f"{longest} tokens in its longer row, and data.max_length is {limit}"
+        # Never cut, and never one without the other: half a pair prefers nothing.
+        if data_config.over_length == "error":
+            raise RequestError(f"pair {pair.id}: {reason}", "both completions inside the window",
+                               f"data.max_length={longest} or data.over_length=drop")
+        dropped += [Dropped(row.id, len(row.tokens), f"its pair has {reason}") for row in both]
+    if not rows:
+        raise RequestError(f"{len(pairs)} pairs, none of which gives rows", "at least one pair",
+                           "a larger data.max_length" if dropped else "a file with pairs")
+    return PairRows(RowSet(tuple(rows), tuple(dropped), tokenizer.pad_id, limit))
+
+
+def pair_problems(pairs: Iterable[PreferencePair], tokenizer: Tokenizer, template: ChatTemplate,
+                  data_config: DataConfig) -> Iterator[tuple[str, str]]:
+    """(id, reason) of every pair that `build_pair_rows` would refuse or drop; looks at each of them."""
+    strict = data_config.model_copy(update={"over_length": "error"})
+    for pair in pairs:
+        try:
+            build_pair_rows([pair], tokenizer, template, strict)
+        except RequestError as error:
+            yield pair.id, error.given.removeprefix(f"pair {pair.id}: ")
+
+
+def _examples(pairs: Iterable[PreferencePair]) -> Iterator[Example]:
+    for pair in pairs:
+        for side, text in zip(SIDES, (pair.chosen, pair.rejected), strict=True):
+            # Where the prompt opens the `<think>` block itself, that mark is none of the learned text.
+            yield Example(id=row_id(pair.id, side), name=f"pair {pair.id}: {side}", prompt=pair.prompt,
+                          history=pair.history, completion=text, parts=(text.removeprefix(THINK),),
+                          thinks=text.startswith(THINK))
+
+
+def _refuse_equal(pair: PreferencePair, chosen: Encoded, rejected: Encoded) -> None:
+    if chosen.completion == rejected.completion:
+        raise RequestError(f"pair {pair.id}: both completions are the same {len(chosen.completion)} tokens",
+                           "a better completion and a worse one", "workings data check PAIRS --fix")

@@ -1,0 +1,81 @@
+"""Direct preference optimization: of two completions of a prompt, the better one becomes likelier than the worse one.
+
+How much likelier is measured against a reference, the model that training began with: the implied reward of a
+completion is ``beta`` times the logarithm of its probability now over that under the reference.
+
+Sources: DPO, arXiv 2305.18290; label smoothing (conservative DPO), https://ericmitchell.ai/cdpo.pdf; IPO, 2310.12036.
+
+Shape suffixes: B rows, S positions of a row, P pairs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from workings.errors import RequestError
+from workings.objectives.base import Array, ArrayFunctions, Terms
+from workings.objectives.policy_gradient import REFERENCE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preference:
+    """Minus the log likelihood that of each pair the chosen row is preferred, or the squared distance of IPO.
+
+    Row 2i of a batch is the chosen row of a pair, row 2i + 1 the rejected one. Of the signal only the sum over a row's
+    supervised positions counts. A pair of which a row has no supervised position counts nothing: it is padding.
+    """
+
+    name: ClassVar[str] = "preference"
+    signals: ClassVar[tuple[str, ...]] = (REFERENCE,)
+    metrics: ClassVar[tuple[str, ...]] = (
+        "margin", "accuracy", "chosen_reward", "rejected_reward", "chosen_log_prob", "rejected_log_prob")
+    """Means over pairs. Implied rewards, of the chosen row minus the rejected one (``margin``) and of each; the share
+    of pairs with a margin above 0 (``accuracy``); log probabilities of whole completions, in nats."""
+
+    beta: float = 0.1
+    """How strongly a change of probability counts; of IPO, how far apart the completions are to be: the less, the
+    farther."""
+    loss: Literal["sigmoid", "ipo"] = "sigmoid"
+    """`sigmoid`: Bradley and Terry's model of preferences (DPO). `ipo`: the margin is to be ``1 / (2 beta)``, in nats a
+    token, as IPO's authors have it."""
+    label_smoothing: float = 0.0
+    """Probability with which a label is taken to be the wrong way round (`sigmoid`)."""
+    length_normalized: bool = False
+    """Whether log probabilities are means over a completion's tokens and not sums (`sigmoid`; of `ipo` always)."""
+
+    def __post_init__(self) -> None:
+        if not (self.beta > 0 and 0 <= self.label_smoothing < 0.5):
+            raise RequestError(f"beta {self.beta:g}, label_smoothing {self.label_smoothing:g}",
+                               "beta above 0, label_smoothing of at least 0 and below 0.5")
+        if self.loss == "ipo" and (self.label_smoothing or self.length_normalized):
+            raise RequestError("loss ipo with label_smoothing or length_normalized",
+                               "loss ipo alone: it knows no label smoothing, and is normalized by length always",
+                               "algorithm.label_smoothing=0 algorithm.length_normalized=false")
+
+    def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
+        """Its value on some rows, as `Objective.terms`."""
+        tokens_P2, now_P2, reference_P2 = ((x * mask_BS).sum(-1).reshape(-1, 2) for x in (
+            mask_BS, log_probs_BS, signals[REFERENCE]))
+        is_pair_P = (tokens_P2 > 0).all(-1) * 1.0
+        moved_P2 = now_P2 - reference_P2
+        rewards_P2 = self.beta * moved_P2
+        loss_P = self._losses(array, moved_P2, tokens_P2 + (tokens_P2 == 0))
+        margin_P = rewards_P2[:, 0] - rewards_P2[:, 1]
+        means_P = {"margin": margin_P, "accuracy": margin_P > 0, "chosen_reward": rewards_P2[:, 0],
+                   "rejected_reward": rewards_P2[:, 1], "chosen_log_prob": now_P2[:, 0],
+                   "rejected_log_prob": now_P2[:, 1]}
+        count = is_pair_P.sum()
+        return Terms(total=(loss_P * is_pair_P).sum(),
+                     metrics={name: ((x_P * is_pair_P).sum(), count) for name, x_P in means_P.items()})
+
+    def _losses(self, array: ArrayFunctions, moved_P2: Array, tokens_P2: Array) -> Array:
+        """``[P]``, from how much likelier rows have become than under the reference, in nats."""
+        if self.loss == "ipo" or self.length_normalized:
+            moved_P2 = moved_P2 / tokens_P2
+        further_P = moved_P2[:, 0] - moved_P2[:, 1]
+        if self.loss == "ipo":
+            return (further_P - 1 / (2 * self.beta)) ** 2
+        found = -(1 - self.label_smoothing) * array.log_sigmoid(self.beta * further_P)
+        # Left out without smoothing, where it would only cost.
+        return found - self.label_smoothing * array.log_sigmoid(-self.beta * further_P) if self.label_smoothing \
+            else found

@@ -1,0 +1,81 @@
+"""Models that lie frozen beside the one that is trained: that which training began with, or a teacher."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from workings.config.algorithms.distill import TeacherPrecision
+from workings.config.method import FULL, QloraConfig
+from workings.config.training import AdamWConfig, PrecisionConfig
+from workings.engines.base import EngineRequest, Inspection, Inspections, ProgramName
+from workings.models.shape import ModelShape
+from workings.objectives.base import CROSS_ENTROPY
+from workings.planning.parts import exact_parts
+
+REFERENCE = "reference model"
+"""Part of the memory: the model that training began with."""
+TEACHER: ProgramName = "teacher"
+"""Part of the memory: the teacher's weights; and the program in which it is asked."""
+STATE = ("parameters", "moments", "master weights")
+
+
+def with_reference(request: EngineRequest, mesh: tuple[int, int], found: Inspections) -> Inspections:
+    """The programs beside a frozen copy of the first weights, where the recipe holds on to them without adapters."""
+    if not getattr(request.objective, "kl_beta", 0.0) or request.method.name != "full":
+        return found
+    size = exact_parts(request, (1, mesh[0], 1), *mesh)["parameters"]
+    return {name: beside(one, {REFERENCE: size}) for name, one in found.items()}
+
+
+def teacher_request(student: EngineRequest, shape: ModelShape, precision: TeacherPrecision) -> EngineRequest:
+    """What an engine is asked for that holds a frozen teacher on the student's devices.
+
+    Args:
+        student: what the student's engine was asked for.
+        shape: of the teacher.
+        precision: of its stored weights.
+    """
+    # The optimizer is never made: the state is loaded without. Adapters of the least rank, all zero, come with 4 bits.
+    return replace(
+        student, shape=shape, objective=CROSS_ENTROPY, packed=False, optimizer=AdamWConfig(name="adamw"),
+        method=QloraConfig(name="qlora", rank=1) if precision == "nf4" else FULL,
+        precision=PrecisionConfig(parameters="fp32" if precision == "fp32" else "bf16",
+                                  compute=student.precision.compute),
+        memory=student.memory.model_copy(update={"optimizer_in_backward": False}))
+
+
+def teacher_bytes(teacher: EngineRequest, mesh: tuple[int, int]) -> int:
+    """Bytes per device of a frozen teacher's weights."""
+    return exact_parts(teacher, (1, mesh[0], 1), *mesh)["parameters"]
+
+
+def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: tuple[int, int], found: Inspections,
+                 asked: Inspection) -> Inspections:
+    """The student's programs beside the teacher's weights, and the teacher's own beside the student's state.
+
+    Args:
+        student: what the student's engine was asked for.
+        teacher: the teacher's, of `teacher_request`.
+        mesh: sizes of ``fsdp`` and ``tp``.
+        found: the student's programs.
+        asked: the teacher's ``log_probs``, as of a model that is trained.
+    """
+    size, state = teacher_bytes(teacher, mesh), exact_parts(student, (1, mesh[0], 1), *mesh)
+    waiting = {f"{name} of the student": state[name] for name in STATE if name in state}
+    return {name: beside(one, {TEACHER: size}) for name, one in found.items()} | {
+        TEACHER: beside(_without_moments(asked), waiting)}
+
+
+def beside(one: Inspection, parts: Mapping[str, int]) -> Inspection:
+    """A program while further arrays lie in memory, bytes per device by part."""
+    # Where a compiler did not say which arrays are the program's own, these alone would pass for all of them.
+    exact = {**one.exact, **parts} if one.exact or one.source == "estimated" else one.exact
+    return replace(one, peak_bytes=one.peak_bytes + sum(parts.values()), breakdown={**one.breakdown, **parts},
+                   exact=exact)
+
+
+def _without_moments(one: Inspection) -> Inspection:
+    """A program of a model that is trained, of the same model frozen."""
+    moments = one.exact.get("moments", one.breakdown.get("moments", 0))
+    breakdown, exact = ({name: size for name, size in parts.items() if name != "moments"}
+                        for parts in (one.breakdown, one.exact))
+    return replace(one, peak_bytes=one.peak_bytes - moments, breakdown=breakdown, exact=exact)

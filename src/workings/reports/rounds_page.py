@@ -1,0 +1,75 @@
+"""All rounds of an improvement as one HTML file: accuracy by round, what was drawn and kept, each change."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from workings.evaluation.scorecard import percent
+from workings.record import atomic
+from workings.reports.figures import NARROW, WIDE, Drawn, Table
+from workings.reports.html import render_page
+from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark, draw_interval_chart
+
+METHOD = (
+    "Every round is trained from the same first weights, on the recipe's own traces and on what was kept of the "
+    "samples of the round before. Accuracies are greedy and carry Wilson's 95 % interval; a change is against the "
+    "round before, pair by pair over the same items, with Tango's interval (a t interval where items share a cluster). "
+    "A round helped where that interval lies above zero.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundRow:
+    """One model."""
+
+    name: str
+    """`start`, the number of a round, or `control`."""
+    accuracy: float
+    low: float | None
+    """End of the 95 % interval; None where there is none."""
+    high: float | None
+    change: str
+    """Against the round before, with interval and p value; empty where there is none."""
+    learned: int
+    """Samples that it was trained on beside the recipe's traces; -1 where none were drawn for it, as below."""
+    never: int
+    """Questions of which no sample was right."""
+    sometimes: int
+    always: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundsPage:
+    """What the page shows."""
+
+    title: str
+    sentence: str
+    verdict: str
+    """Of the last round against the start."""
+    rows: tuple[RoundRow, ...]
+
+
+def write_rounds_page(out: Path, page: RoundsPage) -> Path:
+    """Write the page, in place of an earlier one."""
+    text = render_page("rounds.html.jinja", title=f"{page.title}, round by round", kicker="workings improvement",
+                       verdict=page.verdict, verdict_text=f"the last round against the start: {page.verdict}",
+                       sentence=page.sentence.replace(" %", "\u00a0%"), accuracy=accuracy_by_round(page),
+                       rows=page.rows, method=METHOD, percent=percent)
+    atomic.write_text(out, text)
+    return out
+
+
+def accuracy_by_round(page: RoundsPage) -> Drawn:
+    """Accuracy of each round and of the control with their intervals, as a chart and a table."""
+    rows, table = [], []
+    for row in page.rows:
+        known = row.low is not None and row.high is not None
+        low, high = (100 * row.low, 100 * row.high) if row.low is not None and row.high is not None else (None, None)
+        bounds = f"{low:.1f} to {high:.1f}" if known else "no interval"
+        name = row.name if row.name in ("start", "control") else f"round {row.name}"
+        rows.append(IntervalRow(name=name, marks=[Mark(
+            value=100 * row.accuracy, low=low, high=high, color=3 if row.name == "control" else 0,
+            label=f"{percent(row.accuracy)} ({bounds})")]))
+        table.append([name, percent(row.accuracy), bounds])
+    chart = IntervalChart(title="Accuracy by round", rows=rows, x_label="right answers, %", low=0.0, high=100.0,
+                          description="; ".join(f"{row[0]}: {row[1]}" for row in table))
+    return Drawn(wide=draw_interval_chart(chart, WIDE), narrow=draw_interval_chart(chart, NARROW),
+                 table=Table(caption="Accuracy by round", heads=["Round", "Accuracy", "95 % interval"], rows=table))

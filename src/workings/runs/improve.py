@@ -1,0 +1,292 @@
+"""Expert iteration: a model draws, what is right is kept, and the next model is trained from the first weights again.
+
+Each round asks the model of the round before, keeps some of what it drew, adds that to the recipe's own traces and
+trains the recipe again, from where it always begins. Rounds are compared pair by pair on held-out items.
+Known as STaR (arXiv 2203.14465), rejection sampling fine-tuning (2308.01825) and ReST-EM (2312.06585).
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from workings.config.load import LoadedRecipe, load_recipe
+from workings.data.rows import prompt_digest, row_problems
+from workings.data.traces import Trace, write_traces
+from workings.errors import Interrupted, RecordError, RequestError
+from workings.evaluation.comparison.compare import Comparison, compare
+from workings.models.chat import ChatTemplate
+from workings.models.tokenizer import Tokenizer
+from workings.record import atomic, jsonl, recovery
+from workings.record.canonical import line, loads
+from workings.record.layout import SEAL, TOKENIZER, partial_path
+from workings.record.lock import DirectoryLock
+from workings.record.reader import Run
+from workings.runs.datasets import find_data, read_prompts
+from workings.runs.evaluate import evaluate_run
+from workings.runs.improve_result import ImproveResult, Round, write_result
+from workings.runs.sample import sample_run
+from workings.runs.select_engine import with_engine
+from workings.runs.train import settings_of
+from workings.runs.train_and_evaluate import EVALUATION, train_and_evaluate
+from workings.samples.draw import SampleRequest
+from workings.samples.selection import Selection
+from workings.samples.unit import SampleUnit
+from workings.scoring.items import Item
+
+REQUEST = "improve.json"
+"""What was asked for: the same command goes on only with the same request."""
+SECONDS = "seconds.jsonl"
+"""A line for every part that was finished, with the seconds of the attempt that finished it."""
+TWO_RIGHT_ONES = Selection(keep="correct", most_per_prompt=2)
+CONTROL = "control"
+"""The run that is shown the recipe's own traces for as long as all rounds took."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImproveRequest:
+    """How rounds are made."""
+
+    rounds: int
+    """After the start, at most."""
+    prompts: str
+    """A file of items or of traces, or a shipped set: questions of which the answer is known."""
+    samples: int = 4
+    """Completions of each question in each round."""
+    temperature: float = 1.0
+    """At which they are drawn."""
+    selection: Selection = TWO_RIGHT_ONES
+    """Which of them are kept."""
+    all_rounds: bool = False
+    """Go on after a round that did not help."""
+    control: bool = False
+    """Also train on the recipe's own traces for as long as all rounds took."""
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise RequestError(f"--rounds {self.rounds}", "at least 1")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where everything of an improvement lies."""
+
+    out: Path
+
+    def run(self, number: int) -> Path:
+        """The sealed run of a round; 0 is the start."""
+        return self.out / "runs" / f"round_{number}"
+
+    def samples(self, number: int) -> Path:
+        """What the model of the round before drew for a round, sealed."""
+        return self.out / "samples" / f"for_round_{number}"
+
+    def traces(self, number: int) -> Path:
+        """What a round is trained on."""
+        return self.out / "traces" / f"round_{number}.jsonl"
+
+
+def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, asked: ImproveRequest,
+            say: Callable[[str], None] = lambda text: None) -> ImproveResult:
+    """Improve a model by what it gets right itself, round by round, as long as a round helps.
+
+    A call that was killed is continued by the same call, and ends the same: finished runs and samples stay, an
+    unfinished run goes on after its last checkpoint.
+
+    Args:
+        recipe: imitates traces and has held-out items; each round trains it from the first weights.
+        out: folder for all runs, samples and traces.
+        overrides: ``key=value`` words.
+        asked: number of rounds, questions, what is drawn and kept.
+        say: told what begins and what came out.
+
+    Raises:
+        RequestError: the recipe does not fit, a question is also a held-out item, or ``out`` holds another request.
+        Interrupted: a signal asked to stop; the same call goes on.
+        RecordError: a run failed.
+    """
+    loaded = with_engine(load_recipe(recipe, overrides))
+    prompts, own = read_prompts(asked.prompts), _own_traces(loaded, asked)
+    _open(out, loaded, asked)
+    lock = DirectoryLock(out)
+    try:
+        steps = _Steps(Folder(out), loaded, asked, prompts, own, say)
+        result = steps.all()
+        write_result(result)
+        return result
+    finally:
+        lock.release()
+
+
+def _own_traces(loaded: LoadedRecipe, asked: ImproveRequest) -> list[Trace]:
+    """The recipe's own traces, when everything about the request was looked at that needs no device."""
+    recipe = loaded.recipe
+    if recipe.algorithm.name != "sft":
+        raise RequestError(f"algorithm.name: {recipe.algorithm.name}", "sft: kept samples are traces to be imitated",
+                           "workings train RECIPE for any other algorithm")
+    data = find_data(loaded)
+    if not data.items:
+        raise RequestError("a recipe without evaluation.items", "held-out items, by which rounds are compared",
+                           "evaluation.items=ITEMS.jsonl")
+    questions = {prompt_digest(item.prompt) for item in data.items}
+    both = [item.id for item in read_prompts(asked.prompts) if prompt_digest(item.prompt) in questions]
+    if both:
+        raise RequestError(f"{len(both)} of --prompts are held-out items as well: {', '.join(both[:3])}",
+                           "questions that nothing is measured with", "another --prompts")
+    return list(data.traces)
+
+
+def _open(out: Path, loaded: LoadedRecipe, asked: ImproveRequest) -> None:
+    """Make the folder, or see that the one which is there was made for the same request."""
+    request = {"recipe": loaded.resolved(), **asdict(asked)}
+    path = out / REQUEST
+    if path.is_file():
+        before = loads(path.read_bytes())
+        differing = sorted(key for key in {*before, *request} if before.get(key) != loads(line(request)).get(key))
+        if differing:
+            raise RequestError(f"--out {out}, where something else was asked for: {', '.join(differing)}",
+                               "the same request, to go on with it, or another --out", f"--out {out}-2")
+        return
+    # What the demonstration has put there is its data.
+    if out.exists() and {path.name for path in out.iterdir()} - {"data"}:
+        raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", f"--out {out}-2")
+    out.mkdir(parents=True, exist_ok=True)
+    atomic.write_json(path, request)
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The parts of an improvement, each of which is skipped where it is finished."""
+
+    folder: Folder
+    loaded: LoadedRecipe
+    asked: ImproveRequest
+    prompts: list[Item]
+    own: list[Trace]
+    say: Callable[[str], None]
+
+    def all(self) -> ImproveResult:
+        """Every round, and the control."""
+        rounds = [Round(number=0, run=self._train(self.folder.run(0), []))]
+        stopped = ""
+        for number in range(1, self.asked.rounds + 1):
+            kept = self._draw(number)
+            if not kept:
+                stopped = f"round {number}: none of the samples was kept"
+                break
+            run = self._train(self.folder.run(number), self._words(number))
+            found = compare(rounds[-1].run, run)
+            rounds.append(Round(number=number, run=run, samples=self.folder.samples(number), against_before=found))
+            self.say(f"round {number}: {found.sentence}")
+            if found.verdict != "better" and not self.asked.all_rounds:
+                stopped = f"round {number} did not help: {change_text(found)}"
+                break
+        seconds = self._seconds()
+        return ImproveResult(out=self.folder.out, rounds=tuple(rounds), stopped=stopped, seconds=seconds,
+                             control=self._control(rounds[0].run, seconds) if self.asked.control else None)
+
+    def _draw(self, number: int) -> int:
+        """Sample for a round, and write down what it is trained on. Returns how many samples were kept."""
+        unit = self.folder.samples(number)
+        if not (unit / SEAL).is_file():
+            before = self.folder.run(number - 1)
+            self.say(f"round {number}: {self.asked.samples} samples of each of {len(self.prompts):,} questions "
+                     f"from {before.name}")
+            # Another seed each round, so that two models alike do not draw alike.
+            settings = replace(settings_of(self.loaded.recipe), temperature=self.asked.temperature,
+                               samples=self.asked.samples, seed=self.loaded.recipe.seed + number)
+            with self._timed(f"samples/{unit.name}"):
+                sample_run(before, self.prompts, unit,
+                           request=SampleRequest(settings=settings, selection=self.asked.selection))
+        kept = self._fitting(SampleUnit.open(unit).kept)
+        self.folder.traces(number).parent.mkdir(exist_ok=True)
+        write_traces(self.folder.traces(number), [*self.own, *kept])
+        self.say(f"round {number}: trained on {len(kept):,} samples beside {len(self.own):,} traces")
+        return len(kept)
+
+    def _fitting(self, kept: Sequence[Trace]) -> list[Trace]:
+        """Those that give a row; a text may have more tokens when it is encoded than when it was drawn."""
+        config, tokenizer = self.loaded.recipe.data, Tokenizer.load(self.folder.run(0) / TOKENIZER)
+        problems = dict(row_problems(kept, tokenizer, ChatTemplate.for_config(config.template, tokenizer), config))
+        if problems:
+            name, reason = next(iter(problems.items()))
+            self.say(f"{len(problems):,} of {len(kept):,} kept samples give no row, such as {name}: {reason}")
+        return [trace for trace in kept if trace.id not in problems]
+
+    def _words(self, number: int) -> list[str]:
+        """Overrides of a round's recipe. Paths start where those of the recipe do, so no record names a person's."""
+        def seen_from_recipe(path: Path) -> str:
+            return os.path.relpath(path.resolve(), self.loaded.base.resolve())
+
+        words = [f"data.traces={seen_from_recipe(self.folder.traces(number))}"]
+        if self.loaded.recipe.tokenizer == "train":
+            # That of the start: with a vocabulary of its own each round would be another model.
+            words.append(f"tokenizer={seen_from_recipe(self.folder.run(0) / TOKENIZER)}")
+        return words
+
+    def _train(self, run: Path, words: Sequence[str]) -> Path:
+        """A sealed run with its evaluation. Raises `RecordError` where training failed."""
+        if partial_path(run).exists():
+            # Killed while it was sealed: there is nothing to go on with.
+            recovery.finish_sealing(run)
+        sealed = (run / SEAL).is_file()
+        if not sealed or Run.open(run).status != "complete":
+            started = sealed or partial_path(run).exists()
+            self.say(f"{run.name}: training")
+            origin = self.loaded.origin.removeprefix("shipped:")
+            # The last word counts, so those of the round stand behind the person's own.
+            recipe = replace(load_recipe(origin, [*self.loaded.overrides, *words]), base=self.loaded.base)
+            with self._timed(f"runs/{run.name}"):
+                training = train_and_evaluate(recipe, run, resume=started).training
+            if training.status == "interrupted":
+                raise Interrupted(f"stopped while {run.name} was trained: the same command goes on")
+            if training.status != "complete":
+                raise RecordError(f"{run}: {training.reason}")
+        elif not (run / EVALUATION / SEAL).is_file():  # killed between the two
+            with self._timed(f"runs/{run.name}/{EVALUATION}"):
+                evaluate_run(run, self._items(), run / EVALUATION, settings=settings_of(self.loaded.recipe))
+        return run
+
+    def _items(self) -> Path:
+        name = self.loaded.recipe.evaluation.items
+        path = self.loaded.path(name)
+        return path if path.is_file() else Path(name)
+
+    def _control(self, start: Path, seconds: float) -> Path:
+        """The recipe's own traces for as many seconds as all rounds took, by the seconds of a step of the start."""
+        run, first = self.folder.out / "runs" / CONTROL, Run.open(start).manifest
+        # A control that was begun keeps its number of steps: seconds may have been added since.
+        planned = self.folder.out / "control.json"
+        if not planned.is_file():
+            atomic.write_json(planned, {"seconds": seconds, "steps": max(
+                1, round(first.completed_steps * seconds / first.training_seconds))})
+        steps = loads(planned.read_bytes())["steps"]
+        return self._train(run, [*self._same_tokenizer(), f"training.steps={steps}"])
+
+    def _same_tokenizer(self) -> list[str]:
+        return self._words(0)[1:]
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        with (self.folder.out / SECONDS).open("ab") as file:
+            file.write(line({"part": part, "seconds": round(time.perf_counter() - started, 3)}))
+
+    def _seconds(self) -> float:
+        """Of all parts but the control."""
+        path = self.folder.out / SECONDS
+        rows = jsonl.read(path)[0] if path.is_file() else []
+        return float(sum(row["seconds"] for row in rows if not row["part"].startswith(f"runs/{CONTROL}")))
+
+
+def change_text(found: Comparison) -> str:
+    """The change of a comparison with its interval, in points."""
+    values: dict[str, Any] = found.to_json()
+    if "delta_ci_low" not in values:
+        return found.sentence
+    low, high = 100 * values["delta_ci_low"], 100 * values["delta_ci_high"]
+    return f"{100 * values['delta']:+.1f} points, 95 % interval {low:+.1f} to {high:+.1f}"

@@ -1,0 +1,151 @@
+"""What came of an improvement: accuracies by round, each round against the one before, the last against the first."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from workings.data.traces import DRAWN_FROM
+from workings.evaluation.comparison.compare import Comparison, compare
+from workings.evaluation.comparison.paired import difference_text
+from workings.evaluation.scorecard import percent
+from workings.evaluation.unit import read_scorecard
+from workings.record import atomic
+from workings.record.canonical import loads
+from workings.record.layout import SELECTION
+from workings.record.reader import Run
+from workings.reports.rounds_page import RoundRow, RoundsPage, write_rounds_page
+
+RESULT = "rounds.json"
+PAGE = "rounds.html"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One model, and what it was trained on."""
+
+    number: int
+    """0: the start."""
+    run: Path
+    samples: Path | None = None
+    """What it was trained on beside the recipe's traces; the start has none."""
+    against_before: Comparison | None = None
+    """The model (B) against that of the round before (A)."""
+
+    @cached_property
+    def overall(self) -> dict[str, Any]:
+        """Its greedy accuracy on the held-out items, with its interval."""
+        return dict(read_scorecard(self.run)["overall"])
+
+    @property
+    def counts(self) -> Mapping[str, Any]:
+        """Of its samples: questions never, sometimes and always solved, how many were kept, and how many it learned."""
+        if self.samples is None:
+            return {}
+        learned = sum(Run.open(self.run).manifest.facts[DRAWN_FROM].values())
+        return {**loads((self.samples / SELECTION).read_bytes())["counts"], "learned": learned}
+
+    def to_json(self) -> dict[str, Any]:
+        """An entry of `rounds`."""
+        found = self.against_before.to_json() if self.against_before else {}
+        keys = ("delta", "delta_ci_low", "delta_ci_high", "p_value", "verdict")
+        return {"round": self.number, "run": str(self.run), "accuracy": self.overall["mean"],
+                **({"unit": str(self.samples), **self.counts} if self.samples else {}),
+                **{key: found[key] for key in keys if key in found}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImproveResult:
+    """All rounds that were made."""
+
+    out: Path
+    rounds: tuple[Round, ...]
+    stopped: str
+    """Why there are fewer rounds than were asked for; empty where there are as many."""
+    seconds: float
+    """Of training, sampling and evaluating, without the control."""
+    control: Path | None
+    """The run that was shown the recipe's own traces for as long."""
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """The last round (B) against the start (A)."""
+        return compare(self.rounds[0].run, self.rounds[-1].run)
+
+    @cached_property
+    def against_control(self) -> Comparison | None:
+        """The last round (B) against the control (A)."""
+        return None if self.control is None else compare(self.control, self.rounds[-1].run)
+
+    def as_json(self) -> dict[str, Any]:
+        """Keys of `improve --json`."""
+        compared = self.comparison.to_json()
+        values: dict[str, Any] = {
+            "accuracies": [each.overall["mean"] for each in self.rounds], "verdict": compared["verdict"],
+            **{key: compared[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "p_value", "items")
+               if key in compared},
+            "seconds": round(self.seconds, 1), "runs": [str(each.run) for each in self.rounds],
+            "rounds": [each.to_json() for each in self.rounds], "stopped": self.stopped, "sentence": self.sentence,
+            "page": str(self.out / PAGE)}
+        if self.control is not None and self.against_control is not None:
+            values |= {"control": str(self.control),
+                       "control_accuracy": read_scorecard(self.control)["overall"]["mean"],
+                       "control_seconds": round(Run.open(self.control).manifest.training_seconds, 1),
+                       "verdict_against_control": self.against_control.verdict}
+        return values
+
+    @property
+    def sentence(self) -> str:
+        """What came out, whatever it is."""
+        first, last, found = self.rounds[0], self.rounds[-1], self.comparison.difference
+        if found is None or len(self.rounds) == 1:
+            return f"No round was made: {self.stopped}."
+        count = "1 round" if len(self.rounds) == 2 else f"{len(self.rounds) - 1} rounds"
+        text = (f"On {found.n} held-out items, {count} in {self.seconds:.0f} s took the model "
+                f"from {percent(first.overall['mean'])} to {percent(last.overall['mean'])} right "
+                f"({difference_text(found, found.p_value)})")
+        if self.control is not None:
+            accuracy = read_scorecard(self.control)["overall"]["mean"]
+            text += f"; the same traces for the same time reached {percent(accuracy)}"
+        return f"{text}." + (f" Stopped: {self.stopped}." if self.stopped else "")
+
+    def text(self, program: str = "workings") -> str:
+        """The finding, a table, and what to try next, for people."""
+        heads = ("round", "learned", "never", "sometimes", "always", "right", "change, 95 % interval")
+        rows = [heads, *((str(row.name), *(f"{count:,}" if count >= 0 else "" for count in (
+            row.learned, row.never, row.sometimes, row.always)), percent(row.accuracy), row.change)
+            for row in self.page.rows)]
+        widths = [max(len(row[at]) for row in rows) for at in range(len(heads))]
+        table = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
+        return "\n".join(["", self.sentence, "", *table, "",
+                          "never, sometimes, always: questions by how many of their samples were right",
+                          f"page: {self.out / PAGE}", "", "Try next:",
+                          f"  {program} verify {self.out}",
+                          f"  {program} compare {self.rounds[0].run} {self.rounds[-1].run}"])
+
+    @property
+    def page(self) -> RoundsPage:
+        """What the page shows."""
+        rows = [_row(str(each.number) if each.number else "start", each.overall, each.counts,
+                     each.against_before) for each in self.rounds]
+        if self.control is not None:
+            rows.append(_row("control", dict(read_scorecard(self.control)["overall"]), {}, None))
+        return RoundsPage(title=Run.open(self.rounds[0].run).manifest.recipe, sentence=self.sentence,
+                          verdict=self.comparison.verdict, rows=tuple(rows))
+
+
+def _row(name: str, overall: Mapping[str, Any], counts: Mapping[str, Any], found: Comparison | None) -> RoundRow:
+    known = isinstance(overall["ci_low"], int | float)
+    difference = found.difference if found else None
+    return RoundRow(
+        name=name, accuracy=overall["mean"], low=overall["ci_low"] if known else None,
+        high=overall["ci_high"] if known else None,
+        change=difference_text(difference, difference.p_value) if difference else "",
+        **{key: int(counts.get(key, -1)) for key in ("learned", "never", "sometimes", "always")})
+
+
+def write_result(result: ImproveResult) -> None:
+    """Write `rounds.json` and the page, in place of earlier ones."""
+    atomic.write_json(result.out / RESULT, result.as_json())
+    write_rounds_page(result.out / PAGE, result.page)

@@ -1,0 +1,56 @@
+"""What a run that learned from preference pairs did to them: read from its log, never a reason to stop."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import ceil, fsum
+from typing import Any
+
+PART = 10
+"""The first and the last tenth of the steps are compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreferenceChange:
+    """Means of the last tenth of the steps, and how much likelier rows became since the first tenth."""
+
+    accuracy: float
+    margin: float
+    chosen_nats: float
+    """Change of a chosen completion's log probability. Measured against the reference, so that it does not depend on
+    which rows, long or short, the steps had."""
+    rejected_nats: float
+    """The same of the rejected ones."""
+
+    @property
+    def chosen_fell(self) -> bool:
+        """Whether chosen completions became less likely: they are then only less unlikely than the rejected ones."""
+        return self.chosen_nats < 0
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        text = (f"accuracy {self.accuracy:.1%}, margin {self.margin:.3g} over the last steps; log probability of "
+                f"chosen completions {self.chosen_nats:+.3g} nats since the first steps, of rejected ones "
+                f"{self.rejected_nats:+.3g}")
+        return text + (". The chosen ones fell: the model now writes neither as readily as before; less learning_rate, "
+                       "more algorithm.beta or algorithm.loss=ipo holds them" if self.chosen_fell else "")
+
+    def facts(self) -> dict[str, Any]:
+        """For the manifest and for events."""
+        return {**asdict(self), "chosen_fell": self.chosen_fell}
+
+
+def preference_change(metrics: Sequence[Mapping[str, Any]], beta: float) -> PreferenceChange | None:
+    """The change over the lines of a log; None without two steps."""
+    if len(metrics) < 2:
+        return None
+    count = ceil(len(metrics) / PART)
+
+    def mean(name: str, lines: Sequence[Mapping[str, Any]]) -> float:
+        return fsum(line[name] for line in lines) / len(lines)
+
+    def moved(name: str) -> float:
+        return (mean(name, metrics[-count:]) - mean(name, metrics[:count])) / beta
+
+    return PreferenceChange(accuracy=mean("accuracy", metrics[-count:]), margin=mean("margin", metrics[-count:]),
+                            chosen_nats=moved("chosen_reward"), rejected_nats=moved("rejected_reward"))

@@ -1,0 +1,105 @@
+"""One drawn completion as a candidate to learn from, read from a line of a unit's predictions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workings.data.traces import split_completion
+from workings.record.digest import json_digest
+from workings.scoring.items import UNSPECIFIED
+
+NO_TEXT, CUT_OFF, OTHER_FORM = "no text", "cut off", "another form"
+CONTROL, WHITE_SPACE = "control tokens", "white space at its ends"
+"""Why nothing can be learned from a completion, whatever its score."""
+RIGHT = 1.0
+"""The score of a right answer."""
+_LABELS = ("section", "category", "difficulty")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """What all samples of a unit have in common."""
+
+    form: str
+    """How the model writes reasoning and answer: one of `workings.data.traces.STYLES`."""
+    source: str
+    """Whose samples they are, with the beginning of the digest that proves it."""
+    drawn_from: str
+    """That digest: the root of the run that drew them, or one over its weights."""
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> "Origin":
+        """What a unit's ``eval_config.json`` says."""
+        model, root = config["model"], config["made_from"]
+        name = model.get("run") or model.get("id") or "a model that was not described"
+        digest = root if isinstance(root, str) else json_digest(model.get("weights", dict(model)))
+        return cls(form=str(config["form"]), source=f"samples of {name} {digest[:16]}",
+                   drawn_from=digest)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sample:
+    """One completion of a prompt with what was found out about it."""
+
+    prompt_id: str
+    number: int
+    """Among the samples of its prompt, from 0."""
+    prompt: str
+    text: str
+    score: float
+    seed: int
+    """What it was drawn from; -1 where it was not drawn."""
+    tokens: int
+    labels: Mapping[str, Any]
+    """Section, category and difficulty of its item as texts, where it names them."""
+    problem: str
+    """`NO_TEXT`, `CUT_OFF`, `CONTROL`, `WHITE_SPACE` or `OTHER_FORM`; empty where it can be learned from."""
+    has_wrong_step: bool = False
+    """Whether an equation in its reasoning does not hold."""
+    steps: tuple[str, ...] = ()
+    """The reasoning of a text in its form."""
+    answer: str = ""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether its answer is right."""
+        return self.score == RIGHT
+
+    @property
+    def content(self) -> str:
+        """Reasoning and answer without the marks of the form, which all samples share."""
+        return "\n".join((*self.steps, self.answer))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is a text that the model ended itself, and that a row can hold."""
+        return self.problem in ("", OTHER_FORM)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Number, seed and score, as a trace or a pair says them."""
+        return {"sample": self.number, **({"seed": self.seed} if self.seed >= 0 else {}), "score": self.score}
+
+
+def sample_of(row: Mapping[str, Any], form: str) -> Sample:
+    """The sample that a line of predictions holds, in a form (see `Origin`)."""
+    text = row["completion"]
+    problem, parts = "", None
+    if not isinstance(text, str) or "completion_sha256" in row or "error" in row or not text.strip():
+        text, problem = "", NO_TEXT
+    elif row["finish_reason"] != "stop":
+        problem = CUT_OFF
+    # In a row such a token would end or forge a turn.
+    elif row.get("control_tokens"):
+        problem = CONTROL
+    # Chat templates take it away, and another text than the drawn one would be learned.
+    elif text != text.strip():
+        problem = WHITE_SPACE
+    # What does not come back from its parts to the letter would be another text than the one that was drawn.
+    elif row["format_ok"] is not True or (parts := split_completion(text, form)) is None:
+        problem = OTHER_FORM
+    steps, answer = parts or ((), "")
+    labels = {name: row[name] for name in _LABELS if row.get(name, UNSPECIFIED) not in (UNSPECIFIED, "")}
+    return Sample(prompt_id=row["id"], number=row["sample"], prompt=row["prompt"], text=text, score=row["score"],
+                  seed=row.get("seed", -1), tokens=row["completion_tokens"], labels=labels, problem=problem,
+                  has_wrong_step=row["steps_valid"] < row["steps_checked"], steps=steps, answer=answer)

@@ -1,0 +1,75 @@
+"""Preference pairs of drawn completions: a better and a worse one of the same prompt."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+from workings.data.preferences import PreferencePair
+from workings.data.traces import DRAWN_FROM
+from workings.errors import RequestError
+from workings.samples.candidates import Origin, Sample, sample_of
+
+RULES = ("best-worst", "right-wrong")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairRule:
+    """How samples become pairs.
+
+    The chosen one has ended and has the form of `Origin`; the rejected one has ended. A cut-off text would teach where
+    to end, which nobody drew.
+    """
+
+    rule: str = "best-worst"
+    """`best-worst`: the best against the worst, the second best against the second worst, and so on; `right-wrong`:
+    the first right one against the first that is not right, and so on."""
+    most_per_prompt: int = 1
+    """Pairs of one prompt at most; no text is in two of them."""
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise RequestError(f"pairs: {self.rule}", f"one of {', '.join(RULES)}")
+        if self.most_per_prompt < 1:
+            raise RequestError(f"pairs of a prompt: {self.most_per_prompt}", "at least 1")
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is recorded."""
+        return asdict(self)
+
+
+def make_pairs(prompts: Iterable[Sequence[Mapping[str, Any]]], rule: PairRule,
+               origin: Origin) -> tuple[PreferencePair, ...]:
+    """Pairs of the samples of each prompt, in the prompts' order.
+
+    Args:
+        prompts: lines of predictions, the samples of one prompt after the other.
+        rule: which samples are paired.
+        origin: form and source of the samples.
+    """
+    return tuple(_pair(chosen, rejected, origin) for rows in prompts
+                 for chosen, rejected in islice(_paired(rows, rule, origin.form), rule.most_per_prompt))
+
+
+def _paired(rows: Sequence[Mapping[str, Any]], rule: PairRule, form: str) -> list[tuple[Sample, Sample]]:
+    distinct: dict[str, Sample] = {}
+    for sample in (sample_of(row, form) for row in rows):
+        if sample.has_ended:
+            distinct.setdefault(sample.text, sample)
+    ended = list(distinct.values())
+    in_form = [sample for sample in ended if not sample.problem]
+    if rule.rule == "right-wrong":
+        return list(zip([sample for sample in in_form if sample.is_right],
+                        [sample for sample in ended if not sample.is_right], strict=False))
+    # Sorting keeps the order of drawing among equals. As long as the scores differ, no text is on both sides.
+    pairs = zip(sorted(in_form, key=lambda sample: -sample.score), sorted(ended, key=lambda sample: sample.score),
+                strict=False)
+    return [(best, worst) for best, worst in pairs if best.score > worst.score]
+
+
+def _pair(chosen: Sample, rejected: Sample, origin: Origin) -> PreferencePair:
+    facts = {f"{side}_{key}": value for side, sample in (("chosen", chosen), ("rejected", rejected))
+             for key, value in sample.facts.items()}
+    return PreferencePair(id=f"{chosen.prompt_id}/{chosen.number}-{rejected.number}", prompt=chosen.prompt,
+                          chosen=chosen.text, rejected=rejected.text, source=origin.source,
+                          metadata={**facts, DRAWN_FROM: origin.drawn_from}, **chosen.labels)

@@ -1,0 +1,220 @@
+"""Which drawn completions are kept to learn from: a function of a unit's predictions and of a few rules."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from workings.data.traces import DRAWN_FROM, STYLES, Trace
+from workings.errors import RequestError
+from workings.record.digest import bytes_digest
+from workings.samples.candidates import Origin, Sample, sample_of
+from workings.samples.similarity import similarity
+from workings.scoring.items import UNSPECIFIED, Item
+
+KEEP = ("correct", "best", "all")
+PREFER = ("first", "shortest", "longest")
+BALANCE = ("none", "difficulty", "solved")
+WRONG, NOT_THE_BEST, SAME_TEXT, NEAR_DUPLICATE = "wrong", "not the best", "same text", "near duplicate"
+WRONG_STEP = "wrong step"
+ENOUGH, CLASS_FULL = "enough of its prompt", "enough of its class"
+"""Why a sample is left out that could be learned from; the reasons before these stand in `candidates`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """By which rules samples are kept."""
+
+    keep: str = "correct"
+    """`correct`: right answers; `best`: the highest score of each prompt, where it is above 0; `all`."""
+    valid_steps: bool = False
+    """Whether a sample with an equation that does not hold is left out, be its answer right or not."""
+    most_per_prompt: int = 0
+    """Kept samples of one prompt at most; 0: all."""
+    prefer: str = "first"
+    """Which of a prompt come first: `first` drawn, `shortest` or `longest` in tokens."""
+    near_duplicates: float = 1.0
+    """A sample more similar than this to a kept one of its prompt is left out; 1: only equal texts are."""
+    balance: str = "none"
+    """As many traces of each class: `difficulty` as items name it, or `solved`, by the share of right samples in
+    thirds (hard, medium, easy)."""
+
+    def __post_init__(self) -> None:
+        for name, known in (("keep", KEEP), ("prefer", PREFER), ("balance", BALANCE)):
+            if getattr(self, name) not in known:
+                raise RequestError(f"{name}: {getattr(self, name)}", f"one of {', '.join(known)}")
+        if self.most_per_prompt < 0:
+            raise RequestError(f"most_per_prompt: {self.most_per_prompt}", "at least 1, or 0 for all")
+        if not 0 <= self.near_duplicates <= 1:
+            raise RequestError(f"near_duplicates: {self.near_duplicates:g}", "a similarity from 0 to 1")
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is recorded."""
+        return asdict(self)
+
+    def check(self, items: Iterable[Item], form: str) -> None:
+        """Raise `RequestError` for what could not be selected by these rules, before anything is drawn."""
+        if form not in STYLES:
+            raise RequestError(f"samples in the form {form}",
+                               f"one of {', '.join(STYLES)}: kept samples are traces, split into steps and answer",
+                               f"--form {STYLES[0]}")
+        if self.balance == "difficulty":
+            for item in items:
+                _difficulty(item.id, item.difficulty)
+
+
+RIGHT_ONES = Selection()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """A sample that was not kept."""
+
+    prompt_id: str
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """How often prompts were solved, and what became of the samples."""
+
+    prompts: int
+    never: int
+    """Prompts without a right sample."""
+    sometimes: int
+    always: int
+    """Prompts whose samples are all right."""
+    with_kept: int
+    """Prompts of which a sample was kept."""
+    samples: int
+    kept: int
+    left_out: Mapping[str, int]
+    """By reason."""
+    classes: Mapping[str, Mapping[str, int]]
+    """By class, where they were balanced: `found` and `kept`."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is recorded."""
+        return {**asdict(self), "left_out": dict(sorted(self.left_out.items())),
+                "classes": dict(sorted(self.classes.items())) or {"absent": "not balanced"}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selected:
+    """What was kept, and why the rest was not."""
+
+    traces: tuple[Trace, ...]
+    """In the order of prompts and samples."""
+    left_out: tuple[LeftOut, ...]
+    counts: Counts
+
+
+def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection, origin: Origin) -> Selected:
+    """Keep samples by these rules.
+
+    Args:
+        prompts: lines of predictions, the samples of one prompt after the other.
+        selection: the rules.
+        origin: form and source of the samples.
+
+    Raises:
+        RequestError: balanced by difficulty, and an item names none.
+    """
+    kept: list[tuple[Sample, str]] = []
+    left_out: list[LeftOut] = []
+    solved: Counter[str] = Counter()
+    for rows in prompts:
+        samples = [sample_of(row, origin.form) for row in rows]
+        right = sum(sample.is_right for sample in samples)
+        solved["never" if not right else "always" if right == len(samples) else "sometimes"] += 1
+        kind = _class_of(rows[0], right / len(samples), selection.balance)
+        reasons = _judge(samples, selection)
+        kept += [(sample, kind) for sample, reason in zip(samples, reasons, strict=True) if not reason]
+        left_out += [_left_out(sample, reason) for sample, reason in zip(samples, reasons, strict=True) if reason]
+    found = Counter(kind for _, kind in kept)
+    if selection.balance != "none":
+        kept, more = _balanced(kept, found)
+        left_out += more
+    now = Counter(kind for _, kind in kept)
+    counts = Counts(
+        prompts=solved.total(), **{name: solved[name] for name in ("never", "sometimes", "always")},
+        with_kept=len({sample.prompt_id for sample, _ in kept}), samples=len(kept) + len(left_out), kept=len(kept),
+        left_out=Counter(one.reason for one in left_out),
+        classes={kind: {"found": found[kind], "kept": now[kind]} for kind in found if kind})
+    return Selected(traces=tuple(trace_of(sample, origin) for sample, _ in kept), left_out=tuple(left_out),
+                    counts=counts)
+
+
+def trace_of(sample: Sample, origin: Origin) -> Trace:
+    """The trace whose completion is exactly the drawn text."""
+    return Trace(id=f"{sample.prompt_id}/{sample.number}", prompt=sample.prompt, steps=sample.steps,
+                 answer=sample.answer, source=origin.source,
+                 metadata={**sample.facts, DRAWN_FROM: origin.drawn_from}, **sample.labels)
+
+
+def _judge(samples: Sequence[Sample], selection: Selection) -> list[str]:
+    """Why each sample of one prompt is left out; empty texts for those that are kept."""
+    reasons = [sample.problem for sample in samples]
+    usable = [index for index, reason in enumerate(reasons) if not reason]
+    best = max((samples[index].score for index in usable), default=0.0)
+    for index in usable:
+        score = samples[index].score
+        if selection.keep == "correct" and not samples[index].is_right:
+            reasons[index] = WRONG
+        elif selection.keep == "best" and (score < best or score <= 0):
+            reasons[index] = NOT_THE_BEST
+        elif selection.valid_steps and samples[index].has_wrong_step:
+            reasons[index] = WRONG_STEP
+    sign = {"first": 0, "shortest": 1, "longest": -1}[selection.prefer]
+    kept: list[Sample] = []
+    # Sorting keeps the order of drawing among equals.
+    for index in sorted((index for index in usable if not reasons[index]),
+                        key=lambda index: sign * samples[index].tokens):
+        sample = samples[index]
+        if any(sample.text == other.text for other in kept):
+            reasons[index] = SAME_TEXT
+        # No similarity is above 1, so none is computed then.
+        elif selection.near_duplicates < 1 and any(
+                similarity(sample.content, other.content) > selection.near_duplicates for other in kept):
+            reasons[index] = NEAR_DUPLICATE
+        elif selection.most_per_prompt and len(kept) >= selection.most_per_prompt:
+            reasons[index] = ENOUGH
+        else:
+            kept.append(sample)
+    return reasons
+
+
+def _balanced(kept: Sequence[tuple[Sample, str]],
+              found: Mapping[str, int]) -> tuple[list[tuple[Sample, str]], list[LeftOut]]:
+    """As many of each class as the smallest has; which of them, the digests of their ids decide."""
+    most = min(found.values(), default=0)
+    by_digest = sorted(kept, key=lambda one: bytes_digest(f"{one[0].prompt_id}/{one[0].number}".encode()))
+    taken: Counter[str] = Counter()
+    full = set()
+    for sample, kind in by_digest:
+        taken[kind] += 1
+        if taken[kind] > most:
+            full.add((sample.prompt_id, sample.number))
+    places = [(sample.prompt_id, sample.number) in full for sample, _ in kept]
+    return ([one for one, out in zip(kept, places, strict=True) if not out],
+            [_left_out(one[0], CLASS_FULL) for one, out in zip(kept, places, strict=True) if out])
+
+
+def _class_of(row: Mapping[str, Any], share: float, balance: str) -> str:
+    if balance == "difficulty":
+        return _difficulty(str(row["id"]), str(row["difficulty"]))
+    if balance == "solved":
+        return "hard" if share < 1 / 3 else "medium" if share < 2 / 3 else "easy"
+    return ""
+
+
+def _difficulty(name: str, difficulty: str) -> str:
+    if difficulty in ("", UNSPECIFIED):
+        raise RequestError(f"balance: difficulty, and item {name} names none", "items that all have a `difficulty`",
+                           "--balance solved")
+    return difficulty
+
+
+def _left_out(sample: Sample, reason: str) -> LeftOut:
+    return LeftOut(prompt_id=sample.prompt_id, number=sample.number, reason=reason)

@@ -1,0 +1,87 @@
+"""The sealed unit of samples: an evaluation, and what was kept of it."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from workings.data.preferences import PreferencePair, iterate_pairs, pairs_bytes
+from workings.data.traces import Trace, iterate_traces, traces_bytes
+from workings.errors import RequestError
+from workings.evaluation.predictions import read_predictions
+from workings.evaluation.unit import EvaluationRecord
+from workings.record import atomic
+from workings.record.canonical import line, loads
+from workings.record.layout import EVALUATION_CONFIG, KEPT, PAIRS, PREDICTIONS, SAMPLED, SEAL, SELECTION
+from workings.record.seal import parse_seal
+from workings.samples.candidates import Origin
+from workings.samples.pairs import PairRule, make_pairs
+from workings.samples.selection import Counts, Selection, select
+
+SCHEMA = "selection/1"
+NO_PAIRS = {"absent": "not asked for"}
+
+
+def files_of(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], config: Mapping[str, Any],
+             selection: Selection, pairs: PairRule | None) -> dict[str, bytes]:
+    """What a unit of samples holds beside an evaluation, by name, from its predictions and the rules.
+
+    Args:
+        read: gives the lines of predictions, those of one prompt after the other; called once or twice.
+        config: the unit's ``eval_config.json``.
+        selection: what is kept.
+        pairs: which pairs are made; None: none.
+
+    Raises:
+        RequestError: balanced by difficulty, and an item names none.
+    """
+    origin = Origin.of(config)
+    selected = select(read(), selection, origin)
+    files = {KEPT: traces_bytes(selected.traces)}
+    made: Any = NO_PAIRS
+    if pairs is not None:
+        found = make_pairs(read(), pairs, origin)
+        files[PAIRS] = pairs_bytes(found)
+        made = {**pairs.to_json(), "made": len(found)}
+    files[SELECTION] = line({"schema": SCHEMA, "selection": selection.to_json(), "counts": selected.counts.to_json(),
+                             "pairs": made})
+    return files
+
+
+def write_files(folder: Path, selection: Selection, pairs: PairRule | None) -> None:
+    """Write these files beside complete predictions; what an earlier attempt left of them is replaced."""
+    (folder / PAIRS).unlink(missing_ok=True)
+    config = loads((folder / EVALUATION_CONFIG).read_bytes())
+    # Read from the file, so that memory holds what is kept and not every text that was drawn.
+    for name, data in files_of(lambda: read_predictions(folder / PREDICTIONS), config, selection, pairs).items():
+        atomic.write_bytes(folder / name, data)
+
+
+@dataclass(frozen=True)
+class SampleUnit(EvaluationRecord):
+    """A sealed unit of samples that is read; `workings verify` checks that it is true."""
+
+    @classmethod
+    def open(cls, path: Path) -> "SampleUnit":
+        """The unit at a path. Raises `RequestError` where there is none."""
+        if not (path / SEAL).is_file() or parse_seal((path / SEAL).read_bytes())["unit"] != SAMPLED:
+            raise RequestError(str(path), "the directory that `workings sample --out` wrote",
+                               f"workings sample RUN --prompts FILE --samples K --temperature T --out {path}")
+        return cls(path)
+
+    @cached_property
+    def kept(self) -> tuple[Trace, ...]:
+        """The samples that were kept."""
+        return tuple(iterate_traces(self.path / KEPT))
+
+    @cached_property
+    def pairs(self) -> tuple[PreferencePair, ...]:
+        """The preference pairs that were made; none where none were asked for."""
+        return tuple(iterate_pairs(self.path / PAIRS)) if (self.path / PAIRS).is_file() else ()
+
+    @cached_property
+    def counts(self) -> Counts:
+        """How often prompts were solved, and what became of the samples."""
+        counts = loads((self.path / SELECTION).read_bytes())["counts"]
+        return Counts(**{**counts, "classes": {} if "absent" in counts["classes"] else counts["classes"]})

@@ -1,0 +1,96 @@
+"""Preference pairs that a run learned from: their rows, and what the reference said of each before the first step."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from workings.errors import RecordError
+from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
+from workings.ui.file_cache import FileCache
+from workings.ui.rollouts import paged
+
+PAGE = 100
+"""Pairs of one page."""
+KEPT_RUNS = 4
+Ranked = Literal["data", "least", "most"]
+
+
+class PairRow(BaseModel):
+    """One pair."""
+
+    id: str
+    chosen_tokens: int
+    rejected_tokens: int
+    chosen: float | None = Field(default=None, description="Log probability of the chosen completion under the "
+                                 "reference, in nats; none where the run did not come to the pair")
+    rejected: float | None = Field(default=None, description="That of the rejected one")
+
+    @property
+    def ahead(self) -> float:
+        """How much likelier the reference finds the chosen completion, in nats; infinite where it was not asked."""
+        return self.chosen - self.rejected if self.chosen is not None and self.rejected is not None else float("inf")
+
+
+class PairsPage(BaseModel):
+    """Pairs of a run, a page of them."""
+
+    run: str
+    total: int
+    asked: int = Field(description="Pairs of which the reference was asked")
+    ahead: int = Field(description="Those whose chosen completion the reference finds likelier, as it stands")
+    found: int
+    page: int
+    pages: int
+    rows: list[PairRow]
+
+
+@dataclass(frozen=True)
+class PairReader:
+    """Reads a run's pairs once, until the reference has said more."""
+
+    cache: FileCache = field(default_factory=lambda: FileCache(KEPT_RUNS))
+
+    def rows(self, run: Path) -> list[PairRow]:
+        """All pairs, in the order of the data. Raises `RecordError`."""
+        return self.cache.of(run / REFERENCE_LOG_PROBS, lambda: _read(run))
+
+
+def pairs_page(reader: PairReader, run: Path, name: str, *, ranked: Ranked, named: str, page: int) -> PairsPage:
+    """Pairs whose id holds a text.
+
+    Raises:
+        RecordError: the run's rows or the reference's log probabilities are missing or damaged.
+        RequestError: a page that does not exist.
+    """
+    rows = reader.rows(run)
+    found = [row for row in rows if named.casefold() in row.id.casefold()]
+    if ranked != "data":
+        # Those that nobody asked about stand last either way.
+        known = sorted((row for row in found if row.chosen is not None), key=lambda row: row.ahead)
+        found = (known if ranked == "least" else known[::-1]) + [row for row in found if row.chosen is None]
+    shown, pages = paged(found, page, PAGE)
+    asked = [row for row in rows if row.chosen is not None]
+    return PairsPage(run=name, total=len(rows), asked=len(asked), ahead=sum(row.ahead > 0 for row in asked),
+                     found=len(found), page=page, pages=pages, rows=list(shown))
+
+
+def _read(run: Path) -> list[PairRow]:
+    try:
+        said = {str(line["id"]): float(line["log_prob"]) for line in _lines(run / REFERENCE_LOG_PROBS)}
+        kept = [line for line in _lines(run / ROWS) if line["status"] == "kept"]
+        pairs = zip(kept[::2], kept[1::2], strict=True)
+        return [PairRow(id=str(chosen["id"]).removesuffix("/chosen"), chosen_tokens=chosen["supervised_tokens"],
+                        rejected_tokens=rejected["supervised_tokens"], chosen=said.get(chosen["id"]),
+                        rejected=said.get(rejected["id"])) for chosen, rejected in pairs]
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"these pairs cannot be read: {type(error).__name__}") from error
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    # Somebody else's run could hold a link to a private file, which the page would then show.
+    if path.is_symlink() or not path.is_file():
+        raise RecordError(f"{path.name} is missing")
+    return [json.loads(line) for line in path.read_bytes().splitlines()]

@@ -1,0 +1,145 @@
+"""Improvements of a folder, round by round: what `workings improve` has made so far, read from its sealed units."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from workings.data.traces import DRAWN_FROM
+from workings.errors import RecordError, RequestError
+from workings.evaluation.comparison.paired import difference_text
+from workings.evaluation.unit import read_scorecard
+from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, SEAL, SELECTION
+from workings.reports.rounds_page import RoundRow, RoundsPage
+from workings.ui.folder import Folder
+from workings.ui.site import Site
+
+REQUEST, RESULT = "improve.json", "rounds.json"
+"""What `workings improve` writes into its folder, beside the runs: what was asked for, and what came out."""
+RUNS, SAMPLES, CONTROL = "runs", "samples", "control"
+
+
+class RoundShown(BaseModel):
+    """One model of an improvement."""
+
+    name: str = Field(description="`start`, the number of a round, or `control`")
+    run: str
+    samples: str = Field(default="", description="The samples that it learned from, drawn by the model before")
+    accuracy: float
+    low: float | None = Field(default=None, description="Lower end of the 95 % interval, where there is one")
+    high: float | None = Field(default=None, description="Upper end")
+    change: str = Field(default="", description="Against the round before, on the same items")
+    learned: int = Field(default=-1, description="Samples that it learned from; -1: none were drawn for it")
+    never: int = Field(default=-1, description="Questions of which no sample was right")
+    sometimes: int = -1
+    always: int = -1
+
+
+class Rounds(BaseModel):
+    """An improvement."""
+
+    name: str
+    asked: int = Field(description="Rounds that were asked for")
+    finished: bool
+    sentence: str = Field(description="What came out; empty while it is made")
+    verdict: str = Field(description="Of the last round against the start")
+    rounds: list[RoundShown]
+
+    @property
+    def last(self) -> str:
+        """The run of the last round; empty while there is only the start."""
+        made = [row.run for row in self.rounds if row.name != CONTROL]
+        return made[-1] if len(made) > 1 else ""
+
+    @property
+    def page(self) -> RoundsPage:
+        """As the exported page has it."""
+        fields = ("name", "accuracy", "low", "high", "change", "learned", "never", "sometimes", "always")
+        return RoundsPage(title=self.name, sentence=self.sentence, verdict=self.verdict, rows=tuple(
+            RoundRow(**{key: getattr(row, key) for key in fields}) for row in self.rounds))
+
+
+class Improvement(BaseModel):
+    """An improvement in the list."""
+
+    name: str
+    sentence: str
+    problem: str = ""
+
+
+def improvements(folder: Folder) -> list[Path]:
+    """Folders of improvements that have a run, by name."""
+    # By their runs, which are found already: no folder is searched a second time.
+    places = {run.parent.parent for run in folder.runs() if run.parent.name == RUNS}
+    return sorted(place for place in places if place.is_relative_to(folder.root) and (place / REQUEST).is_file())
+
+
+def listed_improvements(folder: Folder) -> list[Improvement]:
+    """Each with what came out; one that cannot be read says so, and hides no other."""
+    found = []
+    for place in improvements(folder):
+        try:
+            found.append(Improvement(name=folder.name(place), sentence=_said(folder, place).get("sentence", "")))
+        except RecordError as error:
+            found.append(Improvement(name=folder.name(place), sentence="", problem=str(error)))
+    return found
+
+
+def read_rounds(site: Site, name: str) -> Rounds:
+    """All rounds that were made so far.
+
+    Raises:
+        RequestError: there is no such improvement.
+        RecordError: a part of it is damaged.
+    """
+    folder = site.folder
+    place = folder.inside(name)
+    if place not in {path.resolve() for path in improvements(folder)}:
+        raise RequestError(f"improvement {name}", "a folder that `workings improve --out` wrote",
+                           "look at the list of runs")
+    asked, said = folder.object(place / REQUEST), _said(folder, place)
+    runs = [run for number in range(int(asked["rounds"]) + 1) if _evaluated(run := place / RUNS / f"round_{number}")]
+    rounds = [_round(site, "start" if not number else str(number), run, runs[number - 1] if number else None)
+              for number, run in enumerate(runs)]
+    if _evaluated(control := place / RUNS / CONTROL):
+        rounds.append(_round(site, CONTROL, control, None))
+    last = site.compared.of(runs[0], runs[-1]) if len(runs) > 1 else None
+    return Rounds(name=folder.name(place), asked=int(asked["rounds"]), finished=bool(said), rounds=rounds,
+                  sentence=str(said.get("sentence", "")), verdict=last.verdict if last else "")
+
+
+def rounds_here(site: Site) -> Rounds | None:
+    """Rounds of the page's own folder; None where it is no improvement, or a damaged one: its own page says what."""
+    if site.folder.root not in improvements(site.folder):
+        return None
+    try:
+        return read_rounds(site, ".")
+    # The list of runs is shown in any case.
+    except (RecordError, RequestError, KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _said(folder: Folder, place: Path) -> dict[str, Any]:
+    """What came out; empty while it is made."""
+    return folder.object(place / RESULT) if (place / RESULT).is_file() else {}
+
+
+def _evaluated(run: Path) -> bool:
+    return (run / SEAL).is_file() and any(run.glob(f"eval/*/{EVALUATION_SUMMARY}"))
+
+
+def _round(site: Site, name: str, run: Path, before: Path | None) -> RoundShown:
+    folder, overall = site.folder, read_scorecard(run)["overall"]
+    known = isinstance(overall["ci_low"], int | float)
+    values: dict[str, Any] = {}
+    unit = run.parent.parent / SAMPLES / f"for_round_{name}"
+    if before is not None:
+        difference = site.compared.of(before, run).difference
+        values["change"] = difference_text(difference, difference.p_value) if difference else ""
+    if (unit / SEAL).is_file():
+        counts = folder.object(unit / SELECTION)["counts"]
+        drawn = folder.object(run / MANIFEST).get("facts", {}).get(DRAWN_FROM, {})
+        values |= {"samples": folder.name(unit), "learned": sum(drawn.values()),
+                   **{key: counts[key] for key in ("never", "sometimes", "always")}}
+    return RoundShown(name=name, run=folder.name(run), accuracy=overall["mean"],
+                      low=overall["ci_low"] if known else None, high=overall["ci_high"] if known else None, **values)

@@ -1,0 +1,137 @@
+"""Units of samples: what became of every sample is worked out once, texts are read when they are shown."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from workings.errors import RecordError, RequestError
+from workings.record.canonical import loads
+from workings.record.layout import EVALUATION_CONFIG, PREDICTIONS, SELECTION
+from workings.samples.candidates import RIGHT, Origin
+from workings.samples.pairs import PairRule, make_pairs
+from workings.samples.selection import Counts, Selection, select
+from workings.ui.file_cache import FileCache
+
+KEPT_UNITS = 8
+KEPT = "kept"
+"""What became of a sample that was not left out."""
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptOutline:
+    """A prompt of a unit without its texts."""
+
+    id: str
+    place: int
+    """Where its lines begin in the file, in bytes."""
+    right: int
+    """Of its samples."""
+    fates: tuple[str, ...]
+    """Of each sample: `KEPT`, or why it was left out."""
+    pairs: int
+    """Preference pairs that were made of its samples."""
+
+    @property
+    def solved(self) -> str:
+        """`never`, `sometimes` or `always`."""
+        return "never" if not self.right else "always" if self.right == len(self.fates) else "sometimes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitOutline:
+    """A unit of samples without its texts."""
+
+    config: Row
+    """Its ``eval_config.json``."""
+    selection: Selection
+    pair_rule: PairRule | None
+    """None: no pairs were asked for."""
+    prompts: tuple[PromptOutline, ...]
+    """In the file's order."""
+    counts: Counts
+    """Worked out again from the predictions."""
+    recorded: Row
+    """The counts that its record names."""
+
+    @property
+    def pairs(self) -> int:
+        """Pairs that were made of all prompts."""
+        return sum(prompt.pairs for prompt in self.prompts)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the record names the counts that come of its predictions."""
+        return self.counts.to_json() == self.recorded
+
+
+@dataclass(frozen=True)
+class SampleReader:
+    """Reads a unit's predictions once from end to end, and then only the prompts that are shown."""
+
+    _outlines: FileCache = field(default_factory=lambda: FileCache(KEPT_UNITS))
+
+    def outline(self, unit: Path) -> UnitOutline:
+        """What became of every sample. Raises `RecordError`."""
+        return self._outlines.of(unit / PREDICTIONS, lambda: _outline(unit))
+
+    def rows(self, unit: Path, prompt: PromptOutline) -> list[Row]:
+        """A prompt's lines. Raises `RecordError`."""
+        with _opened(unit) as file:
+            file.seek(prompt.place)
+            return next(_prompts(file))[1]
+
+
+def _opened(unit: Path) -> BinaryIO:
+    path = unit / PREDICTIONS
+    # Somebody else's unit could hold a link to a private file, which the page would then show.
+    if path.is_symlink() or not path.is_file():
+        raise RecordError(f"{PREDICTIONS} is missing")
+    return path.open("rb")
+
+
+def _prompts(file: BinaryIO) -> Iterator[tuple[int, list[Row]]]:
+    """Where each prompt begins, and its lines; from the file's place on."""
+    begin = end = file.tell()
+    rows: list[Row] = []
+    for line in file:
+        row = loads(line)
+        if not isinstance(row, dict) or not isinstance(row.get("id"), str):
+            raise RecordError(f"{PREDICTIONS} holds a line that is no scored prediction")
+        # The samples of a prompt stand together, so memory holds one prompt's texts and not the file's.
+        if rows and rows[0]["id"] != row["id"]:
+            yield begin, rows
+            begin, rows = end, []
+        rows.append(row)
+        end += len(line)
+    if rows:
+        yield begin, rows
+
+
+def _outline(unit: Path) -> UnitOutline:
+    try:
+        config, record = (loads((unit / name).read_bytes()) for name in (EVALUATION_CONFIG, SELECTION))
+        origin, selection = Origin.of(config), Selection(**record["selection"])
+        asked = record["pairs"]
+        rule = None if "absent" in asked else PairRule(rule=asked["rule"], most_per_prompt=asked["most_per_prompt"])
+        found: list[tuple[int, str, list[int], int, int]] = []
+
+        def noted(file: BinaryIO) -> Iterator[list[Row]]:
+            for place, rows in _prompts(file):
+                found.append((place, rows[0]["id"], [row["sample"] for row in rows],
+                              sum(row["score"] == RIGHT for row in rows),
+                              len(make_pairs([rows], rule, origin)) if rule else 0))
+                yield rows
+
+        with _opened(unit) as file:
+            selected = select(noted(file), selection, origin)
+    except (OSError, KeyError, TypeError, ValueError, RequestError) as error:
+        said = error.given if isinstance(error, RequestError) else type(error).__name__
+        raise RecordError(f"these samples cannot be read: {said[:160]}") from error
+    reasons = {(one.prompt_id, one.number): one.reason for one in selected.left_out}
+    prompts = tuple(PromptOutline(id=name, place=place, right=right, pairs=pairs,
+                                  fates=tuple(reasons.get((name, number), KEPT) for number in numbers))
+                    for place, name, numbers, right, pairs in found)
+    return UnitOutline(config=config, selection=selection, pair_rule=rule, prompts=prompts, counts=selected.counts,
+                       recorded=record["counts"])

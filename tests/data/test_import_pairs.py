@@ -1,0 +1,182 @@
+"""Every format of preference pairs with records by hand: what comes out, and which reason a bad record is given."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workings.data.importing.run import ALL_PAIR_FORMATS, ImportRequest, ImportResult, import_records, rejects_path
+from workings.data.importing.sources import open_file
+from workings.data.preferences import PreferencePair, read_pairs
+
+
+def run(tmp_path: Path, kind: str, *records: Any, **keys: Any) -> tuple[ImportResult, list[PreferencePair]]:
+    source, out = tmp_path / "file.jsonl", tmp_path / "pairs.jsonl"
+    source.write_text("".join(json.dumps(record) + "\n" for record in records))
+    result = import_records(open_file(source), out, ImportRequest(**(
+        {"format": kind, "labels": {}, "force": True, "on_error": "skip"} | keys)))
+    return result, (read_pairs(out) if result.written else [])
+
+
+def rejected(result: ImportResult) -> list[tuple[int, str]]:
+    lines = rejects_path(result.out).read_text().splitlines() if result.rejects else []
+    return [(line["line"], line["reason"]) for line in map(json.loads, lines)]
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def bot(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+ASKED, GOOD, BAD = "What color is the sky?", "It is blue.", "It is green."
+DIALOGUE = f"\n\nHuman: {ASKED}\n\nAssistant: "
+SCORED = [{"model": "alpaca-7b", "response": BAD, "fine-grained_score": 1.25, "overall_score": 2.0},
+          {"model": "gpt-4", "response": GOOD, "fine-grained_score": 4.75, "overall_score": 9.0},
+          {"model": "bard", "response": "Blue?", "fine-grained_score": 3.0, "overall_score": 9.5}]
+BINARIZED = {"prompt": ASKED, "prompt_id": "3fb0", "chosen": [user(ASKED), bot(GOOD)],
+             "rejected": [user(ASKED), bot(BAD)], "messages": [user(ASKED), bot(GOOD)],
+             "score_chosen": 8.5, "score_rejected": 8}
+SHAREGPT = {"conversations": [{"from": "human", "value": ASKED}],
+            "chosen": {"from": "gpt", "value": GOOD}, "rejected": {"from": "gpt", "value": BAD}}
+RECORDS: list[tuple[str, list[dict[str, Any]], dict[str, Any]]] = [
+    ("prompt-chosen-rejected", [{"prompt": ASKED, "chosen": f" {GOOD}", "rejected": f" {BAD}"}], {}),
+    ("prompt-chosen-rejected", [{"prompt": [user(ASKED)], "chosen": [bot(GOOD)], "rejected": [bot(BAD)]}], {}),
+    ("chosen-rejected", [{"chosen": [user(ASKED), bot(GOOD)], "rejected": [user(ASKED), bot(BAD)]}], {}),
+    ("hh", [{"chosen": DIALOGUE + GOOD, "rejected": DIALOGUE + BAD}], {}),
+    ("ultrafeedback", [{"instruction": ASKED, "models": ["a", "b", "c"], "completions": SCORED}],
+     {"score_chosen": 4.75, "score_rejected": 1.25, "model_chosen": "gpt-4", "model_rejected": "alpaca-7b",
+      "models": ["a", "b", "c"]}),
+    ("ultrafeedback", [BINARIZED], {"prompt_id": "3fb0", "score_chosen": 8.5, "score_rejected": 8}),
+    ("llamafactory", [SHAREGPT], {}),
+    ("llamafactory", [{"instruction": ASKED, "input": "", "chosen": GOOD, "rejected": BAD}], {}),
+    ("kto", [{"prompt": ASKED, "completion": GOOD, "label": True},
+             {"prompt": ASKED, "completion": f"{BAD}\n", "label": False, "rater": 3}], {"of_rejected": {"rater": 3}}),
+    ("kto", [{"prompt": [user(ASKED)], "completion": [bot(GOOD)], "label": True},
+             {"messages": [user(ASKED), bot(BAD)], "label": False}], {}),
+    ("kto", [{"instruction": ASKED, "output": GOOD, "kto_tag": True},
+             {"conversations": [{"from": "human", "value": ASKED}, {"from": "gpt", "value": BAD}],
+              "kto_tag": False}], {}),
+    ("preferences", [{"prompt": ASKED, "chosen": GOOD, "rejected": f"{BAD} "}], {}),
+]
+
+
+@pytest.mark.parametrize(("kind", "records", "metadata"), RECORDS)
+def test_every_form_gives_the_same_pair(tmp_path: Path, kind: str, records: list[dict[str, Any]],
+                                        metadata: dict[str, Any]) -> None:
+    result, pairs = run(tmp_path, kind, *records)
+    assert (result.read, result.written, result.rejected) == (len(records), 1, 0)
+    assert pairs == [PreferencePair(id="file-0000001", prompt=ASKED, chosen=GOOD, rejected=BAD, metadata=metadata)]
+
+
+def test_every_format_is_covered() -> None:
+    assert {kind for kind, *_ in RECORDS} == set(ALL_PAIR_FORMATS)
+
+
+UNCLEAR: list[tuple[str, Any, str]] = [
+    ("prompt-chosen-rejected", {"prompt": "1?", "chosen": "2"}, "`rejected` is missing; the record has `prompt`"),
+    ("prompt-chosen-rejected", {"prompt": "1?", "chosen": "2", "rejected": " "}, "`rejected` is empty"),
+    ("prompt-chosen-rejected", {"prompt": "1?", "chosen": [bot("2")], "rejected": [bot("3")]}, "a list of turns"),
+    ("prompt-chosen-rejected", {"prompt": "1?", "chosen": 2, "rejected": "3"}, "`chosen` must be a text, not a number"),
+    ("prompt-chosen-rejected", {"prompt": [user("1?")], "chosen": [user("2")], "rejected": [bot("3")]}, "last turn"),
+    ("prompt-chosen-rejected", {"prompt": [user("1?")], "rejected": [bot("3")],
+                                "chosen": [{**bot("2"), "reasoning_content": "x"}]}, "reasoning in a field of its own"),
+    ("chosen-rejected", {"prompt": "1?", "chosen": "2", "rejected": "3"}, "try --format prompt-chosen-rejected"),
+    ("chosen-rejected", {"chosen": [user("1?"), bot("2")], "rejected": [user("2?"), bot("3")]}, "before their last"),
+    ("chosen-rejected", {"chosen": "The sky is bluer", "rejected": "The sky is blue now"}, "a word, behind 'The"),
+    ("chosen-rejected", {"chosen": "The sky", "rejected": "The sky is blue"}, "the whole other one"),
+    ("chosen-rejected", {"chosen": "A sky", "rejected": "The sky"}, "do not begin alike"),
+    ("chosen-rejected", {"chosen": "  2", "rejected": "  3"}, "`prompt` is empty"),
+    ("hh", {"chosen": "Human: 1?\n\nAssistant: 2", "rejected": "1? 3"}, "`rejected` does not begin with `Human:`"),
+    ("hh", {"chosen": DIALOGUE + GOOD, "rejected": DIALOGUE}, "`rejected` is empty"),
+    ("hh", {"chosen": DIALOGUE + GOOD, "rejected": f"{DIALOGUE}{BAD}\n\nHuman: Why?"}, "last turn is not"),
+    ("hh", {"chosen": DIALOGUE + GOOD, "rejected": f"{DIALOGUE}{BAD}\n\nHuman: No.\n\nAssistant: Oh."}, "before their"),
+    ("hh", {"chosen": DIALOGUE + GOOD, "rejected": f"\n\nHuman: a\n\nHuman: b\n\nAssistant: {BAD}"}, "must alternate"),
+    ("ultrafeedback", {"instruction": ASKED, "completions": SCORED[:1]}, "1 completions, and a pair has two"),
+    ("ultrafeedback", {"instruction": ASKED, "completions": [{"response": "2", "score": 3}] * 3}, "all completions"),
+    ("ultrafeedback", {"instruction": ASKED, "completions": [{"response": "2"}] * 2}, "no score that all"),
+    ("ultrafeedback", {"instruction": ASKED, "completions": [{"response": "2", "score": "N/A"}] * 2}, "be a number"),
+    ("ultrafeedback", {"instruction": ASKED, "completions": [SCORED[0], {**SCORED[1], "overall_score": 1}]}, "agree"),
+    ("ultrafeedback", {"instruction": ASKED, "completions": SCORED, "chosen": "2"}, "which of them is meant"),
+    ("ultrafeedback", {**BINARIZED, "score_rejected": 8.5}, "score_chosen 8.5 is not above score_rejected 8.5"),
+    ("ultrafeedback", {**BINARIZED, "score_rejected": True}, "`score_rejected` must be a number, not true or false"),
+    ("ultrafeedback", {**BINARIZED, "prompt": "Another?"}, "`prompt` is not the last question"),
+    ("llamafactory", {**SHAREGPT, "chosen": GOOD}, "a turn must be an object, not a text"),
+    ("llamafactory", {**SHAREGPT, "instruction": ASKED}, "which of them is asked"),
+    ("llamafactory", {"instruction": ASKED, "output": GOOD}, "`chosen` is missing"),
+    ("kto", {"prompt": "1?", "completion": "2"}, "one of `label` and `kto_tag` was expected"),
+    ("kto", {"prompt": "1?", "completion": "2", "label": 1}, "`label` must be true or false"),
+    ("kto", {"prompt": "1?", "completion": "2", "output": "2", "label": True}, "one of `completion`, `messages`"),
+    ("kto", {"prompt": "1?", "completion": " ", "label": True}, "is empty"),
+    ("kto", {"prompt": "1?", "completion": "half \ud800", "label": True}, "half a surrogate pair"),
+    ("kto", {"prompt": "1?", "completion": "2", "label": True}, "a right completion, and none of its prompt"),
+    ("preferences", {"prompt": "1?", "chosen": "2", "rejected": "3", "history": [user("0?")], "id": [1]}, "`id` must"),
+    ("preferences", {"prompt": "1?", "chosen": "half \ud800", "rejected": "3"}, "half a surrogate pair"),
+]
+
+
+@pytest.mark.parametrize(("kind", "record", "reason"), UNCLEAR)
+def test_what_is_no_pair_or_unclear_is_rejected_with_its_reason(tmp_path: Path, kind: str, record: Any, reason: str
+                                                                ) -> None:
+    good = next(records for known, records, _ in RECORDS if known == kind)
+    result, _ = run(tmp_path, kind, *good, record)
+    assert (result.written, result.rejected) == (1, 1)
+    [(line, said)] = rejected(result)
+    assert line == len(good) + 1
+    assert reason in said
+
+
+def test_texts_that_begin_alike_part_between_words(tmp_path: Path) -> None:
+    _, [pair] = run(tmp_path, "chosen-rejected", {"chosen": "The sky is blue.", "rejected": "The sky is green."})
+    assert (pair.prompt, pair.chosen, pair.rejected) == ("The sky is", "blue.", "green.")
+
+
+def test_earlier_turns_become_history(tmp_path: Path) -> None:
+    earlier = f"{DIALOGUE}{GOOD}\n\nHuman: Why?\n\nAssistant: "
+    _, [pair] = run(tmp_path, "hh", {"chosen": f"{earlier}Rayleigh.", "rejected": f"{earlier}No idea."})
+    turns = (("user", ASKED), ("assistant", GOOD))
+    assert (pair.history, pair.prompt, pair.chosen, pair.rejected) == (turns, "Why?", "Rayleigh.", "No idea.")
+    conversation = [{"from": "human", "value": ASKED}, {"from": "gpt", "value": GOOD},
+                    {"from": "human", "value": "Why?"}]
+    _, [pair] = run(tmp_path, "llamafactory", {**SHAREGPT, "system": "Be short.", "conversations": conversation})
+    assert (pair.history, pair.prompt) == ((("system", "Be short."), *turns), "Why?")
+    _, [pair] = run(tmp_path, "preferences", pair.to_json())
+    assert pair.history == (("system", "Be short."), *turns)
+
+
+def test_labels_and_metadata_as_with_traces(tmp_path: Path) -> None:
+    record = {"id": 7, "prompt": "1?", "chosen": "2", "rejected": "3", "license": "MIT", "answer": "2", "note": None}
+    _, [pair] = run(tmp_path, "prompt-chosen-rejected", record, labels={"section": "core", "licence": "CC0-1.0"})
+    assert (pair.id, pair.section, pair.licence, pair.metadata) == ("7", "core", "MIT", {"original_answer": "2"})
+
+
+def test_verdicts_pair_up_in_their_order_and_each_once(tmp_path: Path) -> None:
+    told = [("a", "a1", False), ("b", "b1", True), ("a", "a2", True), ("a", "a3", True), ("a", "a4", False),
+            ("b", "b2", True), ("c", "c1", False)]
+    result, pairs = run(tmp_path, "kto", *({"prompt": prompt, "completion": text, "label": right, "id": text}
+                                           for prompt, text, right in told))
+    assert [(pair.id, pair.prompt, pair.chosen, pair.rejected) for pair in pairs] == [
+        ("a2", "a", "a2", "a1"), ("a3", "a", "a3", "a4")]
+    assert (result.read, result.written, result.rejected) == (7, 2, 3)
+    assert [line for line, _ in rejected(result)] == [2, 6, 7]
+    assert dict(result.reasons) == {
+        "a right completion, and none of its prompt with the other verdict is left to pair it with": 2,
+        "a wrong completion, and none of its prompt with the other verdict is left to pair it with": 1}
+
+
+def test_two_records_that_make_no_pair_are_both_rejected(tmp_path: Path) -> None:
+    def told(prompt: str, right: bool) -> dict[str, Any]:
+        return {"prompt": prompt, "completion": f"{right}", "label": right, "id": "same" if right else f"{prompt}-"}
+
+    result, pairs = run(tmp_path, "kto", told("a", True), told("a", False), told("b", False), told("b", True))
+    assert ([pair.prompt for pair in pairs], result.read, result.rejected) == (["a"], 4, 2)
+    assert rejected(result) == [(line, "id 'same' stands in an earlier record already") for line in (3, 4)]
+
+
+def test_another_conversation_is_another_prompt(tmp_path: Path) -> None:
+    result, _ = run(tmp_path, "kto", {"messages": [user("a"), bot("b"), user("c"), bot("1")], "label": True},
+                    {"messages": [user("c"), bot("2")], "label": False})
+    assert (result.written, result.rejected) == (0, 2)

@@ -1,0 +1,126 @@
+"""The preference objective's value, metrics and derivatives against numbers worked out by hand, for all three arrays.
+
+Three pairs of rows of three positions. By how many nats a row is likelier than under the reference, and its tokens:
+
+    pair 1   chosen  ln 2 of 2 tokens   rejected -ln 2 of 1 token    apart by 2 ln 2 = ln 4
+    pair 2   chosen -ln 2 of 1 token    rejected  ln 2 of 2 tokens   apart by -ln 4
+    pair 3   is padding
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import torch
+
+from tests.objectives.test_policy_gradient import NUMPY
+from workings.engines.jax.objective import ARRAY as JAX
+from workings.engines.torch.objective import ARRAY as TORCH
+from workings.errors import RequestError
+from workings.objectives.base import from_json, to_json
+from workings.objectives.policy_gradient import REFERENCE
+from workings.objectives.preference import Preference
+
+LN2, LN4 = math.log(2), math.log(4)
+MASK = np.array([[0, 1, 1], [0, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 0], [0, 0, 0]], np.float32)
+LOG_PROBS = np.array([[0, -LN2, -LN2], [0, -2 * LN2, 0], [0, -3 * LN2, 0], [0, -LN2, 0], [0] * 3, [0] * 3], np.float32)
+REFERENCES = np.array([[0, -3 * LN2, 0], [0, -LN2, 0], [0, -2 * LN2, 0], [0, -2 * LN2, 0], [0] * 3, [0] * 3],
+                      np.float32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """An objective, its value, and its derivative in one token of the first pair's chosen row."""
+
+    objective: Preference
+    total: float
+    derivative: float
+
+
+# Minus the logarithm of the sigmoid of ln x is ln(1 + 1/x); its derivative is -1 / (1 + x).
+CASES = {
+    # x = 4: ln(5/4); x = 1/4: ln 5.
+    "beta 1": Case(objective=Preference(beta=1.0), total=math.log(5 / 4) + math.log(5), derivative=-1 / 5),
+    # x = 4 ** (1/2) = 2: ln(3/2); x = 1/2: ln 3. The derivative: beta times -1/3.
+    "beta 1/2": Case(objective=Preference(beta=0.5), total=math.log(3 / 2) + math.log(3), derivative=-1 / 6),
+    # Of each pair 0.9 of the one and 0.1 of the other: together as much as without.
+    # The derivative: 0.9 * -1/5 + 0.1 * 4/5.
+    "smoothed labels": Case(objective=Preference(beta=1.0, label_smoothing=0.1),
+                            total=math.log(5 / 4) + math.log(5), derivative=-0.1),
+    # Means: ln 2 / 2 and -ln 2, apart by ln(2 ** 1.5); then -ln 2 and ln 2 / 2. The derivative shares over two tokens.
+    "means over tokens": Case(objective=Preference(beta=1.0, length_normalized=True),
+                              total=math.log(1 + 2 ** -1.5) + math.log(1 + 2 ** 1.5),
+                              derivative=-1 / (1 + 2 ** 1.5) / 2),
+    # The same means; 1 / (2 * 0.5) = 1. The derivative: 2 * (1.5 ln 2 - 1), over two tokens.
+    "ipo": Case(objective=Preference(beta=0.5, loss="ipo"), total=(1.5 * LN2 - 1) ** 2 + (-1.5 * LN2 - 1) ** 2,
+                derivative=1.5 * LN2 - 1),
+}
+
+
+Found = tuple[float, dict[str, tuple[Any, Any]], np.ndarray | None]
+"""Value, metrics, derivative."""
+
+
+def with_numpy(objective: Preference) -> Found:
+    terms = objective.terms(NUMPY, LOG_PROBS, MASK, {REFERENCE: REFERENCES})
+    return float(terms.total), dict(terms.metrics), None
+
+
+def with_jax(objective: Preference) -> Found:
+    def total(x: Any) -> Any:
+        terms = objective.terms(JAX, x, jax.numpy.asarray(MASK), {REFERENCE: jax.numpy.asarray(REFERENCES)})
+        return terms.total, terms.metrics
+
+    (value, metrics), derivative = jax.value_and_grad(total, has_aux=True)(jax.numpy.asarray(LOG_PROBS))
+    return float(value), metrics, np.asarray(derivative)
+
+
+def with_torch(objective: Preference) -> Found:
+    x = torch.tensor(LOG_PROBS, requires_grad=True)
+    terms = objective.terms(TORCH, x, torch.tensor(MASK), {REFERENCE: torch.tensor(REFERENCES)})
+    metrics = {name: (total.detach(), count) for name, (total, count) in terms.metrics.items()}
+    return terms.total.item(), metrics, torch.autograd.grad(terms.total, x)[0].numpy()
+
+
+@pytest.mark.parametrize("compute", [with_numpy, with_jax, with_torch])
+@pytest.mark.parametrize("name", CASES)
+def test_values_worked_out_by_hand(name: str, compute: Callable[[Preference], Found]) -> None:
+    case = CASES[name]
+    value, metrics, derivative = compute(case.objective)
+    assert value == pytest.approx(case.total, rel=1e-6)
+    means = {key: float(total / count) for key, (total, count) in metrics.items()}
+    assert {*means} == {*Preference.metrics}
+    # Rewards of the two pairs cancel; of two margins one is above 0. Log probabilities: -2 ln 2, -3 ln 2 chosen;
+    # -2 ln 2, -ln 2 rejected.
+    assert means == pytest.approx({"margin": 0, "accuracy": 0.5, "chosen_reward": 0, "rejected_reward": 0,
+                                   "chosen_log_prob": -2.5 * LN2, "rejected_log_prob": -1.5 * LN2}, abs=1e-6)
+    assert {float(count) for _, count in metrics.values()} == {2.0}
+    if derivative is not None:
+        np.testing.assert_allclose(derivative[0], [0, case.derivative, case.derivative], atol=1e-7)
+        # The rejected row's single token moves the other way; padding moves nothing.
+        shared = 2 if case.objective.length_normalized or case.objective.loss == "ipo" else 1
+        np.testing.assert_allclose(derivative[1], [0, -shared * case.derivative, 0], atol=1e-7)
+        np.testing.assert_array_equal(derivative[4:], 0)
+
+
+@pytest.mark.parametrize("array", [NUMPY, TORCH, JAX])
+def test_no_margin_overflows(array: Any) -> None:
+    far = torch.tensor if array is TORCH else np.asarray
+    mask = far(np.ones((2, 1), np.float32))
+    for sign in (-1, 1):
+        log_probs, reference = (far(np.array(x, np.float32)) for x in ([[-1.0], [-1.0]], [[sign * 1e4], [0.0]]))
+        terms = Preference(beta=1.0).terms(array, log_probs, mask, {REFERENCE: reference})
+        assert float(terms.total) == pytest.approx(1e4 if sign > 0 else 0)  # a margin of minus and plus 10,000
+
+
+def test_settings_survive_a_file_and_those_that_make_no_sense_are_refused() -> None:
+    asked = Preference(beta=0.3, label_smoothing=0.2)
+    assert from_json(to_json(asked)) == asked
+    for settings in ({"beta": 0.0}, {"label_smoothing": 0.5}, {"loss": "ipo", "label_smoothing": 0.1},
+                     {"loss": "ipo", "length_normalized": True}):
+        with pytest.raises(RequestError):
+            Preference(**settings)  # type: ignore[arg-type]

@@ -1,0 +1,151 @@
+"""A run that learned from a teacher: what follows from its record, and which lies about it are caught by whom."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.evidence import reseal
+from tests.runs import distilled
+from workings.config.load import check_recipe
+from workings.evidence.verify import verify
+from workings.record.digest import json_digest
+from workings.rollouts import arithmetic, lines
+from workings.rollouts.prompts import Prompt
+from workings.rollouts.rollout import RolloutShape, batch_of, digest_of
+from workings.runs.replay import ReplayRequest, replay_run
+from workings.runs.train import train
+
+FIRST = "train/rollouts/step_000001.json"
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("distilled")
+    recipe = distilled.write(folder, ["training.steps=2"])
+    return train(str(recipe), folder / "student", ["training.steps=2", "checkpoint.every_steps=1"]).run
+
+
+def another_log_prob(run: Path) -> None:
+    """The teacher is said to have found a token half a nat likelier."""
+    def change(value: dict[str, Any]) -> dict[str, Any]:
+        said = lines._unpack(value["reference_log_probs"], learned_tokens(value)).view("<f4").copy()
+        said[np.argmin(said)] += np.float32(0.5)  # an unlikely one: a log probability stays below 0
+        return value | {"reference_log_probs": lines._pack(said.view("<i4"))}
+    reseal.edit_json(run / FIRST, change)
+
+
+def learned_tokens(value: dict[str, Any]) -> int:
+    return sum(length + (stop >= 0) for length, stop in zip(value["lengths"], value["stop_tokens"], strict=True))
+
+
+def another_log_prob_thoroughly(run: Path) -> None:
+    """The same by the most patient forger: the log's divergence and the batch's digest follow from the lie."""
+    another_log_prob(run)
+    rows = [json.loads(line) for line in (run / "data/prompts.jsonl").read_text().splitlines()]
+    prompts = {row["id"]: Prompt.from_json(row) for row in rows}
+    rollout = lines.from_json(json.loads((run / FIRST).read_bytes()), prompts)
+    recipe = check_recipe(json.loads((run / "config/resolved.json").read_bytes()), "its recipe")
+    algorithm: Any = recipe.algorithm
+
+    def follow(logged: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        batch = batch_of(rollout, 0, RolloutShape.of(recipe, algorithm, fsdp=1, pad_id=0), algorithm)
+        logged[0] |= arithmetic.rollout_metrics(rollout, ()) | {"batch_digest": digest_of(batch)}
+        return logged
+    reseal.edit_lines(run / "train/metrics.jsonl", follow)
+
+
+def without_the_teacher(run: Path) -> None:
+    reseal.edit_json(run / FIRST, lambda value: {
+        name: each for name, each in value.items() if name != "reference_log_probs"})
+
+
+def invented_rewards(run: Path) -> None:
+    reseal.edit_json(run / FIRST, lambda value: value | {
+        name: [1.0] * len(value["seeds"]) for name in ("reward", "advantages")} | {
+        "rewards": {"answer": [1.0] * len(value["seeds"])}})
+
+
+def closer_in_the_log(run: Path) -> None:
+    reseal.edit_lines(run / "train/metrics.jsonl", lambda rows: [row | {"kl_teacher": 0.1} for row in rows])
+
+
+def teacher(*, follow: bool, **changes: Any) -> Callable[[Path], None]:
+    """A forgery of which model taught; ``follow``: its digest is made again."""
+    def forge(run: Path) -> None:
+        reseal.edit_json(run / "config/teacher.json", lambda value: value | changes)
+        if follow:
+            digest = json_digest(json.loads((run / "config/teacher.json").read_bytes()))
+            digests = json.loads((run / "data/digests.json").read_bytes()) | {"teacher": digest}
+            reseal.edit_json(run / "data/digests.json", lambda value: digests)
+            reseal.edit_manifest(run, data_digests=digests)
+    return forge
+
+
+def imitation_instead(run: Path) -> None:
+    reseal.change_config(run, lambda config: config | {"algorithm": {"name": "sft"}})
+
+
+FORGERIES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
+    "a log probability of the teacher": (
+        another_log_prob, {"consistency.rollout_batches", "consistency.rollout_metrics"}),
+    "no word of the teacher": (without_the_teacher, {"consistency.rollouts"}),
+    "rewards that nobody gave": (invented_rewards, {"consistency.rollouts", "consistency.rollout_batches"}),
+    "a student that is closer in the log": (closer_in_the_log, {"consistency.rollout_metrics"}),
+    "another root of the teacher": (teacher(follow=False, root="0" * 64), {"consistency.teacher"}),
+    "another precision of the teacher": (teacher(follow=True, precision="bf16"), {"consistency.teacher"}),
+    "a teacher without weights": (teacher(follow=True, weights={}), {"consistency.teacher"}),
+    "imitation instead": (imitation_instead, {"consistency.rows"}),
+}
+
+
+def copied(honest: Path, folder: Path) -> Path:
+    run = folder / honest.name
+    shutil.copytree(honest, run)
+    shutil.copy(honest.parent / "attempts.jsonl", folder)
+    return run
+
+
+def test_an_honest_run_verifies_without_weights(honest: Path) -> None:
+    found = verify(honest)
+    told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
+    assert (found.failed, found.level) == (0, 2), told
+    assert told["consistency.teacher"].startswith("passed: run teacher, root ")
+    assert told["consistency.prompts"].endswith("rewards: none")
+    assert not {"recompute.rewards", "recompute.advantages"} & set(told), "it has none"
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_lie_about_the_teacher_is_caught(honest: Path, tmp_path: Path, name: str) -> None:
+    forge, expected = FORGERIES[name]
+    run = copied(honest, tmp_path)
+    forge(run)
+    reseal.reseal(run)
+    found = {one.id for one in verify(run).checks if one.verdict == "failed"}
+    assert expected <= found, found
+    assert not any(check.startswith("integrity") for check in found), "the sums are right: it is the content that lies"
+
+
+def test_a_root_that_is_not_that_of_the_run_beside_it_is_said(honest: Path, tmp_path: Path) -> None:
+    run = copied(honest, tmp_path)
+    shutil.copytree(honest.parent / "teacher", tmp_path / "teacher")
+    assert not any("another root" in check.text for check in verify(tmp_path).checks)
+    teacher(follow=True, root="0" * 64)(run)
+    reseal.reseal(run)
+    said = [check for check in verify(tmp_path).checks if check.id == "consistency.teacher"]
+    assert any("has the teacher's name and another root" in check.text for check in said)
+
+
+def test_a_thorough_lie_about_the_teacher_is_found_by_taking_the_step_again(honest: Path, tmp_path: Path) -> None:
+    """Without weights nothing contradicts it; drawn again, and the teacher asked again, another batch comes out."""
+    run = copied(honest, tmp_path)
+    shutil.copytree(honest.parent / "teacher", tmp_path / "teacher")
+    another_log_prob_thoroughly(run)
+    reseal.reseal(run)
+    assert verify(run).failed == 0
+    found = verify(run, level=3, replay=lambda path: replay_run(path, ReplayRequest(start=0, steps=1)).facts)
+    assert {check.id for check in found.checks if check.verdict == "failed"} == {"replay.steps"}

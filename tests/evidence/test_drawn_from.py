@@ -1,0 +1,131 @@
+"""A run that was trained on samples of another one: what it learned is what that one drew and what was kept."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.evidence import reseal
+from tests.runs.improving import write_task
+from workings.errors import RequestError
+from workings.evidence.verify import verify
+from workings.publish.pack import pack
+from workings.record.digest import file_digest
+from workings.record.reader import Run
+from workings.runs.improve import ImproveRequest, improve
+from workings.runs.replay import ReplayRequest, replay_run
+from workings.samples.unit import SampleUnit
+
+pytestmark = pytest.mark.slow
+CHECK = "consistency.drawn_from"
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("improved")
+    recipe = write_task(folder)
+    improve(str(recipe), folder / "out", asked=ImproveRequest(rounds=1, prompts=str(folder / "prompts.jsonl"),
+                                                              all_rounds=True))
+    return folder / "out"
+
+
+def found(path: Path) -> tuple[str, str]:
+    """Verdict and text of the check."""
+    return next((str(one.verdict), one.text) for one in verify(path).checks if one.id == CHECK)
+
+
+def test_a_chain_of_four_in_one_pack(honest, tmp_path):
+    start, drawn, run = honest / "runs" / "round_0", honest / "samples" / "for_round_1", honest / "runs" / "round_1"
+    count = Run.open(run).manifest.facts["drawn_from"][Run.open(start).root]
+    assert count > 0
+    packed = pack([start, drawn, run], tmp_path / "chain.zip")
+    assert any(name.startswith("data/") and name.endswith(".jsonl") for name, _ in packed.entries)
+    verdict, text = found(tmp_path / "chain.zip")
+    assert verdict == "passed"
+    assert f"runs/round_1: {count} of {count + 12} were drawn and kept by {Run.open(start).root[:16]}" in text
+
+    # Without the samples nobody can say that they were kept.
+    pack([start, run], tmp_path / "two.zip")
+    assert found(tmp_path / "two.zip")[0] == "not_checked"
+
+
+def test_traces_that_are_gone_cannot_be_packed(honest, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(honest, out)
+    shutil.rmtree(out / "traces")
+    assert found(out) == ("not_checked", "runs/round_1: the file of traces that it learned from is not here")
+    with pytest.raises(Exception, match="the traces that it learned from are not where its recipe names them"):
+        pack([out / "runs" / "round_1"], tmp_path / "one.zip")
+
+
+def changed_traces(out: Path, change: Callable[[list[dict]], list[dict]]) -> None:
+    """Change what the last round learned from, and its record with it."""
+    path, run = out / "traces" / "round_1.jsonl", out / "runs" / "round_1"
+    rows = change([json.loads(line) for line in path.read_text().splitlines()])
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    digests = json.loads((run / "data" / "digests.json").read_bytes()) | {"traces": file_digest(path)}
+    reseal.edit_json(run / "data" / "digests.json", lambda _: digests)
+    reseal.edit_manifest(run, data_digests=digests)
+    reseal.reseal(run)
+
+
+def another_answer(rows: list[dict]) -> list[dict]:
+    return [*rows[:-1], rows[-1] | {"answer": "8"}]
+
+
+def a_wrong_sample(rows: list[dict]) -> list[dict]:
+    return [*rows, rows[-1] | {"id": "q109/77", "sample": 77}]
+
+
+def another_model(rows: list[dict]) -> list[dict]:
+    return [row | ({"drawn_from": "0" * 64} if "drawn_from" in row else {}) for row in rows]
+
+
+def nobody(rows: list[dict]) -> list[dict]:
+    return [{key: value for key, value in row.items() if key != "drawn_from"} for row in rows]
+
+
+@pytest.mark.parametrize("change", [another_answer, a_wrong_sample, another_model, nobody])
+def test_a_lie_about_what_was_learned(honest, tmp_path, change):
+    out = tmp_path / "out"
+    shutil.copytree(honest, out)
+    changed_traces(out, change)
+    assert found(out)[0] == "failed"
+
+
+def test_a_lie_about_how_many(honest, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(honest, out)
+    run = out / "runs" / "round_1"
+    facts = Run.open(run).manifest.facts
+    reseal.edit_manifest(run, facts={**facts, "drawn_from": {Run.open(out / "runs" / "round_0").root: 1}})
+    reseal.reseal(run)
+    assert found(out)[0] == "failed"
+    # Nor can it leave out that there were any.
+    reseal.edit_manifest(run, facts={key: value for key, value in facts.items() if key != "drawn_from"})
+    reseal.reseal(run)
+    assert found(out)[0] == "failed"
+
+
+def test_samples_drawn_again(honest, tmp_path):
+    shutil.copytree(honest.parent, tmp_path / "all")  # a replay needs the traces as well
+    out = tmp_path / "all" / "out"
+    run, drawn = out / "runs" / "round_0", out / "samples" / "for_round_1"
+    found = replay_run(run, ReplayRequest(steps=1, predictions=3, samples=(drawn,))).facts["predictions"]
+    # Items of the evaluation, and questions with four samples each, in whole batches of 16.
+    assert found["units"] == ["eval/items", f"samples/{SampleUnit.open(drawn).root}"]
+    assert found["same"] == found["asked"] == 8 + 4 * 4
+
+    with pytest.raises(RequestError, match=r"which .*round_1 did not draw"):
+        replay_run(out / "runs" / "round_1", ReplayRequest(steps=1, samples=(drawn,)))
+
+    # A text that nobody drew, scored and kept as it should be: no file is wrong, and still it is not drawn again.
+    def another_text(rows: list[dict]) -> list[dict]:
+        return [row | ({"completion": row["completion"].replace("Seven", "Eight")} if row["sample"] == 0 else {})
+                for row in rows]
+    reseal.edit_lines(drawn / "predictions.jsonl", another_text)
+    reseal.reseal(drawn)
+    found = replay_run(run, ReplayRequest(steps=1, predictions=3, samples=(drawn,))).facts["predictions"]
+    assert found["same"] < found["asked"]

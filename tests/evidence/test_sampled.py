@@ -1,0 +1,225 @@
+"""A unit of samples that somebody made look better, and sealed again: each lie is caught."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.evaluation.making import items
+from tests.evidence import reseal
+from tests.samples.making import draw, drawing_model
+from workings.data.traces import trace_from_json, traces_bytes
+from workings.evaluation.run import evaluate
+from workings.evaluation.settings import EvaluationSettings
+from workings.evidence.verify import verify
+from workings.samples.pairs import PairRule
+from workings.samples.selection import Selection
+
+Lines = list[dict[str, Any]]
+
+
+def samples_unit(out: Path) -> Path:
+    """Eight prompts with four samples each, at most one kept of a prompt, and pairs."""
+    return draw(out, selection=Selection(most_per_prompt=1), pairs=PairRule(rule="right-wrong")).path
+
+
+def failed(unit: Path) -> set[str]:
+    return {one.id for one in verify(unit).checks if one.verdict == "failed"}
+
+
+def edit_kept(unit: Path, change: Callable[[Lines], Lines], name: str = "kept.jsonl") -> None:
+    """Change lines of `kept.jsonl` or `pairs.jsonl` and write them in their own form."""
+    rows = change([json.loads(line) for line in (unit / name).read_bytes().splitlines()])
+    (unit / name).write_bytes(b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows))
+
+
+def edit_counts(unit: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    def edit(value: dict[str, Any]) -> dict[str, Any]:
+        change(value["counts"])
+        return value
+    reseal.edit_json(unit / "selection.json", edit)
+
+
+def predictions(unit: Path) -> Lines:
+    return [json.loads(line) for line in (unit / "predictions.jsonl").read_bytes().splitlines()]
+
+
+def keep_a_wrong_sample(unit: Path) -> None:
+    """In place of a kept one of its prompt, so that every count stays as it is."""
+    drawn = predictions(unit)
+    kept = {json.loads(line)["id"].partition("/")[0] for line in (unit / "kept.jsonl").read_bytes().splitlines()}
+    wrong = next(row for row in drawn if row["score"] == 0 and row["id"] in kept)
+
+    def change(rows: Lines) -> Lines:
+        row = next(row for row in rows if row["id"].startswith(f"{wrong['id']}/"))
+        row |= {"id": f"{wrong['id']}/{wrong['sample']}", "answer": wrong["extracted"], "sample": wrong["sample"],
+                "seed": wrong["seed"], "score": 1}
+        return rows
+    edit_kept(unit, change)
+
+
+def one_row_more(unit: Path) -> None:
+    edit_kept(unit, lambda rows: [*rows, rows[0] | {"id": rows[0]["id"] + "1"}])
+
+
+def one_row_more_and_its_count(unit: Path) -> None:
+    """A right sample in the form that the rule left out, because one of its prompt was enough."""
+    from workings.samples.candidates import Origin
+    from workings.samples.selection import select
+    rows = predictions(unit)
+    by_prompt = [[row for row in rows if row["id"] == f"i{number}"] for number in range(8)]
+    config = json.loads((unit / "eval_config.json").read_bytes())
+    found = select(by_prompt, Selection(most_per_prompt=2), Origin.of(config))
+    (unit / "kept.jsonl").write_bytes(traces_bytes(found.traces))
+    edit_counts(unit, lambda counts: counts.update(json.loads(json.dumps(found.counts.to_json()))))
+
+
+def another_order(unit: Path) -> None:
+    edit_kept(unit, lambda rows: rows[::-1])
+
+
+def a_better_text(unit: Path) -> None:
+    edit_kept(unit, lambda rows: [rows[0] | {"steps": ["it is obvious"]}, *rows[1:]])
+
+
+def another_model(unit: Path) -> None:
+    edit_kept(unit, lambda rows: [row | {"source": "samples of a better one 0123456789abcdef"} for row in rows])
+
+
+def another_seed(unit: Path) -> None:
+    reseal.edit_lines(unit / "predictions.jsonl", lambda rows: [rows[0] | {"seed": rows[0]["seed"] ^ 1}, *rows[1:]])
+
+
+def another_seed_of_all(unit: Path) -> None:
+    reseal.edit_json(unit / "eval_config.json", lambda value: value | {"decoding": value["decoding"] | {"seed": 99}})
+
+
+def no_seeds(unit: Path) -> None:
+    reseal.edit_lines(unit / "predictions.jsonl", lambda rows: [
+        {key: value for key, value in row.items() if key != "seed"} for row in rows])
+
+
+def leave_out_a_bad_draw(unit: Path) -> None:
+    from workings.evaluation.summary import EvaluationSummary
+    from workings.samples.unit import write_files
+    wrong = next(row for row in predictions(unit) if row["score"] == 0)
+    reseal.edit_lines(unit / "predictions.jsonl", lambda rows: [row for row in rows if row != wrong])
+    again = EvaluationSummary(unit / "predictions.jsonl", "mean")
+    reseal.edit_json(unit / "eval_summary.json", lambda value: again.to_json(value["problems"]))
+    (unit / "samples.md").write_text(again.samples_text())
+    write_files(unit, Selection(most_per_prompt=1), PairRule(rule="right-wrong"))
+
+
+def fewer_never_solved(unit: Path) -> None:
+    edit_counts(unit, lambda counts: counts.update(never=counts["never"] + 1, sometimes=counts["sometimes"] - 1))
+
+
+def another_reason(unit: Path) -> None:
+    edit_counts(unit, lambda counts: counts["left_out"].update(wrong=counts["left_out"]["wrong"] - 1))
+
+
+def reasons_exchanged(unit: Path) -> None:
+    edit_counts(unit, lambda counts: counts["left_out"].update({
+        "wrong": counts["left_out"]["another form"], "another form": counts["left_out"]["wrong"]}))
+
+
+def looser_rule(unit: Path) -> None:
+    reseal.edit_json(unit / "selection.json", lambda value: value | {
+        "selection": value["selection"] | {"most_per_prompt": 0}})
+
+
+def turn_a_pair_around(unit: Path) -> None:
+    edit_kept(unit, lambda rows: [rows[0] | {"chosen": rows[0]["rejected"], "rejected": rows[0]["chosen"]},
+                                  *rows[1:]], "pairs.jsonl")
+
+
+def one_pair_less(unit: Path) -> None:
+    edit_kept(unit, lambda rows: rows[1:], "pairs.jsonl")
+
+
+def no_pairs(unit: Path) -> None:
+    reseal.edit_json(unit / "selection.json", lambda value: value | {"pairs": {"absent": "not asked for"}})
+
+
+def completions_from_elsewhere(unit: Path) -> None:
+    reseal.edit_json(unit / "eval_config.json", lambda value: value | {"source": {"kind": "predictions"}})
+
+
+def no_selection(unit: Path) -> None:
+    (unit / "selection.json").unlink()
+
+
+FORGERIES: dict[Callable[[Path], None], set[str]] = {
+    keep_a_wrong_sample: {"consistency.selection", "recompute.selection"},
+    one_row_more: {"consistency.selection", "recompute.selection"},
+    one_row_more_and_its_count: {"recompute.selection"},
+    another_order: {"recompute.selection"}, a_better_text: {"recompute.selection"},
+    another_model: {"recompute.selection"}, another_seed: {"consistency.seeds"},
+    another_seed_of_all: {"consistency.seeds"}, no_seeds: {"consistency.seeds"},
+    leave_out_a_bad_draw: {"consistency.seeds"}, fewer_never_solved: {"consistency.selection"},
+    another_reason: {"consistency.selection"}, reasons_exchanged: {"recompute.selection"},
+    looser_rule: {"recompute.selection"}, turn_a_pair_around: {"recompute.selection"},
+    one_pair_less: {"consistency.selection"}, no_pairs: {"consistency.selection"},
+    completions_from_elsewhere: {"consistency.selection"}, no_selection: {"form.schema", "consistency.selection"},
+}
+"""What a forger changes, and the checks that have to fail."""
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return samples_unit(tmp_path_factory.mktemp("samples") / "unit")
+
+
+def test_sealed_again_without_a_lie_it_verifies(honest: Path, tmp_path: Path) -> None:
+    shutil.copytree(honest, tmp_path / "unit")
+    reseal.reseal(tmp_path / "unit")
+    assert failed(tmp_path / "unit") == set()
+    # The forger's own way of writing lines is not what is caught.
+    edit_kept(tmp_path / "unit", lambda rows: rows)
+    assert (tmp_path / "unit" / "kept.jsonl").read_bytes() == (honest / "kept.jsonl").read_bytes()
+    assert all(trace_from_json(json.loads(line)) for line in (honest / "kept.jsonl").read_bytes().splitlines())
+
+
+@pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
+def test_caught(honest: Path, tmp_path: Path, forge: Callable[[Path], None]) -> None:
+    shutil.copytree(honest, tmp_path / "unit")
+    forge(tmp_path / "unit")
+    reseal.reseal(tmp_path / "unit")
+    assert FORGERIES[forge] <= failed(tmp_path / "unit")
+
+
+def test_samples_do_not_stand_among_the_evaluations_of_a_run(run: Path, honest: Path) -> None:
+    """There they could be of questions that the run was trained on, and nobody would look."""
+    shutil.copytree(honest, run / "eval" / "drawn")
+    assert "consistency.selection" in failed(run)
+
+
+def test_hostile_values_get_a_verdict(honest: Path, tmp_path: Path) -> None:
+    for number, change in enumerate((
+            lambda value: value | {"counts": []}, lambda value: value | {"selection": {"keep": ["x"]}},
+            lambda value: value | {"selection": value["selection"] | {"most_per_prompt": "3"}},
+            lambda value: value | {"pairs": {"rule": 4}}, lambda value: {"schema": "selection/1"},
+            lambda value: value | {"counts": value["counts"] | {"left_out": {"wrong": "many"}}})):
+        unit = tmp_path / str(number)
+        shutil.copytree(honest, unit)
+        reseal.edit_json(unit / "selection.json", change)
+        reseal.reseal(unit)
+        assert failed(unit) & {"consistency.selection", "recompute.selection"}, number
+
+
+def test_an_evaluation_names_its_seeds_and_one_of_an_earlier_version_does_not(tmp_path: Path) -> None:
+    unit = tmp_path / "eval"
+    evaluate(drawing_model(), items(4), unit, made_from=None, facts={"id": "adder"},
+             settings=EvaluationSettings(temperature=1.0, samples=2, form="tags"))
+    assert failed(unit) == set()
+    whole = tmp_path / "earlier"
+    shutil.copytree(unit, whole)
+    no_seeds(whole)
+    reseal.reseal(whole)
+    assert failed(whole) == set()
+    another_seed(unit)
+    reseal.reseal(unit)
+    assert failed(unit) == {"consistency.seeds"}

@@ -1,0 +1,100 @@
+"""Plans of runs with a frozen model beside the one that is trained, counted by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.planning.planning_helpers import recipe, shape
+from workings.engines.base import EngineRequest, Inspection
+from workings.engines.jax import planning as jax_planning
+from workings.engines.jax.target import CompilerAbsent
+from workings.hardware.catalog import find_target
+from workings.models.shapes import published_shape
+from workings.models.weights import parameter_count
+from workings.planning.changes import changed
+from workings.planning.frozen import TEACHER, beside, teacher_bytes, teacher_request, with_teacher
+from workings.planning.parts import exact_parts
+from workings.planning.plan import make_plan
+from workings.planning.search import _teacher, estimated, plan_with_nearest
+from workings.runs.plan import plan
+
+LARGE = replace(shape(), layers=3, width=32, mlp_width=64)
+STUDENT = recipe(algorithm={"name": "distill", "teacher": "somewhere", "teacher_precision": "bf16", "group": 1,
+                            "max_new_tokens": 16})
+
+
+@pytest.fixture
+def no_compiler(monkeypatch, tmp_path):
+    def absent(*_, **__):
+        raise CompilerAbsent("compiling without its compiler", "the package jax-cuda12-plugin", "pip install it")
+
+    monkeypatch.setattr(jax_planning, "compile_for", absent)
+    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
+
+
+def asked(precision="bf16"):
+    return teacher_request(EngineRequest.of(STUDENT, shape()), LARGE, precision)
+
+
+def test_bytes_of_a_teacher_by_its_precision():
+    count = parameter_count(LARGE)
+    assert teacher_bytes(asked("fp32"), (1, 1)) == 4 * count
+    assert teacher_bytes(asked("bf16"), (1, 1)) == 2 * count
+    # 7 matrices a layer: 4 bits and a float32 scale for 64 numbers each, and adapters of rank 1 with them.
+    matrices = 2 * 16 * 32 + 2 * 8 * 32 + 3 * 64 * 32
+    adapters = 2 * (16 + 32) + 2 * (8 + 32) + 3 * (64 + 32)
+    assert teacher_bytes(asked("nf4"), (1, 1)) == 2 * (count - 3 * matrices) + 3 * (
+        matrices // 2 + 4 * (matrices // 64) + 4 * adapters)
+
+
+def test_both_lie_in_memory_whichever_is_at_work():
+    student = EngineRequest.of(STUDENT, shape())
+    step = Inspection(peak_bytes=1000, source="compiled", breakdown={"temporaries": 1000}, versions={},
+                      exact={"parameters": 10})
+    said = Inspection(peak_bytes=5000, source="compiled", breakdown={"temporaries": 500}, versions={},
+                      exact={"parameters": 500, "moments": 4000})
+    found = with_teacher(student, asked(), (1, 1), {"step": step}, said)
+    size, state = teacher_bytes(asked(), (1, 1)), exact_parts(student, (1, 1, 1), 1, 1)
+    assert found["step"].peak_bytes == 1000 + size
+    assert found["step"].exact == {"parameters": 10, TEACHER: size}
+    # The teacher has no moments, and the student's state waits beside it.
+    assert found[TEACHER].peak_bytes == 5000 - 4000 + state["parameters"] + state["moments"]
+    assert "moments" not in found[TEACHER].exact
+    assert beside(replace(step, exact={}), {TEACHER: 1}).exact == {}, "it would pass for all that the program holds"
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_a_plan_names_the_teacher_and_its_parts_add_up():
+    target = find_target("rtx5090")
+    for teacher in (LARGE, replace(LARGE, mlp_width=65536)):
+        plan = make_plan(STUDENT, shape(), target, teacher=teacher)
+        assert set(plan.peaks) == {"step", "drawing", TEACHER}
+        assert sum(part.size_bytes for part in plan.parts) == plan.verdict.peak_bytes
+        alone = make_plan(STUDENT, shape(), target)
+        size = teacher_bytes(teacher_request(EngineRequest.of(STUDENT, shape()), teacher, "bf16"), (1, 1))
+        assert plan.peaks["step"] == alone.peaks["step"] + size
+        assert estimated(STUDENT, shape(), target, teacher) >= estimated(STUDENT, shape(), target) + size
+    assert plan.program == TEACHER, "the wide one needs the most while it is asked"
+    assert {"parameters of the student", "moments of the student"} <= {part.name for part in plan.parts}
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_a_teacher_that_does_not_fit_is_stored_in_fewer_bits():
+    huge = replace(LARGE, layers=40, width=4096, mlp_width=16384)
+    precise = changed(STUDENT, {"algorithm.teacher_precision": "fp32"})
+    found = plan_with_nearest(precise, shape(), find_target("rtx5090"), teacher=huge)
+    assert not found.verdict.fits
+    assert found.nearest is not None
+    assert found.nearest.overrides == ("algorithm.teacher_precision=bf16",)
+    assert _teacher(changed(STUDENT, {"algorithm.teacher_precision": "nf4"}), find_target("t4")) == {}
+    assert _teacher(recipe(), find_target("t4")) == {}
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_the_shipped_recipe_fits_its_card_with_its_teacher():
+    found = plan("gemma-3-1b-distill-rtx5090", "rtx5090", nearest=False)
+    assert set(found.peaks) == {"step", "drawing", "generation", TEACHER}
+    assert found.verdict.fits
+    teacher, = (part.size_bytes for part in found.parts if part.name == TEACHER)
+    assert teacher == 2 * parameter_count(published_shape("gemma-3-4b"))
+    assert "what the teacher says" in found.time.not_counted

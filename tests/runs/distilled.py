@@ -1,0 +1,44 @@
+"""A tiny teacher that was trained, and a tiny student of another shape that learns from it. For the tests."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from workings.runs.train import train
+
+TEACHER = """name: teacher
+seed: 3
+engine: jax
+device: cpu
+model:
+  source: scratch
+  shape: {layers: 1, width: 16, mlp_width: 32, heads: 2, kv_heads: 1, head_dim: 8}
+tokenizer: train
+data: {traces: addition, template: gemma, reasoning: tags, max_length: 64}
+batch: {micro_batch: 8}
+training: {steps: 30, learning_rate: 1e-2, schedule: constant}
+optimizer: {name: adamw}
+"""
+STUDENT = """name: student
+seed: 3
+engine: jax
+device: cpu
+model:
+  source: scratch
+  shape: {layers: 1, width: 16, mlp_width: 16, heads: 1, kv_heads: 1, head_dim: 8}
+tokenizer: teacher/config/tokenizer
+data: {traces: addition, template: gemma, reasoning: tags, max_length: 64}
+algorithm: {name: distill, teacher: teacher, teacher_precision: fp32, group: 2, max_new_tokens: 12}
+batch: {micro_batch: 8}
+training: {steps: 4, learning_rate: 1e-2, schedule: constant}
+optimizer: {name: adamw}
+checkpoint: {every_steps: 2}
+"""
+
+
+def write(folder: Path, teacher: Sequence[str] = ()) -> Path:
+    """The student's recipe beside its teacher, a sealed run, which is trained here with these ``key=value`` words."""
+    recipe, student = folder / "teacher.yaml", folder / "student.yaml"
+    recipe.write_text(TEACHER)
+    train(str(recipe), folder / "teacher", teacher)
+    student.write_text(STUDENT)
+    return student

@@ -1,0 +1,110 @@
+"""Expert iteration: what is refused, whole rounds on both engines, going on where it was killed."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.runs.improving import write_task
+from workings.errors import RequestError
+from workings.evidence.verify import verify
+from workings.record.reader import Run
+from workings.runs.improve import ImproveRequest, improve
+from workings.samples.unit import SampleUnit
+
+
+def request(folder: Path, **changed) -> ImproveRequest:
+    return ImproveRequest(**{"rounds": 2, "prompts": str(folder / "prompts.jsonl"), "all_rounds": True} | changed)
+
+
+def test_a_held_out_item_among_the_prompts_is_refused(tmp_path):
+    recipe = write_task(tmp_path)
+    with pytest.raises(RequestError, match=r"8 of --prompts are held-out items as well: q100, q101, q102"):
+        improve(str(recipe), tmp_path / "out", asked=request(tmp_path, prompts=str(tmp_path / "items.jsonl")))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("word", "said"), [
+    ("evaluation={items: none}", "without evaluation.items"),
+    ('algorithm={"name": "grpo", "max_new_tokens": 16}', "algorithm.name: grpo"),
+])
+def test_a_recipe_that_cannot_be_improved_is_refused(tmp_path, word, said):
+    more = ["rewards=[{scorer: answer}]", "batch.micro_batch=8"] if "grpo" in word else []
+    with pytest.raises(RequestError, match=said):
+        improve(str(write_task(tmp_path)), tmp_path / "out", [word, *more], asked=request(tmp_path))
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_prompts(workings, tmp_path):
+    done = workings("improve", write_task(tmp_path), "--out", tmp_path / "out", check=False)
+    assert done.returncode == 2
+    assert "no --prompts" in done.stderr
+
+
+@pytest.mark.slow
+def test_two_rounds_and_a_control(workings, tmp_path):
+    recipe, out = write_task(tmp_path), tmp_path / "out"
+    words = ("improve", recipe, "--prompts", tmp_path / "prompts.jsonl", "--out", out, "--rounds", "2",
+             "--samples", "2", "--most", "1", "--all-rounds", "--control", "--json")
+    told = json.loads(workings(*words).stdout.splitlines()[-1])
+    runs = [Run.open(out / "runs" / f"round_{number}") for number in range(3)]
+    assert told["runs"] == [str(run.path) for run in runs]
+    assert len(told["accuracies"]) == 3
+    assert told["accuracies"][-1] == 1.0
+    assert told["verdict"] in ("better", "inconclusive")
+    assert told["stopped"] == ""
+    # Each round is trained from the first weights, on the recipe's own traces and what was kept for it.
+    first = SampleUnit.open(out / "samples" / "for_round_1")
+    assert first.config["made_from"] == runs[0].root
+    assert told["rounds"][1]["kept"] == len(first.kept) == first.counts.with_kept > 0
+    trained = [json.loads(row) for row in (out / "traces" / "round_1.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in trained] == [f"t{n}" for n in range(12)] + [trace.id for trace in first.kept]
+    assert {row["drawn_from"] for row in trained[12:]} == {runs[0].root}
+    assert runs[1].manifest.completed_steps == runs[0].manifest.completed_steps == 40
+    assert len({run.manifest.data_digests["tokenizer"] for run in runs}) == 1
+    assert "round 2" in (out / "rounds.html").read_text()
+    assert json.loads((out / "rounds.json").read_text()) == told
+    assert not verify(out).failed
+
+    # The same command finds everything finished, and says the same; another one is refused.
+    again = json.loads(workings(*words).stdout.splitlines()[-1])
+    assert again == told
+    refused = workings(*(word if word != "2" else "3" for word in words), check=False)
+    assert refused.returncode == 2
+    assert "rounds, samples" in refused.stderr
+
+
+@pytest.mark.slow
+def test_what_was_killed_goes_on(tmp_path):
+    straight = improve(str(write_task(tmp_path)), tmp_path / "straight", asked=request(tmp_path, rounds=1))
+    # As if killed between the seal of a run and its evaluation, and between drawing and training.
+    shutil.copytree(tmp_path / "straight", tmp_path / "again")
+    again = tmp_path / "again"
+    shutil.rmtree(again / "runs" / "round_0" / "eval")
+    shutil.rmtree(again / "runs" / "round_1")
+    (again / "traces" / "round_1.jsonl").unlink()
+    told = improve(str(tmp_path / "recipe.yaml"), again, asked=request(tmp_path, rounds=1))
+    assert told.as_json()["accuracies"] == straight.as_json()["accuracies"]
+    weights = [next((out / "runs" / "round_1").glob("checkpoints/*/model.safetensors")).read_bytes()
+               for out in (tmp_path / "straight", again)]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.slow
+def test_nothing_kept_ends_it(tmp_path):
+    write_task(tmp_path)
+    told = improve(str(tmp_path / "recipe.yaml"), tmp_path / "out", ["training.steps=1", "training.warmup_steps=0"],
+                   asked=request(tmp_path))
+    assert told.stopped == "round 1: none of the samples was kept"
+    assert len(told.rounds) == 1
+    assert told.sentence == "No round was made: round 1: none of the samples was kept."
+
+
+@pytest.mark.slow
+def test_a_round_that_does_not_help_is_the_last(tmp_path):
+    told = improve(str(write_task(tmp_path, engine="torch")), tmp_path / "out",
+                   asked=request(tmp_path, all_rounds=False, rounds=3))
+    assert told.rounds[0].overall["mean"] == 1.0  # there is nothing left to improve
+    assert len(told.rounds) == 2
+    assert told.stopped.startswith("round 1 did not help: +0.0 points, 95 % interval")

@@ -1,0 +1,173 @@
+"""Runs that learn from a teacher: the student comes closer, on both engines; killed and resumed it ends the same."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.runs import distilled, killed
+from workings.config.load import load_recipe
+from workings.errors import RecordError, RequestError
+from workings.evidence.verify import verify
+from workings.models.tokenizer import Tokenizer
+from workings.publish.export import export_run
+from workings.runs.replay import ReplayRequest, replay_run
+from workings.runs.resolve import find_shape
+from workings.runs.teacher import find_teacher, refuse_other_vocabulary, refuse_processes
+from workings.runs.train import train
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return distilled.write(tmp_path_factory.mktemp("distilled"))
+
+
+def lines_of(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "train" / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["jax", "torch"])
+def test_the_student_comes_closer_to_its_teacher(recipe, tmp_path, engine):
+    done = train(str(recipe), tmp_path / "run", [f"engine={engine}", "training.steps=60", "batch.micro_batch=32",
+                                                 "training.learning_rate=2e-2", "algorithm.updates=2",
+                                                 "checkpoint.every_steps=30"])
+    apart = [line["kl_teacher"] for line in lines_of(done.run) if "kl_teacher" in line]
+    assert (done.status, len(apart), done.rewards) == ("complete", 30, None)
+    # 32 completions of up to 12 tokens: one rollout's mean moves by about a tenth of its value.
+    assert sum(apart[-5:]) < 0.7 * sum(apart[:5])
+    assert verify(done.run).failed == 0
+    facts = json.loads((done.run / "config" / "teacher.json").read_text())
+    assert facts["root"] == json.loads((recipe.parent / "teacher" / "SEAL.json").read_text())["root"]
+
+
+def test_loss_and_divergence_are_one_number_where_the_model_that_learns_drew(recipe, tmp_path):
+    """With one update a rollout every ratio is 1, so the loss is minus the mean advantage: the divergence."""
+    done = train(str(recipe), tmp_path / "run", ["training.steps=1"])
+    line, = lines_of(done.run)
+    assert line["loss"] == pytest.approx(line["kl_teacher"], rel=1e-4)
+    assert line["mismatch"] < 1e-5
+
+
+@pytest.mark.parametrize(("updates", "point"), [
+    (1, "draw 3 unrewarded"), (2, "rename checkpoints/.step_000002"),
+    pytest.param(2, "draw 3 unrewarded", marks=pytest.mark.full),
+    pytest.param(1, "write train/rollouts/.step_000003", marks=pytest.mark.full)])
+def test_killed_and_resumed_it_ends_bit_for_bit_the_same(recipe, start_forked, updates, point):
+    start, words = killed.in_fork(start_forked), [f"algorithm.updates={updates}", "checkpoint.every_steps=1"]
+    place = point.replace("/", " ")
+    straight, out = (recipe.parent / f"{name} {updates} {place}" for name in ("straight", "killed"))
+    assert killed.train(recipe, straight, words, start).returncode == 0
+    assert killed.was_killed(killed.train(recipe, out, words, start, point))
+    assert killed.resume(recipe, out, words, start) == []
+    assert killed.problems(out, killed.contents(straight)) == []
+
+
+def test_it_is_replayed_with_its_teacher_and_without(tmp_path):
+    recipe = distilled.write(tmp_path, ["training.steps=2"])
+    run = train(str(recipe), tmp_path / "run", []).run
+    root = json.loads((tmp_path / "teacher" / "SEAL.json").read_text())["root"]
+    for there in (True, False):
+        if not there:
+            (tmp_path / "teacher").rename(tmp_path / "gone")
+        facts = replay_run(run, ReplayRequest(start=0, steps=2)).facts
+        assert facts["verdict"] == "passed", facts["sentence"]
+        assert all(control["outside"] for control in facts["controls"].values()), facts["controls"]
+        assert set(facts["controls"]) == {"seed", "learning_rate", "rows", "checkpoint", "teacher"}
+        assert (facts["teacher"].get("root") == root) is there
+    assert "needed" in facts["teacher"]["absent"]
+
+
+def test_adapters_are_merged_before_they_teach(tmp_path):
+    recipe = distilled.write(tmp_path, ["method.name=lora", "training.steps=2"])
+    with pytest.raises(RequestError, match="whose checkpoints hold adapters only") as caught:
+        train(str(recipe), tmp_path / "run", [])
+    assert "workings export teacher --out TEACHER" in str(caught.value)
+    export_run(tmp_path / "teacher", tmp_path / "merged")
+    done = train(str(recipe), tmp_path / "run", ["algorithm.teacher=merged", "training.steps=1"])
+    facts = json.loads((done.run / "config" / "teacher.json").read_text())
+    assert (facts["id"], list(facts["weights"])) == ("merged", ["model.safetensors"])
+    assert verify(done.run).failed == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["jax", "torch"])
+def test_a_teacher_in_four_bits_says_about_the_same(recipe, tmp_path, engine):
+    if engine == "torch":
+        pytest.importorskip("bitsandbytes")
+    found = {}
+    for precision in ("fp32", "bf16", "nf4"):
+        done = train(str(recipe), tmp_path / precision, [f"engine={engine}", f"algorithm.teacher_precision={precision}",
+                                                         "training.steps=1"])
+        found[precision] = lines_of(done.run)[0]["kl_teacher"]
+    assert found["bf16"] == pytest.approx(found["fp32"], rel=1e-2)
+    assert found["nf4"] == pytest.approx(found["fp32"], rel=0.3)  # matrices of 16 columns share scales by 64
+    assert len(set(found.values())) == 3, "each was really stored so"
+
+
+def test_what_cannot_teach_is_refused_before_anything_is_made(recipe, tmp_path):
+    refused = {
+        ("tokenizer=train", "data.traces=dev-reasoning"): "tokens have another id than the student's or none",
+        ("algorithm.teacher=nowhere/at/all",): "nowhere/at/all",
+        ('rewards=[{scorer: answer}]',): "rewards with algorithm.name: distill",
+        ("data.max_length=10000",): "at most its context of 8192 tokens",
+    }
+    for words, said in refused.items():
+        with pytest.raises(RequestError) as caught:
+            train(str(recipe), tmp_path / "run", words)
+        assert said in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_changed_checkpoint_does_not_teach(recipe, tmp_path):
+    shutil.copytree(recipe.parent / "teacher", tmp_path / "teacher")
+    weights = next((tmp_path / "teacher").glob("checkpoints/*/model.safetensors"))
+    data = bytearray(weights.read_bytes())
+    data[-3] ^= 1
+    weights.write_bytes(data)
+    with pytest.raises(RecordError, match="not the file that the run sealed"):
+        train(str(recipe), tmp_path / "run", [f"algorithm.teacher={tmp_path / 'teacher'}"])
+
+
+def test_a_teacher_may_have_tokens_and_rows_of_its_own(recipe):
+    loaded = load_recipe(str(recipe))
+    tokenizer = Tokenizer.load(recipe.parent / "teacher" / "config" / "tokenizer")
+    shape = replace(find_shape(loaded), vocab_size=tokenizer.vocab_size)
+    teacher = find_teacher(loaded, tokenizer, shape)
+    assert teacher.shape.width == 16
+    more = Tokenizer.load(recipe.parent / "teacher" / "config" / "tokenizer")
+    more._backend.add_tokens(["<picture>"])
+    assert more.digest != tokenizer.digest
+    wider = replace(teacher.shape, vocab_size=more.vocab_size)
+    refuse_other_vocabulary(replace(teacher, tokenizer=more, shape=wider), tokenizer, shape)
+    with pytest.raises(RequestError, match=r"in whose vocabulary 1 tokens have another id.*'<picture>'"):
+        refuse_other_vocabulary(teacher, more, wider)
+    with pytest.raises(RequestError, match=f"with {tokenizer.vocab_size} rows of its embedding"):
+        refuse_other_vocabulary(teacher, tokenizer, wider)
+
+
+def test_several_processes_are_refused(recipe):
+    with pytest.raises(RequestError, match="in several processes"):
+        refuse_processes(load_recipe(str(recipe)).recipe)
+    refuse_processes(load_recipe("smoke-tiny").recipe)
+
+
+@pytest.mark.slow
+def test_adapters_of_a_student_learn_from_another_model_than_the_one_below_them(recipe, tmp_path):
+    done = train(str(recipe), tmp_path / "run", ["method.name=lora", "training.steps=2"])
+    first = lines_of(done.run)[0]
+    assert first["kl_teacher"] > 0.1, "the model below the adapters is the student itself, at a distance of 0"
+    assert verify(done.run).failed == 0
+
+
+def test_another_teacher_does_not_go_on_with_a_run(tmp_path, start_forked):
+    recipe = distilled.write(tmp_path, ["training.steps=2"])
+    start, words = killed.in_fork(start_forked), ["checkpoint.every_steps=1"]
+    assert killed.was_killed(killed.train(recipe, tmp_path / "run", words, start, "draw 3 unrewarded"))
+    shutil.rmtree(tmp_path / "teacher")
+    distilled.write(tmp_path, ["training.steps=3"])
+    problem, = killed.resume(recipe, tmp_path / "run", words, start)
+    assert "the same recipe and data as the run that is resumed" in problem
+    assert "teacher: " in problem

@@ -1,0 +1,143 @@
+"""Runs that learn from preference pairs: killed and resumed bit for bit, replayed, with adapters, on both engines."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.runs import killed
+from workings.data.batches import Position
+from workings.errors import RequestError
+from workings.evidence.verify import verify
+from workings.record.layout import REFERENCE_LOG_PROBS
+from workings.reports.html import write_report
+from workings.runs.open_model import ReplayInputs, reopen_run
+from workings.runs.replay import ReplayRequest, replay_run
+from workings.runs.train import train
+
+pytestmark = pytest.mark.slow
+LORA = ("method={name: lora, rank: 4}", "training.learning_rate=0.01")
+
+
+def lines_of(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "train" / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory, start_forked):
+    """The recipe, how children start, and a run that was never killed."""
+    folder = tmp_path_factory.mktemp("pairs")
+    recipe, start = killed.write_pairs(folder), killed.in_fork(start_forked)
+    done = killed.train(recipe, folder / "run", (), start)
+    assert done.returncode == 0, done.stderr
+    return recipe, start, folder / "run"
+
+
+def test_the_straight_run_verifies_and_prefers(begun):
+    straight = begun[2]
+    found = verify(straight)
+    told = {check.id: check.text for check in found.checks}
+    assert (found.failed, told["consistency.pairs"], told["consistency.reference"]) == (0, "9 pairs", "18 rows")
+    assert told["recompute.implied_rewards"] == "12 means of rewards"
+    lines = lines_of(straight)
+    # Before the first update the model is the reference: nothing is preferred, and the loss is ln 2.
+    assert lines[0]["loss"] == pytest.approx(0.6931472, abs=1e-5)
+    assert lines[-1]["margin"] > lines[1]["margin"] > 0.0
+    # Four updates of two pairs; the epoch of nine ends with one pair, beside padding.
+    assert lines[4]["accuracy"] == 1.0
+    assert lines[4]["supervised_tokens"] < lines[0]["supervised_tokens"]
+    events = [json.loads(line) for line in (straight / "train" / "events.jsonl").read_text().splitlines()]
+    assert [event["rows"] for event in events if event["kind"] == "reference"] == [18]
+
+
+def test_a_report_draws_rewards_and_calls_no_objective_a_loss(begun, tmp_path):
+    page = write_report(tmp_path / "page.html", [begun[2]]).read_text(encoding="utf-8")
+    for title in ("Implied rewards of pairs", "Accuracy on pairs", "Log probability of completions"):
+        assert title in page
+    assert "Mean negative log likelihood" not in page
+
+
+@pytest.mark.parametrize("point", [
+    pytest.param("write train/.reference_log_probs", marks=pytest.mark.full),  # half of what the reference said
+    "rename checkpoints/.step_000004",
+])
+def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(begun, point):
+    recipe, start, straight = begun
+    out = straight.with_name(f"killed at {point.replace('/', ' ')}")
+    assert killed.was_killed(killed.train(recipe, out, (), start, point))
+    assert killed.resume(recipe, out, (), start) == []
+    assert killed.problems(out, killed.contents(straight)) == []
+
+
+def test_steps_are_taken_again_and_wrong_ones_differ(begun):
+    """Level 3: from a checkpoint, and from the first weights."""
+    for request in (ReplayRequest(steps=2), ReplayRequest(start=0, steps=2)):
+        found = verify(begun[2], level=3, replay=lambda path, request=request: replay_run(path, request).facts)
+        told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
+        assert (told["replay.steps"][:6], told["replay.controls"][:6]) == ("passed", "passed"), told
+        for control in ("seed", "learning_rate", "rows", "checkpoint", "pair", "reference"):
+            assert f"{control} (step " in told["replay.controls"]
+
+
+def test_a_reference_that_said_something_else_is_found_by_replaying(begun):
+    """Where all bits have to agree, the reference is asked again; what the record says does not count."""
+    opened = reopen_run(begun[2], ReplayInputs())
+    told, asked = (opened.source(opened.recipe.seed, exact=exact) for exact in (False, True))
+    assert told.ask is None
+    state = opened.initial_state(opened.engine, opened.recipe.seed)
+    said = asked.ask(state, Position())
+    assert len(said) == 4
+    assert said == {name: told.recorded[name] for name in said}
+
+
+@pytest.mark.parametrize("words", [
+    ("engine=torch",), LORA, ("engine=torch", *LORA), ("algorithm={name: dpo, loss: ipo, beta: 0.2}",)])
+def test_both_engines_and_adapters(begun, tmp_path, words):
+    done = train(str(begun[0]), tmp_path / "run", [*words, "training.steps=3"])
+    assert (done.status, verify(done.run).failed) == ("complete", 0)
+    lines = lines_of(done.run)
+    # The model below the adapters is the first model: the reference by which nothing has moved yet.
+    assert lines[0]["margin"] == pytest.approx(0, abs=1e-4)
+    assert lines[2]["margin"] > 0
+    asked = (done.run / REFERENCE_LOG_PROBS).read_text().splitlines()
+    assert len(asked) == 12, "of a run shorter than an epoch only its own rows are asked about"
+
+
+def test_both_engines_say_the_same(begun, tmp_path):
+    """The same weights from a folder."""
+    first = train(str(begun[0]), tmp_path / "first", ["training.steps=1"])
+    (tmp_path / "base").mkdir()
+    first.setup.engine.export(first.state, tmp_path / "base")
+    first.setup.tokenizer.save(tmp_path / "base")
+    words = [f"model={{source: pretrained, id: {tmp_path / 'base'}}}", "tokenizer=model", "training.steps=3"]
+    runs = [lines_of(train(str(begun[0]), tmp_path / engine, [*words, f"engine={engine}"]).run)
+            for engine in ("jax", "torch")]
+    for here, there in zip(*runs, strict=True):
+        assert here["batch_digest"] == there["batch_digest"]
+        for name in ("loss", "grad_norm", "margin", "chosen_log_prob", "rejected_log_prob"):
+            assert there[name] == pytest.approx(here[name], rel=2e-3, abs=1e-4), (here["step"], name)
+
+
+def test_two_devices_learn_the_same(begun, workings, tmp_path):
+    recipe, _, straight = begun
+    done = workings("train", recipe, "mesh.fsdp=2", "batch.accumulation=1", "training.steps=1", "--out",
+                    tmp_path / "two", devices=2)
+    assert "fsdp=2" in done.stderr
+    [two], one = lines_of(tmp_path / "two"), lines_of(straight)[0]
+    assert two["loss"] == pytest.approx(one["loss"], abs=2e-5)
+    assert two["chosen_log_prob"] == pytest.approx(one["chosen_log_prob"], rel=1e-5)
+    assert verify(tmp_path / "two").failed == 0
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("data.traces=addition",), "preference pairs:"),
+    (("data.traces=traces.jsonl",), "holds no preference pairs"),
+    (("algorithm={name: sft}",), "a file of preference pairs, in place of traces"),
+    (("data.max_length=16", "data.buckets=[]"), "both completions inside the window"),
+])
+def test_data_of_another_kind_are_refused_before_anything_is_made(begun, tmp_path, words, said):
+    (begun[0].parent / "traces.jsonl").write_text('{"id": "t", "prompt": "1+1?", "answer": "2", "steps": []}\n')
+    with pytest.raises(RequestError) as caught:
+        train(str(begun[0]), tmp_path / "run", words)
+    assert said in str(caught.value)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,180 @@
+"""Which samples are kept and paired, from lines of predictions written by hand."""
+
+from typing import Any
+
+import pytest
+
+from workings.data.traces import STYLES, Trace, completion_text, split_completion
+from workings.errors import RequestError
+from workings.samples.candidates import Origin
+from workings.samples.pairs import PairRule, make_pairs
+from workings.samples.selection import Selection, select
+from workings.samples.similarity import similarity
+from workings.scoring.items import Item
+
+ORIGIN = Origin(form="tags", source="samples of a 0123", drawn_from="0123")
+
+
+def row(name: str, number: int, steps: str = "1+1=2", answer: str = "2", *, score: float = 1,
+        **more: Any) -> dict[str, Any]:
+    text = f"<reasoning>{steps}</reasoning><answer>{answer}</answer>"
+    return {"id": name, "sample": number, "prompt": f"q {name}", "completion": text, "score": score, "seed": 7 + number,
+            "finish_reason": "stop", "format_ok": True, "completion_tokens": len(steps), "steps_checked": 1,
+            "steps_valid": 1, "section": "unspecified",
+            "category": "sums", "difficulty": "unspecified", **more}
+
+
+def kept(prompts: list[list[dict[str, Any]]], **rules: Any) -> list[str]:
+    return [trace.id for trace in select(prompts, Selection(**rules), ORIGIN).traces]
+
+
+def test_a_kept_sample_is_a_trace_that_says_where_it_comes_from() -> None:
+    trace, = select([[row("a/b", 3, "one\ntwo", "2")]], Selection(), ORIGIN).traces
+    assert trace == Trace(id="a/b/3", prompt="q a/b", steps=("one", "two"), answer="2", category="sums",
+                          source="samples of a 0123",
+                          metadata={"sample": 3, "seed": 10, "score": 1, "drawn_from": "0123"})
+    assert completion_text(trace, "tags") == row("a/b", 3, "one\ntwo", "2")["completion"]
+
+
+def test_each_sample_that_is_left_out_has_its_reason() -> None:
+    prompt = [row("a", 0), row("a", 1), row("a", 2, score=0), row("a", 3, finish_reason="length"),
+              row("a", 4, format_ok=False), row("a", 5, completion={"absent": "too long"}), row("a", 6, "x\n1+1=2"),
+              row("a", 7, "y\n1+1=2"), row("a", 8, "z<bos>", control_tokens=True), row("a", 9, "z", answer="2 ")]
+    prompt[9]["completion"] += "\n"
+    found = select([prompt], Selection(most_per_prompt=2), ORIGIN)
+    assert {one.number: one.reason for one in found.left_out} == {
+        1: "same text", 2: "wrong", 3: "cut off", 4: "another form", 5: "no text", 7: "enough of its prompt",
+        8: "control tokens", 9: "white space at its ends"}
+    assert [trace.id for trace in found.traces] == ["a/0", "a/6"]
+    assert (found.counts.kept, found.counts.samples, found.counts.with_kept) == (2, 10, 1)
+    assert found.counts.left_out == {"same text": 1, "wrong": 1, "cut off": 1, "another form": 1, "no text": 1,
+                                     "enough of its prompt": 1, "control tokens": 1, "white space at its ends": 1}
+
+
+def test_prompts_are_solved_never_sometimes_or_always() -> None:
+    counts = select([[row("a", 0, score=0), row("a", 1, score=0.9)], [row("b", 0), row("b", 1, score=0)],
+                     [row("c", 0), row("c", 1)], [row("d", 0)]], Selection(), ORIGIN).counts
+    assert (counts.prompts, counts.never, counts.sometimes, counts.always) == (4, 1, 1, 2)
+
+
+def test_the_best_of_a_prompt_are_kept_where_they_earned_something() -> None:
+    prompts = [[row("a", 0, score=0.2), row("a", 1, "x", score=0.5), row("a", 2, "y", score=0.5)],
+               [row("b", 0, score=0), row("b", 1, "x", score=0)],
+               # The best text is no candidate, so the next one is.
+               [row("c", 0, score=1, format_ok=False), row("c", 1, score=0.1)]]
+    assert kept(prompts, keep="best") == ["a/1", "a/2", "c/1"]
+    assert kept(prompts, keep="all") == ["a/0", "a/1", "a/2", "b/0", "b/1", "c/1"]
+    assert kept(prompts) == []
+
+
+def test_a_right_answer_for_a_wrong_reason() -> None:
+    prompt = [row("a", 0, "1+1=3", steps_valid=0), row("a", 1, "1+1=2"), row("a", 2, "1+1=4", steps_valid=0, score=0)]
+    assert kept([prompt]) == ["a/0", "a/1"]
+    found = select([prompt], Selection(valid_steps=True), ORIGIN)
+    assert ([trace.id for trace in found.traces], found.counts.left_out) == (["a/1"], {"wrong step": 1, "wrong": 1})
+
+
+@pytest.mark.parametrize(("prefer", "most", "expected"), [
+    ("first", 1, ["a/0"]), ("shortest", 1, ["a/1"]), ("longest", 1, ["a/2"]), ("shortest", 2, ["a/0", "a/1"]),
+    ("longest", 3, ["a/0", "a/2", "a/3"])])
+def test_which_come_first(prefer: str, most: int, expected: list[str]) -> None:
+    """Lengths 3, 1, 5, 3: among equals the first that was drawn."""
+    prompt = [row("a", number, text) for number, text in enumerate(("123", "1", "12345", "321"))]
+    assert kept([prompt], prefer=prefer, most_per_prompt=most) == expected
+
+
+def test_similarity_is_the_share_of_common_passages() -> None:
+    # Passages of three words: {a b c, b c d} and {a b c, b c e}: one of three in common.
+    assert similarity("a b c d", "A, b c e!") == pytest.approx(1 / 3)
+    assert similarity("a b", "a  B.") == 1
+    assert similarity("1 2 3", "1 2 4") == 0
+    assert similarity("!", "?") == 1  # neither has a word
+
+
+def test_near_duplicates_are_left_out_above_the_similarity() -> None:
+    prompt = [row("a", 0, "a b c d"), row("a", 1, "a b c e"), row("a", 2, "a  b c d"), row("a", 3, "v w x y z")]
+    # Passages of 0: {a b c, b c d, c d 2}, of 1: {a b c, b c e, c e 2}: one of five in common; 2 has those of 0.
+    assert kept([prompt], near_duplicates=0.19) == ["a/0", "a/3"]
+    assert kept([prompt], near_duplicates=0.2) == ["a/0", "a/1", "a/3"]
+    assert kept([prompt]) == ["a/0", "a/1", "a/2", "a/3"]
+
+
+def test_balanced_by_difficulty_the_smallest_class_decides() -> None:
+    prompts = [[row(name, 0, difficulty=kind)] for name, kind in
+               (("a", "easy"), ("b", "easy"), ("c", "hard"), ("d", "easy"), ("e", "hard"))]
+    found = select(prompts, Selection(balance="difficulty"), ORIGIN)
+    # Digests of `a/0`, `b/0` and `d/0` begin with e, 4 and 7.
+    assert [trace.id for trace in found.traces] == ["b/0", "c/0", "d/0", "e/0"]
+    assert found.counts.classes == {"easy": {"found": 3, "kept": 2}, "hard": {"found": 2, "kept": 2}}
+    assert found.counts.left_out == {"enough of its class": 1}
+
+
+def test_balanced_by_how_often_a_prompt_is_solved() -> None:
+    """1 of 4 right: hard; 2 of 4: medium; 3 of 4: easy; a class of which nothing is right is no class."""
+    prompts = [[row(name, number, f"{number} is it", score=number < right) for number in range(4)]
+               for name, right in (("a", 0), ("b", 1), ("c", 2), ("d", 3))]
+    found = select(prompts, Selection(balance="solved"), ORIGIN)
+    assert found.counts.classes == {"hard": {"found": 1, "kept": 1}, "medium": {"found": 2, "kept": 1},
+                                    "easy": {"found": 3, "kept": 1}}
+    assert sorted(trace.id[0] for trace in found.traces) == ["b", "c", "d"]
+
+
+def test_wrong_rules_are_refused() -> None:
+    for rules, text in (({"keep": "good"}, "keep: good"), ({"prefer": "last"}, "prefer: last"),
+                        ({"balance": "section"}, "balance: section"), ({"most_per_prompt": -1}, "most_per_prompt"),
+                        ({"near_duplicates": 1.1}, "near_duplicates: 1.1")):
+        with pytest.raises(RequestError, match=text):
+            Selection(**rules)
+    with pytest.raises(RequestError, match="item a names none"):
+        select([[row("a", 0)]], Selection(balance="difficulty"), ORIGIN)
+    with pytest.raises(RequestError, match="in the form any"):
+        Selection().check([], "any")
+    with pytest.raises(RequestError, match="item x names none"):
+        Selection(balance="difficulty").check([Item(id="x", prompt="p", expected_answer="1")], "tags")
+    with pytest.raises(RequestError, match="pairs: all"):
+        PairRule(rule="all")
+    with pytest.raises(RequestError, match="pairs of a prompt: 0"):
+        PairRule(most_per_prompt=0)
+
+
+@pytest.mark.parametrize("form", STYLES)
+def test_a_text_comes_back_from_its_parts_to_the_letter(form: str) -> None:
+    trace = Trace(id="x", prompt="p", steps=("a", "", " b "), answer=" 4 ")
+    text = completion_text(trace, form)
+    expected = ((), " 4 ") if form == "answer_only" else (trace.steps, " 4 ")
+    assert split_completion(text, form) == expected
+
+
+@pytest.mark.parametrize(("form", "text"), [
+    ("tags", "<reasoning>a</reasoning> <answer>1</answer>"), ("tags", "<reasoning>a</reasoning><answer>1</answer>\n"),
+    ("tags", "<reasoning> </reasoning><answer>1</answer>"), ("tags", "<reasoning>a</reasoning><answer></answer>"),
+    ("think", "<think>a</think>\n\n1"), ("think", "<think>\na\n</think>\n1"), ("hashes", "a #### 1"),
+    ("hashes", "#### 1"), ("answer_only", " \n")])
+def test_a_text_of_another_form_has_no_parts(form: str, text: str) -> None:
+    assert split_completion(text, form) is None
+
+
+def pair_numbers(prompt: list[dict[str, Any]], rule: str, most: int) -> list[str]:
+    return [pair.id for pair in make_pairs([prompt], PairRule(rule=rule, most_per_prompt=most), ORIGIN)]
+
+
+def test_right_against_wrong() -> None:
+    prompt = [row("a", 0, score=0), row("a", 1, "x"), row("a", 2, "x"), row("a", 3, "y"),
+              row("a", 4, "z", score=0, format_ok=False), row("a", 5, "w", score=0, finish_reason="length"),
+              row("a", 6, "v", format_ok=False)]
+    # 2 has the text of 1; 5 was cut off; 6 is right and not in the form, so it is on neither side.
+    assert pair_numbers(prompt, "right-wrong", 1) == ["a/1-0"]
+    assert pair_numbers(prompt, "right-wrong", 9) == ["a/1-0", "a/3-4"]
+    pair, = make_pairs([prompt], PairRule(rule="right-wrong"), ORIGIN)
+    assert (pair.prompt, pair.chosen, pair.rejected) == ("q a", prompt[1]["completion"], prompt[0]["completion"])
+    assert (pair.category, pair.section, pair.source) == ("sums", "", ORIGIN.source)
+    assert pair.metadata == {"chosen_sample": 1, "chosen_seed": 8, "chosen_score": 1, "rejected_sample": 0,
+                             "rejected_seed": 7, "rejected_score": 0, "drawn_from": "0123"}
+
+
+def test_best_against_worst_as_long_as_scores_differ() -> None:
+    prompt = [row("a", number, f"text {number}", score=score) for number, score in enumerate((0.5, 0.1, 0.9, 0.5, 0.1))]
+    # In falling order 2, 0, 3, 1, 4, in rising order 1, 4, 0, 3, 2: the third pair would have equal scores.
+    assert pair_numbers(prompt, "best-worst", 5) == ["a/2-1", "a/0-4"]
+    assert pair_numbers(prompt, "best-worst", 1) == ["a/2-1"]
+    assert pair_numbers([row("a", 0), row("a", 1, "x")], "best-worst", 5) == []

@@ -1,0 +1,118 @@
+"""A unit of samples: what it holds, and what a killed one does when it is continued."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.evaluation.making import records
+from tests.samples.making import DIGEST, draw, drawing_model, kinds
+from workings.data.preferences import read_pairs
+from workings.data.traces import completion_text, read_traces
+from workings.errors import RequestError
+from workings.evaluation.generate import sample_seed
+from workings.evidence.verify import verify
+from workings.record.seal import parse_seal
+from workings.samples.pairs import PairRule
+from workings.samples.selection import Selection
+from workings.samples.unit import SampleUnit
+from workings.scoring.items import Item
+
+
+def test_a_unit_is_an_evaluation_and_what_was_kept_of_it(tmp_path: Path) -> None:
+    unit = draw(tmp_path / "out", pairs=PairRule(rule="right-wrong"))
+    assert sorted(path.name for path in unit.path.iterdir()) == [
+        "SEAL.json", "SHA256SUMS", "eval_config.json", "eval_summary.json", "kept.jsonl", "pairs.jsonl",
+        "predictions.jsonl", "samples.md", "selection.json"]
+    seal = parse_seal((unit.path / "SEAL.json").read_bytes())
+    assert (seal["unit"], seal["made_from"], seal["root"]) == ("samples", DIGEST, unit.root)
+    drawn = {f"i{n}": kinds(f"i{n}", 4) for n in range(8)}
+    lines = records(unit.path)
+    assert [(line["id"], line["sample"], line["seed"]) for line in lines] == [
+        (name, number, sample_seed(0, name, number)) for name in drawn for number in range(4)]
+    # Kinds 0, 1 and 3 are right and 0 and 1 have the form, each once a prompt.
+    expected = [f"{name}/{number}" for name, found in drawn.items() for number, kind in enumerate(found)
+                if kind in (0, 1) and kind not in found[:number]]
+    assert [trace.id for trace in unit.kept] == expected
+    texts = {f"{line['id']}/{line['sample']}": line["completion"] for line in lines}
+    assert all(completion_text(trace, "tags") == texts[trace.id] for trace in read_traces(unit.path / "kept.jsonl"))
+    assert unit.kept[0].source == f"samples of adder {DIGEST[:16]}"
+    counts = unit.counts
+    assert (counts.prompts, counts.samples, counts.kept) == (8, 32, len(expected))
+    assert counts.never == sum(set(found) == {2} for found in drawn.values())
+    assert counts.always == sum(2 not in found for found in drawn.values())
+    assert counts.left_out["wrong"] == sum(found.count(2) for found in drawn.values())
+    assert counts.left_out["another form"] == sum(found.count(3) for found in drawn.values())
+    with_both = [name for name, found in drawn.items() if 2 in found and {0, 1} & set(found)]
+    assert [pair.id.partition("/")[0] for pair in read_pairs(unit.path / "pairs.jsonl")] == with_both
+    assert unit.pairs[0].metadata["chosen_score"] == 1
+
+
+@pytest.mark.parametrize("rules", [
+    {}, {"keep": "all", "near_duplicates": 0.3}, {"keep": "best", "most_per_prompt": 1, "prefer": "longest"},
+    {"balance": "difficulty"}, {"balance": "solved", "prefer": "shortest"}], ids=str)
+def test_a_unit_verifies_by_itself(tmp_path: Path, rules: dict[str, object]) -> None:
+    draw(tmp_path / "out", selection=Selection(**rules), pairs=PairRule(most_per_prompt=2))
+    found = verify(tmp_path / "out")
+    assert ([f"{one.id}: {one.text}" for one in found.checks if one.verdict == "failed"], found.level) == ([], 2)
+    assert {"consistency.seeds", "consistency.selection", "recompute.scores", "recompute.selection"} <= {
+        one.id for one in found.checks if one.verdict == "passed"}
+    assert "32 samples of 8 prompts" in found.claims[0]
+
+
+def test_greedy_samples_have_no_seed(tmp_path: Path) -> None:
+    unit = draw(tmp_path / "out", samples=1, temperature=0.0)
+    assert not any("seed" in line for line in records(unit.path))
+    assert unit.kept[0].metadata == {"sample": 0, "score": 1, "drawn_from": DIGEST}
+    assert verify(unit.path).failed == 0
+
+
+@pytest.mark.parametrize("cut", [0, 1, 900])
+def test_killed_and_continued_it_ends_the_same(tmp_path: Path, cut: int) -> None:
+    pairs = PairRule()
+    draw(tmp_path / "whole", pairs=pairs)
+    with pytest.raises(KeyboardInterrupt):
+        draw(tmp_path / "killed", session=drawing_model(die_at_call=2), pairs=pairs)
+    partial = tmp_path / "killed.partial"
+    if cut:  # the machine stopped in the middle of a line
+        (partial / "predictions.jsonl").write_bytes((partial / "predictions.jsonl").read_bytes()[:-cut])
+    # What an attempt left that was killed while it wrote its last files.
+    (partial / "pairs.jsonl").write_text("half")
+    again = drawing_model()
+    draw(tmp_path / "killed", session=again, pairs=pairs)
+    assert len(again.engine.calls) == (2 if cut == 0 else 3)
+    for path in sorted((tmp_path / "whole").iterdir()):
+        assert (tmp_path / "killed" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_what_is_kept_may_be_decided_anew_when_it_is_continued(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        draw(tmp_path / "out", session=drawing_model(die_at_call=3), pairs=PairRule())
+    unit = draw(tmp_path / "out", selection=Selection(keep="all"))
+    assert json.loads((unit.path / "selection.json").read_bytes())["selection"]["keep"] == "all"
+    assert (unit.pairs, (unit.path / "pairs.jsonl").exists()) == ((), False)
+    with pytest.raises(KeyboardInterrupt):
+        draw(tmp_path / "other", session=drawing_model(die_at_call=3))
+    with pytest.raises(RequestError, match="something else: decoding"):
+        draw(tmp_path / "other", seed=5)
+
+
+def test_more_samples_than_fit_are_drawn_in_several_calls(tmp_path: Path) -> None:
+    session = drawing_model()
+    whole = draw(tmp_path / "whole", samples=6, batch_size=64)
+    split = draw(tmp_path / "split", session=session, samples=6, batch_size=4)
+    assert [len(call["seeds"]) for call in session.engine.calls] == [4, 2] * 8
+    assert (split.path / "kept.jsonl").read_bytes() == (whole.path / "kept.jsonl").read_bytes()
+
+
+def test_what_cannot_be_kept_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
+    session = drawing_model()
+    for rules, more, text in ((Selection(), {"form": "any"}, "in the form any"),
+                              (Selection(balance="difficulty"), {"asked": [
+                                  Item(id="x", prompt="What is 1+1?", expected_answer="2")]}, "item x names none")):
+        with pytest.raises(RequestError, match=text):
+            draw(tmp_path / "out", session=session, selection=rules, **more)
+    assert session.engine.calls == []
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(RequestError, match="workings sample --out"):
+        SampleUnit.open(tmp_path)

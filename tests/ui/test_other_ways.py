@@ -1,0 +1,148 @@
+"""Runs that learn from pairs or from a teacher: curves, what they are followed by, and their own tabs."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.record import synthetic
+from tests.reports import rewarded
+from tests.reports.test_page import Page
+from tests.ui.making import client
+from workings.record.layout import METRICS, REFERENCE_LOG_PROBS, ROWS, TEACHER, rollout_file
+from workings.reports.html import write_report
+from workings.rollouts.lines import to_json
+
+MARGINS = {1: 0.0, 2: 1.5, 3: 3.0}
+SAID = {"a/chosen": -12.5, "a/rejected": -2.0, "b/chosen": -3.0, "b/rejected": -4.25}
+
+
+def paired_run(final: Path) -> Path:
+    """A run of three steps that says it learned from the pairs a, b and c; its reference was asked of two of them."""
+    algorithm = {"name": "dpo", "beta": 0.1}
+    run = synthetic.sealed_run(final, done=3, facts={"pairs": 3},
+                               config_snapshot=synthetic.CONFIG | {"algorithm": algorithm})
+    rows = [{"id": f"{pair}/{side}", "status": "kept", "tokens": 20, "supervised_tokens": tokens}
+            for pair, tokens in (("a", 11), ("b", 12), ("c", 13)) for side in ("chosen", "rejected")]
+    write(run / ROWS, rows)
+    write(run / REFERENCE_LOG_PROBS, [{"id": name, "log_prob": said} for name, said in SAID.items()])
+    lines = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+    write(run / METRICS, [line | {
+        "loss": 0.6931 / line["step"], "margin": MARGINS[line["step"]], "accuracy": float(line["step"] > 1),
+        "chosen_reward": 1.0, "rejected_reward": 1.0 - MARGINS[line["step"]], "chosen_log_prob": -9.0,
+        "rejected_log_prob": -8.0} for line in lines])
+    return run
+
+
+def taught_run(final: Path) -> Path:
+    """A run whose tokens were judged by a teacher, which found each a quarter of a nat likelier or less likely."""
+    run = rewarded.rewarded_run(final)
+    for step in range(1, rewarded.STEPS + 1):
+        drawn = rewarded.rollout(step)
+        groups = tuple(replace(group, samples=tuple(replace(sample, rewards={}, reward=0.0, advantage=0.0)
+                                                    for sample in group.samples)) for group in drawn.groups)
+        # Drawn at -0.5 each; the middle prompt's were likelier to the teacher.
+        said = [np.full(len(sample.learned), -0.25 if prompt.item.id == "mixed" else -0.75, np.float32)
+                for prompt, sample in drawn.learned]
+        made = replace(drawn, groups=groups, reference_log_probs=tuple(said))
+        (run / rollout_file(step)).write_text(json.dumps(to_json(made)))
+    (run / TEACHER).write_text(json.dumps({"run": "large-one", "precision": "bf16"}))
+    write(run / METRICS, [{"step": step, "loss": 0.1, "tokens": 3, "seconds": 2.0, "clip_fraction": 0.0,
+                           "kl_teacher": 1.0 / step} for step in (1, 2, 3)])
+    return run
+
+
+def write(path: Path, lines: list[dict]) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_a_loss_of_pairs_is_not_called_one_of_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paired_run(tmp_path / "run")
+    page = client(tmp_path, monkeypatch)
+    found = {series["key"]: series for series in page.get("/api/curves/run").json()["series"]}
+    assert not {"loss", "objective", "updating_seconds"} & found.keys()
+    assert found["preference_loss"]["y"] == pytest.approx([0.6931, 0.34655, 0.231033], rel=1e-5)
+    assert found["margin"]["y"] == [0.0, 1.5, 3.0]
+    assert [found[key]["figure"] for key in ("margin", "chosen_reward", "rejected_reward")] == ["margin"] * 3
+    assert {"accuracy", "chosen_log_prob", "rejected_log_prob"} <= found.keys()
+    shown = Page(page.get("/run/run").text).text
+    assert "Margin of pairs 3 of the last step; 0 in the first" in shown
+    assert "nats a token" not in shown
+    assert "learned from 3 preference pairs (dpo)" in shown
+    assert [row["learned_from"] for row in page.get("/api/runs?q=preference").json()["rows"]] == [
+        "3 preference pairs (dpo)"]
+    report = Page(write_report(tmp_path / "page.html", [tmp_path / "run"]).read_text()).text
+    for text in ("Preference loss", "Implied rewards of pairs", "3 preference pairs (dpo)", "objective of dpo"):
+        assert text in report, text
+    assert "Training loss" not in report
+
+
+def test_an_evaluation_loss_alone_says_what_it_is(tmp_path: Path) -> None:
+    """Beside a figure of the training loss it says `the same`; a run of pairs has no such figure."""
+    run = paired_run(tmp_path / "run")
+    lines = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+    write(run / METRICS, [line | {"evaluation_loss": 2.0} for line in lines])
+    report = Page(write_report(tmp_path / "page.html", [run]).read_text()).text
+    assert "Mean negative log likelihood of the supervised tokens, in nats on traces that were held out." in report
+    assert "The same on traces" not in report
+
+
+def test_pairs_with_what_the_reference_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = paired_run(tmp_path / "run")
+    page = client(tmp_path, monkeypatch)
+    found = page.get("/api/pairs/run").json()
+    assert (found["total"], found["asked"], found["ahead"]) == (3, 2, 1), "in b the chosen one is likelier by 1.25"
+    assert [(row["id"], row["chosen"], row["rejected"], row["chosen_tokens"]) for row in found["rows"]] == [
+        ("a", -12.5, -2.0, 11), ("b", -3.0, -4.25, 12), ("c", None, None, 13)]
+    orders = {ranked: [row["id"] for row in page.get(f"/api/pairs/run?ranked={ranked}").json()["rows"]]
+              for ranked in ("data", "least", "most")}
+    assert orders == {"data": ["a", "b", "c"], "least": ["a", "b", "c"], "most": ["b", "a", "c"]}
+    shown = Page(page.get("/run/run?tab=pairs&named=B").text)
+    assert shown.open == []
+    assert "1 of 3 pairs" in shown.text
+    assert "b 12 12 -3.00 -4.25 +1.25" in shown.text
+    assert page.get("/api/pairs/run?leaf=2").status_code == 404
+    (run / REFERENCE_LOG_PROBS).write_text('{"id": "a/chosen"}\n')
+    assert page.get("/api/pairs/run").status_code == 409
+    assert "These pairs are not shown" in page.get("/run/run?tab=pairs").text
+
+
+def test_rollouts_of_a_teacher_have_divergences_and_no_rewards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taught_run(tmp_path / "run")
+    page = client(tmp_path, monkeypatch)
+    found = page.get("/api/rollouts/run?step=2").json()
+    assert found["teacher"] == "large-one"
+    assert {row["id"]: [one["divergence"] for one in row["completions"]] for row in found["rollout"]["rows"]} == {
+        "hard": [0.25, 0.25], "mixed": [-0.25, -0.25], "easy": [0.25, 0.25]}
+    nearest = page.get("/api/rollouts/run?step=2&order=lowest").json()["rollout"]["rows"]
+    assert [row["id"] for row in nearest] == ["mixed", "hard", "easy"]
+    for query in ("step=2", "prompt=mixed"):
+        shown = Page(page.get(f"/run/run?tab=rollouts&{query}").text)
+        assert shown.open == []
+        assert "-0.25 nats a token from the teacher" in shown.text
+        for words in ("mean reward", "Mean reward", "advantage", "teaches nothing"):
+            assert words not in shown.text, words
+    assert "the teacher large-one says how likely" in Page(page.get("/run/run?tab=rollouts").text).text
+
+
+def test_curves_of_a_teacher_name_what_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taught_run(tmp_path / "run")
+    page = client(tmp_path, monkeypatch)
+    found = {series["key"]: series for series in page.get("/api/curves/run").json()["series"]}
+    assert found["kl_teacher"]["y"] == pytest.approx([1.0, 0.5, 1 / 3])
+    assert "read the divergence from the teacher instead" in found["objective"]["note"]
+    assert "Nats a token from the teacher 0.3333 of the last rollout; 1 in the first" in Page(
+        page.get("/run/run").text).text
+
+
+def test_rewards_with_a_frozen_reference_have_no_divergence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = rewarded.rewarded_run(tmp_path / "run")
+    drawn = rewarded.rollout(2)
+    made = replace(drawn, reference_log_probs=tuple(np.full(len(sample.learned), -2.0, np.float32)
+                                                    for _, sample in drawn.learned))
+    (run / rollout_file(2)).write_text(json.dumps(to_json(made)))
+    rows = client(tmp_path, monkeypatch).get("/api/rollouts/run?step=2&order=highest").json()["rollout"]["rows"]
+    assert [row["id"] for row in rows] == ["easy", "mixed", "hard"], "by reward"
+    assert {one["divergence"] for row in rows for one in row["completions"]} == {None}
