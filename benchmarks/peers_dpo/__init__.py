@@ -1,0 +1,1 @@
+"""Learning from preference pairs beside TRL."""
