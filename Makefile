@@ -9,7 +9,7 @@ VENV ?= .venv
 # Processes that run tests side by side.
 JOBS ?= 2
 # What continuous integration adds to the tests: counting lines takes a third of their time again.
-COVERAGE := --cov --cov-report=term --cov-report=html:build/coverage --cov-fail-under=85
+COVERAGE := --cov --cov-report= --cov-report=html:build/coverage --cov-fail-under=85
 # Where `make quickstart` writes. An existing directory is never overwritten: name another one.
 OUT ?= runs/quickstart
 
