@@ -47,8 +47,9 @@ setup: $(ALL) ## makes .venv with everything that tests, checks and docs need
 quickstart: $(CORE) ## installs JAX for CPU and runs the main job (OUT=runs/quickstart)
 	GLIBC_TUNABLES="$${GLIBC_TUNABLES:-glibc.malloc.hugetlb=1}" $(BIN)/workings quickstart --out $(OUT)
 
-quick: $(ALL) ## between two edits: lint, types, and the tests that start no process and train nothing
+quick: $(ALL) ## between two edits: lint, types, import contract, and the tests that start no process and train nothing
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/mypy & types=$$!; tests=0; \
 	TESTS_QUICK=1 $(BIN)/python -m pytest -q -rfE -n $(JOBS) --dist worksteal \
 		-m "not full and not children and not slow and not installs" || tests=$$?; \

@@ -10,7 +10,7 @@ from tests.record import synthetic
 from tests.reports.test_page import Page
 from tests.samples.making import draw
 from tests.ui.making import client
-from workings.data.traces import DRAWN_FROM
+from workings.record.manifest import DRAWN_FROM
 from workings.runs.improve import CONTROL, REQUEST, Folder
 from workings.runs.improve_result import RESULT
 

@@ -12,9 +12,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar, overload
 
-from workings.data.traces import DRAWN_FROM, Trace, read_traces
+from workings.data.traces import Trace, read_traces
 from workings.errors import RequestError
 from workings.record.digest import chunks, file_digest
+from workings.record.manifest import DRAWN_FROM
 
 T = TypeVar("T")
 

@@ -16,9 +16,6 @@ from workings.record import atomic, canonical
 
 LABELS = ("section", "category", "difficulty", "source", "licence")
 """Optional text fields of a trace. An empty text means that the file does not have it; it is not written back."""
-DRAWN_FROM = "drawn_from"
-"""Key in the metadata of a trace or pair that a model drew: the digest of that model (`workings.samples.candidates`).
-In the manifest of a run that was trained on samples: how many are of which model."""
 STYLES = ("tags", "think", "hashes", "answer_only")
 """The values of the recipe key `data.reasoning`."""
 # The line break belongs to the opening tag of `think`: `workings.models.chat` compares with what templates write.

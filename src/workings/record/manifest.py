@@ -19,6 +19,9 @@ Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"
 """A moment in UTC, ISO 8601 with a Z."""
 Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]
 
+DRAWN_FROM = "drawn_from"
+"""Key in the metadata of a trace or pair that a model drew: the digest of that model (`workings.samples.candidates`).
+In the manifest of a run that was trained on samples: how many are of which model."""
 UNKNOWN_OUTSIDE_KAGGLE = Absent(absent="not run on Kaggle, or not known while it ran")
 
 

@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workings.data.traces import DRAWN_FROM
 from workings.hardware.memory import byte_text
-from workings.record.manifest import RunManifest
+from workings.record.manifest import DRAWN_FROM, RunManifest
 from workings.record.values import Absent
 from workings.reports.gather import RunView
 

@@ -12,9 +12,10 @@ from workings.data.lazy_sequence import TraceFile
 from workings.data.named_sets import shipped_sets
 from workings.data.open import open_traces, shipped_items
 from workings.data.preferences import PreferencePair, read_pairs
-from workings.data.traces import DRAWN_FROM, Trace, traces_bytes
+from workings.data.traces import Trace, traces_bytes
 from workings.errors import RequestError
 from workings.record.digest import bytes_digest, file_digest
+from workings.record.manifest import DRAWN_FROM
 from workings.scoring.items import Item, item_from_json, read_items
 from workings.scoring.lines import read_lines
 

@@ -6,7 +6,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from workings.data.traces import DRAWN_FROM
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.comparison.paired import difference_text
 from workings.evaluation.scorecard import percent
@@ -14,6 +13,7 @@ from workings.evaluation.unit import read_scorecard
 from workings.record import atomic
 from workings.record.canonical import loads
 from workings.record.layout import SELECTION
+from workings.record.manifest import DRAWN_FROM
 from workings.record.reader import Run
 from workings.reports.rounds_page import RoundRow, RoundsPage, write_rounds_page
 

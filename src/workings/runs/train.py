@@ -11,7 +11,6 @@ from typing import Any
 from workings.config.algorithms import Dpo
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.recipe import Recipe
-from workings.data.traces import DRAWN_FROM
 from workings.distributed.process_group import ProcessGroup
 from workings.distributed.rpc import facts_of
 from workings.engines.base import State
@@ -21,6 +20,7 @@ from workings.models.weights import parameter_count
 from workings.record import attempts, jsonl
 from workings.record.digest import HashProgress
 from workings.record.layout import CONFIG, DATA_DIGESTS, DOCTOR, EVENTS, MEASURED, METRICS, README
+from workings.record.manifest import DRAWN_FROM
 from workings.record.storage import storage
 from workings.runs.code_version import code_version
 from workings.runs.datasets import find_data

@@ -6,8 +6,8 @@ from itertools import islice
 from typing import Any
 
 from workings.data.preferences import PreferencePair
-from workings.data.traces import DRAWN_FROM
 from workings.errors import RequestError
+from workings.record.manifest import DRAWN_FROM
 from workings.samples.candidates import Origin, Sample, sample_of
 
 RULES = ("best-worst", "right-wrong")

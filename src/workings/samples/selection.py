@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from workings.data.traces import DRAWN_FROM, STYLES, Trace
+from workings.data.traces import STYLES, Trace
 from workings.errors import RequestError
 from workings.record.digest import bytes_digest
+from workings.record.manifest import DRAWN_FROM
 from workings.samples.candidates import Origin, Sample, sample_of
 from workings.samples.similarity import similarity
 from workings.scoring.items import UNSPECIFIED, Item

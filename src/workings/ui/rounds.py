@@ -5,11 +5,11 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from workings.data.traces import DRAWN_FROM
 from workings.errors import RecordError, RequestError
 from workings.evaluation.comparison.paired import difference_text
 from workings.evaluation.unit import read_scorecard
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, SEAL, SELECTION
+from workings.record.manifest import DRAWN_FROM
 from workings.reports.rounds_page import RoundRow, RoundsPage
 from workings.ui.folder import Folder
 from workings.ui.site import Site

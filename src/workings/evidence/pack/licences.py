@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from workings.config.families import known_families
-from workings.data.traces import DRAWN_FROM
 from workings.errors import RecordError
 from workings.models.registry import find_family
 from workings.record.canonical import loads
 from workings.record.digest import file_digest
 from workings.record.layout import OVERRIDES
+from workings.record.manifest import DRAWN_FROM
 from workings.record.reader import Run
 from workings.record.values import Absent
 

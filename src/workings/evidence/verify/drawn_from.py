@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from workings.data.traces import DRAWN_FROM
 from workings.errors import RecordError
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.checks import check, each_run, judged, not_checked, several
@@ -14,6 +13,7 @@ from workings.record import jsonl
 from workings.record.canonical import line
 from workings.record.digest import bytes_digest
 from workings.record.layout import EVALUATION_CONFIG, KEPT, PAIRS, ROWS, SUMS
+from workings.record.manifest import DRAWN_FROM
 
 
 @check("consistency.drawn_from", level=1, title="what a run learned of samples was drawn and kept where it says")
