@@ -1,8 +1,8 @@
-"""Both engines compute the same: Gemma 1, 2 and 3 small with all their features, full and LoRA, AdamW and Adafactor.
+"""Both engines compute the same: every family small with all its features, full and LoRA, AdamW and Adafactor.
 
-Twelve comparisons of `workings parity` over 20 steps, each with clipping or accumulation or packing switched on in
-turn. Run as ``python -m proof.parity``; with numbers from 0 to 11 only those are compared again, and the others are
-kept from the result file.
+Comparisons of `workings parity` over 20 steps, each with clipping or accumulation or packing switched on in turn: of
+every Gemma all four pairs of method and optimizer, of the other families two. Run as ``python -m proof.parity``; with
+numbers from 0 on only those are compared again, and the others are kept from the result file.
 """
 
 import json
@@ -16,12 +16,14 @@ from tools.result_file import write_result
 from workings.runs.parity import TOLERANCES, Parity, parity
 
 RESULT = Path(__file__).parent / "parity.json"
-FAMILIES = ("gemma", "gemma2", "gemma3")
+GEMMAS = ("gemma", "gemma2", "gemma3", "gemma4")
+OTHERS = ("llama", "qwen2", "qwen3", "olmo3", "smollm3")
 METHODS = ("full", "lora")
 OPTIMIZERS = ("adamw", "adafactor")
 FEATURES = (("optimizer.clip_norm=1.0",), ("batch.accumulation=2",), ("data.packing=first_fit",),
             ("memory.loss_chunk=32", "memory.remat=layer"))
-CASES = tuple(product(FAMILIES, METHODS, OPTIMIZERS))
+CASES = (*product(GEMMAS, METHODS, OPTIMIZERS), *((family, *pair) for family in OTHERS
+                                                   for pair in (("full", "adamw"), ("lora", "adafactor"))))
 STEPS = 20
 
 

@@ -27,7 +27,7 @@ def packed_batch() -> Batch:
 
 
 @pytest.mark.parametrize("attention", ["auto", "plain", "chunked"])
-@pytest.mark.parametrize("family", ["gemma", "gemma2", "gemma3"])
+@pytest.mark.parametrize("family", ["gemma", "gemma2", "gemma3", "gemma4", "olmo3"])
 def test_loss_and_gradients_are_those_of_the_mask(family: str, attention: str) -> None:
     """Grouped heads, caps and windows shorter than a segment; `memory.cpu_optimizations` decides."""
     found: list[dict[str, torch.Tensor]] = []
@@ -42,8 +42,9 @@ def test_loss_and_gradients_are_those_of_the_mask(family: str, attention: str) -
         loss.backward()
         found.append({"loss": loss.detach()} | {name: x.grad for name, x in state.trained.items()})
     one, other = found
+    absolute = 2e-5 if family == "gemma4" else 2e-6  # six layers, whose keys get gradients from several
     for name, x in one.items():
-        torch.testing.assert_close(x, other[name], rtol=2e-5, atol=2e-6 * float(other[name].abs().max()), msg=name)
+        torch.testing.assert_close(x, other[name], rtol=2e-5, atol=absolute * float(other[name].abs().max()), msg=name)
 
 
 def test_places_lead_back_to_positions() -> None:

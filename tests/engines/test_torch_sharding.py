@@ -10,7 +10,6 @@ from safetensors.torch import load_file
 
 from tests.engines.tiny import request, tiny_shape
 from tests.engines.torch_two_processes import CASES, curve, engine, report
-from workings.config.method import QloraConfig
 from workings.config.training import MemoryConfig, MeshConfig
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.sharding import Mesh, find_mesh
@@ -41,7 +40,8 @@ def test_two_processes_go_on_like_one_and_come_back(case: str, both: tuple[dict,
     supervised tokens for one process, clipping, weight decay, masters, adapters beside frozen weights."""
     one, state, straight = both[0][case]
     found = both[1][case]
-    tolerance = 2e-3 if case == "mixed" else 2e-5  # gradients in bf16 are rounded before they are added
+    # Gradients in bf16 are rounded before they are added; six layers with gradient norms of 50 round more than two.
+    tolerance = {"mixed": 2e-3, "gemma4": 5e-4, "gemma4 lora": 5e-4}.get(case, 2e-5)
     np.testing.assert_allclose(found["curve"], straight["curve"], rtol=tolerance)
     assert 0.45 < found["held"] < 0.65
     np.testing.assert_allclose(found["held_out"], straight["held_out"], rtol=tolerance)
@@ -50,7 +50,8 @@ def test_two_processes_go_on_like_one_and_come_back(case: str, both: tuple[dict,
     restored = one.restore(both[2] / case)
     assert restored.step == 6
     for name, x in restored.trained.items():
-        torch.testing.assert_close(x, state.trained[name], atol=1e-3 if case == "mixed" else 2e-5, rtol=1e-2)
+        absolute = {"mixed": 1e-3, "gemma4": 1e-3, "gemma4 lora": 1e-3}.get(case, 2e-5)
+        torch.testing.assert_close(x, state.trained[name], atol=absolute, rtol=1e-2)
     for slot, tree in restored.moments.items():
         assert tree.keys() == state.moments[slot].keys()
     exported = tmp_path / "exported"
@@ -86,6 +87,5 @@ def test_other_meshes_than_were_started_are_refused(monkeypatch) -> None:
     with pytest.raises(RequestError, match=r"mesh\.tp: 2 with engine: torch"):
         TorchEngine.open(request(tiny_shape(), mesh=MeshConfig(tp=2)))
     monkeypatch.setenv("WORLD_SIZE", "2")
-    for changes in ({"method": QloraConfig(name="qlora")}, {"memory": MemoryConfig(optimizer_in_backward=True)}):
-        with pytest.raises(RequestError, match="in 2 processes"):
-            find_mesh(request(tiny_shape(), **changes), "cpu")
+    with pytest.raises(RequestError, match="in 2 processes"):
+        find_mesh(request(tiny_shape(), memory=MemoryConfig(optimizer_in_backward=True)), "cpu")

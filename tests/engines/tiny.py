@@ -22,8 +22,15 @@ def tiny_shape(family: str = "gemma", *, vocab: int = 61, layers: int = 2, **cha
     config = ShapeConfig(family=family, layers=layers, width=32, mlp_width=48, heads=4,
                          kv_heads=2 if find_family(family).grouped_heads else 4, head_dim=8, context=128)
     shape = shape_from_config(config, vocab)
-    if shape.sliding_pattern:
-        changes = {"sliding_window": 4, "sliding_pattern": 2, "query_scale": 12 ** -0.5} | changes
+    if family == "gemma4":  # two turns with keys of their own, then a sliding and a global layer without
+        changes = {"layers": 6, "sliding_window": 4, "sliding_pattern": 2, "global_head_dim": 16, "per_layer_width": 6,
+                   "shared_kv_layers": 2, "shared_mlp_width": 96, "rotated_part": 0.5} | changes
+    elif shape.sliding_pattern:
+        changes = {"sliding_window": 4, "sliding_pattern": 2} | changes
+        if family != "olmo3":  # it has no scale of its own
+            changes = {"query_scale": 12 ** -0.5} | changes
+    elif shape.unrotated_pattern:
+        changes = {"unrotated_pattern": 2} | changes
     return ModelShape(**(shape.__dict__ | changes))
 
 

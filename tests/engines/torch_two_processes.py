@@ -11,9 +11,10 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor import DTensor
 
 from tests.engines.tiny import random_batch, request, rewarded_adapters, tiny_shape
-from workings.config.method import LoraConfig
+from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.step import State
@@ -31,6 +32,14 @@ CASES["lora"] = {"method": LoraConfig(name="lora", rank=3), "optimizer": AdamWCo
 CASES["lora bf16"] = {"method": LoraConfig(name="lora", rank=4), "shape": tiny_shape("llama"),
                       "optimizer": AdafactorConfig(name="adafactor"),
                       "precision": PrecisionConfig(parameters="bf16", compute="fp32")}
+# Every process has all matrices in four bits; the adapters are split.
+CASES["qlora"] = {"method": QloraConfig(name="qlora", rank=3), "memory": MemoryConfig(remat="layer"),
+                  "shape": tiny_shape("gemma2", width=64, mlp_width=64, head_dim=16)}
+# Shared keys, and a table of per-layer embeddings that every process has whole.
+CASES["gemma4"] = {"shape": tiny_shape("gemma4"), "optimizer": AdafactorConfig(name="adafactor", clip_norm=1.0),
+                   "memory": MemoryConfig(remat="layer")}
+CASES["gemma4 lora"] = {"shape": tiny_shape("gemma4"), "method": LoraConfig(name="lora", rank=3),
+                        "memory": MemoryConfig(per_layer_embeddings="host")}
 PROMPTS = [[1, 2, 3], [4], [5, 6, 7, 8, 9]]
 
 
@@ -62,7 +71,8 @@ def go_on(case: str, load: Path, save: Path) -> dict[str, object]:
     opened = engine(case, 2)
     assert opened.describe().mesh == {"fsdp": 2, "tp": 1}
     state, found = curve(opened, opened.restore(load), 3, 3)
-    parameters = list(state.model.parameters())  # frozen ones too
+    # Frozen ones too, but for the one that is not split.
+    parameters = [x for x in state.model.parameters() if isinstance(x, DTensor)]
     held = sum(x.to_local().numel() for x in parameters)
     whole = sum(x.numel() for x in parameters)
     opened.save(state, save)

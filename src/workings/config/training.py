@@ -221,6 +221,9 @@ class MemoryConfig(Section):
     """Positions whose logits exist at one time; 0: all of a micro batch."""
     optimizer_in_backward: bool = False
     """Each gradient is used and freed as soon as it is complete (engine `torch`); not with accumulation or clipping."""
+    per_layer_embeddings: Literal["device", "host"] = "device"
+    """Where the table of per-layer embeddings lies, in models that have one (Gemma 4 E2B and E4B): `host` keeps it in
+    the host's memory, and the rows of a batch's tokens alone travel to the device (engine `torch`)."""
     cpu_optimizations: bool = True
     """Variants of the programs that only a CPU gains from (`jax`: unstacked layers, loss positions, answers in two
     batches at a time; `torch`: attention of packed rows by segment, short rows by plain products). `false`: a CPU runs

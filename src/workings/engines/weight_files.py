@@ -10,7 +10,7 @@ from workings.engines.safetensors_file import TensorFile
 from workings.errors import RequestError
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.shapes import from_hf_config
+from workings.models.shapes import from_hf_config, unproven_from_hf
 from workings.models.weights import tensor_shapes
 
 PREFIXES = ("", "language_model.", "model.language_model.")
@@ -74,6 +74,24 @@ class WeightFiles:
         """One tensor, mapped from its file."""
         return self._file(name).read(self._names[name])
 
+    def stored_name(self, name: str) -> str:
+        """What the files call a tensor."""
+        return self._names[name]
+
+    def others(self) -> dict[str, TensorFile]:
+        """The files' further tensors, which the model does not need."""
+        needed = set(self._names.values())
+        return {name: file for name, file in self._where.items() if name not in needed}
+
+
+def stored_shapes(directory: Path) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every tensor in a directory, from the headers of its files alone.
+
+    Raises:
+        RequestError: no weights in safetensors, or a missing shard.
+    """
+    return {name: file.shape(name) for name, file in WeightFiles(directory, {}).others().items()}
+
 
 def model_weights(directory: Path, shape: ModelShape) -> WeightFiles:
     """The weights of a model of this shape.
@@ -84,7 +102,8 @@ def model_weights(directory: Path, shape: ModelShape) -> WeightFiles:
     config = directory / "config.json"
     if not config.is_file():
         raise RequestError(f"{directory} without config.json", "a directory in Hugging Face's format", "")
-    found = from_hf_config(json.loads(config.read_text(encoding="utf-8")))
+    values = json.loads(config.read_text(encoding="utf-8"))
+    found = from_hf_config(values) if shape.proven else unproven_from_hf(values, stored_shapes(directory))
     if found != shape:
         raise RequestError(f"{config}: {found}", f"{shape}", "")
     return WeightFiles(directory, tensor_shapes(shape), family_of(shape).optional_prefix)

@@ -8,7 +8,7 @@ Matrices are stored ``[out, in]`` and applied as ``x @ W.T``, unless `Family.mat
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workings.errors import RequestError
@@ -18,6 +18,12 @@ from workings.models.shape import ModelShape
 EMBEDDING = "model.embed_tokens.weight"
 FINAL_NORM = "model.norm.weight"
 HEAD = "lm_head.weight"
+PER_LAYER_EMBEDDING = "model.embed_tokens_per_layer.weight"
+"""A second table ``[V, L * P]``, in families whose layers get numbers of their own for every token (Gemma 4)."""
+PER_LAYER_PROJECTION = "model.per_layer_model_projection.weight"
+PER_LAYER_NORM = "model.per_layer_projection_norm.weight"
+LAYER_SCALAR = "layer_scalar"
+"""A layer's fixed number (Gemma 4): a buffer in transformers, which no trainer changes."""
 PROJECTIONS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
                "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
 """The matrices of one layer of the standard decoder, in the order in which they are applied."""
@@ -47,6 +53,8 @@ class Family:
     """What recipes and records call it; for a family of this package also the name of its file."""
     model_type: str
     """Hugging Face's name of the architecture in ``config.json``; transformers must know it, for the PyTorch engine."""
+    other_model_types: tuple[str, ...] = ()
+    """Further names under which ``config.json`` may hold a model of this very architecture."""
     architecture: str
     """transformers' class, which ``config.json`` names."""
     switches: Mapping[str, Any] = field(default_factory=dict)
@@ -81,20 +89,30 @@ class Family:
     """Terms of the published weights, where all of them have the same."""
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
     """Engine -> why it cannot run the family."""
+    frozen: tuple[str, ...] = ()
+    """Ends of the names of tensors that no method trains."""
 
     def check(self, shape: ModelShape) -> None:
         """Raise `RequestError` for sizes that the family cannot have."""
 
-    def check_engine(self, engine: str) -> None:
-        """Raise `RequestError` for an engine that cannot run the family."""
+    def in_reach(self, shape: ModelShape) -> ModelShape:
+        """A small model's shape changed so that rows of some dozen tokens meet everything that the family is about.
+
+        `workings.runs.parity` compares engines on it: sliding layers slide, others see all.
+        """
+        return replace(shape, sliding_window=16, sliding_pattern=2) if shape.sliding_pattern else shape
+
+    def check_engine(self, engine: str, shape: ModelShape) -> None:
+        """Raise `RequestError` for an engine that cannot run the family, or not at these sizes."""
+        del shape
         if engine in self.refusals:
             refusal = self.refusals[engine]
             raise RequestError(f"a {self.name} model with engine: {engine}", refusal.expected, refusal.try_next)
 
-    def layer_shapes(self, shape: ModelShape) -> dict[str, tuple[int, ...]]:
-        """Tensors of one layer: name below `layer_prefix` and number -> shape."""
-        width, inner = shape.width, shape.mlp_width
-        query, key = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    def layer_shapes(self, shape: ModelShape, layer: int) -> dict[str, tuple[int, ...]]:
+        """Tensors of one layer (from 0): name below `layer_prefix` and number -> shape."""
+        width, inner, head = shape.width, shape.mlp_width_of(layer), shape.head_dim_of(layer)
+        query, key = shape.heads * head, shape.kv_heads_of(layer) * head
         shapes: dict[str, tuple[int, ...]] = {
             "input_layernorm.weight": (width,),
             "self_attn.q_proj.weight": (query, width),
@@ -110,9 +128,12 @@ class Family:
             shapes |= {f"self_attn.{letter}_proj.bias": (size,) for letter, size in zip("qkv", (query, key, key),
                                                                                          strict=True)}
         if shape.qk_norm:
-            shapes |= {f"self_attn.{letter}_norm.weight": (shape.head_dim,) for letter in "qk"}
+            sizes = (query, key) if shape.qk_norm_whole else (head, head)
+            shapes |= {f"self_attn.{letter}_norm.weight": (size,) for letter, size in zip("qk", sizes, strict=True)}
         if shape.post_norms:
             shapes |= {f"{side}_feedforward_layernorm.weight": (width,) for side in ("pre", "post")}
+        if not shape.pre_norms:
+            del shapes["input_layernorm.weight"], shapes["pre_feedforward_layernorm.weight"]
         return shapes
 
     def outer_shapes(self, shape: ModelShape) -> dict[str, tuple[int, ...]]:

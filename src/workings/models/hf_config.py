@@ -1,10 +1,15 @@
 """The parts of Hugging Face's ``config.json`` that several families share: rotary settings and sliding layers."""
 
 from collections.abc import Mapping
+from math import log
 from typing import Any
 
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
+
+SLIDING, GLOBAL = "sliding_attention", "full_attention"
+KINDS = {SLIDING: "sliding", GLOBAL: "global"}
+"""Hugging Face's kinds of layers -> those of `ModelShape.layer_types`."""
 
 
 def read_rotation(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,9 +37,26 @@ def read_rotation(config: Mapping[str, Any]) -> dict[str, Any]:
     elif kind == "llama3":
         found["rope_llama3"] = (float(scaling["factor"]), float(scaling["low_freq_factor"]),
                                 float(scaling["high_freq_factor"]), int(scaling["original_max_position_embeddings"]))
+    elif kind == "yarn":
+        found["rope_yarn"] = _read_yarn(scaling)
+    elif kind == "proportional":
+        found |= {"rotated_part": float(scaling.get("partial_rotary_factor", 1.0)),
+                  "rope_scaling": float(scaling.get("factor", 1.0))}
     elif kind != "default":
-        raise RequestError(f"rope scaling of type {kind!r}", "default, linear or llama3")
+        raise RequestError(f"rope scaling of type {kind!r}", "default, linear, llama3, yarn or proportional")
     return found
+
+
+def _read_yarn(scaling: Mapping[str, Any]) -> tuple[float, ...]:
+    """`ModelShape.rope_yarn` from transformers' settings."""
+    # Other families' variants of the rule, which this package does not compute.
+    if variants := [name for name in ("mscale", "mscale_all_dim", "truncate") if scaling.get(name, True) is not True]:
+        raise RequestError(f"rope scaling of type yarn with {', '.join(variants)}", "YaRN as OLMo 3 uses it")
+    factor = float(scaling["factor"])
+    # YaRN's own rule, for files that do not say it: attention gets a little sharper with the stretch.
+    sharper = scaling.get("attention_factor") or (0.1 * log(factor) + 1.0 if factor > 1 else 1.0)
+    return (factor, int(scaling["original_max_position_embeddings"]), float(scaling.get("beta_fast") or 32),
+            float(scaling.get("beta_slow") or 1), float(sharper))
 
 
 def write_rotation(shape: ModelShape) -> dict[str, Any]:
@@ -43,31 +65,44 @@ def write_rotation(shape: ModelShape) -> dict[str, Any]:
         factor, low, high, original = shape.rope_llama3
         return {"rope_scaling": {"rope_type": "llama3", "factor": factor, "low_freq_factor": low,
                                  "high_freq_factor": high, "original_max_position_embeddings": int(original)}}
+    if shape.rope_yarn:
+        factor, original, fast, slow, sharper = shape.rope_yarn
+        return {"rope_scaling": {"rope_type": "yarn", "factor": factor, "beta_fast": fast, "beta_slow": slow,
+                                 "original_max_position_embeddings": int(original), "attention_factor": sharper}}
     if shape.rope_scaling != 1.0:
         return {"rope_scaling": {"rope_type": "linear", "factor": shape.rope_scaling}}
     return {}
 
 
-def read_sliding(config: Mapping[str, Any], usual_pattern: int) -> dict[str, Any]:
-    """Window and pattern of sliding layers.
+def read_sliding(config: Mapping[str, Any], usual_pattern: int, *, last_global: bool = False) -> dict[str, Any]:
+    """Window and pattern of sliding layers; the kind of each layer only where no pattern gives the list.
 
-    Raises:
-        RequestError: a list of layer types that is not 'every n-th layer is global'.
+    Args:
+        config: content of a ``config.json``.
+        usual_pattern: every how many layers one is global, in a file that does not say it.
+        last_global: whether the family's last layer is global in any case.
     """
     kinds, layers = config.get("layer_types"), int(config["num_hidden_layers"])
-    pattern = int(config.get("sliding_window_pattern") or usual_pattern)
-    if kinds:
-        # The first global layer gives the pattern, which the whole list then has to repeat.
-        pattern = kinds.index("full_attention") + 1 if "full_attention" in kinds else layers + 1
-        expected = ["full_attention" if (i + 1) % pattern == 0 else "sliding_attention" for i in range(layers)]
-        if list(kinds) != expected:
-            raise RequestError(f"layer_types: {kinds}", f"every n-th layer global, e.g. {expected}")
-    return {"sliding_window": int(config["sliding_window"]), "sliding_pattern": pattern}
+    usual = int(config.get("sliding_window_pattern") or usual_pattern)
+    found: dict[str, Any] = {"sliding_window": int(config["sliding_window"])}
+    if not kinds:
+        return found | {"sliding_pattern": usual}
+    if len(kinds) != layers or not {*kinds} <= {*KINDS}:
+        raise RequestError(f"{len(kinds)} layer_types ({', '.join(sorted({*kinds}))}), {layers} layers",
+                           f"{' or '.join(KINDS)} for each layer")
+    # Few layers fit several patterns: the usual one is meant, or else the one whose end is the first global layer.
+    first = kinds.index(GLOBAL) + 1 if GLOBAL in kinds else layers + 1
+    for pattern in (usual, first):
+        ends = {layers - 1} if last_global else set()
+        said = [GLOBAL if (i + 1) % pattern == 0 or i in ends else SLIDING for i in range(layers)]
+        if list(kinds) == said:
+            return found | {"sliding_pattern": pattern}
+    return found | {"sliding_pattern": 0, "layer_types": tuple(KINDS[kind] for kind in kinds)}
 
 
 def layer_types(shape: ModelShape) -> list[str]:
     """Hugging Face's kind of every layer."""
-    return ["sliding_attention" if shape.slides(i) else "full_attention" for i in range(shape.layers)]
+    return [SLIDING if shape.slides(i) else GLOBAL for i in range(shape.layers)]
 
 
 def require(config: Mapping[str, Any], keys: tuple[str, ...]) -> None:

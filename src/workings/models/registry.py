@@ -9,6 +9,7 @@ from workings.config.families import FAMILIES, GROUP, known_families
 from workings.errors import RequestError
 from workings.models.family import Family
 from workings.models.shape import ModelShape
+from workings.models.unproven import unproven_family
 
 _registered: dict[str, Family] = {}
 
@@ -34,8 +35,8 @@ def find_family(name: str) -> Family:
 
 
 def family_of(shape: ModelShape) -> Family:
-    """The family that a shape belongs to."""
-    return find_family(shape.family)
+    """The family that a shape belongs to; of an unproven model one that is made from the shape itself."""
+    return find_family(shape.family) if shape.proven else unproven_family(shape)
 
 
 def families() -> tuple[Family, ...]:
@@ -52,15 +53,20 @@ def find_model_type(config: Mapping[str, Any]) -> Family:
     """
     wanted = config.get("model_type")
     _register_ours()
-    if not any(family.model_type == wanted for family in _registered.values()):
+    if not any(wanted in _model_types(family) for family in _registered.values()):
         # What is found is registered on the way, so the loop below sees it.
         for name in known_families():
             find_family(name)
     for family in _registered.values():
-        if family.model_type == wanted:
+        if wanted in _model_types(family):
             return family
     raise RequestError(f"model_type: {wanted!r}",
-                       f"one of {', '.join(family.model_type for family in _registered.values())}")
+                       f"one of {', '.join(family.model_type for family in _registered.values())}",
+                       "for training by transformers' own class, with nothing proven: model.proven=false engine=torch")
+
+
+def _model_types(family: Family) -> tuple[str, ...]:
+    return (family.model_type, *family.other_model_types)
 
 
 def _register_ours() -> None:

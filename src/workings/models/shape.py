@@ -1,6 +1,6 @@
 """What a decoder-only model is, without a framework: sizes and the switches in which families differ."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 
@@ -29,6 +29,10 @@ class ModelShape:
     """Positions a sliding layer sees, itself included; 0: no sliding layers."""
     sliding_pattern: int = 0
     """Every n-th layer is global, the others slide (Gemma 2: 2, Gemma 3: 6); 0: all are global."""
+    last_layer_global: bool = False
+    """The last layer is global whatever the pattern says (Gemma 4)."""
+    layer_types: tuple[str, ...] = ()
+    """``sliding`` or ``global`` for each layer, where no pattern says it; empty: the pattern."""
     query_scale: float = 0.0
     """Scores are multiplied by this; 0: ``head_dim ** -0.5``."""
     attention_softcap: float = 0.0
@@ -49,11 +53,94 @@ class ModelShape:
     """Biases on query, key and value projections (Qwen 2)."""
     rope_llama3: tuple[float, ...] = ()
     """Llama 3.1's frequency scaling as (factor, low_freq_factor, high_freq_factor, original context); empty: none."""
+    rope_yarn: tuple[float, ...] = ()
+    """YaRN's as (factor, original context, beta_fast, beta_slow, factor of cosines and sines); empty: none (OLMo 3)."""
+    unrotated_pattern: int = 0
+    """Every n-th layer does not rotate its queries and keys (SmolLM3: 4); 0: all do."""
+    rotated_part: float = 1.0
+    """Part of each head that global layers rotate, in families whose layers have two bases (Gemma 4: 0.25)."""
+    norm_rounds_once: bool = False
+    """Norms multiply by their weight in float32 and round once (Gemma 4, OLMo 3); Llama's round before that, too."""
+    pre_norms: bool = True
+    """Norms before attention and feed-forward; OLMo 3 has those after them alone."""
+    qk_norm_whole: bool = False
+    """The norms on queries and keys run over all heads together (OLMo 3) instead of each head by itself."""
+    value_norm: bool = False
+    """Values are normed per head as well, without a weight (Gemma 4)."""
+    global_head_dim: int = 0
+    """Size of a head in global layers (Gemma 4: 512); 0: ``head_dim``."""
+    global_kv_heads: int = 0
+    """Key and value heads of global layers (Gemma 4 31B: 4); 0: ``kv_heads``."""
+    keys_as_values: bool = False
+    """Global layers have no value projection: values are the projected keys, before norm and rotation (Gemma 4 31B)."""
+    shared_kv_layers: int = 0
+    """The last n layers have no keys and values: they attend to those of the last layer of their kind (sliding or
+    global) that has some (Gemma 4 E2B: 20 of 35)."""
+    shared_mlp_width: int = 0
+    """Feed-forward width of those layers (Gemma 4 E2B: twice the others'); 0: ``mlp_width``."""
+    per_layer_width: int = 0
+    """Width of per-layer embeddings: a second table gives each token this many numbers for each layer (Gemma 4 E2B and
+    E4B: 256); 0: none."""
+    layer_scalar: bool = False
+    """What a layer gives is multiplied by a fixed number of its own (Gemma 4)."""
+    experts: int = 0
+    """Experts of a layer, beside its feed-forward (Gemma 4 26B-A4B: 128); 0: none."""
+    experts_per_token: int = 0
+    """How many of them a token goes through (8)."""
+    expert_width: int = 0
+    """Feed-forward width of one expert (704)."""
+    config: str = ""
+    """Of a model that no family of this package stands for (`model.proven: false`): its ``config.json``, from which
+    transformers builds it; empty: a proven one (`workings.models.unproven`)."""
+    tensors: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Of such a model: name and shape of every tensor, as its files have them."""
 
     def __post_init__(self) -> None:
-        """A shape read from JSON has a list there."""
-        object.__setattr__(self, "rope_llama3", tuple(self.rope_llama3))
+        """A shape read from JSON has lists there, and integers for whole numbers (30 for 30.0)."""
+        # transformers refuses a config.json whose soft cap is an integer.
+        for field in fields(self):
+            if field.type is float:
+                object.__setattr__(self, field.name, float(getattr(self, field.name)))
+        for name in ("rope_llama3", "rope_yarn", "layer_types"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "tensors", tuple((name, tuple(size)) for name, size in self.tensors))
+
+    @property
+    def proven(self) -> bool:
+        """Whether a family of this package stands for it, which was compared with transformers."""
+        return not self.config
 
     def slides(self, layer: int) -> bool:
         """Whether this layer (from 0) sees only the last ``sliding_window`` positions."""
+        if self.layer_types:
+            return self.layer_types[layer] == "sliding"
+        if self.last_layer_global and layer == self.layers - 1:
+            return False
         return self.sliding_pattern > 0 and (layer + 1) % self.sliding_pattern != 0
+
+    def rotates(self, layer: int) -> bool:
+        """Whether this layer turns its queries and keys by their positions."""
+        return self.unrotated_pattern == 0 or (layer + 1) % self.unrotated_pattern != 0
+
+    def shares_keys(self, layer: int) -> bool:
+        """Whether this layer attends to the keys and values of an earlier one."""
+        return layer >= self.layers - self.shared_kv_layers
+
+    def key_layer(self, layer: int) -> int:
+        """The layer whose keys and values this one attends to: itself, or the last of its kind that has some."""
+        if not self.shares_keys(layer):
+            return layer
+        own = range(self.layers - self.shared_kv_layers)
+        return max(i for i in own if self.slides(i) == self.slides(layer))
+
+    def head_dim_of(self, layer: int) -> int:
+        """Size of a head of this layer."""
+        return self.head_dim if self.slides(layer) else self.global_head_dim or self.head_dim
+
+    def kv_heads_of(self, layer: int) -> int:
+        """Key and value heads of this layer."""
+        return self.kv_heads if self.slides(layer) else self.global_kv_heads or self.kv_heads
+
+    def mlp_width_of(self, layer: int) -> int:
+        """Feed-forward width of this layer."""
+        return self.shared_mlp_width or self.mlp_width if self.shares_keys(layer) else self.mlp_width

@@ -1,13 +1,27 @@
 """Names and shapes of a model's tensors, exactly as Hugging Face's checkpoints carry them; its family knows them."""
 
+from collections.abc import Mapping, Sequence
+from functools import cache
 from math import prod
+from types import MappingProxyType
 
-from workings.models.family import EMBEDDING, FINAL_NORM, HEAD, PROJECTIONS, RESIDUAL
+from workings.models.family import (
+    EMBEDDING,
+    FINAL_NORM,
+    HEAD,
+    LAYER_SCALAR,
+    PER_LAYER_EMBEDDING,
+    PER_LAYER_NORM,
+    PER_LAYER_PROJECTION,
+    PROJECTIONS,
+    RESIDUAL,
+)
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 
-__all__ = ["EMBEDDING", "FINAL_NORM", "HEAD", "PROJECTIONS", "RESIDUAL", "layer_name", "layer_shapes", "outer_shapes",
-           "parameter_count", "projections", "tensor_shapes"]
+__all__ = ["EMBEDDING", "FINAL_NORM", "HEAD", "LAYER_SCALAR", "PER_LAYER_EMBEDDING", "PER_LAYER_NORM",
+           "PER_LAYER_PROJECTION", "PROJECTIONS", "RESIDUAL", "is_frozen", "layer_name", "layer_shapes", "layer_turns",
+           "outer_shapes", "parameter_count", "projections", "tensor_shapes"]
 
 
 def projections(shape: ModelShape) -> tuple[str, ...]:
@@ -15,14 +29,20 @@ def projections(shape: ModelShape) -> tuple[str, ...]:
     return family_of(shape).projections
 
 
-def layer_shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
-    """Tensors of one layer: name below ``model.layers.<i>.`` -> shape."""
-    return family_of(shape).layer_shapes(shape)
+@cache
+def layer_shapes(shape: ModelShape, layer: int = 0) -> Mapping[str, tuple[int, ...]]:
+    """Tensors of one layer (from 0): name below ``model.layers.<i>.`` -> shape. In most families all are alike."""
+    return MappingProxyType(family_of(shape).layer_shapes(shape, layer))
 
 
 def outer_shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
     """Tensors outside the layers: name -> shape. Tied embeddings have no ``lm_head.weight``."""
     return family_of(shape).outer_shapes(shape)
+
+
+def is_frozen(name: str, shape: ModelShape) -> bool:
+    """Whether no method trains this tensor, whatever a recipe says (Gemma 4: per-layer embeddings, layer scalars)."""
+    return name.endswith(family_of(shape).frozen)
 
 
 def layer_name(layer: int, name: str) -> str:
@@ -32,13 +52,39 @@ def layer_name(layer: int, name: str) -> str:
 
 def tensor_shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
     """Every tensor of the model: full name -> shape."""
-    inner, prefix = layer_shapes(shape), family_of(shape).layer_prefix
-    layers = {f"{prefix}.{i}.{name}": size for i in range(shape.layers) for name, size in inner.items()}
-    return outer_shapes(shape) | layers
+    prefix = family_of(shape).layer_prefix
+    return outer_shapes(shape) | {f"{prefix}.{i}.{name}": size for i in range(shape.layers)
+                                  for name, size in layer_shapes(shape, i).items()}
 
 
 def parameter_count(shape: ModelShape) -> int:
     """Number of stored parameters; a tied embedding counts once."""
-    inner = sum(prod(size) for size in layer_shapes(shape).values())
-    # All layers have the same tensors, so one is counted and multiplied.
-    return sum(prod(size) for size in outer_shapes(shape).values()) + shape.layers * inner
+    return sum(prod(size) for size in tensor_shapes(shape).values())
+
+
+@cache
+def layer_turns(shape: ModelShape) -> tuple[tuple[range, ...], ...]:
+    """The layers as loops: each loop repeats a few places, and the range of a place holds its layers, one a turn.
+
+    Layers of one range have tensors of the same names and shapes, so that they can be stacked. In most families all
+    layers are alike: ``((range(0, L),),)``. Gemma 4 E2B repeats four sliding layers and a global one, three times with
+    keys of their own and four times without: ``((range(0, 15, 5), range(1, 15, 5), …), (range(15, 35, 5), …))``.
+    """
+    kinds = [frozenset(layer_shapes(shape, i).items()) for i in range(shape.layers)]
+    loops: list[tuple[range, ...]] = []
+    first = 0
+    while first < shape.layers:
+        # The places that repeat over the most layers; of equals the fewest, because each place is compiled once.
+        turns, places = max(((_turns(kinds, first, places), places) for places in range(1, shape.layers - first + 1)),
+                            key=lambda found: (found[0] * found[1] if found[0] > 1 or found[1] == 1 else 0, -found[1]))
+        loops.append(tuple(range(first + place, first + turns * places, places) for place in range(places)))
+        first += turns * places
+    return tuple(loops)
+
+
+def _turns(kinds: Sequence[object], first: int, places: int) -> int:
+    """How many times the kinds of ``places`` layers from ``first`` on follow each other."""
+    wanted, turns = kinds[first:first + places], 1
+    while kinds[first + turns * places:first + (turns + 1) * places] == wanted:
+        turns += 1
+    return turns

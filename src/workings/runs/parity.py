@@ -7,7 +7,7 @@ safetensors, and gradients are read from the checkpoint of a first step of AdamW
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from workings.engines.registry import find_engine
 from workings.engines.safetensors_file import TensorFile
 from workings.errors import RequestError
 from workings.models.batch import Batch
-from workings.models.shape import ModelShape
+from workings.models.registry import family_of
 from workings.runs.resolve import resolve
 from workings.runs.smoke import Smoke
 from workings.training.schedule import Schedule
@@ -34,8 +34,6 @@ TOLERANCES = {"logit": 1e-4, "loss": 1e-5, "gradient": 1e-4, "curve": 1e-4, "res
 """Largest differences that pass: logits and losses absolute, gradients relative (`gradient_difference`)."""
 COMPARED = 3
 """Batches whose loss is compared."""
-REACH = {"sliding_window": 16, "sliding_pattern": 2, "query_scale": 0.125}
-"""Small models have short rows; with these, sliding layers slide, others see all, and scores have their own scale."""
 FLOOR = 1e-3
 """A tensor whose gradient is this small beside the largest one of all is measured against that one times this."""
 
@@ -147,8 +145,8 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool) -> Case:
     resolved, recipe = resolve(loaded), loaded.recipe
     rows = build_rows(resolved.data.traces, resolved.tokenizer, resolved.template, recipe.data)
     shape, weights = resolved.shape, resolved.weights
-    if small and shape.sliding_pattern:
-        shape = ModelShape(**(asdict(shape) | REACH))
+    if small:
+        shape = family_of(shape).in_reach(shape)
     batches = Batches(rows, seed=recipe.seed, rows_per_micro_batch=recipe.batch.micro_batch,
                       accumulation=recipe.batch.accumulation, data_config=recipe.data)
     # Made once and kept: both engines must be given the very same arrays.

@@ -21,6 +21,7 @@ from jax.experimental import topologies
 from workings.engines.base import ANSWERING, EngineRequest
 from workings.engines.jax.buffer_assignment import Sizes, assignment_text, heap_parts
 from workings.engines.jax.inspect import inspection, refusal
+from workings.engines.jax.params_tree import stacks
 from workings.engines.jax.programs import generation_sizes, lower_forward, lower_generation
 from workings.engines.jax.rounding import MASTER
 from workings.engines.jax.sharding import make_layout
@@ -150,7 +151,8 @@ def _sizes(spec: StepSpec, state: dict[str, Any], places: dict[str, Any], rows: 
            slots: int = 0) -> Sizes:
     layers = state["params"]["layers"]
     local = {name: places["params"]["layers"][name].shard_shape(x.shape) for name, x in layers.items()}
-    whole = [*(size for name, size in layer_shapes(spec.shape).items()), *(x.shape[1:] for x in layers.values())]
+    whole = [*(size for place in stacks(spec.shape) for size in layer_shapes(spec.shape, place.start).values()),
+             *(x.shape[1:] for x in layers.values())]
     single = {_ordered(size) for size in (*whole, *(size[1:] for size in local.values())) if len(size) > 1}
     stored = {str(x.dtype) for x in jax.tree.leaves(state["params"])}
     return Sizes(

@@ -15,7 +15,8 @@ MASKED = -2.0e38
 
 Attention = Callable[..., jax.Array]
 """``(q_BSNH, k_BSKH, v_BSKH, *, segment_ids_BS, window, slides, scale, softcap) -> BSNH``: causal attention within
-segments. ``window`` (positions seen back) and ``slides`` are scalars of the layer at hand, known only when it runs."""
+segments. ``window`` (positions seen back) and ``slides`` are scalars of the layer at hand, known only when it runs;
+``slides`` is a bool where it is known before."""
 
 
 def allowed_pairs(segment_ids: jax.Array, window: jax.Array) -> jax.Array:
@@ -109,7 +110,7 @@ trained_attention.defvjp(_forward, _backward)
 
 
 def plain_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,
-                    slides: jax.Array, scale: float, softcap: float) -> jax.Array:
+                    slides: bool | jax.Array, scale: float, softcap: float) -> jax.Array:
     """Attention with the whole ``[S, S]`` square of scores in memory."""
     del slides  # the window says it all
     return trained_attention(q, k, v, allowed_pairs(segment_ids, window), scale, softcap)

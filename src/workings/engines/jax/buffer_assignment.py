@@ -17,6 +17,7 @@ from math import prod
 from pathlib import Path
 
 from workings.models.shape import ModelShape
+from workings.models.weights import layer_turns
 
 ALLOCATION = re.compile(r"^allocation \d+: size (\d+),(?P<kind>.*)")
 VALUE = re.compile(r"^ value: <\d+ (?P<name>\S+) @\d+> \(size=(?P<size>\d+),offset=(?P<offset>\d+)\): "
@@ -102,10 +103,12 @@ def _name_in_step(value: Value, sizes: Sizes) -> str:
     if dims in sizes.stacked:
         return GRADIENTS if value.dtype == sizes.parameter_dtype else UPDATE
     elements = prod(dims)
-    if sizes.cache_slots and value.dims[:1] == (shape.layers,) and sizes.cache_slots in value.dims:
+    # Turns of the loops over layers: in most families there is one loop, of all layers.
+    turns = {len(place) for loop in layer_turns(shape) for place in loop}
+    if sizes.cache_slots and value.dims[0] in {*turns, shape.layers} and sizes.cache_slots in value.dims:
         return CACHE
-    # One entry a layer, with whole micro batches behind it, is what the scan over layers stores for backward.
-    if value.dims[0] == shape.layers and elements % (shape.layers * tokens) == 0:
+    # One entry a turn, with whole micro batches behind it, is what the scan over layers stores for backward.
+    if value.dims[0] in turns and elements % (value.dims[0] * tokens) == 0:
         return KEPT
     if dims in sizes.single:
         return WEIGHTS

@@ -15,6 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from workings.engines.jax.attention import MASKED, scores
+from workings.engines.jax.layers import KeysValues, slides
+from workings.engines.jax.model import Attend
+from workings.engines.jax.params_tree import stacks
 from workings.engines.jax.sharding import FSDP, TP, Layout
 from workings.models.shape import ModelShape
 
@@ -33,18 +36,25 @@ Caches = dict[str, Ring]
 
 
 def layers_of(shape: ModelShape) -> dict[str, list[int]]:
-    """Kind -> numbers of its layers."""
-    kinds = {LOCAL: [i for i in range(shape.layers) if shape.slides(i)],
-             GLOBAL: [i for i in range(shape.layers) if not shape.slides(i)]}
+    """Kind -> numbers of its layers that have keys and values of their own."""
+    own = [i for i in range(shape.layers) if not shape.shares_keys(i)]
+    kinds = {LOCAL: [i for i in own if shape.slides(i)], GLOBAL: [i for i in own if not shape.slides(i)]}
     return {kind: layers for kind, layers in kinds.items() if layers}
 
 
 def index_in_kind(shape: ModelShape) -> np.ndarray:
-    """``[L]`` int32: which of its kind a layer is."""
-    places = np.zeros(shape.layers, np.int32)
-    for layers in layers_of(shape).values():
-        places[layers] = np.arange(len(layers))
-    return places
+    """``[L]`` int32: the place in its kind's ring of the keys and values that a layer attends to."""
+    place = {layer: i for layers in layers_of(shape).values() for i, layer in enumerate(layers)}
+    return np.array([place[shape.key_layer(i)] for i in range(shape.layers)], np.int32)
+
+
+def of_kind(shape: ModelShape, found: dict[str, KeysValues], part: int, layers: list[int]) -> jax.Array:
+    """``[l, B, S, K, H]`` keys (``part`` 0) or values (1) of these layers, from those of each stack."""
+    if len(found) == 1:
+        x = next(iter(found.values()))[part]
+        return x if len(layers) == shape.layers else x[np.array(layers)]
+    where = {layer: (name, turn) for place, name in stacks(shape).items() for turn, layer in enumerate(place)}
+    return jnp.stack([found[name][part][turn] for name, turn in map(where.__getitem__, layers)])
 
 
 def slots(shape: ModelShape, kind: str, whole: int) -> int:
@@ -52,28 +62,25 @@ def slots(shape: ModelShape, kind: str, whole: int) -> int:
     return min(shape.sliding_window, whole) if kind == LOCAL else whole
 
 
-def fill(shape: ModelShape, layout: Layout, keys: jax.Array, values: jax.Array, room: int) -> Caches:
+def fill(shape: ModelShape, layout: Layout, found: dict[str, KeysValues], room: int) -> Caches:
     """Rings that hold the ends of the prompts.
 
     Args:
         shape: decides which layers slide.
         layout: rows are split over ``fsdp``, heads over ``tp`` where they come out even.
-        keys: ``[L, B, P, K, H]`` of prompts that are padded on the left.
-        values: the same.
+        found: keys and values of each stack, ``[n, B, P, K, H]``, of prompts that are padded on the left.
         room: new tokens that a row can get.
     """
-    padded = keys.shape[2]
-
-    def end(x: jax.Array, kind: str, layers: list[int]) -> jax.Array:
+    def end(part: int, kind: str, layers: list[int]) -> jax.Array:
+        mine = of_kind(shape, found, part, layers)
+        padded = mine.shape[2]
         count = slots(shape, kind, padded + room)
-        mine = x if len(layers) == shape.layers else x[np.array(layers)]
         # Free slots come first: the last token of a prompt lies in slot R - 1, and new token 0 goes to slot 0.
         mine = mine[:, :, max(0, padded - count):]
         mine = jnp.pad(mine, ((0, 0), (0, 0), (max(0, count - padded), 0), (0, 0), (0, 0)))
         return _placed(layout, mine)
 
-    return {kind: Ring(end(keys, kind, layers), end(values, kind, layers))
-            for kind, layers in layers_of(shape).items()}
+    return {kind: Ring(end(0, kind, layers), end(1, kind, layers)) for kind, layers in layers_of(shape).items()}
 
 
 def _placed(layout: Layout, x: jax.Array) -> jax.Array:
@@ -83,14 +90,14 @@ def _placed(layout: Layout, x: jax.Array) -> jax.Array:
     return jax.lax.with_sharding_constraint(x, layout.place(None, FSDP, None, heads))
 
 
-def put(shape: ModelShape, caches: Caches, keys: jax.Array, values: jax.Array, count: jax.Array) -> Caches:
-    """The rings with new token number ``count`` of every row, whose keys and values are ``[L, B, 1, K, H]``."""
-    def written(ring: jax.Array, new: jax.Array, layers: list[int]) -> jax.Array:
-        mine = new if len(layers) == shape.layers else new[np.array(layers)]
+def put(shape: ModelShape, caches: Caches, found: dict[str, KeysValues], count: jax.Array) -> Caches:
+    """The rings with new token number ``count`` of every row; ``found`` as in `fill`, ``[n, B, 1, K, H]``."""
+    def written(ring: jax.Array, part: int, layers: list[int]) -> jax.Array:
+        mine = of_kind(shape, found, part, layers)
         # One slice serves all rows and layers, because every row is at the same count.
         return jax.lax.dynamic_update_slice_in_dim(ring, mine.astype(ring.dtype), count % ring.shape[2], 2)
 
-    return {kind: Ring(written(caches[kind].keys, keys, layers), written(caches[kind].values, values, layers))
+    return {kind: Ring(written(caches[kind].keys, 0, layers), written(caches[kind].values, 1, layers))
             for kind, layers in layers_of(shape).items()}
 
 
@@ -127,19 +134,23 @@ def look(q: jax.Array, k: jax.Array, v: jax.Array, ring: Ring, index: jax.Array,
     return (mixed / total.transpose(0, 3, 1, 2, 4)).astype(q.dtype).reshape(q.shape)
 
 
-def attend_cached(shape: ModelShape, caches: Caches, position: jax.Array, count: jax.Array, scale: float) -> Any:
-    """An `Attend` for one new token a row: looks into the rings and hands out the token's keys and values.
+def attend_cached(shape: ModelShape, caches: Caches, position: jax.Array, count: jax.Array, scale: float,
+                  layers: range) -> Attend:
+    """How a layer of this stack attends for one new token a row: to the ring of its kind and to the token itself.
 
     ``inputs`` of a layer has ``index`` (`index_in_kind`) beside its constants.
     """
-    def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> jax.Array:
         def of(kind: str) -> Any:
             return lambda: look(q, k, v, caches[kind], inputs["index"], position, count, window=inputs["window"],
                                 scale=scale, softcap=shape.attention_softcap)
 
         if len(caches) == 1:
-            return of(next(iter(caches)))(), (k, v)
+            return of(next(iter(caches)))()
+        local = slides(shape, layers, inputs)
+        if isinstance(local, bool):
+            return of(LOCAL if local else GLOBAL)()
         # The two rings have different numbers of slots, so a scan over layers must branch; only one side runs.
-        return jax.lax.cond(inputs["slides"], of(LOCAL), of(GLOBAL)), (k, v)
+        return jax.lax.cond(local, of(LOCAL), of(GLOBAL))
 
     return attend

@@ -1,7 +1,7 @@
 """State to safetensors and back: Hugging Face's names, layers unstacked, one tensor at a time.
 
-A checkpoint holds what is trained, and its optimizer state. Where adapters are trained, it is
-``adapter_model.safetensors`` with peft's names in place of ``model.safetensors``.
+A checkpoint holds the weights and the optimizer's state of what is trained. Where adapters are trained, the weights are
+those of the adapters alone: ``adapter_model.safetensors`` with peft's names in place of ``model.safetensors``.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ import numpy as np
 
 from workings.engines.jax.lora import adapter_shapes, init_adapters
 from workings.engines.jax.nf4 import ABSMAX, CODES, quantize, stored_shapes
-from workings.engines.jax.params_tree import Params, flatten_params, unflatten_params
+from workings.engines.jax.params_tree import Params, flatten_params, layer_numbers, layer_tensor, unflatten_params
 from workings.engines.jax.projection import is_adapter
 from workings.engines.jax.step import StepSpec
 from workings.engines.safetensors_file import TensorFile, write_tensors
@@ -30,11 +30,11 @@ Shardings = dict[str, Any]
 
 
 def unstacked(name: str, layers: int) -> list[str]:
-    """Hugging Face's names (peft's, for an adapter) of a flat tensor: one, or one per layer for a stacked one."""
+    """Hugging Face's names (peft's, for an adapter) of a flat tensor: one, or one per layer of a stack of so many."""
     if not name.startswith("layers."):
         return [name]
     prefix = PEFT_PREFIX if is_adapter(name) else ""
-    return [prefix + layer_name(i, name.removeprefix("layers.")) for i in range(layers)]
+    return [prefix + layer_name(i, layer_tensor(name)) for i in layer_numbers(name, layers)]
 
 
 def weights_file(spec: StepSpec) -> str:
@@ -92,8 +92,8 @@ def write(path: Path, arrays: Mapping[str, jax.Array | Made]) -> None:
 
 
 def save(state: Mapping[str, Any], spec: StepSpec, directory: Path) -> None:
-    """Write what is trained, its optimizer state and the step count into an existing directory."""
-    write(directory / weights_file(spec), spec.trained(state["params"]))
+    """Write the weights (of adapters those alone), the optimizer's state and the step count into a directory."""
+    write(directory / weights_file(spec), spec.saved(state["params"]))
     slots = {f"{slot}|{name}": x for slot, tree in state["moments"].items() for name, x in tree.items()}
     write(directory / OPTIMIZER_FILE, slots | {STEP: state["step"]})
 
@@ -156,10 +156,10 @@ def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings
         if not (directory / name).is_file():
             raise RecordError(f"{directory} has no {name}")
     model, optimizer = TensorFile(directory / weights_file(spec)), TensorFile(directory / OPTIMIZER_FILE)
-    trained, places = spec.trained(abstract["params"]), flatten_params(shardings["params"])
-    read = _reader(model, trained, "")
-    params = {name: _put(_stack(read, name, x), places[name]) for name, x in trained.items()}
-    # Frozen weights are in no checkpoint; they come from where training took them.
+    saved, places = spec.saved(abstract["params"]), flatten_params(shardings["params"])
+    read = _reader(model, saved, "")
+    params = {name: _put(_stack(read, name, x), places[name]) for name, x in saved.items()}
+    # The weights below adapters are in no checkpoint; they come from where training took them.
     if spec.lora:
         params |= spec.frozen(base())
     moments: dict[str, dict[str, jax.Array]] = {}
@@ -201,9 +201,9 @@ def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Sh
 
 def _four_bit(read: Callable[[str], np.ndarray], name: str, spec: StepSpec) -> tuple[np.ndarray, np.ndarray]:
     """One stacked projection in NF4: codes and scales. Weights are rounded to ``precision.parameters`` first."""
-    layers = spec.shape.layers
-    sizes = stored_shapes(layer_shapes(spec.shape)[name.removeprefix("layers.")])
-    codes, absmax = np.empty((layers, *sizes[0]), np.uint8), np.empty((layers, *sizes[1]), np.float32)
-    for i, stored in enumerate(unstacked(name, layers)):
+    layers = layer_numbers(name, spec.shape.layers)
+    sizes = stored_shapes(layer_shapes(spec.shape, layers[0])[layer_tensor(name)])
+    codes, absmax = np.empty((len(layers), *sizes[0]), np.uint8), np.empty((len(layers), *sizes[1]), np.float32)
+    for i, stored in enumerate(unstacked(name, len(layers))):
         codes[i], absmax[i] = quantize(np.asarray(read(stored)).astype(spec.parameter_dtype))
     return codes, absmax

@@ -10,7 +10,7 @@ QUERIES = 256
 
 
 def chunked_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,
-                      slides: jax.Array, scale: float, softcap: float) -> jax.Array:
+                      slides: bool | jax.Array, scale: float, softcap: float) -> jax.Array:
     """The numbers of `plain_attention`, the scores of `QUERIES` positions in memory; recomputed in backward."""
     del slides
     batch, length, heads, size = q.shape

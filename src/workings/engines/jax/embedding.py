@@ -10,12 +10,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from workings.engines.jax.matmul import lookup
 from workings.engines.jax.sharding import FSDP, TP, Layout, P
 
 GATHERED = 8192
 """Positions of all devices together in one turn: with a number per device, a pod of 256 would gather a gigabyte."""
 CHUNK = 1024
 """Most positions of one device in a turn."""
+
+
+def table_rows(table: jax.Array, tokens: jax.Array, layout: Layout) -> jax.Array:
+    """``[B, S, D]`` rows of a table ``[V, D]`` for tokens ``[B, S]``, wherever the table lies."""
+    # A table that is split by row has most of a device's tokens elsewhere, so looking up needs a collective.
+    return split_lookup(layout, table, tokens) if layout.splits_vocabulary(table.shape[0]) else lookup(table, tokens)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))

@@ -11,7 +11,7 @@ from workings.engines.jax.checkpoint import ADAPTER_FILE, MODEL_FILE, Made, writ
 from workings.engines.jax.init import parameter_shapes
 from workings.engines.jax.lora import merged, peft_config
 from workings.engines.jax.nf4 import ABSMAX, CODES, dequantize
-from workings.engines.jax.params_tree import Params, flatten_params
+from workings.engines.jax.params_tree import Params, flatten_params, layer_tensor
 from workings.engines.jax.projection import ADAPTER_A, ADAPTER_B, SCALE
 from workings.engines.jax.step import StepSpec
 from workings.models.shapes import to_hf_config
@@ -47,21 +47,22 @@ def _full(tensors: dict[str, jax.Array], name: str, inner: int, dtype: Any) -> j
     run = partial(_combined, inner=inner, dtype=dtype)
     names = [name] if name in tensors else [stem + CODES, stem + ABSMAX]
     if stem + ADAPTER_A in tensors:
-        names += [stem + ADAPTER_A, stem + ADAPTER_B, f"layers.{SCALE}"]
+        names += [stem + ADAPTER_A, stem + ADAPTER_B]
     if names == [name]:
         return tensors[name]
-    return jax.jit(run)({each.removeprefix(stem): tensors[each] for each in names})
+    scale = tensors.get(name.removesuffix(layer_tensor(name)) + SCALE)
+    return jax.jit(run)({each.removeprefix(stem): tensors[each] for each in names}, scale)
 
 
-def _combined(tensors: dict[str, jax.Array], inner: int, dtype: Any) -> jax.Array:
+def _combined(tensors: dict[str, jax.Array], scale: jax.Array | None, inner: int, dtype: Any) -> jax.Array:
     weight = tensors.get("weight")
     if weight is None:
         # Layer by layer, because the product of levels and scales is float32; the result is `[L, out, in]`.
         weight = jax.lax.map(lambda pair: dequantize(pair[0], pair[1], inner, dtype).T,
                              (tensors[CODES], tensors[ABSMAX]))
-    if ADAPTER_A not in tensors:
+    if scale is None or ADAPTER_A not in tensors:
         return weight
-    return merged(weight, tensors[ADAPTER_A], tensors[ADAPTER_B], tensors[f"layers.{SCALE}"], dtype)
+    return merged(weight, tensors[ADAPTER_A], tensors[ADAPTER_B], scale, dtype)
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:

@@ -44,22 +44,25 @@ def chunk_count(positions: int) -> int:
     return next((count for count in range(wanted, 1, -1) if positions % count == 0), 1)
 
 
-def chunked(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layout) -> jax.Array:
-    """`gated` for ``[B, S, D]`` split by row over the mesh, inner activations recomputed chunk by chunk in backward."""
+def chunked(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layout, inner: int) -> jax.Array:
+    """`gated` for ``[B, S, D]`` split by row over the mesh, inner activations recomputed chunk by chunk in backward.
+
+    ``inner`` is the layer's feed-forward width.
+    """
     specs = [{key: layout.spec(f"{name}.{key}", w.shape) for key, w in tensors.items()}
              for name, tensors in zip(NAMES, three, strict=True)]
     # Written for one device, so that gathers stand outside of the loop: once a layer and not once a chunk.
-    run = partial(_local, shape, layout, specs)
+    run = partial(_local, shape, layout, specs, inner)
     return jax.shard_map(run, mesh=layout.mesh, in_specs=(P(FSDP), specs), out_specs=P(FSDP),
                          check_vma=False)(x, three)
 
 
-def _local(shape: ModelShape, layout: Layout, specs: list[dict[str, P]], x: jax.Array,
+def _local(shape: ModelShape, layout: Layout, specs: list[dict[str, P]], inner: int, x: jax.Array,
            split: list[Tensors]) -> jax.Array:
     """One device's rows; matrices arrive split and are gathered over ``fsdp`` (over ``tp`` they stay split)."""
-    sizes = shape.width, shape.width, shape.mlp_width
-    three = [dense({key: _gathered(w, spec[key]) for key, w in tensors.items()}, inner, x.dtype)
-             for tensors, spec, inner in zip(split, specs, sizes, strict=True)]
+    sizes = shape.width, shape.width, inner
+    three = [dense({key: _gathered(w, spec[key]) for key, w in tensors.items()}, size, x.dtype)
+             for tensors, spec, size in zip(split, specs, sizes, strict=True)]
     flat = x.reshape(-1, x.shape[-1])
     count = chunk_count(flat.shape[0])
 
@@ -67,12 +70,12 @@ def _local(shape: ModelShape, layout: Layout, specs: list[dict[str, P]], x: jax.
     @jax.checkpoint
     def one(rows: jax.Array) -> jax.Array:
         # Inside `shard_map` an array is one device's own, and there is nothing to constrain.
-        return _gated(rows, three, shape, layout, lambda inner: inner)
+        return _gated(rows, three, shape, layout, lambda x: x)
 
     out = jax.lax.map(one, flat.reshape(count, -1, flat.shape[1])).reshape(x.shape)
     # Split over tp, each device has the sum over its own part of the inner width.
-    inner = next(spec for key, spec in specs[2].items() if key in ("weight", CODES))
-    return jax.lax.psum(out, TP) if TP in inner else out
+    down = next(spec for key, spec in specs[2].items() if key in ("weight", CODES))
+    return jax.lax.psum(out, TP) if TP in down else out
 
 
 def _gathered(w: jax.Array, spec: P) -> jax.Array:

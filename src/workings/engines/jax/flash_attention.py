@@ -24,7 +24,8 @@ LANES = 128
 
 def flash_refusal(shape: ModelShape) -> str:
     """Why the kernel cannot serve this model; empty where it can."""
-    return f"head_dim {shape.head_dim} is not a multiple of {LANES}" if shape.head_dim % LANES else ""
+    sizes = {shape.head_dim_of(i) for i in range(shape.layers)}
+    return next((f"head_dim {size} is not a multiple of {LANES}" for size in sorted(sizes) if size % LANES), "")
 
 
 def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool = False) -> Callable[..., jax.Array]:
@@ -42,10 +43,12 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
         raise RequestError(f"memory.attention: flash; {refusal}", "a head size the kernel takes",
                            "memory.attention=chunked")
     # A group of query heads must find its key head on its own device, so both numbers have to divide.
-    heads_axis = TP if shape.heads % layout.tp == 0 and shape.kv_heads % layout.tp == 0 else None
+    numbers = {shape.heads, *(shape.kv_heads_of(i) for i in range(shape.layers))}
+    heads_axis = TP if all(number % layout.tp == 0 for number in numbers) else None
+    sliding = any(shape.slides(i) for i in range(shape.layers))
 
     def attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,
-                  slides: jax.Array, scale: float, softcap: float) -> jax.Array:
+                  slides: bool | jax.Array, scale: float, softcap: float) -> jax.Array:
         del window  # the kernels know it
         length = q.shape[1]
         if length % LANES:
@@ -58,9 +61,11 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
         shards = layout.tp if heads_axis else 1
         everything = _kernel(shape.heads, length, 0, softcap, interpret, shards)
         # A window as long as the row hides no more than causality does, so one kernel serves all layers.
-        if not shape.sliding_pattern or shape.sliding_window >= length:
+        if not sliding or shape.sliding_window >= length or slides is False:
             return run(everything).swapaxes(1, 2)
         local = _kernel(shape.heads, length, shape.sliding_window, softcap, interpret, shards)
+        if slides is True:
+            return run(local).swapaxes(1, 2)
         # Both kernels are in the program; a layer runs the one that it needs.
         return jax.lax.cond(slides, lambda: run(local), lambda: run(everything)).swapaxes(1, 2)
 

@@ -19,8 +19,10 @@ from workings.engines.base import Completion
 from workings.engines.jax import cache, sampling
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.flash_attention import LANES
-from workings.engines.jax.model import block, embed, layer_constants, query_scale
+from workings.engines.jax.layers import KeysValues, Layer, over_layers
+from workings.engines.jax.model import block, decoder_layer, embed, query_scale
 from workings.engines.jax.params_tree import Params
+from workings.engines.jax.per_layer_embedding import per_layer_inputs
 from workings.engines.jax.step import StepSpec
 from workings.errors import RequestError
 from workings.models.weights import EMBEDDING
@@ -43,41 +45,37 @@ def padded_length(length: int, fine: bool) -> int:
 
 
 def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
-             lengths: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Last hidden state ``[B, D]`` of the prompts, and keys and values ``[L, B, P, K, H]`` of every layer."""
+             lengths: jax.Array) -> tuple[jax.Array, dict[str, KeysValues]]:
+    """Last hidden state ``[B, D]`` of the prompts, and keys and values ``[n, B, P, K, H]`` of every stack of layers."""
     # Negative at the padding on the left, which gets segment 0: no token of the prompt sees it.
     place = jnp.arange(tokens.shape[1])[None] - (tokens.shape[1] - lengths)[:, None]
     positions, segments = jnp.maximum(place, 0), (place >= 0).astype(jnp.int32)
     attention = spec.attention if tokens.shape[1] % LANES == 0 else plain_attention  # flash takes no short rows
 
-    def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
-        out = attention(q, k, v, segment_ids=segments, window=inputs["window"], slides=inputs["slides"],
-                        scale=query_scale(spec.shape), softcap=spec.shape.attention_softcap)
-        return out, (k, v)
-
-    def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, Any]:
-        out, found = block(x, xs[0], positions, spec.shape, attend, xs[1], spec.layout)
-        return spec.layout.rows(out), found
+    def layer(layers: range) -> Layer:
+        return decoder_layer(spec.shape, positions, segments, attention=attention, layout=spec.layout, chunks=False,
+                             layers=layers)
 
     x = spec.layout.rows(embed(params[EMBEDDING], tokens, spec.shape, spec.compute_dtype, spec.layout))
+    given = per_layer_inputs(params, spec.shape, tokens, x, spec.layout)
     # Keys and values of all P positions exist here for every layer, also for those that will keep a window only.
-    x, (keys, values) = jax.lax.scan(layer, x, (params["layers"], layer_constants(spec.shape)))
-    return x[:, -1], keys, values
+    x, found = over_layers(params, spec.shape, x, layer, given=given, keep=True)
+    return x[:, -1], found
 
 
 def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Array, count: jax.Array,
             caches: cache.Caches) -> tuple[jax.Array, cache.Caches]:
     """Hidden state ``[B, D]`` of new token number ``count`` of every row, and the caches with it."""
-    attend = cache.attend_cached(spec.shape, caches, position, count, query_scale(spec.shape))
-
-    def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, Any]:
-        return block(x, xs[0], position[:, None], spec.shape, attend, xs[1], spec.layout)
+    def layer(layers: range) -> Layer:
+        attend = cache.attend_cached(spec.shape, caches, position, count, query_scale(spec.shape), layers)
+        return lambda x, xs: block(x, xs[0], position[:, None], spec.shape, attend, xs[1], spec.layout, layers.start)
 
     x = embed(params[EMBEDDING], token[:, None], spec.shape, spec.compute_dtype, spec.layout)
-    constants = layer_constants(spec.shape) | {"index": jnp.asarray(cache.index_in_kind(spec.shape))}
+    given = per_layer_inputs(params, spec.shape, token[:, None], x, spec.layout)
     # The scan only reads the rings and gives out one token's keys and values; they are written once, after it.
-    x, (keys, values) = jax.lax.scan(layer, x, (params["layers"], constants))
-    return x[:, 0], cache.put(spec.shape, caches, keys, values, count)
+    x, found = over_layers(params, spec.shape, x, layer, keep=True,
+                           given={**given, "index": jnp.asarray(cache.index_in_kind(spec.shape))})
+    return x[:, 0], cache.put(spec.shape, caches, found, count)
 
 
 Written = tuple[jax.Array, ...]
@@ -109,8 +107,8 @@ def make_generate(spec: StepSpec, room: int, drawn: bool) -> Callable[..., Writt
             x, caches = _decode(spec, params, picked[0], lengths + count, count, caches)
             return count + 1, pick(x, count + 1), done, out, caches
 
-        x, keys, values = _prefill(spec, params, tokens, lengths)
-        caches = cache.fill(spec.shape, spec.layout, keys, values, room)
+        x, found = _prefill(spec, params, tokens, lengths)
+        caches = cache.fill(spec.shape, spec.layout, found, room)
         # The prompt alone gives new token 0, so room for n tokens takes n - 1 steps that count.
         first = pick(x, jnp.int32(0))
         empty = tuple(jnp.zeros((tokens.shape[0], room), x.dtype) for x in first)

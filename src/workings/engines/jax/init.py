@@ -6,10 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workings.engines.jax.params_tree import Params, unflatten_params
+from workings.engines.jax.params_tree import Params, stacks, unflatten_params
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.weights import layer_shapes, outer_shapes
+from workings.models.weights import PER_LAYER_EMBEDDING, layer_shapes, outer_shapes
 
 
 def tensor_key(seed: jax.Array | int, name: str) -> jax.Array:
@@ -20,7 +20,8 @@ def tensor_key(seed: jax.Array | int, name: str) -> jax.Array:
 
 def parameter_shapes(shape: ModelShape, dtype: Any) -> dict[str, jax.ShapeDtypeStruct]:
     """Flat tree of shapes: layers stacked on the first axis."""
-    stacked = {f"layers.{name}": (shape.layers, *size) for name, size in layer_shapes(shape).items()}
+    stacked = {f"layers.{prefix}{name}": (len(layers), *size) for layers, prefix in stacks(shape).items()
+               for name, size in layer_shapes(shape, layers.start).items()}
     return {name: jax.ShapeDtypeStruct(size, dtype) for name, size in (outer_shapes(shape) | stacked).items()}
 
 
@@ -41,7 +42,8 @@ def init_params(seed: jax.Array, shape: ModelShape, dtype: Any) -> Params:
             params[name] = (jnp.zeros if shape.norm_plus_one else jnp.ones)(spec.shape, dtype)
         else:
             # The last axis of `[out, in]` is the fan-in; that of the embedding `[V, D]` is the width.
-            deviation = spec.shape[-1] ** -0.5
+            # A row of per-layer embeddings is many embeddings side by side.
+            deviation = (shape.per_layer_width if name == PER_LAYER_EMBEDDING else spec.shape[-1]) ** -0.5
             if name.endswith(residual):
                 deviation *= (2 * shape.layers) ** -0.5
             # Drawn in float32 and rounded last, so every number format starts from the same draws.

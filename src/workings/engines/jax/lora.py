@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from workings.config.method import FullConfig, LoraConfig, QloraConfig
 from workings.engines.jax.init import tensor_key
 from workings.engines.jax.nf4 import BLOCK
+from workings.engines.jax.params_tree import LAYERS, stacks
 from workings.engines.jax.projection import ADAPTER, SCALE
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
@@ -45,11 +46,13 @@ def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, 
     if unknown := [name for name in method.target_modules if name not in there]:
         raise RequestError(f"method.target_modules: {', '.join(unknown)}", f"projections of {shape.family}",
                            f"some of {', '.join(there)}")
-    sizes = layer_shapes(shape)
     lora = Lora(rank=method.rank, alpha=method.alpha, four_bit=method.name == "qlora",
                 targets=tuple(there[name] for name in dict.fromkeys(method.target_modules)))
     if lora.four_bit:
-        _refuse_cut_blocks({name: sizes[f"{name}.weight"] for name in projections(shape)}, tp)
+        for layers in stacks(shape):
+            sizes = layer_shapes(shape, layers.start)
+            _refuse_cut_blocks({name: sizes[f"{name}.weight"] for name in projections(shape)
+                                if f"{name}.weight" in sizes}, tp)
     return lora
 
 
@@ -62,13 +65,15 @@ def _refuse_cut_blocks(sizes: dict[str, tuple[int, ...]], tp: int) -> None:
 
 
 def adapter_shapes(lora: Lora, shape: ModelShape) -> dict[str, jax.ShapeDtypeStruct]:
-    """Flat names and shapes of all adapters and their scale."""
-    sizes = layer_shapes(shape)
-    found = {f"layers.{SCALE}": jax.ShapeDtypeStruct((shape.layers,), jnp.float32)}
-    for target in lora.targets:
-        out, inner = sizes[f"{target}.weight"]
-        for part, size in zip(ADAPTER, ((lora.rank, inner), (out, lora.rank)), strict=True):
-            found[f"layers.{target}.{part}"] = jax.ShapeDtypeStruct((shape.layers, *size), jnp.float32)
+    """Flat names and shapes of all adapters and their scale; layers without a projection have no adapter for it."""
+    found = {}
+    for layers, prefix in stacks(shape).items():
+        sizes, count = layer_shapes(shape, layers.start), len(layers)
+        found[f"{LAYERS}{prefix}{SCALE}"] = jax.ShapeDtypeStruct((count,), jnp.float32)
+        for target in [target for target in lora.targets if f"{target}.weight" in sizes]:
+            out, inner = sizes[f"{target}.weight"]
+            for part, size in zip(ADAPTER, ((lora.rank, inner), (out, lora.rank)), strict=True):
+                found[f"{LAYERS}{prefix}{target}.{part}"] = jax.ShapeDtypeStruct((count, *size), jnp.float32)
     return found
 
 

@@ -1,7 +1,8 @@
 """The decoder as pure functions over a tree of arrays in Hugging Face's shapes and names.
 
 Tree: ``{"model.embed_tokens.weight": [V, D], "model.norm.weight": [D], "layers": {name: [L, ...]}}`` and, where
-embeddings are not tied, ``"lm_head.weight": [V, D]``. Layers are stacked, so that one layer is compiled and scanned.
+embeddings are not tied, ``"lm_head.weight": [V, D]``. Layers are stacked, so that one layer is compiled and scanned
+(`workings.engines.jax.layers`).
 
 Shape suffixes: L layers, B rows, S positions, D width, F feed-forward width, N query heads, K key/value heads, H head
 size, V vocabulary.
@@ -12,77 +13,34 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from workings.engines.jax import feed_forward
 from workings.engines.jax.attention import Attention
-from workings.engines.jax.embedding import split_lookup
-from workings.engines.jax.matmul import lookup
+from workings.engines.jax.embedding import table_rows
+from workings.engines.jax.layers import PER_LAYER, SHARED, KeysValues, Layer, over_layers, slides, unroll
+from workings.engines.jax.norm import rms_norm
 from workings.engines.jax.params_tree import Params
+from workings.engines.jax.per_layer_embedding import add_per_layer, per_layer_inputs
 from workings.engines.jax.projection import cast, project, projection
 from workings.engines.jax.remat import Remat
 from workings.engines.jax.sharding import Layout
-from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.weights import EMBEDDING, FINAL_NORM, HEAD
+from workings.models.weights import EMBEDDING, FINAL_NORM, HEAD, LAYER_SCALAR
 
-Attend = Callable[[jax.Array, jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
-"""``(q, k, v, layer_inputs) -> (out_BSNH, extra)``; ``extra`` is what a scan over layers collects (a cache)."""
+Attend = Callable[[jax.Array, jax.Array, jax.Array, Any], jax.Array]
+"""``(q_BSNH, k_BTKH, v_BTKH, layer_inputs) -> out_BSNH``."""
 Pick = Callable[[jax.Array], jax.Array]
 """``[B, S, ...]`` to ``[B, M, ...]``: some positions of each row."""
 
 
-def rms_norm(x: jax.Array, weight: jax.Array, shape: ModelShape) -> jax.Array:
-    """Root-mean-square norm over the last axis, computed in float32, returned in x's dtype."""
-    wide = x.astype(jnp.float32)
-    normed = wide * jax.lax.rsqrt(jnp.mean(jnp.square(wide), -1, keepdims=True) + shape.rms_norm_eps)
-    # Gemma stores its weight as a distance from one and multiplies before it rounds; the others round first.
-    # This is where transformers rounds, so both give the same numbers in bfloat16, too.
-    if shape.norm_plus_one:
-        return (normed * (1.0 + weight.astype(jnp.float32))).astype(x.dtype)
-    return normed.astype(x.dtype) * weight.astype(x.dtype)
-
-
-def frequencies(shape: ModelShape) -> np.ndarray:
-    """``[L, H/2]`` float32: angle per position of each layer (sliding layers have their own base)."""
-    # NumPy computes this while the program is traced, so the program holds it as a constant.
-    powers = np.arange(0, shape.head_dim, 2, dtype=np.float32) / np.float32(shape.head_dim)
-    plain = 1.0 / (np.float32(shape.rope_theta) ** powers) / np.float32(shape.rope_scaling)
-    if shape.rope_llama3:
-        plain = _llama3(plain, *shape.rope_llama3)
-    # Gemma 3 stretches only the rotation of its global layers; sliding layers keep the plain one of their own base.
-    local_theta = shape.local_rope_theta if family_of(shape).local_rotation else shape.rope_theta
-    local = 1.0 / (np.float32(local_theta) ** powers)
-    return np.stack([local if shape.slides(i) else plain for i in range(shape.layers)]).astype(np.float32)
-
-
-def _llama3(plain: np.ndarray, factor: float, low: float, high: float, original: float) -> np.ndarray:
-    """Llama 3.1's scaling: long waves are slowed by ``factor``, short ones kept, those between are mixed."""
-    length = 2 * np.pi / plain
-    # A wave's turns within the original context, between two limits: 1 is kept as it is, 0 is slowed.
-    mix = np.clip((original / length - low) / (high - low), 0.0, 1.0)
-    return (1 - mix) * plain / factor + mix * plain
-
-
-def windows(shape: ModelShape) -> np.ndarray:
-    """``[L]`` int32: how many positions each layer sees back, itself included."""
-    # No distance reaches this number, so one scan over both kinds of layers compares with it and needs no branch.
-    everything = np.iinfo(np.int32).max
-    return np.array([shape.sliding_window if shape.slides(i) else everything for i in range(shape.layers)], np.int32)
-
-
-def rotate(x: jax.Array, angles: jax.Array) -> jax.Array:
+def rotate(x: jax.Array, angles: jax.Array, size: jax.Array | None = None) -> jax.Array:
     """Rotary embedding of ``[B, S, heads, H]`` by ``angles`` ``[B, S, H/2]``; halves are paired, not neighbors."""
     cos, sin = jnp.cos(angles)[:, :, None], jnp.sin(angles)[:, :, None]
+    if size is not None:  # YaRN makes what it rotates a little longer
+        cos, sin = cos * size, sin * size
     # In float32 and rounded once at the end: angles of far positions have more digits than bfloat16.
     first, second = jnp.split(x.astype(jnp.float32), 2, -1)
     return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], -1).astype(x.dtype)
-
-
-def layer_constants(shape: ModelShape) -> Params:
-    """What differs between layers and is not a weight; scanned beside the weights."""
-    return {"frequencies": jnp.asarray(frequencies(shape)), "window": jnp.asarray(windows(shape)),
-            "slides": jnp.asarray([shape.slides(i) for i in range(shape.layers)])}
 
 
 def query_scale(shape: ModelShape) -> float:
@@ -91,61 +49,82 @@ def query_scale(shape: ModelShape) -> float:
 
 
 def _attention_block(x: jax.Array, w: Params, angles: jax.Array, shape: ModelShape, attend: Attend,
-                     inputs: Any, layout: Layout, of_queries: Pick) -> tuple[jax.Array, Any]:
+                     inputs: Any, layout: Layout, layer: int, of_queries: Pick) -> tuple[jax.Array, KeysValues]:
+    # OLMo 3 stretches its global layers alone; their keys and queries get a little longer with it.
+    stretched = jnp.where(inputs["slides"], 1.0, shape.rope_yarn[-1]) if shape.rope_yarn else None
+
     def linear(x: jax.Array, name: str) -> jax.Array:
         return project(x, projection(w, name), name, layout)
 
-    def heads(x: jax.Array, name: str) -> jax.Array:
-        return layout.inner(linear(x, f"self_attn.{name}_proj").reshape(*x.shape[:2], -1, shape.head_dim))
+    def heads(x: jax.Array, letter: str) -> jax.Array:
+        return layout.inner(linear(x, f"self_attn.{letter}_proj").reshape(*x.shape[:2], -1, shape.head_dim_of(layer)))
 
-    q, k, v = heads(of_queries(x), "q"), heads(x, "k"), heads(x, "v")
-    # Over the head size and before the rotation; all heads of a layer share the two weights.
-    if shape.qk_norm:
-        q = rms_norm(q, w["self_attn.q_norm.weight"], shape)
-        k = rms_norm(k, w["self_attn.k_norm.weight"], shape)
-    mixed, extra = attend(rotate(q, of_queries(angles)), rotate(k, angles), v, inputs)
+    def turned(x: jax.Array, letter: str, angles: jax.Array) -> jax.Array:
+        return rotate(_normed_heads(x, w, letter, shape) if shape.qk_norm else x, angles, stretched)
+
+    q = turned(heads(of_queries(x), "q"), "q", of_queries(angles))
+    if shape.shares_keys(layer):
+        k, v = inputs[SHARED]
+    else:
+        raw = heads(x, "k")
+        v = raw if shape.keys_as_values and not shape.slides(layer) else heads(x, "v")
+        k, v = turned(raw, "k", angles), rms_norm(v, None, shape) if shape.value_norm else v
+    mixed = attend(q, k, v, inputs)
     # Where `tp` splits the heads, it splits this matrix by its input: the devices' partial products are added here.
-    return layout.inner(linear(mixed.reshape(*mixed.shape[:2], -1), "self_attn.o_proj")), extra
+    return layout.inner(linear(mixed.reshape(*mixed.shape[:2], -1), "self_attn.o_proj")), (k, v)
 
 
-def _feed_forward(x: jax.Array, w: Params, shape: ModelShape, layout: Layout, chunks: bool) -> jax.Array:
+def _normed_heads(x: jax.Array, w: Params, letter: str, shape: ModelShape) -> jax.Array:
+    """Queries or keys ``[B, S, heads, H]`` normed before their rotation: each head by itself, or all together."""
+    weight = w[f"self_attn.{letter}_norm.weight"]
+    if shape.qk_norm_whole:
+        return rms_norm(x.reshape(*x.shape[:2], -1), weight, shape).reshape(x.shape)
+    return rms_norm(x, weight, shape)
+
+
+def _feed_forward(x: jax.Array, w: Params, shape: ModelShape, layout: Layout, layer: int, chunks: bool) -> jax.Array:
     # Cast here, while the matrices are still split: what chunks gather over devices has the width of products.
     three = [cast(projection(w, name), x.dtype) for name in feed_forward.NAMES]
     positions = x.shape[0] * x.shape[1] // layout.fsdp
     if chunks and feed_forward.chunk_count(positions) > 1:
-        return feed_forward.chunked(x, three, shape, layout)
+        return feed_forward.chunked(x, three, shape, layout, shape.mlp_width_of(layer))
     return feed_forward.gated(x, three, shape, layout)
 
 
 def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, attend: Attend,
-          inputs: Any, layout: Layout, *, chunks: bool = False,
-          of_queries: Pick = lambda x: x) -> tuple[jax.Array, Any]:
-    """One decoder layer on ``[B, S, D]``.
+          inputs: Any, layout: Layout, layer: int, *, chunks: bool = False,
+          of_queries: Pick = lambda x: x) -> tuple[jax.Array, KeysValues]:
+    """One decoder layer on ``[B, S, D]``, and the keys and values that it attended to.
 
-    ``inputs`` holds this layer's `layer_constants` and goes to ``attend``; ``chunks``: see `feed_forward`;
-    ``of_queries`` picks the positions that leave the layer, of which alone there are queries.
+    ``inputs`` holds this layer's `layer_constants` and goes to ``attend``; ``layer`` is its number, or that of any
+    layer of its stack; ``chunks``: see `feed_forward`; ``of_queries`` picks the positions that leave the layer, of
+    which alone there are queries.
     """
+    def normed(x: jax.Array, name: str) -> jax.Array:
+        return rms_norm(x, w[f"{name}_layernorm.weight"], shape)
+
     # `[B, S, H/2]`, by this layer's own frequencies, which the scan hands in beside its weights.
     angles = positions[..., None].astype(jnp.float32) * inputs["frequencies"]
-    mixed, extra = _attention_block(rms_norm(x, w["input_layernorm.weight"], shape), w, angles, shape, attend, inputs,
-                                    layout, of_queries)
+    mixed, own = _attention_block(normed(x, "input") if shape.pre_norms else x, w, angles, shape, attend, inputs,
+                                  layout, layer, of_queries)
     x = of_queries(x)
-    # Gemma 2 and 3 norm what a block gives before it is added, too.
+    # Gemma since its second version norms what a block gives before it is added, too; OLMo 3 norms only that.
     if shape.post_norms:
-        x = x + rms_norm(mixed, w["post_attention_layernorm.weight"], shape)
-        inner = _feed_forward(rms_norm(x, w["pre_feedforward_layernorm.weight"], shape), w, shape, layout, chunks)
-        return x + rms_norm(inner, w["post_feedforward_layernorm.weight"], shape), extra
-    x = x + mixed
-    # Where nothing is normed after a block, Hugging Face's name means the norm before the feed-forward.
-    normed = rms_norm(x, w["post_attention_layernorm.weight"], shape)
-    return x + _feed_forward(normed, w, shape, layout, chunks), extra
+        x = x + normed(mixed, "post_attention")
+        inner = normed(x, "pre_feedforward") if shape.pre_norms else x
+        x = x + normed(_feed_forward(inner, w, shape, layout, layer, chunks), "post_feedforward")
+    else:
+        x = x + mixed
+        # Where nothing is normed after a block, Hugging Face's name means the norm before the feed-forward.
+        x = x + _feed_forward(normed(x, "post_attention"), w, shape, layout, layer, chunks)
+    if PER_LAYER in inputs:
+        x = add_per_layer(x, w, of_queries(inputs[PER_LAYER]), shape, layout)
+    return x * w[LAYER_SCALAR].astype(x.dtype) if shape.layer_scalar else x, own
 
 
 def embed(table: jax.Array, tokens: jax.Array, shape: ModelShape, dtype: Any, layout: Layout) -> jax.Array:
     """``[B, S, D]`` embeddings of tokens; Gemma's are multiplied by the root of the width, rounded to ``dtype``."""
-    # A table that is split by row has most of a device's tokens elsewhere, so looking up needs a collective.
-    rows = split_lookup(layout, table, tokens) if layout.splits_vocabulary(table.shape[0]) else lookup(table, tokens)
-    x = rows.astype(dtype)
+    x = table_rows(table, tokens, layout).astype(dtype)
     return x * jnp.asarray(shape.width ** 0.5, dtype) if shape.scaled_embeddings else x
 
 
@@ -166,30 +145,19 @@ def final_norm(x: jax.Array, params: Params, shape: ModelShape) -> jax.Array:
     return rms_norm(x, params[FINAL_NORM], shape)
 
 
-def unroll(shape: ModelShape) -> int:
-    """Layers per turn of the loop.
-
-    A few layers are written out: a loop copies every kept activation into a stack,
-    which costs a tiny model a third of its step and one of 50 million parameters a sixteenth; for a deep one it saves
-    minutes of compilation.
-    """
-    return shape.layers if shape.layers <= 8 else 1
-
-
-Layer = Callable[[jax.Array, tuple[Params, Params]], tuple[jax.Array, None]]
-"""``(x, (weights, constants)) -> (x, None)``: one layer, in the form that `jax.lax.scan` takes."""
-
-
 def decoder_layer(shape: ModelShape, positions: jax.Array, segment_ids: jax.Array, *, attention: Attention,
-                  layout: Layout, chunks: bool) -> Layer:
-    """The function of one layer on rows with these positions and segments; arguments as of `hidden_states`."""
-    def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
-        return attention(q, k, v, segment_ids=segment_ids, window=inputs["window"], slides=inputs["slides"],
-                         scale=query_scale(shape), softcap=shape.attention_softcap), None
+                  layout: Layout, chunks: bool, layers: range) -> Layer:
+    """The function of a layer of this stack, on rows with these positions and segments.
 
-    def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, None]:
-        out, _ = block(x, xs[0], positions, shape, attend, xs[1], layout, chunks=chunks)
-        return layout.rows(out), None
+    Other arguments as of `hidden_states`.
+    """
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> jax.Array:
+        return attention(q, k, v, segment_ids=segment_ids, window=inputs["window"], scale=query_scale(shape),
+                         slides=slides(shape, layers, inputs), softcap=shape.attention_softcap)
+
+    def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, KeysValues]:
+        out, own = block(x, xs[0], positions, shape, attend, xs[1], layout, layers.start, chunks=chunks)
+        return layout.rows(out), own
 
     return layer
 
@@ -198,11 +166,14 @@ def last_layer_output(params: Params, shape: ModelShape, tokens: jax.Array, posi
                       segment_ids: jax.Array, *, attention: Attention, remat: Remat, dtype: Any,
                       layout: Layout) -> jax.Array:
     """``[B, S, D]`` what the last layer gives, before the last norm; arguments as of `hidden_states`."""
+    def layer(layers: range) -> Layer:
+        return decoder_layer(shape, positions, segment_ids, attention=attention, layout=layout, chunks=remat.chunks,
+                             layers=layers)
+
     x = layout.rows(embed(params[EMBEDDING], tokens, shape, dtype, layout))
-    layer = decoder_layer(shape, positions, segment_ids, attention=attention, layout=layout, chunks=remat.chunks)
-    # Remat wraps the layer and not the scan: with `layer` one `[B, S, D]` a layer is kept for backward.
-    x, _ = jax.lax.scan(remat.wrap(layer), x, (params["layers"], layer_constants(shape)), unroll=unroll(shape))
-    return x
+    given = per_layer_inputs(params, shape, tokens, x, layout)
+    # With the remat policy `layer` one `[B, S, D]` a layer is kept for backward.
+    return over_layers(params, shape, x, layer, given=given, wrap=remat.wrap, turns=unroll(shape))[0]
 
 
 def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array,

@@ -2,11 +2,21 @@
 
 A tree is ``{NAME: array, ..., "layers": {NAME: array}}``; in its flat form a tensor below ``layers`` is called
 ``layers.NAME``. Moments and checkpoints go by flat names.
+
+Tensors of layers are stacked. Where all layers are alike there is one stack of each, ``self_attn.q_proj.weight``
+``[L, ...]``. Where they are not (Gemma 4), each place of a loop over layers (`workings.models.weights.layer_turns`)
+has a stack, and its name begins with the layers in Python's words for a slice: ``1:15:5.self_attn.q_proj.weight``
+``[3, ...]`` holds layers 1, 6 and 11.
 """
 
+import re
 from typing import Any
 
+from workings.models.shape import ModelShape
+from workings.models.weights import layer_turns
+
 Params = dict[str, Any]
+SLICE = re.compile(r"(\d+):(\d+):(\d+)\.")
 LAYERS = "layers."
 """What flat names of the layers' tensors begin with."""
 
@@ -24,8 +34,30 @@ def unflatten_params(flat: dict[str, Any]) -> Params:
 
 
 def is_stacked(name: str) -> bool:
-    """Whether a flat name is a tensor of all layers, ``layers.NAME``: it has one axis more than one layer's has.
+    """Whether a flat name is a tensor of several layers: it has one axis more than one layer's has.
 
     One layer's own tensor is ``layers.NUMBER.NAME`` (see `workings.engines.jax.cpu.unstacked_layers`).
     """
-    return name.startswith(LAYERS) and not name[len(LAYERS)].isdigit()
+    return name.startswith(LAYERS) and not name[len(LAYERS):].partition(".")[0].isdigit()
+
+
+def stacks(shape: ModelShape) -> dict[range, str]:
+    """The layers of every stack -> what the names of its tensors begin with."""
+    places = [place for loop in layer_turns(shape) for place in loop]
+    return {place: "" if len(places) == 1 else f"{place.start}:{place.stop}:{place.step}." for place in places}
+
+
+def layer_tensor(name: str) -> str:
+    """The name of a layer's tensor, of a stack's name (with or without ``layers.``) or one layer's own."""
+    return SLICE.sub("", name.removeprefix(LAYERS), count=1)
+
+
+def layer_numbers(name: str, count: int) -> range:
+    """The layers of a stack of this many."""
+    found = SLICE.match(name.removeprefix(LAYERS))
+    return range(*map(int, found.groups())) if found else range(count)
+
+
+def stack_of(layers: Params, prefix: str) -> Params:
+    """The tensors of one stack, by a layer's names."""
+    return {name.removeprefix(prefix): x for name, x in layers.items() if name.startswith(prefix)}

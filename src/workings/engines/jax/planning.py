@@ -17,10 +17,11 @@ from workings.engines.base import (
     Refusal,
 )
 from workings.engines.gpu_memory import gpu_share
+from workings.engines.host_table_refusal import host_table_refusal
 from workings.engines.jax.target import PACKAGES, CompilerAbsent, Unimplemented, compile_for
 from workings.engines.optimizer_refusal import optimizer_refusal
 from workings.engines.source_digest import library_versions, source_digest
-from workings.errors import WorkingsError
+from workings.errors import RequestError, WorkingsError
 from workings.hardware.catalog import Target, gpu_config
 from workings.hardware.compile_target import CompileTarget, compile_target
 from workings.models.registry import family_of
@@ -49,11 +50,13 @@ class JaxPlanning:
                 feature="memory.optimizer_in_backward", given="memory.optimizer_in_backward: true with engine jax",
                 expected="false: the compiled step donates its state and frees each gradient as it is used",
                 try_next="leave it out, or engine=torch"))
-        family = family_of(request.shape)
-        if refusal := family.refusals.get(cls.name):
-            found.append(Refusal(
-                feature=f"family {family.name}", given=f"a {family.name} model with engine: {cls.name}",
-                expected=refusal.expected, try_next=refusal.try_next))
+        if refused := host_table_refusal(request.memory, request.shape, cls.name):
+            found.append(refused)
+        try:
+            family_of(request.shape).check_engine(cls.name, request.shape)
+        except RequestError as error:
+            found.append(Refusal(feature=f"family {request.shape.family}", given=error.given, expected=error.expected,
+                                 try_next=error.try_next))
         return found
 
     @classmethod

@@ -8,8 +8,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from workings.engines.jax.params_tree import layer_tensor
 from workings.errors import RequestError
-from workings.models.weights import EMBEDDING, HEAD, RESIDUAL
+from workings.models.weights import EMBEDDING, HEAD, PER_LAYER_EMBEDDING, RESIDUAL
 
 P = PartitionSpec
 FSDP, TP = "fsdp", "tp"
@@ -79,7 +80,7 @@ class Layout:
         if len(size) < 2:
             return P()
         # Whole rows over both axes: a device owns all of a token, its logits and its part of the gradient.
-        if name in (EMBEDDING, HEAD):
+        if name in (EMBEDDING, HEAD, PER_LAYER_EMBEDDING):
             return P((FSDP, TP), None) if size[0] % self.size == 0 else P()
         row_wise = name.startswith(ROW_WISE)
         # The rank of an adapter is never split. Where `tp` splits a side of the matrix, `fsdp` splits the same side of
@@ -127,7 +128,8 @@ class Layout:
         placed: dict[str, Any] = {
             name: NamedSharding(self.mesh, self.spec(name, x.shape)) for name, x in tree.items() if name != "layers"}
         # A scan walks along the layer axis, so that axis is never split.
-        placed["layers"] = {name: self.place(None, *self.spec(name, x.shape[1:])) for name, x in tree["layers"].items()}
+        placed["layers"] = {name: self.place(None, *self.spec(layer_tensor(name), x.shape[1:]))
+                            for name, x in tree["layers"].items()}
         return placed
 
 

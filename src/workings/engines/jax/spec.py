@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from workings.engines.base import EngineRequest
+from workings.engines.host_table_refusal import host_table_refusal
 from workings.engines.jax.attention import Attention, plain_attention
 from workings.engines.jax.chunked_attention import chunked_attention
 from workings.engines.jax.cpu import optimize_for_cpu
@@ -18,7 +19,7 @@ from workings.engines.jax.init import init_params
 from workings.engines.jax.lora import init_adapters, make_lora
 from workings.engines.jax.nf4 import ABSMAX, CODES, quantize
 from workings.engines.jax.optimizers import make_optimizer
-from workings.engines.jax.params_tree import Params, flatten_params, unflatten_params
+from workings.engines.jax.params_tree import Params, flatten_params, layer_tensor, unflatten_params
 from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.rounding import MASTER
 from workings.engines.jax.sharding import Layout
@@ -34,11 +35,13 @@ DTYPES = {"fp32": jnp.float32, "bf16": jnp.bfloat16}
 def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpec:
     """The step that a request asks for. Raises `RequestError` for what this engine does not do."""
     precision, memory = request.precision, request.memory
-    family_of(request.shape).check_engine("jax")
+    family_of(request.shape).check_engine("jax", request.shape)
     if memory.optimizer_in_backward:
         raise RequestError("memory.optimizer_in_backward: true with engine jax",
                            "false: the compiled step donates its state and frees each gradient as it is used",
                            "leave it out, or engine=torch")
+    if refused := host_table_refusal(memory, request.shape, "jax"):
+        raise refused.error()
     lora = make_lora(request.method, request.shape, layout.tp)
     spec = StepSpec(
         shape=request.shape, layout=layout, remat=POLICIES[memory.remat],
@@ -70,7 +73,8 @@ def initial_params(spec: StepSpec, seed: Any) -> Params:
     if spec.lora is None:
         return unflatten_params(params)
     if spec.lora.four_bit:
-        for name in [f"layers.{projection}.weight" for projection in PROJECTIONS]:
+        matrices = {f"{projection}.weight" for projection in PROJECTIONS}
+        for name in [name for name in params if layer_tensor(name) in matrices]:
             # One layer after the other: the float32 blocks are those of one matrix and not of the stack.
             codes, absmax = jax.lax.map(partial(quantize, xp=jnp), params.pop(name))
             params |= {name.removesuffix("weight") + CODES: codes, name.removesuffix("weight") + ABSMAX: absmax}

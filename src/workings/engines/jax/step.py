@@ -25,6 +25,7 @@ from workings.engines.jax.rounding import MASTER, stored
 from workings.engines.jax.sharding import Layout
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
+from workings.models.weights import is_frozen
 from workings.objectives.base import CROSS_ENTROPY, Objective
 
 Arrays = dict[str, jax.Array]
@@ -104,7 +105,7 @@ class StepSpec:
 
     def trains(self, name: str) -> bool:
         """Whether the tensor of this flat name is trained."""
-        return self.lora is None or is_adapter(name)
+        return is_adapter(name) if self.lora else not is_frozen(name, self.shape)
 
     def trained(self, params: Params) -> dict[str, Any]:
         """Flat tree of what is trained."""
@@ -113,6 +114,10 @@ class StepSpec:
     def frozen(self, params: Params) -> dict[str, Any]:
         """Flat tree of what is not trained: the rest."""
         return {name: x for name, x in flatten_params(params).items() if not self.trains(name)}
+
+    def saved(self, params: Params) -> dict[str, Any]:
+        """Flat tree of what a checkpoint holds: adapters, or else the whole model."""
+        return self.trained(params) if self.lora else flatten_params(params)
 
     def fresh_moments(self, params: Params) -> dict[str, Any]:
         """Optimizer state at step 0: slot -> flat name -> array; the float32 master is one of the slots."""

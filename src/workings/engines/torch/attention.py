@@ -22,6 +22,8 @@ EVERYTHING = 2**31 - 1
 """Window of a layer that sees all positions before."""
 QUERIES = 256
 """Query positions whose scores exist at one time in `chunked_attention`."""
+LARGEST_GROUPED_HEAD = 256
+"""Largest head of PyTorch's flash kernel; the memory-efficient one takes larger ones (Gemma 4's global layers: 512)."""
 
 
 class AttentionLayout(Protocol):
@@ -132,9 +134,9 @@ def chunked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scal
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, softcap: float) -> Tensor:
     """PyTorch's scaled dot product attention: flash or memory-efficient kernels; no soft cap."""
     assert not softcap  # `choose` never hands it a capped model
-    # Kernels that take grouped heads as they are exist for half precision without a mask only; the others would fall
-    # back to one that makes the whole square of scores.
-    grouped = mask is None and q.dtype != torch.float32 and q.is_cuda
+    # Kernels that take grouped heads as they are exist for half precision without a mask only, and for heads of up to
+    # 256; the others would fall back to one that makes the whole square of scores.
+    grouped = mask is None and q.dtype != torch.float32 and q.is_cuda and q.shape[-1] <= LARGEST_GROUPED_HEAD
     if not grouped:
         k, v = _spread(k, q.shape[1]), _spread(v, q.shape[1])
     # `is_causal` sets the first query beside the first key: without a mask there are as many keys as queries.

@@ -18,7 +18,7 @@ from workings.engines.base import EngineRequest
 from workings.engines.torch.optimizers.apply import update_tensors
 from workings.engines.torch.optimizers.base import Optimizer, TensorUpdate, UpdateContext, sum_of_squares
 from workings.errors import RequestError
-from workings.models.weights import tensor_shapes
+from workings.models.weights import is_frozen, tensor_shapes
 
 
 def refuse_conflicts(request: EngineRequest, accumulation: int) -> None:
@@ -40,7 +40,8 @@ def refuse_conflicts(request: EngineRequest, accumulation: int) -> None:
 
 def gradient_bytes(request: EngineRequest) -> int:
     """Bytes of all gradients of a full fine-tune, in the format of the parameters."""
-    elements = sum(prod(size) for size in tensor_shapes(request.shape).values())
+    elements = sum(prod(size) for name, size in tensor_shapes(request.shape).items()
+                   if not is_frozen(name, request.shape))
     return elements * BYTES_OF_FORMAT[request.precision.parameters]
 
 

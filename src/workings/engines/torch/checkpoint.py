@@ -72,14 +72,21 @@ def optimizer_tensors(state: State) -> dict[str, Tensor]:
     return slots | {STEP: torch.tensor(state.step, dtype=torch.int32)}
 
 
-def trained_file(spec: TorchSpec) -> str:
-    """Name of the file of what is trained."""
+def weights_file(spec: TorchSpec) -> str:
+    """Name of the file of a checkpoint's weights."""
     return MODEL_FILE if isinstance(spec.method, FullConfig) else ADAPTER_FILE
 
 
+def saved(spec: TorchSpec, state: State) -> dict[str, Tensor]:
+    """The weights of a checkpoint: all of them, those that nothing trains included; of adapters those alone."""
+    if not isinstance(spec.method, FullConfig):
+        return dict(state.trained)
+    return {name: x for name, x in weights(state.model).items() if isinstance(x, Tensor)}
+
+
 def save(spec: TorchSpec, state: State, directory: Path) -> None:
-    """Write what is trained, optimizer state and step count into an existing directory."""
-    write(directory / trained_file(spec), state.trained)
+    """Write the weights (of adapters those alone), optimizer state and step count into an existing directory."""
+    write(directory / weights_file(spec), saved(spec, state))
     write(directory / OPTIMIZER_FILE, optimizer_tensors(state))
 
 
@@ -100,19 +107,19 @@ def _reader(file: TensorFile) -> Callable[[str, Tensor], Tensor]:
 
 @torch.no_grad()
 def restore(spec: TorchSpec, state: State, directory: Path) -> State:
-    """Fill a state with what `save` wrote; frozen weights are not in it.
+    """Fill a state with what `save` wrote; the weights below adapters are not in it.
 
     Raises:
         RecordError: a file or tensor is missing, damaged, or of another shape or format.
     """
-    model_file = trained_file(spec)
+    model_file = weights_file(spec)
     for name in (model_file, OPTIMIZER_FILE):
         if not (directory / name).is_file():
             raise RecordError(f"{directory} has no {name}")
     read = _reader(TensorFile(directory / model_file))
-    for name, param in state.trained.items():
+    for name, weight in saved(spec, state).items():
         # Shapes are compared whole; each process reads the whole tensor and keeps its rows.
-        local(param).copy_(own_part(read(name, param), param))
+        local(weight).copy_(own_part(read(name, weight), weight))
     read = _reader(TensorFile(directory / OPTIMIZER_FILE))
     for slot, tree in state.moments.items():
         for name, x in tree.items():
@@ -147,7 +154,10 @@ def export(spec: TorchSpec, state: State, directory: Path) -> None:
         write(adapter / ADAPTER_FILE, state.trained)
     if spec.mesh.rank:
         return
-    text = json.dumps(to_hf_config(spec.shape) | {"dtype": dtype_name(spec.parameter_dtype)}, indent=2, sort_keys=True)
+    config = to_hf_config(spec.shape) | {"dtype": dtype_name(spec.parameter_dtype)}
+    if not spec.shape.proven:  # its own file may name the class of a model that also sees, which is not what is written
+        config["architectures"] = [type(state.model).__name__]
+    text = json.dumps(config, indent=2, sort_keys=True)
     (directory / "config.json").write_text(text + "\n", encoding="utf-8")
     if not isinstance(spec.method, FullConfig):
         write_config(spec, adapter)

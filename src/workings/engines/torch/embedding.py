@@ -1,4 +1,4 @@
-"""A tied embedding whose gradient exists once.
+"""A tied embedding whose gradient exists once, and a frozen table that stays on the host.
 
 A matrix that is both embedding and head gets two gradients: the head's, whole, at the start of backward, and the
 embedding's at its end. Autograd would make the second one whole as well, zeros but for the rows of this batch's tokens,
@@ -75,6 +75,37 @@ def add_rows(whole_VD: Tensor, tokens: Tensor, rows_TD: Tensor) -> Tensor:
     # Places beyond the number of different tokens hold zeros, which are added to row 0.
     target = torch.zeros_like(tokens).scatter_(0, place, sorted_tokens)
     return whole_VD.index_add_(0, target, summed)
+
+
+class FixedTable(nn.Embedding):
+    """A frozen table that stays where its memory is, e.g. on the host: rows alone travel to the tokens' device."""
+
+    compute: torch.dtype
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
+        """``[..., D]`` on the device of the tokens, multiplied after the cast."""
+        # For a table on the host, the host has to read the tokens: it waits for the card before the first layer.
+        tokens = input.reshape(-1).to(self.weight.device)
+        if input.is_cuda and not self.weight.is_cuda:
+            # A copy from pinned memory does not stop the host, and needs no second copy on the way.
+            rows = torch.empty((tokens.shape[0], self.embedding_dim), dtype=self.weight.dtype, pin_memory=True)
+            torch.index_select(self.weight, 0, tokens, out=rows)
+        else:
+            rows = F.embedding(tokens, self.weight)
+        here = rows.to(input.device, non_blocking=True).to(self.compute).view(*input.shape, self.embedding_dim)
+        return here * torch.tensor(self.scalar_embed_scale, dtype=self.compute, device=here.device)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "FixedTable":
+        """Whatever moves the rest of the model leaves this where it is."""
+        del fn, recurse
+        return self
+
+
+def keep_in_place(table: Any, compute: torch.dtype) -> None:
+    """Let an embedding that nothing trains be a `FixedTable`."""
+    # The class is exchanged, not the module: name and weight stay.
+    table.__class__ = FixedTable
+    table.compute = compute
 
 
 def share_gradient(model: Any, compute: torch.dtype) -> None:

@@ -39,6 +39,7 @@ from workings.engines.torch.four_bit import FourBitLinear
 from workings.engines.torch.generate import Pick, answer, drawn, greedy, order
 from workings.engines.torch.inspect import inspection
 from workings.engines.torch.lora import RootWithoutAdapters, fill_adapters, refuse_unknown, weights
+from workings.engines.torch.mask_check import check_masks, refuse_unsuited
 from workings.engines.torch.model import fill_random
 from workings.engines.torch.planning import TorchPlanning
 from workings.engines.torch.processes import join
@@ -54,6 +55,7 @@ from workings.engines.torch.step import (
     run_step,
     to_rows,
 )
+from workings.engines.torch.unproven import has_linear_state
 from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
@@ -74,6 +76,7 @@ class TorchEngine(TorchPlanning):
         self.device = device
         self.spec = build_spec(request, device.device, find_mesh(request, device.platform))
         refuse_unknown(self.spec)
+        refuse_unsuited(self.spec)
 
     @classmethod
     def join(cls, device: str) -> Processes | None:
@@ -122,7 +125,13 @@ class TorchEngine(TorchPlanning):
             checkpoint.load_weights(self.spec, state.model, directory)
         fill_adapters(state.model, seed)
         # Masters come last: they copy what storage left of the weights, not the numbers that were read.
-        return fill_masters(state)
+        return self._checked(fill_masters(state))
+
+    def _checked(self, state: State) -> State:
+        """The state itself, once a model that is not proven has computed a short row as it should."""
+        if not self.spec.shape.proven:
+            check_masks(self.spec, state.root).refuse(self.request)
+        return state
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
         """One update on one batch; ``state`` is changed in place."""
@@ -186,7 +195,7 @@ class TorchEngine(TorchPlanning):
         if any(len(prompt) == 0 for prompt in prompts):
             raise RequestError("an empty prompt", "prompts of at least one token")
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
-        for indices in order(prompts):
+        for indices in order(prompts, alike=has_linear_state(state.root.model)):
             chosen: Pick = pick(indices)
             with torch.no_grad():
                 found = state.root(partial(
@@ -206,7 +215,7 @@ class TorchEngine(TorchPlanning):
         # The adapters drawn here are overwritten; what stays is the frozen weights.
         if not isinstance(self.spec.method, FullConfig):
             state = self._fresh(state, self.request.weights, self.request.seed)
-        return checkpoint.restore(self.spec, state, directory)
+        return self._checked(checkpoint.restore(self.spec, state, directory))
 
     def export(self, state: State, directory: Path) -> None:
         """Weights and ``config.json`` in Hugging Face's format, adapters merged and beside them."""

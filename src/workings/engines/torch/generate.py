@@ -7,6 +7,7 @@ Shape suffixes: B rows, P padded prompt length, T cache slots, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from workings.engines.base import Completion
 from workings.engines.torch.attention import Visible
 from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.spec import TorchSpec
+from workings.engines.torch.unproven import cache_of
 
 MOST_ROWS = 128
 """Most rows answered at a time."""
@@ -53,10 +55,16 @@ def largest_with(temperature: float, noise: Callable[[Tensor], Tensor]) -> Pick:
     return pick
 
 
-def order(prompts: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Indices of prompts sorted by length, so that little is padding, in batches of at most `MOST_ROWS`."""
+def order(prompts: Sequence[Sequence[int]], *, alike: bool = False) -> list[list[int]]:
+    """Indices of prompts sorted by length, so that little is padding, in batches of at most `MOST_ROWS`.
+
+    Args:
+        prompts: in the order of their indices.
+        alike: only prompts of one length in a batch, for models whose state no mask keeps from padding.
+    """
     by_length = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-    return [by_length[start:start + MOST_ROWS] for start in range(0, len(by_length), MOST_ROWS)]
+    groups = [[*same] for _, same in groupby(by_length, key=lambda i: len(prompts[i]))] if alike else [by_length]
+    return [group[start:start + MOST_ROWS] for group in groups for start in range(0, len(group), MOST_ROWS)]
 
 
 def answer(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
@@ -79,7 +87,7 @@ def _continue(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequenc
     padded = int(lengths.max())
     tokens = torch.tensor([[*prompt, *[0] * (padded - len(prompt))] for prompt in prompts], device=spec.device)
     index = torch.arange(padded, device=spec.device).expand_as(tokens)
-    cache = DynamicCache()
+    cache = DynamicCache() if spec.shape.proven else cache_of(model)
     # Padding is on the right: no real token can see it.
     hidden = hidden_states(model, tokens, index, Visible(), cache)
     # Only each prompt's last token meets the head: [B, V] logits, not [B, P, V].

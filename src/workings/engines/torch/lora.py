@@ -2,6 +2,10 @@
 
 Adapters are float32 whatever the frozen weights are stored in. With QLoRA every projection of every layer is stored in
 four bits, blocks of 64 with a float32 scale and no second quantization, whether it has an adapter or not.
+
+Projections are those of attention and feed-forward (`Family.projections`); a layer that attends to an earlier one's
+keys has none for keys and values. All else stays as it is, without adapters and in its own format: embeddings, Gemma
+4's table of per-layer embeddings and the small matrices that bring it into the layers, routers and experts.
 """
 
 import json
@@ -9,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +34,7 @@ from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.weights import layer_shapes, projections, tensor_shapes
+from workings.models.weights import LAYER_SCALAR, is_frozen, layer_shapes, projections, tensor_shapes
 
 PREFIX = "base_model.model."
 """What peft writes before the names of transformers."""
@@ -61,10 +67,11 @@ def _refuse_four_bits(shape: ModelShape) -> None:
     if family_of(shape).matrices_in_out:
         raise RequestError(f"method.name: qlora with a {shape.family} model",
                            "a model whose matrices are stored [out, in]", "method.name=lora")
-    for name in projections(shape):
-        out, inner = layer_shapes(shape)[f"{name}.weight"]
-        if out * inner % BLOCK:
-            raise RequestError(f"method.name: qlora: {name} is {out} x {inner}",
+    # Layers differ in some families, and not every layer has every projection.
+    for layer, name in product(range(shape.layers), projections(shape)):
+        size = layer_shapes(shape, layer).get(f"{name}.weight", ())
+        if size and prod(size) % BLOCK:
+            raise RequestError(f"method.name: qlora: {name} of layer {layer} is {size[0]} x {size[1]}",
                                f"matrices of whole blocks of {BLOCK} elements", "method.name=lora")
 
 
@@ -79,8 +86,10 @@ def peft_config(spec: TorchSpec) -> PeftConfig:
 
 
 def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
-    """Freeze a model without memory (device ``meta``) and put adapters beside its projections."""
+    """Freeze what is not trained of a model without memory (device ``meta``), and put adapters beside projections."""
     if isinstance(spec.method, FullConfig):
+        for name, param in model.named_parameters():
+            param.requires_grad_(not is_frozen(name, spec.shape))
         return
     inject_adapter_in_model(peft_config(spec), model)
     for layer in adapted(model):
@@ -135,18 +144,21 @@ def trained(model: nn.Module) -> dict[str, nn.Parameter]:
             for name, param in model.named_parameters() if param.requires_grad}
 
 
-def weights(model: nn.Module) -> dict[str, "nn.Parameter | FourBitLinear"]:
-    """The model's own tensors by Hugging Face's names: parameters, or the module that holds one in four bits."""
-    found: dict[str, nn.Parameter | FourBitLinear] = {
+def weights(model: nn.Module) -> dict[str, "Tensor | FourBitLinear"]:
+    """The model's own tensors by Hugging Face's names: parameters, or the module that holds one in four bits.
+
+    A layer's fixed number (Gemma 4) is a buffer of transformers and stands in the model's files, so it is one of them.
+    """
+    found: dict[str, Tensor | FourBitLinear] = {
         name.replace(".base_layer", ""): param for name, param in model.named_parameters() if "lora_" not in name}
     for name, module in model.named_modules():
         if isinstance(module, FourBitLinear):
             found[f"{name.replace('.base_layer', '')}.weight"] = module
-    return found
+    return found | {name: x for name, x in model.named_buffers() if name.rpartition(".")[2] == LAYER_SCALAR}
 
 
 @torch.no_grad()
-def put(place: "nn.Parameter | FourBitLinear", value: Tensor) -> None:
+def put(place: "Tensor | FourBitLinear", value: Tensor) -> None:
     """Store a weight where `weights` says; in four bits if that is how it is held."""
     if isinstance(place, FourBitLinear):
         place.store(value)
@@ -178,7 +190,7 @@ def merged(spec: TorchSpec, model: nn.Module) -> dict[str, Made]:
 
 
 @torch.no_grad()
-def _full(spec: TorchSpec, place: "nn.Parameter | FourBitLinear", layer: Any) -> Tensor:
+def _full(spec: TorchSpec, place: "Tensor | FourBitLinear", layer: Any) -> Tensor:
     """One weight with its adapter, whole; every process must ask."""
     weight = place.full(spec.parameter_dtype) if isinstance(place, FourBitLinear) else gathered(place)
     if layer is None:

@@ -12,6 +12,8 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
+from workings.engines.torch.embedding import FixedTable
+
 
 class _Product(torch.autograd.Function):
     """``x @ W.T`` (or ``x @ W``) with W cast to x's dtype, twice instead of kept."""
@@ -98,7 +100,9 @@ def mix_formats(model: nn.Module, compute: torch.dtype) -> None:
     for module in model.modules():
         weight = getattr(module, "weight", None)
         # peft's wrapper shows its base layer's weight as its own; the base layer comes by itself in this walk.
-        if not isinstance(weight, Tensor) or weight.dtype == compute or isinstance(module, BaseTunerLayer):
+        # A table on the host casts the rows that travel.
+        if not isinstance(weight, Tensor) or weight.dtype == compute \
+                or isinstance(module, BaseTunerLayer | FixedTable):
             continue
         stored = next((mine for theirs, mine in (
             (nn.Linear, StoredLinear), (Conv1D, StoredConv1D), (nn.Embedding, StoredEmbedding),

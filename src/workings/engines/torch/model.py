@@ -14,16 +14,18 @@ from transformers.initialization import no_init_weights
 
 from workings.engines.torch import attention
 from workings.engines.torch.attention import Visible
-from workings.engines.torch.embedding import share_gradient
+from workings.engines.torch.embedding import FixedTable, keep_in_place, share_gradient
 from workings.engines.torch.lora import add_adapters, put, weights
 from workings.engines.torch.matmul import mix_formats
+from workings.engines.torch.rotation import keep_plain_where_layers_slide
 from workings.engines.torch.rounding import tensor_generator
-from workings.engines.torch.sharding import Root, split
+from workings.engines.torch.sharding import Root, per_layer_table, split
 from workings.engines.torch.spec import TorchSpec
+from workings.engines.torch.unproven import LOGIT_FACTOR, prepare_model, unproven_config
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config
-from workings.models.weights import projections, tensor_shapes
+from workings.models.weights import LAYER_SCALAR, PER_LAYER_EMBEDDING, projections, tensor_shapes
 
 
 def hf_config(shape: ModelShape, attention_name: str) -> Any:
@@ -31,7 +33,8 @@ def hf_config(shape: ModelShape, attention_name: str) -> Any:
     # A padding index would stop the gradient of one embedding row, whose token may be a real one.
     values = to_hf_config(shape) | {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
     no_dropout = dict.fromkeys(family_of(shape).dropout, 0.0)  # no run here drops anything, whatever the model
-    config = AutoConfig.for_model(values.pop("model_type"), **(values | no_dropout))
+    config = (AutoConfig.for_model(values.pop("model_type"), **(values | no_dropout)) if shape.proven
+              else unproven_config(shape, values))
     config._attn_implementation = f"workings_{attention_name}"
     return config
 
@@ -44,27 +47,37 @@ def empty_model(spec: TorchSpec) -> PreTrainedModel:
         model = AutoModelForCausalLM.from_config(hf_config(spec.shape, spec.attention), dtype=torch.float32)
     # `allocate` gives each object memory once, so tied weights must be one object by then.
     model.tie_weights()
+    if not spec.shape.proven:
+        prepare_model(model)
+    keep_plain_where_layers_slide(model)
     add_adapters(spec, model)
     # Nothing is drawn at random in a layer, so no generator's state is saved for the second forward.
     if spec.checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
+        # Its name in later releases of transformers, which warn of the older one.
+        enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
+        enable({"use_reentrant": False, "preserve_rng_state": False})
     return model.train()  # checkpointing asks for training mode; nothing is dropped in either
 
 
 def allocate(model: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
     """Give every parameter memory, contents undefined: adapters in float32, everything else in ``dtype``.
 
-    On the device ``meta`` parameters get their format only, and buffers stay where they are.
+    On the device ``meta`` parameters get their format only, and buffers stay where they are. A table that
+    stays in its place gets its memory in `build_model`.
     """
     made: dict[int, nn.Parameter] = {}
     for place, module in model.named_modules():
         for name, old in module.named_parameters(recurse=False):
             # By identity: a tied matrix gets memory once and stays one parameter.
             if id(old) not in made:
-                data = torch.empty(old.shape, dtype=torch.float32 if "lora_" in place else dtype, device=device)
+                where = torch.device("meta") if isinstance(module, FixedTable) else device
+                data = torch.empty(old.shape, dtype=torch.float32 if "lora_" in place else dtype, device=where)
                 made[id(old)] = nn.Parameter(data, requires_grad=old.requires_grad)
             setattr(module, name, made[id(old)])
         for name, buffer in module.named_buffers(recurse=False):
+            if name == LAYER_SCALAR:  # a tensor of the model's files, stored as those are
+                buffer = buffer.to(dtype)
+                setattr(module, name, buffer)
             if device.type != "meta":
                 setattr(module, name, torch.empty_like(buffer, device=device) if buffer.is_meta else buffer.to(device))
 
@@ -73,11 +86,20 @@ def build_model(spec: TorchSpec) -> Root:
     """The model on the device with parameters of undefined contents; on several processes, this one's part."""
     with unset_fake_temporarily():  # peft moves modules, which fake tensors refuse; on meta nothing has memory anyway
         model, several = empty_model(spec), spec.mesh.fsdp > 1
+    # A table that is not split among processes must not be moved with what is.
+    table = per_layer_table(model) if spec.table_on_host or several else None
+    if table is not None:
+        keep_in_place(table, spec.compute_dtype)
     # Several processes stay on `meta` until FSDP has split: none ever holds the whole model.
     allocate(model, spec.parameter_dtype, torch.device("meta") if several else spec.device)
+    if table is not None and spec.device.type != "meta":
+        place = torch.device("cpu") if spec.table_on_host else spec.device
+        table.weight = nn.Parameter(torch.empty_like(table.weight, device=place), requires_grad=False)
     # Formats are read from the weights, so after `allocate`; a tied embedding's class replaces the one set here.
     mix_formats(model, spec.compute_dtype)
-    share_gradient(model, spec.compute_dtype)
+    # An unknown class may have an embedding that does more than look up, which must not be exchanged.
+    if spec.shape.proven or type(model.get_input_embeddings()) is nn.Embedding:
+        share_gradient(model, spec.compute_dtype)
     root = split(model, spec.mesh, spec.device)
     if several:
         # `to_empty` would lose the buffers, which have contents already.
@@ -95,7 +117,10 @@ def random_value(spec: TorchSpec, seed: int, name: str, size: torch.Size, *, tra
         return torch.zeros(size)
     if len(size) == 1:
         return torch.zeros(size) if spec.shape.norm_plus_one else torch.ones(size)
-    deviation = float(size[0] if transposed else size[-1]) ** -0.5
+    fan_in = size[0] if transposed else size[-1]
+    if name == PER_LAYER_EMBEDDING:  # a row is as many embeddings as there are layers
+        fan_in = spec.shape.per_layer_width
+    deviation = float(fan_in) ** -0.5
     if name.endswith(tuple(f"{each}.weight" for each in family_of(spec.shape).residual)):
         # A layer adds to the residual stream twice: after attention and after feed-forward.
         deviation *= (2 * spec.shape.layers) ** -0.5
@@ -123,7 +148,8 @@ def hidden_states(model: PreTrainedModel, tokens: Tensor, positions: Tensor, vis
     """
     out = model.base_model(input_ids=tokens, position_ids=positions, visible=visible, past_key_values=cache,
                            use_cache=cache is not None)
-    return out.last_hidden_state
+    factor: float = getattr(model, LOGIT_FACTOR, 1.0)  # of an unproven model whose class scales its logits
+    return out.last_hidden_state if factor == 1.0 else out.last_hidden_state * factor
 
 
 def unembedding(model: PreTrainedModel) -> nn.Parameter:

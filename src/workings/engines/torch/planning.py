@@ -6,6 +6,7 @@ from typing import Any
 
 from workings.config.training import MeshConfig
 from workings.engines.base import EngineRequest, Inspections, NotInspected, Programs, Refusal
+from workings.engines.host_table_refusal import host_table_refusal
 from workings.engines.optimizer_refusal import optimizer_refusal
 from workings.engines.source_digest import library_versions, source_digest
 from workings.engines.torch.trace.target import trace_for
@@ -36,6 +37,8 @@ class TorchPlanning:
                 feature="mesh.tp above 1", given=f"mesh.tp: {request.mesh.tp} with engine: torch",
                 expected="tp of 1: this engine splits rows and parameters, not matrices", try_next="mesh.tp=1"))
         if refused := optimizer_refusal(request.optimizer, cls.name):
+            found.append(refused)
+        if refused := host_table_refusal(request.memory, request.shape, cls.name):
             found.append(refused)
         if request.device == "tpu":
             found.append(Refusal(feature="a TPU", given="device: tpu with engine: torch", try_next="engine=jax",

@@ -81,13 +81,11 @@ def find_mesh(request: EngineRequest, platform: str) -> Mesh:
 
 def refuse_unsplit(request: EngineRequest, world: int) -> None:
     """Raises `RequestError` for what cannot be split among several processes."""
-    refused = {f"method.name: {request.method.name}": request.method.name == "qlora",
-               f"optimizer.name: {request.optimizer.name}": request.optimizer.name not in SPLIT_OPTIMIZERS,
+    refused = {f"optimizer.name: {request.optimizer.name}": request.optimizer.name not in SPLIT_OPTIMIZERS,
                "memory.optimizer_in_backward: true": request.memory.optimizer_in_backward}
     if found := [name for name, holds in refused.items() if holds]:
         raise RequestError(f"{', '.join(found)} in {world} processes",
-                           "method full or lora (codes of four bits and their scales are not split by rows) with "
-                           + " or ".join(SPLIT_OPTIMIZERS) + ", updated after backward",
+                           " or ".join(SPLIT_OPTIMIZERS) + ", updated after backward",
                            "one process, or leave it out")
 
 
@@ -107,8 +105,18 @@ class Root(nn.Module):
         return work(self.model)
 
 
+def per_layer_table(model: PreTrainedModel) -> nn.Embedding | None:
+    """The table of per-layer embeddings, which nothing trains; None in a model without (all but Gemma 4 E2B, E4B)."""
+    found: nn.Embedding | None = getattr(model.base_model, "embed_tokens_per_layer", None)
+    return found
+
+
 def split(model: PreTrainedModel, mesh: Mesh, device: torch.device) -> Root:
-    """A model without memory (device ``meta``), ready to run; on several processes every one gets its own part."""
+    """A model without memory (device ``meta``), ready to run; on several processes every one gets its own part.
+
+    Matrices in four bits are not split, for they are buffers: every process has them whole. Neither is the table of
+    per-layer embeddings, which lies on each process's device or on the host.
+    """
     root = Root(model)
     if mesh.fsdp > 1:
         with unset_fake_temporarily():  # a mesh reads its own numbers back, which fake tensors do not have
@@ -117,8 +125,11 @@ def split(model: PreTrainedModel, mesh: Mesh, device: torch.device) -> Root:
         policy = MixedPrecisionPolicy(reduce_dtype=torch.float32)
         layers = next(x for x in model.base_model.children() if isinstance(x, nn.ModuleList))
         # Layers first: the root takes what is left, that is embedding, last norm and head.
+        # Split, the table of per-layer embeddings would be gathered whole for a lookup of a few rows: twice its memory.
+        table = per_layer_table(model)
         for module in (*layers, root):
-            sharded: FSDPModule = fully_shard(module, mesh=devices, mp_policy=policy)
+            sharded: FSDPModule = fully_shard(module, mesh=devices, mp_policy=policy,
+                                              ignored_params=None if table is None else {*table.parameters()})
             # Losses are divided by the tokens of all processes, so gradients are summed, not averaged.
             sharded.set_force_sum_reduction_for_comms(True)
             sharded.set_gradient_divide_factor(1.0)

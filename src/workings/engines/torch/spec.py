@@ -6,12 +6,15 @@ from typing import Any
 import torch
 
 from workings.config.method import FullConfig, LoraConfig, QloraConfig
+from workings.config.training import AdafactorConfig
 from workings.engines.base import EngineRequest
+from workings.engines.host_table_refusal import host_table_refusal
 from workings.engines.torch.attention import FindAttentionLayout, choose, no_attention_layout
 from workings.engines.torch.cpu import optimize_for_cpu
 from workings.engines.torch.optimizers import make_optimizer
 from workings.engines.torch.optimizers.base import Optimizer
 from workings.engines.torch.sharding import Mesh
+from workings.engines.torch.unproven import refuse_request
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
 from workings.objectives.base import Objective
@@ -40,6 +43,8 @@ class TorchSpec:
     objective: Objective
     clip_norm: float
     optimizer_in_backward: bool
+    table_on_host: bool
+    """The table of per-layer embeddings lies in the host's memory (`memory.per_layer_embeddings: host`)."""
     method: FullConfig | LoraConfig | QloraConfig
 
 
@@ -49,6 +54,10 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: Mesh | None =
     if memory.remat not in ("none", "layer"):
         raise RequestError(f"memory.remat: {memory.remat} with engine torch", "none or layer",
                            "memory.remat=layer, or engine=jax")
+    if refused := host_table_refusal(memory, shape, "torch"):
+        raise refused.error()
+    _refuse_with_experts(request)
+    refuse_request(request)
     if memory.attention == "flash" and shape.attention_softcap:
         raise RequestError(f"memory.attention: flash with a {shape.family} model, whose attention scores are capped",
                            "a function that caps scores; PyTorch's fused kernels do not", "memory.attention=chunked")
@@ -65,7 +74,21 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: Mesh | None =
         rounding=precision.rounding, seed=request.seed,
         optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=request.objective,
         clip_norm=request.optimizer.clip_norm, optimizer_in_backward=memory.optimizer_in_backward,
-        method=request.method)
+        table_on_host=memory.per_layer_embeddings == "host", method=request.method)
+
+
+def _refuse_with_experts(request: EngineRequest) -> None:
+    """Raises `RequestError` for what transformers' experts, one tensor for all of a layer's, cannot be asked for."""
+    if not request.shape.experts:
+        return
+    precision, optimizer = request.precision, request.optimizer
+    if precision.parameters != precision.compute:
+        raise RequestError(f"precision.parameters: {precision.parameters} with precision.compute: {precision.compute} "
+                           "and experts", "one format for both: experts are multiplied as they are stored",
+                           f"precision.compute={precision.parameters}")
+    if request.method.name == "full" and isinstance(optimizer, AdafactorConfig):
+        raise RequestError("optimizer.name: adafactor with experts", "an optimizer that does not factor: experts are "
+                           "tensors of three axes, and Adafactor has a rule for matrices", "optimizer.name=adamw")
 
 
 def dtype_name(dtype: Any) -> str:

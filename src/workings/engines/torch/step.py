@@ -141,8 +141,9 @@ def fill_masters(state: State) -> State:
 
 def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     """``[N, D]`` normed hidden states of the supervised positions of one micro batch."""
-    # Recomputation in backward would find the whole block again.
-    with nullcontext() if spec.checkpointing else only_at(model, rows.index, rows.tokens.numel()):
+    # Recomputation in backward would find the whole block again; of an unproven model it is not known what it gives.
+    whole = spec.checkpointing or not spec.shape.proven
+    with nullcontext() if whole else only_at(model, rows.index, rows.tokens.numel()):
         hidden = hidden_states(model, rows.tokens, rows.positions, rows.visible)
     # The loss sees N rows only, however many positions are prompt or padding.
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, rows.index)

@@ -13,17 +13,17 @@ import jax.numpy as jnp
 from flax import nnx
 
 from workings.engines.jax.attention import masked_attention
+from workings.engines.jax.layers import layer_constants
 from workings.engines.jax.model import (
     block,
     embed,
     final_logits,
     final_norm,
     hidden_states,
-    layer_constants,
     query_scale,
     unembedding,
 )
-from workings.engines.jax.params_tree import Params
+from workings.engines.jax.params_tree import Params, stacks
 from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.sharding import Layout, make_layout
 from workings.engines.tunix.layout import Path, from_tunix, to_tunix
@@ -71,12 +71,15 @@ class OurModel(nnx.Module):  # type: ignore[misc]  # Flax is not followed by the
 
     Args:
         params: our tree; its arrays become the module's `nnx.Param`, stacked and named as they are.
-        shape: of the model; any family of the JAX engine.
+        shape: of the model; any family of the JAX engine whose layers are alike.
         layout: the mesh; one device by default.
         remat: `none` or `layer`.
     """
 
     def __init__(self, params: Params, shape: ModelShape, layout: Layout | None = None, remat: str = "none") -> None:
+        if len(stacks(shape)) > 1:
+            raise RequestError(f"a {shape.family} model in Tunix's sampler", "a model whose layers are alike",
+                               "engine=jax")
         self.shape = shape
         self.layout = layout or make_layout(tuple(jax.devices()[:1]), 1, 1)
         self.remat = remat
@@ -135,7 +138,7 @@ class OurModel(nnx.Module):  # type: ignore[misc]  # Flax is not followed by the
     def _with_cache(self, params: Params, tokens: jax.Array, positions: jax.Array, cache: Any,
                     mask: jax.Array) -> tuple[jax.Array, Any]:
         """New tokens go to the slots after those that are filled, so slots are as far apart as positions."""
-        constants, new = layer_constants(self.shape), {}
+        constants, new = layer_constants(self.shape), dict[str, Any]()
         x = embed(params[EMBEDDING], tokens, self.shape, params[EMBEDDING].dtype, self.layout)
         # Tunix's cache is a dictionary by layer, so layers are written out, which compiles longer than a scan.
         for i in range(self.shape.layers):
@@ -146,14 +149,14 @@ class OurModel(nnx.Module):  # type: ignore[misc]  # Flax is not followed by the
             distance = (start + jnp.arange(tokens.shape[1]))[:, None] - slots[None]
 
             def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any, held: Any = held, start: Any = start,
-                       distance: jax.Array = distance) -> tuple[jax.Array, Any]:
+                       distance: jax.Array = distance, name: str = f"layer_{i}") -> jax.Array:
                 keys = jax.lax.dynamic_update_slice_in_dim(held["k"], k.astype(held["k"].dtype), start, 1)
                 values = jax.lax.dynamic_update_slice_in_dim(held["v"], v.astype(held["v"].dtype), start, 1)
-                out = masked_attention(q, keys, values, mask & (distance < inputs["window"]),
-                                       scale=query_scale(self.shape), softcap=self.shape.attention_softcap)
-                return out, {"k": keys, "v": values, "end_index": held["end_index"] + tokens.shape[1]}
+                new[name] = {"k": keys, "v": values, "end_index": held["end_index"] + tokens.shape[1]}
+                return masked_attention(q, keys, values, mask & (distance < inputs["window"]),
+                                        scale=query_scale(self.shape), softcap=self.shape.attention_softcap)
 
             weights = {name: w[i] for name, w in params["layers"].items()}
             inputs = {name: c[i] for name, c in constants.items()}
-            x, new[f"layer_{i}"] = block(x, weights, positions, self.shape, attend, inputs, self.layout)
+            x, _ = block(x, weights, positions, self.shape, attend, inputs, self.layout, i)
         return final_norm(x, params, self.shape), new

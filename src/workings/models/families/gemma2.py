@@ -1,6 +1,7 @@
 """Gemma 2: norms on both sides of a block, capped scores and logits, every second layer with a sliding window."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from workings.models.families.gemma import LICENCE
@@ -11,6 +12,10 @@ from workings.models.shape import ModelShape
 
 class SlidingGemma(Family):
     """What Gemma 2 and 3 have in common: sliding layers, soft caps, and a scale of scores of their own."""
+
+    def in_reach(self, shape: ModelShape) -> ModelShape:
+        """Scores have a scale of their own as well."""
+        return replace(super().in_reach(shape), query_scale=0.125)
 
     def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Caps, scale, window and pattern."""

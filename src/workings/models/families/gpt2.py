@@ -24,8 +24,9 @@ class Gpt2(Family):
                 "heads * head_dim equal to width, and as many kv_heads as heads, in a gpt2 model",
                 f"kv_heads: {shape.heads}, head_dim: {max(2, shape.width // shape.heads)}")
 
-    def layer_shapes(self, shape: ModelShape) -> dict[str, tuple[int, ...]]:
+    def layer_shapes(self, shape: ModelShape, layer: int) -> dict[str, tuple[int, ...]]:
         """Tensors of one layer: name below ``transformer.h.<i>.`` -> shape."""
+        del layer  # all are alike
         width, inner = shape.width, shape.mlp_width
         return {
             "ln_1.weight": (width,), "ln_1.bias": (width,),

@@ -15,8 +15,8 @@ from workings.engines.jax.cpu import loss_positions, unstacked_layers
 from workings.engines.jax.cpu.freed_memory import keep_freed_memory
 from workings.engines.jax.cpu.loss_positions import LOSS_POSITIONS, LossPositions
 from workings.engines.jax.cpu.unstacked_layers import UnstackedState
-from workings.engines.jax.model import unroll
-from workings.engines.jax.params_tree import Params
+from workings.engines.jax.layers import unroll
+from workings.engines.jax.params_tree import Params, stacks
 from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.step import Arrays, ProgramVariant, State, StepSpec, all_hidden_states
 from workings.models.batch import Batch
@@ -80,7 +80,8 @@ class CpuVariant(ProgramVariant):
 def optimize_for_cpu(spec: StepSpec) -> StepSpec:
     """The same step as one CPU device computes it faster: equal numbers but for the order of sums."""
     # Muon, 4 bits and the draws of stochastic rounding go by the stack; remat is a policy of the scan over it.
-    by_stack = (spec.optimizer.needs_layer_stack or spec.rounding == "stochastic"
+    # Layers that are not alike have several stacks.
+    by_stack = (spec.optimizer.needs_layer_stack or spec.rounding == "stochastic" or len(stacks(spec.shape)) > 1
                 or (spec.lora is not None and spec.lora.four_bit))
     written_out = unroll(spec.shape) == spec.shape.layers and spec.remat is POLICIES["none"]
     return replace(spec, variant=CpuVariant(unstacked=written_out and not by_stack))

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 
 from workings.engines.jax.attention import allowed_pairs, plain_attention, trained_attention
 from workings.engines.jax.cpu.loss_positions import LossPositions
-from workings.engines.jax.model import block, decoder_layer, embed, final_norm, layer_constants, query_scale
+from workings.engines.jax.layers import layer_constants
+from workings.engines.jax.model import block, decoder_layer, embed, final_norm, query_scale
 from workings.engines.jax.params_tree import Params, flatten_params, is_stacked, unflatten_params
 from workings.engines.jax.step import Arrays, StepSpec
 from workings.models.shape import ModelShape
@@ -100,7 +101,7 @@ def hidden_states(spec: StepSpec, params: Params, rows: Arrays, at: LossPosition
     shape, positions, segment_ids = spec.shape, rows["positions"], rows["segment_ids"]
     x = spec.layout.rows(embed(params[EMBEDDING], rows["tokens"], shape, spec.compute_dtype, spec.layout))
     layer = decoder_layer(shape, positions, segment_ids, attention=spec.attention, layout=spec.layout,
-                          chunks=spec.remat.chunks)
+                          chunks=spec.remat.chunks, layers=range(shape.layers))
     constants = layer_constants(shape)
     *before, last = ((w, {name: c[i] for name, c in constants.items()})
                      for i, w in enumerate(split_layers(params["layers"])))
@@ -114,13 +115,14 @@ def hidden_states(spec: StepSpec, params: Params, rows: Arrays, at: LossPosition
     return final_norm(x if at is None else at.of_rows(x), params, shape)
 
 
-def _last_layer(spec: StepSpec, shape: ModelShape, x: jax.Array, last: tuple[Params, Params], positions: jax.Array,
+def _last_layer(spec: StepSpec, shape: ModelShape, x: jax.Array, tensors: tuple[Params, Params], positions: jax.Array,
                 segment_ids: jax.Array, at: LossPositions) -> jax.Array:
     """``[B, M, D]``: the last layer at loss positions only; keys and values are computed for all positions."""
-    def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> tuple[jax.Array, Any]:
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> jax.Array:
         # `[B, M, S]`: of the square the rows of loss positions.
         allowed = at.of_rows(allowed_pairs(segment_ids, inputs["window"]))
-        return trained_attention(q, k, v, allowed, query_scale(shape), shape.attention_softcap), None
+        return trained_attention(q, k, v, allowed, query_scale(shape), shape.attention_softcap)
 
-    w, inputs = last
-    return block(x, w, positions, shape, attend, inputs, spec.layout, of_queries=at.of_rows)[0]
+    w, inputs = tensors
+    last = shape.layers - 1
+    return block(x, w, positions, shape, attend, inputs, spec.layout, last, of_queries=at.of_rows)[0]

@@ -16,13 +16,15 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from workings.engines.base import EngineRequest, Inspection
 from workings.engines.torch.attention import choose
 from workings.engines.torch.backward_optimizer import refuse_conflicts
+from workings.engines.torch.mask_check import refuse_unsuited
 from workings.engines.torch.optimizers.adamw import AdamW
 from workings.engines.torch.optimizers.base import BLOCK
-from workings.engines.torch.sharding import Mesh, refuse_unsplit
+from workings.engines.torch.sharding import Mesh, per_layer_table, refuse_unsplit
 from workings.engines.torch.spec import TorchSpec, build_spec
 from workings.engines.torch.step import State, empty_state
 from workings.engines.torch.trace.allocator import SMALLEST, CachingAllocator, OutOfMemory
 from workings.engines.torch.trace.events import PAGE, Event, Log, live_peak
+from workings.engines.torch.trace.experts import grouped_products
 from workings.engines.torch.trace.programs import PROGRAMS, Program, Size
 from workings.engines.torch.trace.tracker import LiveStorages
 from workings.engines.torch.trace.workspace import CONTEXT_BYTES, Workspace, card_workspaces, cublas_workspace
@@ -30,6 +32,7 @@ from workings.engines.torch.trace.world import pretended
 from workings.hardware.memory import gib
 
 CONTEXT = "CUDA context"
+PER_LAYER_TABLE = "per-layer embeddings (frozen)"
 FIRST_TENSOR_CORES_FOR_BF16 = 8
 """Major compute capability from which PyTorch's fused attention takes bf16."""
 
@@ -110,6 +113,7 @@ def _sentences(details: Mapping[str, Any]) -> list[str]:
 def _spec(request: EngineRequest, platform: str, card: Card, mesh: Mesh) -> tuple[TorchSpec, list[str]]:
     """The step as the platform would take it, on fake tensors that call themselves CPU tensors."""
     spec = build_spec(request, torch.device("cpu"), mesh)
+    refuse_unsuited(spec)
     notes: list[str] = []
     if mesh.fsdp > 1:
         notes.append(f"traced per device, world {mesh.fsdp}: what one process of {mesh.fsdp} holds, with the layers it "
@@ -130,17 +134,22 @@ def _spec(request: EngineRequest, platform: str, card: Card, mesh: Mesh) -> tupl
 
 def trace(spec: TorchSpec, program: Program, size: Size, platform: str, *, packed: bool = False) -> Log:
     """The events of one program, from the first parameter on; of one process where several share it."""
-    with FakeTensorMode(allow_non_fake_inputs=True):  # buffers of transformers are real: tables of a few kilobytes
+    # Buffers of transformers are real: tables of a few kilobytes.
+    with FakeTensorMode(allow_non_fake_inputs=True), grouped_products(spec.compute_dtype):
         state = empty_state(spec)
+        on_card = platform == "gpu"
         return follow(state, lambda: PROGRAMS[program](spec, state, size, packed),
-                      card_workspaces() if platform == "gpu" else {})
+                      card_workspaces() if on_card else {}, host_table=on_card and spec.table_on_host)
 
 
-def follow(state: State, run: Callable[[], None], workspaces: dict[Any, Workspace]) -> Log:
-    """The events of ``run`` on a state, fake or real."""
+def follow(state: State, run: Callable[[], None], workspaces: dict[Any, Workspace], *, host_table: bool = False) -> Log:
+    """The events of ``run`` on a state, fake or real; ``host_table``: per-layer embeddings are not on the device."""
     # What exists before the first operator is held by hand: no operator will return it.
     live = LiveStorages(workspaces)
-    live.hold(state.model.parameters(), "parameters")
+    table = per_layer_table(state.model)
+    live.hold((x for x in state.model.parameters() if table is None or x is not table.weight), "parameters")
+    if table is not None and not host_table:
+        live.hold([table.weight], PER_LAYER_TABLE)
     live.hold(state.model.buffers(), "buffers")
     live.hold(chain.from_iterable(of.values() for of in state.moments.values()), "moments")
     live.watch_gradients(state.trained.values())

@@ -14,6 +14,7 @@ from workings.engines.torch.generate import Pick, greedy, largest_with
 from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.spec import TorchSpec
 from workings.engines.torch.step import State, blank_rows, micro_batch_log_probs, micro_batch_loss, run_step
+from workings.engines.torch.unproven import cache_of
 
 Program = ProgramName
 Size = tuple[int, int, int]
@@ -66,7 +67,7 @@ def _no_noise(logits: Tensor) -> Tensor:
 def _generate(spec: TorchSpec, model: PreTrainedModel, size: Size, pick: Pick) -> None:
     prompts, length, new = size
     index = torch.zeros((prompts, length), dtype=torch.int64, device=spec.device)
-    cache = DynamicCache()
+    cache = DynamicCache() if spec.shape.proven else cache_of(model)
     last = hidden_states(model, index, index, Visible(), cache)[:, -1]
     # The first turn follows the prompts; the second has the longest cache, as before the last token.
     for _ in range(2):
@@ -84,7 +85,9 @@ def _generate(spec: TorchSpec, model: PreTrainedModel, size: Size, pick: Pick) -
 def _lengthen(cache: DynamicCache, slots: int) -> None:
     """A cache as after all tokens but the last, without those between."""
     for layer in cache.layers:
-        old = layer.keys
+        old = getattr(layer, "keys", None)
+        if old is None:  # a layer that keeps a state of fixed size
+            continue
         layer.keys = layer.values = None
         size = (*old.shape[:2], slots, old.shape[3])
         layer.keys, layer.values = old.new_empty(size), old.new_empty(size)

@@ -1,0 +1,222 @@
+"""What is looked for in a class of transformers that was never compared: does it compute what this engine takes it for?
+
+Before memory is taken, on fake tensors: names and sizes of its tensors, whether keyword arguments reach its attention,
+and which window every layer asks for. With its weights, on one short row: whether an earlier position sees a later one
+or another segment, whether transformers' own attention and head give the same logits, and whether generation with a
+cache does. It finds what shows on such a row; it is no proof (`unproven_sentence`).
+
+Shape suffixes: B rows, S positions, D width, V vocabulary.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from transformers import PreTrainedModel
+
+from workings.engines.base import EngineRequest
+from workings.engines.torch.attention import EVERYTHING, Visible
+from workings.engines.torch.lora import switched_off, weights
+from workings.engines.torch.model import build_model, final_logits, hidden_states
+from workings.engines.torch.sharding import Mesh, Root
+from workings.engines.torch.spec import TorchSpec
+from workings.engines.torch.trace.experts import grouped_products
+from workings.engines.torch.unproven import cache_of, has_linear_state
+from workings.errors import RequestError
+from workings.models.shape import ModelShape
+from workings.models.weights import tensor_shapes
+
+POSITIONS = 12
+"""Of each half of the row that is computed."""
+PADDING = 3
+"""Positions behind a prompt, as shorter prompts of a batch have them."""
+NO_ATTENTION = ("linear_attention", "mamba", "conv", "moe", "mlp", "recurrent")
+"""Kinds of layers without keys and values."""
+TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
+"""Largest difference, as a share of the largest number, that roundings may make."""
+UNSUITED = (TypeError, KeyError, ValueError, AttributeError, NotImplementedError, IndexError,
+            DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)
+"""What a class raises that takes no other attention function, or whose steps depend on values."""
+
+
+@dataclass(frozen=True)
+class WindowsSeen(Visible):
+    """Keeps the window that each layer asks for, in the order of the layers."""
+
+    windows: list[int] = field(default_factory=list)
+
+    def mask(self, length: int, window: int, device: torch.device) -> Tensor | None:
+        """As without the list."""
+        self.windows.append(window)
+        return super().mask(length, window, device)
+
+
+def refuse_unsuited(spec: TorchSpec) -> None:
+    """Look at the class of an unproven model before memory is taken; nothing is looked at where a family is proven.
+
+    Raises:
+        RequestError: its tensors are called otherwise than in the files, keyword arguments do not reach its attention,
+            or a layer asks for another window than ``config.json`` says.
+    """
+    if spec.shape.proven:
+        return
+    one = replace(spec, mesh=Mesh(), device=torch.device("cpu"))
+    seen = WindowsSeen()
+    # Buffers of transformers are real: tables of a few kilobytes.
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), grouped_products(spec.compute_dtype):
+        try:
+            model = build_model(one).model
+            tokens = torch.zeros((1, POSITIONS), dtype=torch.int64)
+            hidden_states(model, tokens, torch.arange(POSITIONS)[None], seen)
+        except UNSUITED as error:
+            why = ("its layers do not hand on the model's keyword arguments" if "'visible'" in str(error)
+                   else f"{type(error).__name__}: {str(error)[:200]}")
+            raise _unsuited(spec.shape, why) from error
+    _refuse_other_tensors(spec.shape, model)
+    _refuse_other_windows(spec.shape, model, seen.windows)
+
+
+def _unsuited(shape: ModelShape, why: str) -> RequestError:
+    return RequestError(f"a {shape.family} model with model.proven: false: {why}",
+                        "a class of transformers that hands its keyword arguments to an attention function of ours, "
+                        "and whose steps do not depend on values", "another model.id")
+
+
+def _refuse_other_tensors(shape: ModelShape, model: PreTrainedModel) -> None:
+    # Adapters have been added, and four bits have no size of their own: names alone are compared for those.
+    there = {name: tuple(x.shape) if isinstance(x, Tensor) else None for name, x in weights(model).items()}
+    stored = tensor_shapes(shape)
+    wrong = sorted({*stored} ^ {*there}) or sorted(
+        name for name, size in there.items() if size is not None and size != stored[name])
+    if wrong:
+        which = "only the files have" if wrong[0] in stored and wrong[0] not in there else (
+            "the files lack" if wrong[0] not in stored else "is of another size in the files than in the class:")
+        raise RequestError(f"{len(wrong)} tensors other than those of transformers' class for {shape.family}; {which} "
+                           f"{wrong[0]}", "files with the class's own names and sizes (those of some families, experts "
+                           "above all, transformers renames or joins as it reads them; here they are read as they are)",
+                           "another model.id")
+
+
+def expected_windows(model: PreTrainedModel) -> list[int]:
+    """The window of every layer with attention, as ``config.json`` says it. Raises `RequestError` for other kinds."""
+    config = model.config
+    window = getattr(config, "sliding_window", None)
+    slides = window if window and getattr(config, "use_sliding_window", True) else EVERYTHING
+    kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
+    known = {"sliding_attention": slides, "full_attention": EVERYTHING, "attention": EVERYTHING, "hybrid": EVERYTHING}
+    if unknown := {*kinds} - {*known, *NO_ATTENTION}:
+        raise RequestError(f"layers of the kind {', '.join(sorted(unknown))} in a {config.model_type} model",
+                           f"layers of the kinds {', '.join([*known, *NO_ATTENTION])}", "another model.id")
+    return [known[kind] for kind in kinds if kind in known]
+
+
+def _refuse_other_windows(shape: ModelShape, model: PreTrainedModel, windows: list[int]) -> None:
+    expected = expected_windows(model)
+    if windows != expected:
+        raise _unsuited(shape, f"{len(windows)} of {len(expected)} layers ask our attention function" if len(windows)
+                        != len(expected) else "its layers do not tell our attention function their sliding window")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskCheck:
+    """What was found on one short row; each number is a difference as a share of the largest number."""
+
+    later: float
+    """Of earlier hidden states, when later tokens are others."""
+    segments: float
+    """Of a packed segment's hidden states, when the tokens of the segment before it are others."""
+    reference: float
+    """Of logits, to those of transformers' own forward with its own (eager) attention."""
+    cache: float
+    """Of the hidden state after the prompt's last token and a cache, to that without one."""
+    tolerance: float
+
+    def refuse(self, request: EngineRequest) -> None:
+        """Raise `RequestError` for what would train another model than transformers has."""
+        name = f"a {request.shape.family} model with model.proven: false"
+        if self.later > self.tolerance:
+            raise RequestError(f"{name}, in which earlier positions see later ones ({self.later:.2g})",
+                               "a causal model that keeps to the mask it is given", "another model.id")
+        if self.reference > self.tolerance:
+            raise RequestError(
+                f"{name}, whose logits with our attention function differ from those with transformers' own by "
+                f"{self.reference:.2g} of the largest", f"a difference within {self.tolerance:g}: its class does more "
+                "with scores or logits than it tells an attention function", "another model.id")
+        if request.packed and self.segments > self.tolerance:
+            raise RequestError(
+                f"data.packing with {name}, in which a row of a packed sequence sees the row before it "
+                f"({self.segments:.2g})", "one row a sequence: some of its layers keep a state that no mask resets",
+                "data.packing=none")
+        if self.cache > self.tolerance:
+            raise RequestError(f"{name}, which answers otherwise with a cache than without one ({self.cache:.2g})",
+                               "a class whose cache is transformers' DynamicCache", "another model.id")
+
+
+def check_masks(spec: TorchSpec, root: Root) -> MaskCheck:
+    """Compute one short row in several ways, without adapters; the state is left as it was."""
+    with switched_off(root.model):
+        found: MaskCheck = root(partial(_check, spec))
+    return found
+
+
+@torch.no_grad()
+def _check(spec: TorchSpec, model: PreTrainedModel) -> MaskCheck:
+    draw = torch.Generator().manual_seed(0)
+    half, vocabulary = POSITIONS, spec.shape.vocab_size
+    one, other = (torch.randint(0, vocabulary, (1, 2 * half), generator=draw).to(spec.device) for _ in range(2))
+    places = torch.arange(2 * half, device=spec.device)[None]
+
+    whole = hidden_states(model, one, places, Visible())
+    changed = hidden_states(model, torch.cat([one[:, :half], other[:, half:]], 1), places, Visible())
+    segments, restarted = places // half + 1, places % half
+    packed, repacked = (hidden_states(model, tokens, restarted, Visible(segment_ids=segments))[:, half:]
+                        for tokens in (one, torch.cat([other[:, :half], one[:, half:]], 1)))
+    logits = final_logits(model, whole, spec.shape.final_softcap)
+    with _own_attention(model):
+        reference = model(input_ids=one, position_ids=places, use_cache=False).logits.float()
+    return MaskCheck(
+        later=difference(changed[:, :half], whole[:, :half]), segments=difference(repacked, packed),
+        reference=difference(logits, reference), cache=difference(_with_cache(model, one, places), whole[:, half]),
+        tolerance=TOLERANCE[spec.compute_dtype])
+
+
+def difference(found: Tensor, wanted: Tensor) -> float:
+    """The largest difference as a share of the largest number."""
+    return float((found.float() - wanted.float()).abs().max() / wanted.float().abs().max().clamp_min(1e-30))
+
+
+def _with_cache(model: PreTrainedModel, tokens: Tensor, places: Tensor) -> Tensor:
+    """``[B, D]`` hidden state of the token after the first half, which lies in a cache, with padding behind it."""
+    was_training = model.training
+    model.eval()  # gradient checkpointing, where it is on, would drop the cache
+    try:
+        # A state has no slots that a mask could leave out: such models are asked prompts of one length at a time.
+        padded = POSITIONS if has_linear_state(model) else POSITIONS + PADDING
+        cache, position = cache_of(model), places[:, POSITIONS:POSITIONS + 1]
+        hidden_states(model, tokens[:, :padded], places[:, :padded], Visible(), cache)
+        slots = torch.cat([places[:, :padded], position], 1)
+        seen = torch.cat([places[:, :padded] < POSITIONS, torch.ones_like(position, dtype=torch.bool)], 1)
+        visible = Visible(distance=(position - slots)[:, None], seen=seen)
+        return hidden_states(model, tokens[:, POSITIONS:POSITIONS + 1], position, visible, cache)[:, -1]
+    finally:
+        model.train(was_training)
+
+
+@contextmanager
+def _own_attention(model: PreTrainedModel) -> Iterator[None]:
+    """Inside, transformers computes attention and masks by itself."""
+    ours = model.config._attn_implementation
+    model.config._attn_implementation = "eager"
+    try:
+        yield
+    finally:
+        model.config._attn_implementation = ours

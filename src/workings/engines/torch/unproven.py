@@ -1,0 +1,99 @@
+"""Models of no family of this package (`model.proven: false`): the class that transformers has for them, as it is.
+
+No remote code is run: a class is taken only where transformers itself has it. What a class may do that this engine's
+attention, loss and generation do not expect is looked for by `workings.engines.torch.mask_check`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from workings.config.method import FullConfig
+from workings.config.training import AdafactorConfig
+from workings.engines.base import EngineRequest
+from workings.errors import RequestError
+from workings.models.shape import ModelShape
+
+LOGIT_FACTOR = "workings_logit_factor"
+"""Attribute of a model: hidden states are multiplied by it before they meet the head."""
+
+
+def refuse_request(request: EngineRequest) -> None:
+    """Raises `RequestError` for what cannot be asked of a class that was never looked at."""
+    shape, precision = request.shape, request.precision
+    if shape.proven:
+        return
+    if precision.parameters != precision.compute:
+        raise RequestError(f"precision.parameters: {precision.parameters} with precision.compute: {precision.compute} "
+                           "and model.proven: false", "one format for both: modules of an unknown class compute in the "
+                           "format that they are stored in", f"precision.compute={precision.parameters}")
+    blocks = [name for name, size in shape.tensors if len(size) > 2]
+    if blocks and isinstance(request.optimizer, AdafactorConfig) and isinstance(request.method, FullConfig):
+        raise RequestError(f"optimizer.name: adafactor with {blocks[0]}, which has more than two axes",
+                           "an optimizer that does not factor: Adafactor has a rule for matrices",
+                           "optimizer.name=adamw")
+
+
+def unproven_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
+    """The configuration of transformers' class, without dropout.
+
+    Args:
+        shape: of the model.
+        values: content of its ``config.json``, with what this engine changes in it.
+
+    Raises:
+        RequestError: transformers itself has no causal class for the model.
+    """
+    if shape.family not in CONFIG_MAPPING or shape.family not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        raise RequestError(f"model_type: {shape.family} with model.proven: false",
+                           "a causal model whose class transformers itself has; code that comes with a model "
+                           "(auto_map in its config.json) is never run", "another model.id, or a newer transformers")
+    kind = CONFIG_MAPPING[shape.family]
+    # transformers writes infinities as objects, and turns them back where it reads a file.
+    config = kind.from_dict(kind._decode_special_floats(dict(values)))
+    # A step has to be the same when it is taken again.
+    for name, value in config.to_dict().items():
+        if "drop" in name and isinstance(value, int | float) and not isinstance(value, bool) and value:
+            setattr(config, name, 0.0)
+    return config
+
+
+def prepare_model(model: PreTrainedModel) -> None:
+    """What this engine has to know of a model of an unknown class, and what must not happen in it.
+
+    Raises:
+        RequestError: a head with a bias, or tensors of its files that no optimizer trains.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    config = model.config
+    # Granite divides its logits, Cohere multiplies them; both leave it to the model's forward, which is not called.
+    factor = 1.0 / getattr(config, "logits_scaling", 1.0) * (getattr(config, "logit_scale", None) or 1.0)
+    setattr(model, LOGIT_FACTOR, float(factor))
+    head = model.get_output_embeddings()
+    if getattr(head, "bias", None) is not None:
+        raise RequestError(f"a {config.model_type} model, whose head has a bias",
+                           "a head without one: the loss is computed from hidden states and the head's matrix", "")
+    buffers = {*model.state_dict()} - {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    if buffers:
+        raise RequestError(f"a {config.model_type} model with {sorted(buffers)[0]}, stored and not trained",
+                           "a model whose stored tensors are all parameters", "")
+
+
+def has_linear_state(model: PreTrainedModel) -> bool:
+    """Whether some layer keeps a state instead of keys and values."""
+    return any(kind not in ("full_attention", "sliding_attention", "attention")
+               for kind in getattr(model.config, "layer_types", None) or ())
+
+
+def cache_of(model: PreTrainedModel) -> DynamicCache:
+    """An empty cache for generation; layers that slide keep all positions, because our masks count them all."""
+    cache = DynamicCache(config=model.config)
+    cache.layers = [DynamicLayer() if isinstance(layer, DynamicSlidingWindowLayer) else layer for layer in cache.layers]
+    return cache

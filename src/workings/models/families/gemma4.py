@@ -1,0 +1,173 @@
+"""Gemma 4, text: global layers with heads of their own size, shared keys and values, and per-layer embeddings.
+
+Its layers differ in their tensors. Global layers have wider and fewer heads, and in the larger models no values of
+their own; the last layers of E2B and E4B have neither keys nor values. E2B and E4B look every token up in a second
+table, which gives each layer a few numbers of its own; with 2.3 billion parameters it is half of E2B.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from workings.errors import RequestError
+from workings.models.family import (
+    ACTIVATIONS,
+    LAYER_SCALAR,
+    NEEDED,
+    PER_LAYER_EMBEDDING,
+    PER_LAYER_NORM,
+    PER_LAYER_PROJECTION,
+    Family,
+    Refusal,
+)
+from workings.models.hf_config import layer_types, read_rotation, read_sliding, require
+from workings.models.shape import ModelShape
+
+_BY_THEIR_CLASS = Refusal(expected="an engine that trains experts by transformers' own class", try_next="engine=torch")
+WITHOUT_EXPERTS = {"jax": _BY_THEIR_CLASS, "tunix": _BY_THEIR_CLASS}
+"""Engines that have no experts."""
+UNIFIED = "gemma4_unified_text"
+"""What the 12B model's ``config.json`` calls the same text part."""
+
+
+def _sliding(config: Mapping[str, Any]) -> dict[str, Any]:
+    return read_sliding(config, 6, last_global=True)
+
+
+class Gemma4(Family):
+    """Gemma 4's tensors and configuration."""
+
+    def check(self, shape: ModelShape) -> None:
+        """Raise `RequestError` for sizes that a Gemma 4 cannot have."""
+        own = range(shape.layers - shape.shared_kv_layers)
+        lonely = [i for i in range(shape.layers) if shape.shares_keys(i)
+                  and not any(shape.slides(j) == shape.slides(i) for j in own)]
+        if lonely:
+            raise RequestError(f"shared_kv_layers: {shape.shared_kv_layers} of {shape.layers}",
+                               f"before them a layer of the kind of layer {lonely[0]} with keys and values of its own",
+                               "fewer shared_kv_layers")
+        if shape.slides(shape.layers - 1):
+            raise RequestError(f"a gemma4 model whose last layer ({shape.layers - 1}) slides",
+                               "a global one: transformers takes it for one, whatever config.json says")
+        if shape.shared_mlp_width not in (0, 2 * shape.mlp_width):
+            raise RequestError(f"shared_mlp_width: {shape.shared_mlp_width} beside mlp_width: {shape.mlp_width}",
+                               "0, or twice mlp_width: config.json has no word for another number",
+                               f"shared_mlp_width: {2 * shape.mlp_width}")
+        if shape.heads % shape.kv_heads_of(shape.layers - 1):
+            raise RequestError(f"heads: {shape.heads}, global_kv_heads: {shape.global_kv_heads}",
+                               "global_kv_heads divides heads")
+
+    def in_reach(self, shape: ModelShape) -> ModelShape:
+        """Two turns of a sliding and a global layer with keys of their own, and one without; per-layer embeddings."""
+        return replace(super().in_reach(shape), layers=6, shared_kv_layers=2, shared_mlp_width=2 * shape.mlp_width,
+                       global_head_dim=2 * shape.head_dim, per_layer_width=8)
+
+    def check_engine(self, engine: str, shape: ModelShape) -> None:
+        """Experts run in transformers' own class alone."""
+        super().check_engine(engine, shape)
+        if shape.experts and engine in WITHOUT_EXPERTS:
+            refusal = WITHOUT_EXPERTS[engine]
+            raise RequestError(f"a {self.name} model with {shape.experts} experts with engine: {engine}",
+                               refusal.expected, refusal.try_next)
+
+    def layer_shapes(self, shape: ModelShape, layer: int) -> dict[str, tuple[int, ...]]:
+        """Tensors of one layer: without keys and values where it shares those of an earlier one."""
+        shapes = super().layer_shapes(shape, layer)
+        width = shape.width
+        gone: tuple[str, ...] = ()
+        if shape.shares_keys(layer):
+            gone = ("self_attn.k_proj.weight", "self_attn.v_proj.weight", "self_attn.k_norm.weight")
+        elif shape.keys_as_values and not shape.slides(layer):
+            gone = ("self_attn.v_proj.weight",)
+        shapes = {name: size for name, size in shapes.items() if name not in gone}
+        shapes[LAYER_SCALAR] = (1,)
+        if shape.per_layer_width:
+            shapes |= {"per_layer_input_gate.weight": (shape.per_layer_width, width),
+                       "per_layer_projection.weight": (width, shape.per_layer_width),
+                       "post_per_layer_input_norm.weight": (width,)}
+        if shape.experts:
+            shapes |= {"router.proj.weight": (shape.experts, width), "router.scale": (width,),
+                       "router.per_expert_scale": (shape.experts,),
+                       "experts.gate_up_proj": (shape.experts, 2 * shape.expert_width, width),
+                       "experts.down_proj": (shape.experts, width, shape.expert_width),
+                       **{f"{name}_feedforward_layernorm{number}.weight": (width,)
+                          for name, number in (("post", "_1"), ("post", "_2"), ("pre", "_2"))}}
+        return shapes
+
+    def outer_shapes(self, shape: ModelShape) -> dict[str, tuple[int, ...]]:
+        """Tensors outside the layers; with per-layer embeddings their table, a projection and a norm."""
+        shapes = super().outer_shapes(shape)
+        if shape.per_layer_width:
+            packed = shape.layers * shape.per_layer_width
+            shapes |= {PER_LAYER_EMBEDDING: (shape.vocab_size, packed), PER_LAYER_PROJECTION: (packed, shape.width),
+                       PER_LAYER_NORM: (shape.per_layer_width,)}
+        return shapes
+
+    def read_config(self, config: Mapping[str, Any]) -> ModelShape:
+        """Shape of a model from the content of its ``config.json``."""
+        require(config, self.needed)
+        self.check_fixed(config)
+        # Among images tokens may see each other in the published models ("vision"); in text none sees what follows it.
+        if config.get("use_bidirectional_attention") == "all":
+            raise RequestError("use_bidirectional_attention: all", "a model in which no token sees what follows it")
+        own_table = config.get("vocab_size_per_layer_input", config["vocab_size"])
+        if config.get("hidden_size_per_layer_input") and own_table != config["vocab_size"]:
+            raise RequestError(f"vocab_size_per_layer_input: {own_table} beside vocab_size: {config['vocab_size']}",
+                               "per-layer embeddings for every token of the vocabulary")
+        shared, width = int(config.get("num_kv_shared_layers") or 0), int(config["intermediate_size"])
+        as_values = bool(config.get("attention_k_eq_v"))
+        experts = bool(config.get("enable_moe_block"))
+        return ModelShape(family=self.name, **(dict(self.switches) | read_rotation(config) | _sliding(config) | {
+            "vocab_size": int(config["vocab_size"]), "layers": int(config["num_hidden_layers"]),
+            "width": int(config["hidden_size"]), "mlp_width": width, "heads": int(config["num_attention_heads"]),
+            "kv_heads": int(config["num_key_value_heads"]), "head_dim": int(config["head_dim"]),
+            "context": int(config["max_position_embeddings"]), "rms_norm_eps": float(config.get("rms_norm_eps", 1e-6)),
+            "tied_embeddings": bool(config.get("tie_word_embeddings", True)),
+            "final_softcap": float(config.get("final_logit_softcapping") or 0.0),
+            "global_head_dim": int(config.get("global_head_dim") or 0),
+            # transformers reads this number only where values are keys.
+            "global_kv_heads": int(config.get("num_global_key_value_heads") or 0) if as_values else 0,
+            "keys_as_values": as_values, "shared_kv_layers": shared,
+            "shared_mlp_width": 2 * width if shared and config.get("use_double_wide_mlp") else 0,
+            "per_layer_width": int(config.get("hidden_size_per_layer_input") or 0),
+            "experts": int(config.get("num_experts") or 0) if experts else 0,
+            "experts_per_token": int(config.get("top_k_experts") or 0) if experts else 0,
+            "expert_width": int(config.get("moe_intermediate_size") or 0) if experts else 0}))
+
+    def write_config(self, shape: ModelShape) -> dict[str, Any]:
+        """Content of a ``config.json`` that transformers opens as this very model's text part."""
+        return {
+            "architectures": [self.architecture], "model_type": self.model_type, "vocab_size": shape.vocab_size,
+            "hidden_size": shape.width, "intermediate_size": shape.mlp_width, "num_hidden_layers": shape.layers,
+            "num_attention_heads": shape.heads, "num_key_value_heads": shape.kv_heads, "head_dim": shape.head_dim,
+            "max_position_embeddings": shape.context, "rms_norm_eps": shape.rms_norm_eps,
+            "tie_word_embeddings": shape.tied_embeddings, "hidden_activation": ACTIVATIONS[shape.activation],
+            "final_logit_softcapping": shape.final_softcap or None, "sliding_window": shape.sliding_window,
+            "layer_types": layer_types(shape), "global_head_dim": shape.global_head_dim or shape.head_dim,
+            "attention_k_eq_v": shape.keys_as_values,
+            "num_global_key_value_heads": shape.global_kv_heads or shape.kv_heads,
+            "num_kv_shared_layers": shape.shared_kv_layers,
+            "use_double_wide_mlp": bool(shape.shared_mlp_width),
+            "hidden_size_per_layer_input": shape.per_layer_width, "vocab_size_per_layer_input": shape.vocab_size,
+            "enable_moe_block": bool(shape.experts), "num_experts": shape.experts or None,
+            "top_k_experts": shape.experts_per_token or None, "moe_intermediate_size": shape.expert_width or None,
+            "rope_parameters": {
+                "sliding_attention": {"rope_type": "default", "rope_theta": shape.local_rope_theta},
+                "full_attention": {"rope_type": "proportional", "rope_theta": shape.rope_theta,
+                                   "partial_rotary_factor": shape.rotated_part,
+                                   **({"factor": shape.rope_scaling} if shape.rope_scaling != 1.0 else {})}},
+            **self.fixed}
+
+
+FAMILY = Gemma4(
+    name="gemma4", model_type="gemma4_text", architecture="Gemma4ForCausalLM", ties_by_default=True,
+    template="gemma4", licence="Apache License 2.0", local_rotation=True,
+    needed=(*NEEDED, "num_key_value_heads", "head_dim", "sliding_window"),
+    fixed={"attention_bias": False},
+    other_model_types=(UNIFIED,),
+    multimodal={"gemma4": {"model_type": "gemma4_text"}, "gemma4_unified": {"model_type": "gemma4_text"}},
+    frozen=(LAYER_SCALAR, PER_LAYER_EMBEDDING),
+    switches={"norm_plus_one": False, "norm_rounds_once": True, "post_norms": True, "qk_norm": True, "value_norm": True,
+              "query_scale": 1.0, "rope_theta": 1_000_000.0, "local_rope_theta": 10_000.0, "rotated_part": 0.25,
+              "sliding_window": 512, "sliding_pattern": 6, "last_layer_global": True, "final_softcap": 30.0,
+              "layer_scalar": True})

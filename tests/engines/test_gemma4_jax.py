@@ -1,0 +1,173 @@
+"""Gemma 4 on the JAX engine: layers that are not alike, shared keys and values, per-layer embeddings, frozen tensors.
+
+Logits and greedy text of its common form are compared with transformers in `test_transformers_oracle`.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tests.engines.test_transformers_oracle import exported, our_logits
+from tests.engines.tiny import random_batch, request, tiny_shape
+from workings.config.method import LoraConfig, QloraConfig
+from workings.config.training import AdafactorConfig, MemoryConfig, MuonConfig, PrecisionConfig
+from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.params_tree import flatten_params, layer_numbers, layer_tensor, stacks
+from workings.errors import RequestError
+from workings.models.shape import ModelShape
+from workings.models.weights import PER_LAYER_EMBEDDING, is_frozen, layer_turns, tensor_shapes
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
+
+LARGE = {"shared_kv_layers": 0, "shared_mlp_width": 0, "per_layer_width": 0, "keys_as_values": True,
+         "global_kv_heads": 1}
+"""The form of the 12B and 31B models: no sharing, no per-layer embeddings, global values that are keys."""
+
+
+def opened(**changes: Any) -> JaxEngine:
+    shape = changes.pop("shape", None) or tiny_shape("gemma4")
+    return JaxEngine.open(request(shape, **changes))
+
+
+def steps(engine: JaxEngine, state: Any, count: int = 3) -> tuple[Any, list[float]]:
+    losses = []
+    for i in range(count):
+        state, result = engine.step(state, random_batch(engine.spec.shape, seed=i % 2), 1e-2)
+        losses.append(result.loss)
+    return state, losses
+
+
+def arrays(state: Any) -> dict[str, np.ndarray]:
+    return {name: np.asarray(x) for name, x in flatten_params(state["params"]).items()}
+
+
+def test_layers_make_loops_of_places_with_equal_tensors() -> None:
+    shape = tiny_shape("gemma4")
+    assert layer_turns(shape) == ((range(0, 4, 2), range(1, 4, 2)), (range(4, 5), ), (range(5, 6), ))
+    assert set(stacks(shape).values()) == {"0:4:2.", "1:4:2.", "4:5:1.", "5:6:1."}
+    assert layer_turns(tiny_shape("gemma3", layers=5)) == ((range(5),),)
+    name = "layers.1:4:2.self_attn.q_proj.weight"
+    assert (list(layer_numbers(name, 2)), layer_tensor(name)) == ([1, 3], "self_attn.q_proj.weight")
+
+
+def test_the_form_of_the_larger_models_equals_transformers(tmp_path: Path) -> None:
+    engine, state, model = exported("gemma4", tmp_path, **LARGE)
+    tokens = np.random.default_rng(0).integers(0, 61, (2, 14)).astype(np.int32)
+    with torch.no_grad():
+        theirs = model(torch.from_numpy(tokens).long()).logits.numpy()
+    assert np.abs(our_logits(engine, state["params"], tokens) - theirs).max() < 1e-5 * np.abs(theirs).max()
+    prompt = tokens[0, :9].tolist()
+    with torch.no_grad():
+        whole = model.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, 9, dtype=torch.long),
+                               max_new_tokens=8, do_sample=False, eos_token_id=None, pad_token_id=0)
+    assert engine.generate(state, [prompt], max_new_tokens=8, stop_ids=[])[0].tokens == whole[0, 9:].tolist()
+
+
+def test_a_cache_gives_what_a_whole_forward_gives(tmp_path: Path) -> None:
+    """Drawn text's log probabilities come from the cache; those of the finished text from one forward without it."""
+    engine = opened()
+    state = engine.init(3)
+    prompts = [[3, 1, 4, 1, 5, 9], [2, 7]]
+    drawn = engine.sample(state, prompts, max_new_tokens=12, stop_ids=[], temperature=1.0, seeds=[1, 2])
+    for prompt, answer in zip(prompts, drawn, strict=True):
+        row = np.array([prompt + answer.tokens], np.int32)
+        logits = our_logits(engine, state["params"], row)[0]
+        whole = np.asarray(jax.nn.log_softmax(logits))[np.arange(row.shape[1] - 1), row[0, 1:]]
+        assert np.abs(np.array(answer.log_probs) - whole[len(prompt) - 1:]).max() < 1e-5
+
+
+@pytest.mark.parametrize("memory", [
+    {"remat": "layer"}, {"attention": "chunked"},
+    pytest.param({"remat": "dots", "loss_chunk": 8}, marks=pytest.mark.full)])
+def test_saving_memory_changes_no_number(memory: dict[str, Any]) -> None:
+    """Recomputed layers read the shared keys and values of an earlier one, which has to be the same in both passes."""
+    plain, saving = opened(), opened(memory=MemoryConfig(**memory))
+    ours, theirs = (steps(engine, engine.init(1)) for engine in (plain, saving))
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-5)
+    for name, x in arrays(ours[0]).items():
+        np.testing.assert_allclose(x, arrays(theirs[0])[name], atol=2e-5, err_msg=name)
+
+
+def test_nothing_trains_the_per_layer_embeddings_or_the_layer_scalars() -> None:
+    engine = opened()
+    state = engine.init(0)
+    before = arrays(state)
+    assert all((x == 1).all() for name, x in before.items() if layer_tensor(name) == "layer_scalar")
+    state, losses = steps(engine, state, 6)
+    after = arrays(state)
+    assert losses[-1] < losses[0]
+    for name, x in before.items():
+        assert (x == after[name]).all() == is_frozen(name, engine.spec.shape), name
+    moments = {name for tree in state["moments"].values() for name in tree}
+    assert moments == {name for name in before if not is_frozen(name, engine.spec.shape)}
+    assert PER_LAYER_EMBEDDING in before
+    assert PER_LAYER_EMBEDDING not in moments
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("adafactor", marks=pytest.mark.full),
+                                       pytest.param("muon", marks=pytest.mark.full)])
+def test_a_checkpoint_goes_on_bit_for_bit(optimizer: str, tmp_path: Path) -> None:
+    rules = {"adafactor": AdafactorConfig(name="adafactor"), "muon": MuonConfig(name="muon")}
+    changes = {"optimizer": rules[optimizer]} if optimizer in rules else {}
+    engine = opened(**changes)
+    state, _ = steps(engine, engine.init(0), 2)
+    engine.save(state, tmp_path)
+    file = tmp_path / "model.safetensors"
+    assert file.stat().st_size > 4 * sum(int(np.prod(size)) for size in tensor_shapes(engine.spec.shape).values())
+    again = opened(**changes)
+    restored = again.restore(tmp_path)
+    ours, theirs = (arrays(steps(e, s, 2)[0]) for e, s in ((engine, state), (again, restored)))
+    for name, x in ours.items():
+        np.testing.assert_array_equal(x, theirs[name], err_msg=name)
+
+
+@pytest.mark.parametrize("shape", [{}, LARGE], ids=["per-layer embeddings", "without"])
+def test_adapters_leave_everything_else_as_it_was(shape: dict[str, Any], tmp_path: Path) -> None:
+    """Layers without keys of their own have no adapter for them; merged, the model gives the same logits."""
+    method = LoraConfig(name="lora", rank=2, target_modules=("q_proj", "k_proj", "v_proj", "down_proj"))
+    engine = opened(shape=tiny_shape("gemma4", **shape), method=method)
+    state, losses = steps(engine, engine.init(0), 6)
+    assert losses[-1] < losses[0]
+    engine.export(state, tmp_path)
+    model = pytest.importorskip("transformers").AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    tokens = np.random.default_rng(0).integers(0, 61, (1, 14)).astype(np.int32)
+    with torch.no_grad():
+        theirs = model(torch.from_numpy(tokens).long()).logits.numpy()
+    assert np.abs(our_logits(engine, state["params"], tokens) - theirs).max() < 1e-4 * np.abs(theirs).max()
+    with_keys = {name for name in arrays(state) if "k_proj.lora_A" in name}
+    assert len(with_keys) == len([p for p in stacks(engine.spec.shape) if not engine.spec.shape.shares_keys(p.start)])
+
+
+@pytest.mark.full
+def test_four_bits_hold_every_projection_of_every_stack() -> None:
+    shape = tiny_shape("gemma4", width=64, mlp_width=64, shared_mlp_width=128, head_dim=16, global_head_dim=32)
+    engine = opened(shape=shape, method=QloraConfig(name="qlora", rank=2))
+    state, losses = steps(engine, engine.init(0), 6)
+    assert losses[-1] < losses[0]
+    plain = [name for name in arrays(state) if layer_tensor(name).endswith("proj.weight") and "lora" not in name]
+    assert plain == []
+
+
+def test_bfloat16_trains() -> None:
+    precision = PrecisionConfig(parameters="bf16", compute="bf16", rounding="stochastic")
+    engine = opened(precision=precision)
+    _, losses = steps(engine, engine.init(0), 8)
+    assert np.isfinite(losses).all()
+    assert losses[-1] < losses[0]
+
+
+def test_experts_are_left_to_the_other_engine() -> None:
+    shape = tiny_shape("gemma4", experts=4, experts_per_token=2, expert_width=16)
+    with pytest.raises(RequestError, match="engine=torch"):
+        opened(shape=shape)
+
+
+def test_a_layer_that_finds_no_keys_of_its_kind_is_refused() -> None:
+    from workings.models.shapes import check_shape
+
+    with pytest.raises(RequestError, match="keys and values of its own"):
+        check_shape(ModelShape(**(tiny_shape("gemma4").__dict__ | {"shared_kv_layers": 5})))

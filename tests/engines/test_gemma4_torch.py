@@ -1,0 +1,441 @@
+"""Gemma 4 on the PyTorch engine against plain transformers: its own class, eager attention, opened from our export.
+
+Published bugs of other trainers stand here as test cases; each one's docstring names the reports.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from tests.engines.test_torch_engine import losses, our_logits, roughened, same
+from tests.engines.test_torch_lora import with_adapter
+from tests.engines.tiny import packed_batch, random_batch, request, tiny_shape
+from workings.config.method import LoraConfig, QloraConfig
+from workings.config.training import AdafactorConfig, MemoryConfig, PrecisionConfig
+from workings.engines.safetensors_file import TensorFile
+from workings.engines.torch import embedding
+from workings.engines.torch.engine import TorchEngine
+from workings.engines.torch.four_bit import FourBitLinear
+from workings.engines.torch.lora import weights
+from workings.engines.torch.spec import build_spec
+from workings.engines.torch.step import State, empty_state, micro_batch_objective, to_rows
+from workings.engines.torch.trace.events import live_peak
+from workings.engines.torch.trace.inspect import PER_LAYER_TABLE, Card, follow, inspect_program, trace
+from workings.engines.torch.trace.programs import PROGRAMS
+from workings.engines.torch.trace.tracker import LiveStorages
+from workings.errors import RequestError
+from workings.models.batch import Batch
+from workings.models.weights import PER_LAYER_EMBEDDING, is_frozen, tensor_shapes
+
+LARGE = {"shared_kv_layers": 0, "shared_mlp_width": 0, "per_layer_width": 0, "keys_as_values": True,
+         "global_kv_heads": 1}
+FORMS: dict[str, dict[str, Any]] = {
+    "E2B": {}, "31B": LARGE, "26B-A4B": LARGE | {"experts": 4, "experts_per_token": 2, "expert_width": 16}}
+"""Changes of a tiny shape that make it the form of a published model."""
+BF16 = PrecisionConfig(parameters="bf16", compute="bf16", moments="bf16", rounding="stochastic")
+LORA = LoraConfig(name="lora", rank=3, alpha=6, target_modules=("q_proj", "k_proj", "v_proj", "o_proj", "up_proj"))
+HOST = MemoryConfig(per_layer_embeddings="host")
+
+
+def opened(form: str = "E2B", *, shape: dict[str, Any] | None = None, **changes: Any) -> TorchEngine:
+    return TorchEngine.open(request(tiny_shape("gemma4", **FORMS[form] | (shape or {})), **changes))
+
+
+def rough(engine: TorchEngine) -> State:
+    """Random norms and matrices, and layers that scale what they give by numbers of their own."""
+    state = roughened(engine)
+    draw = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for name, x in weights(state.model).items():
+            if name.endswith("layer_scalar"):
+                assert isinstance(x, torch.Tensor)
+                x.copy_(0.5 + torch.rand(x.shape, generator=draw))
+    return state
+
+
+def plain(folder: Path) -> Any:
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    # transformers takes token 0 for padding, whose row would get no gradient; here it is a token like any other.
+    model.base_model.embed_tokens.padding_idx = None
+    return model.eval()
+
+
+def gradients(engine: TorchEngine, state: State, batch: Batch) -> dict[str, torch.Tensor]:
+    """Loss and gradients of the first micro batch, by name."""
+    [rows] = to_rows(engine.spec, batch)
+    loss, *_ = micro_batch_objective(engine.spec, state.model, rows, batch.divisor)
+    loss.backward()
+    found = {"loss": loss.detach()} | {name: x.grad for name, x in state.trained.items() if x.grad is not None}
+    for x in state.trained.values():
+        x.grad = None
+    return found
+
+
+def their_loss(model: Any, batch: Batch) -> torch.Tensor:
+    tokens, targets, counted, real = (torch.from_numpy(x[0].copy()) for x in (
+        batch.tokens, batch.targets, batch.loss_mask, batch.segment_ids))
+    logits = model(tokens.long(), attention_mask=real.long(), use_cache=False).logits
+    each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), reduction="none")
+    return (each * counted.flatten()).sum() / counted.sum()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_logits_loss_and_every_gradient_equal_transformers(form: str, tmp_path: Path) -> None:
+    """Weights, layer scalars among them, go out by our export and come back by theirs and by ours."""
+    engine = opened(form)
+    state, batch = rough(engine), random_batch(engine.spec.shape, length=14)
+    engine.export(state, tmp_path)
+    model = plain(tmp_path)
+    tokens = np.random.default_rng(5).integers(0, 61, (2, 14)).astype(np.int32)
+    ours = our_logits(engine, state, tokens)
+    with torch.no_grad():
+        theirs = model(torch.from_numpy(tokens).long()).logits.numpy()
+    assert np.abs(theirs).max() > 0.5
+    assert np.abs(ours - theirs).max() < 1e-5 * np.abs(theirs).max()
+    np.testing.assert_array_equal(our_logits(engine, engine.load(tmp_path), tokens), ours)
+    loss = their_loss(model, batch)
+    loss.backward()
+    found = gradients(engine, state, batch)
+    torch.testing.assert_close(found.pop("loss"), loss.detach(), rtol=1e-5, atol=1e-6)
+    expected = {name: x.grad for name, x in model.named_parameters() if not is_frozen(name, engine.spec.shape)}
+    assert found.keys() == expected.keys()
+    largest = max(float(x.abs().max()) for x in expected.values())
+    for name, x in expected.items():
+        torch.testing.assert_close(found[name], x, rtol=2e-4, atol=5e-5 * largest, msg=name)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_shared_keys_without_a_cache(form: str, tmp_path: Path) -> None:
+    """transformers #45242, #45312: without a cache (as in training) shared layers had no keys and gave garbage.
+
+    Greedy text comes from the cache; every token of it has to be the likeliest of one whole forward without one.
+    """
+    engine = opened(form)
+    state = rough(engine)
+    prompts = [[3, 1, 4, 1, 5, 9, 2, 6], [2, 7]]
+    answers = engine.generate(state, prompts, max_new_tokens=12, stop_ids=[])
+    for prompt, answer in zip(prompts, answers, strict=True):
+        row = np.array([prompt + answer.tokens], np.int32)
+        whole = our_logits(engine, state, row)[0, len(prompt) - 1:-1].argmax(-1)
+        assert answer.tokens == whole.tolist()
+    engine.export(state, tmp_path)
+    model, row = plain(tmp_path), torch.tensor([prompts[0] + answers[0].tokens])
+    with torch.no_grad():
+        with_cache, without = (model(row, use_cache=use).logits for use in (True, False))
+    torch.testing.assert_close(with_cache, without, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(our_logits(engine, state, row.numpy().astype(np.int32)), without.numpy(), atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["full", "lora"])
+@pytest.mark.parametrize("form", FORMS)
+def test_recomputed_layers_give_the_same_gradients_bit_for_bit(form: str, method: str) -> None:
+    """unsloth-zoo #813: checkpointing lost the gradient that shared layers send to the keys of an earlier one."""
+    changes: dict[str, Any] = {"method": LORA} if method == "lora" else {}
+    found = []
+    for remat in ("none", "layer"):
+        engine = opened(form, memory=MemoryConfig(remat=remat), **changes)
+        state = rough(engine)
+        batch = random_batch(engine.spec.shape, length=14)
+        batch.loss_mask[:] = 1.0  # with fewer the last feed-forward would be computed at fewer positions in one of them
+        found.append(gradients(engine, state, batch))
+    assert found[0].keys() == found[1].keys()
+    assert len(found[0]) > 10
+    for name, x in found[0].items():
+        assert torch.equal(x, found[1][name]), name
+
+
+def test_shared_layers_send_gradients_to_the_keys_of_an_earlier_layer() -> None:
+    """unsloth-zoo #813 once more: without what the shared layers send, these gradients would be others."""
+    engine = opened()
+    state, batch = rough(engine), random_batch(engine.spec.shape, length=14)
+    whole = gradients(engine, state, batch)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.Tensor, "to", _cut_shared(torch.Tensor.to))
+        cut = gradients(engine, state, batch)
+    assert torch.equal(whole["loss"], cut["loss"])
+    for layer, kind in ((2, "sliding"), (3, "global")):
+        name = f"model.layers.{layer}.self_attn.k_proj.weight"
+        assert float((whole[name] - cut[name]).norm()) > 1e-2 * float(whole[name].norm()), kind
+
+
+def _cut_shared(real: Any) -> Any:
+    """`Tensor.to` that stops the gradient of keys and values on their way to a shared layer, which calls it on them."""
+    def to(x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        moved = real(x, *args, **kwargs)
+        keys = x.ndim == 4 and args and isinstance(args[0], torch.device)
+        return moved.detach() if keys else moved
+    return to
+
+
+def test_scores_are_multiplied_by_one_and_logits_capped(tmp_path: Path) -> None:
+    """transformers #45676, unsloth #5207, axolotl #3987: gradient norms leapt; suspected were scale and soft cap.
+
+    The reports ended with lower learning rates, not with another scale. What can be proven here: scores are multiplied
+    by 1, logits are capped at 30, and the norm that is reported is the slope that the loss really has.
+    """
+    engine = opened("31B")
+    state, batch = rough(engine), random_batch(engine.spec.shape, length=14)
+    assert {layer.self_attn.scaling for layer in state.model.base_model.layers} == {1.0}
+    with torch.no_grad():
+        state.trained["model.embed_tokens.weight"].mul_(20)
+    tokens = batch.tokens[0]
+    logits = our_logits(engine, state, tokens)
+    assert 29 < np.abs(logits).max() <= 30
+    state = rough(engine)
+    found = gradients(engine, state, batch)
+    found.pop("loss")
+    norm = float(torch.stack([x.double().square().sum() for x in found.values()]).sum().sqrt())
+    step = 1e-3 / norm
+    ends = []
+    for sign in (1.0, -2.0):
+        with torch.no_grad():
+            for name, x in found.items():
+                state.trained[name] += sign * step * x / norm
+        ends.append(engine.evaluate(state, batch).loss_sum / batch.supervised_tokens)
+    slope = (ends[0] - ends[1]) / (2 * step)
+    np.testing.assert_allclose(slope, norm, rtol=2e-2)
+    state = engine.init(0)
+    _, result = engine.step(state, batch, 1e-3)
+    assert result.grad_norm < 50
+
+
+@pytest.mark.parametrize("method", ["full", "lora"])
+def test_what_is_learned_is_what_the_exported_model_says(method: str, tmp_path: Path) -> None:
+    """unsloth #5355: the loss fell, the outputs stayed. transformers, from our export, has the loss that fell."""
+    changes: dict[str, Any] = {"method": LORA} if method == "lora" else {}
+    engine = opened(**changes)
+    state = engine.init(0)
+    batch = random_batch(engine.spec.shape, rows=2)
+    prompts = [batch.tokens[0, 0, :3].tolist()]
+    said = engine.generate(state, prompts, max_new_tokens=8, stop_ids=[])[0].tokens
+    first = engine.evaluate(state, batch).loss_sum / batch.supervised_tokens
+    for _ in range(60):
+        state, _ = engine.step(state, batch, 1e-2)
+    last = engine.evaluate(state, batch).loss_sum / batch.supervised_tokens
+    assert last < 0.5 * first
+    engine.export(state, tmp_path)
+    model = plain(tmp_path)
+    with torch.no_grad():
+        np.testing.assert_allclose(float(their_loss(model, batch)), last, rtol=1e-4)
+        text = model.generate(torch.tensor(prompts), attention_mask=torch.ones(1, 3, dtype=torch.long),
+                              max_new_tokens=8, do_sample=False, eos_token_id=None, pad_token_id=0)[0, 3:].tolist()
+    assert text == engine.generate(state, prompts, max_new_tokens=8, stop_ids=[])[0].tokens != said
+
+
+@pytest.mark.parametrize("changes", [{}, {"precision": BF16, "optimizer": AdafactorConfig(name="adafactor"),
+                                          "memory": MemoryConfig(optimizer_in_backward=True, remat="layer")}],
+                         ids=["adamw", "adafactor in backward"])
+def test_nothing_trains_what_is_frozen_and_a_resumed_run_is_the_same(changes: dict[str, Any], tmp_path: Path) -> None:
+    """A checkpoint of full fine-tuning has every tensor; moments are those of trained ones alone."""
+    engine = opened(**changes)
+    state = rough(engine)
+    shape = engine.spec.shape
+    before = {name: x.clone() for name, x in weights(state.model).items() if isinstance(x, torch.Tensor)}
+    assert before.keys() == tensor_shapes(shape).keys()
+    assert {str(x.dtype) for x in before.values()} == {str(engine.spec.parameter_dtype)}
+    state, _ = losses(engine, state, 4)
+    for name, x in weights(state.model).items():
+        assert torch.equal(x, before[name]) == is_frozen(name, shape), name
+    trained = {name for name in before if not is_frozen(name, shape)}
+    assert state.trained.keys() == trained
+    assert {name for tree in state.moments.values() for name in tree} == trained
+    engine.save(state, tmp_path)
+    assert set(TensorFile(tmp_path / "model.safetensors").names()) == before.keys()
+    state, expected = losses(engine, state, 3, first=4)
+    again = opened(**changes)
+    resumed, found = losses(again, again.restore(tmp_path), 3, first=4)
+    assert found == expected
+    assert same(state, resumed)
+
+
+def test_the_jax_engine_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    from workings.engines.jax.engine import JaxEngine
+
+    engine = opened()
+    state, _ = losses(engine, rough(engine), 2)
+    engine.save(state, tmp_path)
+    other = JaxEngine.open(request(engine.spec.shape))
+    theirs, batch = other.restore(tmp_path), random_batch(engine.spec.shape, seed=7)
+    found, expected = other.evaluate(theirs, batch), engine.evaluate(state, batch)
+    np.testing.assert_allclose(found.loss_sum, expected.loss_sum, rtol=1e-5)
+    (tmp_path / "back").mkdir()
+    other.save(theirs, tmp_path / "back")
+    assert same(engine.restore(tmp_path / "back"), state)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_adapters_leave_everything_else_as_it_was(form: str, tmp_path: Path) -> None:
+    """Layers without keys of their own have no adapter for them; peft reads the adapter, transformers the merged."""
+    base, out = tmp_path / "base", tmp_path / "out"
+    base.mkdir()
+    out.mkdir()
+    first = opened(form)
+    first.export(rough(first), base)
+    engine = opened(form, method=LORA)
+    state = engine.load(base)
+    before = {name: x.clone() for name, x in weights(state.model).items() if isinstance(x, torch.Tensor)}
+    shape = engine.spec.shape
+    keys = {name for name in state.trained if "k_proj.lora_A" in name}
+    assert len(keys) == shape.layers - shape.shared_kv_layers
+    assert {name.split(".")[-3] for name in state.trained} == set(LORA.target_modules)
+    state, found = losses(engine, state, 6)
+    assert found[-1] < found[0]
+    assert all(torch.equal(x, before[name]) for name, x in weights(state.model).items())
+    engine.export(state, out)
+    tokens = np.random.default_rng(0).integers(0, 61, (1, 14)).astype(np.int32)
+    ours = our_logits(engine, state, tokens)
+    with torch.no_grad():
+        merged, beside = (model(torch.from_numpy(tokens).long()).logits.numpy()
+                          for model in (plain(out), with_adapter(base, out / "adapter")))
+    assert np.abs(ours - merged).max() < 2e-5 * np.abs(ours).max()
+    assert np.abs(ours - beside).max() < 2e-5 * np.abs(ours).max()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_four_bits_hold_projections_alone(form: str) -> None:
+    """The table, what brings it into the layers, routers and experts keep their format, and the loss falls."""
+    wide = {"width": 64, "mlp_width": 64, "head_dim": 16, "global_head_dim": 32}
+    if form == "E2B":
+        wide["shared_mlp_width"] = 128
+    engine = opened(form, shape=wide, method=QloraConfig(name="qlora", rank=2))
+    state = engine.init(0)
+    four_bit = {name for name, place in weights(state.model).items() if isinstance(place, FourBitLinear)}
+    kept = {name for name in tensor_shapes(engine.spec.shape) if name not in four_bit}
+    assert all(".self_attn." in name or ".mlp." in name for name in four_bit)
+    assert not [name for name in kept if name.endswith("_proj.weight") and (".self_attn." in name or ".mlp." in name)]
+    state, found = losses(engine, state, 6)
+    assert found[-1] < found[0]
+
+
+def test_four_bits_look_at_every_layer() -> None:
+    """Layer 0, which slides, comes out even; the global layer after it does not."""
+    shape = {"width": 40, "mlp_width": 64, "head_dim": 8, "global_head_dim": 14, "shared_mlp_width": 128}
+    with pytest.raises(RequestError, match="k_proj of layer 1 is 28 x 40"):
+        opened(shape=shape, method=QloraConfig(name="qlora", rank=2))
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["segments", "mask"])
+@pytest.mark.parametrize("form", FORMS)
+def test_packed_rows_have_the_loss_and_gradient_of_separate_rows(form: str, alone: bool) -> None:
+    draw = np.random.default_rng(0)
+    packed = packed_batch(*(draw.integers(1, 61, n).astype(np.int32) for n in (7, 9)))
+    separate = Batch(**{name: np.stack([x[0, 0, :7].tolist() + [0] * 9, x[0, 0, 7:16].tolist() + [0] * 7])[None]
+                        .astype(x.dtype) for name, x in packed.arrays.items()})
+    engine = opened(form, cpu_optimizations=alone)
+    _, one = engine.step(rough(engine), packed, 1e-3)
+    _, two = engine.step(rough(engine), separate, 1e-3)
+    np.testing.assert_allclose([one.loss, one.grad_norm], [two.loss, two.grad_norm], rtol=2e-5)
+
+
+@pytest.mark.parametrize("memory", [{"attention": "chunked", "loss_chunk": 5}, {"attention": "plain"}])
+def test_saving_memory_changes_no_number(memory: dict[str, Any]) -> None:
+    ours, theirs = opened(), opened(memory=MemoryConfig(**memory))
+    one, two = losses(ours, rough(ours), 3)[1], losses(theirs, rough(theirs), 3)[1]
+    np.testing.assert_allclose(one, two, rtol=1e-4)
+
+
+def test_a_table_on_the_host_gives_the_same_numbers(tmp_path: Path) -> None:
+    """Bit for bit, in steps, text and files; with fp32 arithmetic on bf16 weights as well."""
+    for number, precision in enumerate((PrecisionConfig(), PrecisionConfig(parameters="bf16", rounding="stochastic"))):
+        found = []
+        for memory in (MemoryConfig(), HOST):
+            engine = opened(memory=memory, precision=precision)
+            state, curve = losses(engine, rough(engine), 3)
+            folder = tmp_path / f"{number}{memory.per_layer_embeddings}"
+            folder.mkdir()
+            engine.save(state, folder)
+            answers = engine.generate(state, [[1, 2, 3]], max_new_tokens=5, stop_ids=[])
+            found.append((curve, answers, (folder / "model.safetensors").read_bytes()))
+            table = state.model.base_model.embed_tokens_per_layer
+            assert isinstance(table, embedding.FixedTable) == (memory is HOST)
+            assert same(engine.restore(folder), state)
+        assert found[0] == found[1]
+
+
+def test_a_table_on_the_host_stays_there_when_the_model_moves() -> None:
+    table = opened(memory=HOST).init(0).model.base_model.embed_tokens_per_layer
+    held = table.weight
+    assert table.to("meta").weight is held
+    assert held.device.type == "cpu"
+
+
+@pytest.mark.parametrize(("family", "changes", "engine", "message"), [
+    ("gemma3", {}, "torch", "with a gemma3 model that has no such table"),
+    ("gemma4", LARGE, "torch", "with a gemma4 model that has no such table"),
+    ("gemma4", {}, "jax", "host with engine jax"),
+])
+def test_a_table_that_cannot_lie_on_the_host_is_refused(family: str, changes: Any, engine: str, message: str) -> None:
+    from workings.engines.jax.engine import JaxEngine
+
+    asked = request(tiny_shape(family, **changes), memory=HOST)
+    with pytest.raises(RequestError, match=message):
+        (TorchEngine if engine == "torch" else JaxEngine).open(asked)
+
+
+def test_experts_are_refused_what_they_do_not_do() -> None:
+    with pytest.raises(RequestError, match="one format for both"):
+        opened("26B-A4B", precision=PrecisionConfig(parameters="bf16", rounding="stochastic"))
+    with pytest.raises(RequestError, match="adafactor with experts"):
+        opened("26B-A4B", optimizer=AdafactorConfig(name="adafactor"))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_bfloat16_trains(form: str) -> None:
+    engine = opened(form, precision=BF16)
+    _, found = losses(engine, engine.init(0), 9)
+    assert np.isfinite(found).all()
+    assert found[-1] < found[0]
+
+
+@pytest.mark.parametrize("memory", [MemoryConfig(), HOST], ids=["device", "host"])
+def test_a_step_makes_no_second_table(memory: MemoryConfig) -> None:
+    """Stored in bf16 and computed in fp32, where a careless cast would take twice the table's memory."""
+    shape = tiny_shape("gemma4", vocab=900, per_layer_width=64)
+    asked = request(shape, memory=memory, precision=PrecisionConfig(parameters="bf16", rounding="stochastic"))
+    elements = int(np.prod(tensor_shapes(shape)[PER_LAYER_EMBEDDING]))
+    engine = TorchEngine.open(asked)
+    state, live = engine.init(0), LiveStorages({})
+    live.hold(state.model.parameters(), "parameters")
+    with live:
+        engine.step(state, random_batch(shape, rows=2, length=8), 1e-3)
+    made = [event.size for event in live.log.events if event.category != "parameters"]
+    assert max(made) < elements  # a copy in the format of storage has two bytes an element
+    assert sum(event.size == 2 * elements for event in live.log.events) == 1
+
+
+@pytest.mark.slow
+def test_a_trace_names_the_table_and_leaves_it_out_on_the_host() -> None:
+    card = Card(capability="9.0", limit_bytes=2**34)
+    parts = {}
+    for memory in (MemoryConfig(), HOST):
+        found = inspect_program(request(tiny_shape("gemma4"), memory=memory), "step", (1, 2, 16), "gpu", card)
+        parts[memory.per_layer_embeddings] = found.breakdown
+    size = 4 * int(np.prod(tensor_shapes(tiny_shape("gemma4"))[PER_LAYER_EMBEDDING]))
+    assert size <= parts["device"][PER_LAYER_TABLE] < size + 512
+    assert PER_LAYER_TABLE not in parts["host"]
+    assert parts["host"]["parameters"] == parts["device"]["parameters"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["26B-A4B", *(pytest.param(form, marks=pytest.mark.full) for form in ("E2B", "31B"))])
+def test_a_trace_sees_what_a_real_step_allocates(form: str) -> None:
+    """The same counter on real tensors and on fake ones, shared keys and grouped products of experts included."""
+    spec = build_spec(request(tiny_shape("gemma4", vocab=3000, **FORMS[form])), torch.device("cpu"))
+    fake = live_peak(trace(spec, "step", (1, 2, 32), "cpu").events, 512)
+    state = empty_state(spec)
+    with torch.no_grad():
+        for x in state.model.parameters():
+            x.normal_(std=0.02)
+    real = live_peak(follow(state, lambda: PROGRAMS["step"](spec, state, (1, 2, 32), False), {}).events, 512)
+    assert abs(fake.size - real.size) < 0.03 * real.size
+
+
+@pytest.mark.full
+def test_text_is_traced_with_caches_of_the_layers_that_have_one() -> None:
+    for program in ("generation", "evaluation", "log_probs"):
+        found = inspect_program(request(tiny_shape("gemma4")), program, (2, 8, 8), "cpu", Card())
+        assert found.peak_bytes > 0
