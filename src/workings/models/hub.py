@@ -4,11 +4,15 @@ from pathlib import Path
 
 from workings.errors import RequestError
 
+TOKENIZER_FORMS = ("tokenizer.model", "added_tokens.json", "vocab.json", "merges.txt")
+"""The tokenizer of ``tokenizer.json`` once more, as other tools read it: Gemma's GGUF converter the first two."""
+TERMS = ("LICENSE*", "USE_POLICY*", "NOTICE*")
+"""On which terms weights may be used and passed on."""
 SMALL = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-         "chat_template.jinja", "LICENSE*", "README.md")
-"""What says how a model is built and how it reads text: kilobytes."""
+         "*processor_config.json", "chat_template.jinja", "README.md", *TOKENIZER_FORMS, *TERMS)
+"""What says how a model is built, how it reads text and on which terms it may be used: megabytes at most."""
 PATTERNS = ("*.safetensors", "*.safetensors.index.json", *SMALL)
-"""What is downloaded from a repository: weights in safetensors, configuration, tokenizer, licence."""
+"""What is downloaded from a repository: weights in safetensors, configuration, tokenizer, terms of use."""
 LOCAL = "local directory"
 """Stands where a commit would stand, for files that are on this machine."""
 

@@ -6,17 +6,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workings.engines.left_aside import ADAPTER, ADAPTER_CONFIG, CONFIG, put_back
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
+from workings.publish.carried import Carried, carry_over, published_id
 from workings.record import atomic
 from workings.record.digest import file_digest
+from workings.record.manifest import LEFT_ASIDE
 from workings.record.storage import storage
-from workings.runs.open_model import AS_RECORDED, TrainedModel, open_run
+from workings.record.values import Absent
+from workings.runs.open_model import AS_RECORDED, TrainedModel, open_run, starting_weights
 
 SCHEMA = "export/1"
 ORIGIN = "export_info.json"
 """Says which sealed run and step the files come from."""
+CONFIG_FORM = "5.0.0"
+"""The version of transformers from which on a ``config.json`` has the form of ours. transformers says of a large
+vocabulary beside a file without a version that its pre-tokenizer may be a faulty one of another family."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,17 +38,23 @@ class Exported:
     step: int
     files: dict[str, str]
     """Relative path -> SHA-256."""
+    carried: Carried | Absent
+    """Those that are of the published folder whose weights the run began with, or why there are none."""
 
     def as_json(self) -> dict[str, Any]:
         """Keys of `export --json`."""
         return {"out": str(self.directory), "run": self.run, "made_from": self.root, "step": self.step,
-                "files": self.files}
+                "files": self.files,
+                "carried_over": self.carried.as_json() if isinstance(self.carried, Carried)
+                else self.carried.model_dump()}
 
 
 def export_run(run: Path, out: Path, *, device: str = AS_RECORDED) -> Exported:
     """Write weights, ``config.json``, tokenizer and chat template of a run's last checkpoint into a new folder.
 
-    The chat template is the one that the run was trained with, and generation stops where it was trained to stop.
+    Terms of use and further forms of the tokenizer (``tokenizer.model``) come from the weights that the run began with.
+    The chat template is the one that the run was trained with, and generation stops where it was trained to stop. Of
+    a multimodal model the text part was trained; everything else is taken from the weights that the run began with.
 
     Args:
         run: a sealed run directory.
@@ -49,7 +62,8 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED) -> Exported:
         device: where the checkpoint is opened; by default what the run's recipe asked for.
 
     Raises:
-        RequestError: ``out`` exists, no sealed run there, or the device is absent.
+        RequestError: ``out`` exists, no sealed run there, the device is absent, or the run trained the text part of a
+            multimodal model that is not where the recipe had it.
         RecordError: the run has no intact checkpoint.
         StorageError: the disk is full or failing; nothing is left at ``out``.
     """
@@ -77,11 +91,17 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED) -> Exported:
 def _write(opened: TrainedModel, directory: Path, out: Path) -> Exported:
     session = opened.session
     session.engine.export(session.state, directory)
+    if LEFT_ASIDE in opened.run.manifest.facts:
+        put_back(directory, starting_weights(opened.run.path), opened.request.shape)
     write_tokenizer(session.tokenizer, session.template, directory)
+    _name_special_tokens(session.tokenizer, session.template, directory / CONFIG)
+    if (directory / ADAPTER).is_dir():
+        _name_base(opened, directory / ADAPTER / ADAPTER_CONFIG)
+    carried = carry_over(opened, directory)
     files = {path.relative_to(directory).as_posix(): file_digest(path) for path in sorted(directory.rglob("*"))
              if path.is_file()}
     exported = Exported(directory=out, run=opened.run.path.name, root=opened.root, step=opened.checkpoint.step,
-                        files=files)
+                        files=files, carried=carried)
     # Without the place: it belongs to this machine, and the folder may be moved or published.
     facts = {name: value for name, value in exported.as_json().items() if name != "out"}
     atomic.write_json(directory / ORIGIN, {"schema": SCHEMA} | facts)
@@ -94,11 +114,43 @@ def write_tokenizer(tokenizer: Tokenizer, template: ChatTemplate, directory: Pat
     config = directory / "tokenizer_config.json"
     # The model was trained with this template, which may differ from the one that its tokenizer came with.
     settings = json.loads(config.read_text(encoding="utf-8")) | {"chat_template": template.source}
+    # tokenizer.json has these as well, but llama.cpp's converter of a tokenizer.model reads them here alone, and would
+    # take a mark of turns for ordinary text without them.
+    settings["added_tokens_decoder"] = _added_tokens(directory / "tokenizer.json")
     _write_json(config, settings)
-    special = {"bos_token_id": tokenizer.bos_id, "pad_token_id": tokenizer.pad_id, "eos_token_id": template.stop_ids}
+    # transformers reads and writes this file by now; other tools read the template in the settings above.
+    (directory / "chat_template.jinja").write_text(template.source, encoding="utf-8")
     _write_json(directory / "generation_config.json",
                 # Greedy, as runs are evaluated unless a temperature is asked for.
-                {name: value for name, value in special.items() if value is not None} | {"do_sample": False})
+                _special_ids(tokenizer, template) | {"pad_token_id": tokenizer.pad_id, "do_sample": False})
+
+
+def _added_tokens(file: Path) -> dict[str, dict[str, Any]]:
+    """Id -> text and matching rules of every token that a ``tokenizer.json`` adds to its vocabulary."""
+    added = json.loads(file.read_text(encoding="utf-8"))["added_tokens"]
+    return {str(token["id"]): {name: value for name, value in token.items() if name != "id"} for token in added}
+
+
+def _special_ids(tokenizer: Tokenizer, template: ChatTemplate) -> dict[str, Any]:
+    """Ids of the tokens that begin a sequence and end an answer, by Hugging Face's names; none that does not exist."""
+    special = {"bos_token_id": tokenizer.bos_id, "eos_token_id": template.stop_ids}
+    return {name: value for name, value in special.items() if value is not None}
+
+
+def _name_special_tokens(tokenizer: Tokenizer, template: ChatTemplate, config: Path) -> None:
+    """Say in ``config.json`` which tokens are special: without a word, readers take the defaults of its family."""
+    values = {"transformers_version": CONFIG_FORM} | json.loads(config.read_text(encoding="utf-8"))
+    if tokenizer.special_text("pad_token"):
+        values["pad_token_id"] = tokenizer.pad_id
+    _write_json(config, values | _special_ids(tokenizer, template))
+
+
+def _name_base(opened: TrainedModel, config: Path) -> None:
+    """Say in ``adapter_config.json`` on which published weights adapters belong; a local folder has no such name."""
+    if name := published_id(opened):
+        values = json.loads(config.read_text(encoding="utf-8"))
+        _write_json(config, values | {"base_model_name_or_path": name,
+                                      "revision": str(opened.run.manifest.model_revision)})
 
 
 def _write_json(path: Path, values: dict[str, Any]) -> None:

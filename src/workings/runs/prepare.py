@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from workings.config.load import LoadedRecipe
 from workings.data.batches import fixed_batches
 from workings.data.rows import build_rows
 from workings.engines.base import Engine, EngineRequest, Inspection
+from workings.engines.left_aside import LeftAside, find_left_aside
 from workings.engines.registry import RegisteredEngine, find_engine
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
@@ -43,6 +45,11 @@ class TrainSetup(ResolvedRun):
         """Rows per update."""
         batch = self.recipe.batch
         return batch.micro_batch * batch.accumulation * self.device.mesh["fsdp"]
+
+    @cached_property
+    def left_aside(self) -> LeftAside | None:
+        """What the folder of weights holds beside the text part; None where it holds text alone. They must be there."""
+        return find_left_aside(self.weights.directory, self.shape) if self.weights.directory else None
 
 
 def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:

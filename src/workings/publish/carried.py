@@ -1,0 +1,86 @@
+"""What an exported folder takes over, as it is, from the published folder whose weights a run began with."""
+
+import json
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workings.config.model import FromPretrained
+from workings.errors import RequestError
+from workings.models.hub import LOCAL, TERMS, TOKENIZER_FORMS
+from workings.models.tokenizer import Tokenizer
+from workings.record.values import Absent, absent
+from workings.runs.open_model import TrainedModel, starting_weights
+
+GENERATION = "generation_config.json"
+SUPPRESSED = "suppress_tokens"
+"""Tokens that are never to be written (Gemma 4: those that stand for images and sounds)."""
+OTHER_TOKENIZER = "the run has another tokenizer than the weights that it began with"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """Files taken over from the weights that a run began with."""
+
+    source: str
+    """Their id on the Hub, or a local folder's own name."""
+    files: tuple[str, ...]
+    """Names of the files that were copied."""
+    left: dict[str, str]
+    """Files that were not -> why."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Key `carried_over` of `export --json`."""
+        return {"from": self.source, "files": list(self.files)} | ({"left": self.left} if self.left else {})
+
+
+def published_id(opened: TrainedModel) -> str | None:
+    """Id on the Hub of the weights that a run began with; None for a local folder, and for random weights."""
+    model = opened.recipe.model
+    known = isinstance(model, FromPretrained) and str(opened.run.manifest.model_revision) != LOCAL
+    return model.id if isinstance(model, FromPretrained) and known else None
+
+
+def carry_over(opened: TrainedModel, directory: Path) -> Carried | Absent:
+    """Copy terms of use and further forms of the tokenizer into an exported folder; nothing in it is replaced.
+
+    Weights and tokenizer of a full fine-tuning are in its checkpoint, so that the folder it began with may be gone:
+    then nothing is copied, and what comes back says why.
+    """
+    model = opened.recipe.model
+    if not isinstance(model, FromPretrained):
+        return absent("the run began with random weights")
+    try:
+        base = starting_weights(opened.run.path, tensors=False)
+    except RequestError as error:
+        return absent(f"{error.given}; needed: {error.expected}")
+    same = _has_tokenizer(base, opened.session.tokenizer)
+    forms, terms = _present(base, TOKENIZER_FORMS), _present(base, TERMS)
+    copied = [name for name in (*terms, *(forms if same else ())) if not (directory / name).exists()]
+    for name in copied:
+        shutil.copyfile(base / name, directory / name)
+    if same:
+        _suppress(base, directory)
+    return Carried(source=published_id(opened) or base.name, files=tuple(sorted(copied)),
+                   left={} if same else dict.fromkeys(forms, OTHER_TOKENIZER))
+
+
+def _present(base: Path, patterns: Iterable[str]) -> list[str]:
+    return [path.name for pattern in patterns for path in sorted(base.glob(pattern)) if path.is_file()]
+
+
+def _has_tokenizer(base: Path, tokenizer: Tokenizer) -> bool:
+    return (base / "tokenizer.json").is_file() and Tokenizer.load(base).digest == tokenizer.digest
+
+
+def _suppress(base: Path, directory: Path) -> None:
+    """Take over which tokens are never to be written; stop tokens and temperature stay those of the run."""
+    if not (base / GENERATION).is_file():
+        return
+    published = json.loads((base / GENERATION).read_text(encoding="utf-8"))
+    if published.get(SUPPRESSED):
+        own = json.loads((directory / GENERATION).read_text(encoding="utf-8"))
+        text = json.dumps(own | {SUPPRESSED: published[SUPPRESSED]}, indent=2, ensure_ascii=False, sort_keys=True)
+        (directory / GENERATION).write_text(text + "\n", encoding="utf-8")

@@ -1,0 +1,108 @@
+"""A multimodal Gemma 4: its text part is trained, the rest is left aside, said, and put back on export."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.engines.tiny import tiny_shape
+from workings.data.generators import addition
+from workings.data.traces import Trace
+from workings.engines.safetensors_file import TensorFile
+from workings.engines.weight_files import model_weights
+from workings.errors import RequestError
+from workings.models.shape import ModelShape
+from workings.models.shapes import from_hf_config, to_hf_config
+from workings.models.tokenizer_training import train_tokenizer
+from workings.models.weights import tensor_shapes
+from workings.publish.export import export_run
+from workings.record.reader import Run
+from workings.runs.train import train
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+pytestmark = [pytest.mark.slow, pytest.mark.children]
+
+RECIPE = """name: text-part
+seed: 17
+engine: jax
+device: cpu
+model: {{source: pretrained, id: {folder}}}
+data: {{traces: addition, template: gemma, reasoning: tags, max_length: 64}}
+batch: {{micro_batch: 2}}
+training: {{steps: 3, learning_rate: 1e-3, schedule: cosine}}
+optimizer: {{name: adamw}}
+checkpoint: {{every_steps: 3, keep_last: 1}}
+"""
+VISION = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+          "num_key_value_heads": 2, "head_dim": 8, "position_embedding_size": 16}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny `Gemma4ForConditionalGeneration` as its publisher's folder would look."""
+    folder = tmp_path_factory.mktemp("gemma4") / "whole"
+    traces: list[Trace] = addition.make(40, 1, seed=0)[0]
+    tokenizer = train_tokenizer([f"{trace.prompt} {trace.answer}" for trace in traces], 400)
+    text = to_hf_config(tiny_shape("gemma4", vocab=tokenizer.vocab_size))
+    torch.manual_seed(0)
+    config = transformers.Gemma4Config(text_config={name: x for name, x in text.items() if name != "architectures"},
+                                       vision_config=VISION, audio_config=None, tie_word_embeddings=True)
+    model = transformers.Gemma4ForConditionalGeneration(config)
+    model.save_pretrained(folder)
+    tokenizer.save(folder)
+    (folder / "processor_config.json").write_text('{"processor_class": "Gemma4Processor"}\n')
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(whole: Path) -> Path:
+    recipe = whole.parent / "recipe.yaml"
+    recipe.write_text(RECIPE.format(folder=whole))
+    return train(str(recipe), whole.parent / "run").run
+
+
+def test_training_says_what_it_leaves_aside(whole: Path, run: Path) -> None:
+    left = Run.open(run).manifest.facts["left_aside"]
+    assert left["architecture"] == "Gemma4ForConditionalGeneration"
+    assert left["parts"] == ["embed_vision", "vision_tower"]
+    assert left["tensors"] > 5
+    assert "left aside embed_vision, vision_tower of Gemma4ForConditionalGeneration" in (
+        run / "train" / "training_log.txt").read_text()
+
+
+def test_an_export_is_the_whole_model_with_the_text_part_trained(whole: Path, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export_run(run, out)
+    before, after = TensorFile(whole / "model.safetensors"), TensorFile(out / "model.safetensors")
+    assert set(before.names()) == set(after.names())
+    changed = {name for name in before.names() if not np.array_equal(before.read(name), after.read(name))}
+    assert changed
+    assert all(name.startswith("model.language_model.") for name in changed)
+    frozen = {name for name in before.names() if name.endswith(("layer_scalar", "embed_tokens_per_layer.weight"))}
+    assert frozen
+    assert not changed & frozen
+    model, said = transformers.Gemma4ForConditionalGeneration.from_pretrained(out, output_loading_info=True)
+    assert not said["missing_keys"]
+    assert not said["unexpected_keys"]
+    assert (out / "processor_config.json").read_bytes() == (whole / "processor_config.json").read_bytes()
+    shape = from_hf_config(json.loads((out / "config.json").read_text()))
+    assert shape == ModelShape(**json.loads((run / "config" / "model_shape.json").read_text()))
+    trained = TensorFile(next((run / "checkpoints").glob("*/model.safetensors")))
+    exported = model_weights(out, shape)
+    for name in tensor_shapes(shape):
+        np.testing.assert_array_equal(exported.read(name), trained.read(name), err_msg=name)
+    with torch.no_grad():
+        assert torch.isfinite(model(torch.arange(3, 15)[None]).logits).all()
+
+
+def test_an_export_without_the_weights_it_began_with_is_refused(whole: Path, run: Path, tmp_path: Path) -> None:
+    away = whole.with_name("moved")
+    whole.rename(away)
+    try:
+        with pytest.raises(RequestError, match="which is not there"):
+            export_run(run, tmp_path / "out")
+    finally:
+        away.rename(whole)
+    assert not (tmp_path / "out").exists()
