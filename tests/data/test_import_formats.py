@@ -75,7 +75,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("messages", {"messages": ["hi"]}, "a turn must be an object, not a text"),
     ("messages", {"messages": [USER, {"role": "tool", "content": "x"}]}, "a turn of a tool"),
     ("messages", {"messages": [USER, {"role": "assistant", "content": None}]}, "`content` is missing"),
-    ("messages", {"messages": [USER, {"role": "assistant", "content": [{"type": "image"}]}]}, "else than text"),
+    ("messages", {"messages": [USER, {"role": "assistant", "content": [{"type": "tool"}]}]}, "else than text"),
     ("messages", {"messages": [USER, {**BOT, "tool_calls": [1]}]}, "a turn of a tool"),
     ("prompt-completion", {"prompt": [USER], "completion": "2"}, "must be a list of turns"),
     ("alpaca", {"instruction": "1+1?", "output": TAGS + TAGS}, "more than one <reasoning> block"),

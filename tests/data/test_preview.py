@@ -71,7 +71,7 @@ def test_the_summary_counts_what_is_there() -> None:
     lengths = sorted(len(row.tokens) for row in found.rows)
     config = DataConfig(traces="x", max_length=48, over_length="drop")
     batches = Batches(found, seed=0, rows_per_micro_batch=2, accumulation=2, data_config=config)
-    summary = summarize(found, batches)
+    summary = summarize(found, batches, [TRACE, *longer], "last")
     assert summary.rows + summary.dropped == 7
     assert summary.dropped > 0
     assert (summary.shortest, summary.longest) == (lengths[0], lengths[-1])
@@ -88,6 +88,7 @@ def test_the_summary_counts_what_is_there() -> None:
 def test_rows_of_one_length_give_one_bar() -> None:
     found = rows(TRACE)
     config = DataConfig(traces="x", max_length=64)
-    summary = summarize(found, Batches(found, seed=0, rows_per_micro_batch=1, accumulation=1, data_config=config))
+    batches = Batches(found, seed=0, rows_per_micro_batch=1, accumulation=1, data_config=config)
+    summary = summarize(found, batches, [TRACE], "last")
     assert summary.histogram == ((len(found.rows[0].tokens), len(found.rows[0].tokens), 1),)
     assert summary.text().count("█") == 32

@@ -4,7 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from workings.models.operations import attention_operations, pairs, projection_operations, step_operations
+from workings.models.operations import (
+    attention_operations,
+    outer_weights_met,
+    pairs,
+    projection_operations,
+    step_operations,
+    weights_met,
+    weights_read,
+)
 from workings.models.shapes import published_shape
 from workings.models.weights import parameter_count
 
@@ -31,6 +39,31 @@ def test_the_rule_of_six_per_parameter_and_token() -> None:
     assert step_operations(shape, [64]) / (6 * 64 * parameter_count(shape)) == pytest.approx(1.0, abs=2e-3)
     more = step_operations(shape, [64], recompute=True)
     assert 1.2 < more / step_operations(shape, [64]) < 1.34
+
+
+def test_layers_that_differ_by_hand() -> None:
+    """Gemma 4 E2B: 15 layers with keys, 20 without and with twice the feed-forward; every fifth has heads of 512."""
+    shape = published_shape("gemma-4-e2b")
+    sliding, wide = 8 * 256 * 1536 * 2, 8 * 512 * 1536 * 2  # queries and output
+    keys, wide_keys = 2 * 256 * 1536, 2 * 512 * 1536
+    gate_and_back = 2 * 256 * 1536
+    layers = 28 * sliding + 7 * wide + 12 * keys + 3 * wide_keys + 3 * 1536 * (15 * 6144 + 20 * 12288)
+    assert weights_met(shape) == layers + 35 * gate_and_back
+    assert outer_weights_met(shape) == 35 * 256 * 1536
+    # Each query head meets 10 pairs of 4 tokens; 28 layers have heads of 256 numbers, 7 of 512.
+    assert attention_operations(shape, 4) == 10 * 4 * 8 * (28 * 256 + 7 * 512)
+    assert weights_read(shape) == parameter_count(shape) - 262144 * 35 * 256
+
+
+def test_of_experts_only_those_count_that_a_token_goes_through() -> None:
+    """Gemma 4 26B-A4B: 8 of 128 experts, three matrices of 704 x 2816 each."""
+    shape = published_shape("gemma-4-26b-a4b")
+    dense = replace(shape, experts=0, experts_per_token=0, expert_width=0)
+    expert, router = 3 * 704 * 2816, 128 * 2816
+    assert weights_met(shape) - weights_met(dense) == 30 * (8 * expert + router)
+    assert parameter_count(shape) - weights_read(shape) == 30 * 120 * expert
+    # Without norms these are the four billion that the model's name promises.
+    assert 3.5e9 < weights_read(shape) < 4.5e9
 
 
 @pytest.mark.parametrize("family", ["gemma", "gemma3"])

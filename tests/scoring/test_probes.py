@@ -32,7 +32,8 @@ def test_the_texts_of_one_prompt():
 
 @pytest.mark.parametrize(("form", "empty", "no_steps"), [
     ("tags", "<reasoning></reasoning><answer></answer>", "<reasoning></reasoning><answer>12</answer>"),
-    ("think", "<think>\n\n</think>\n\n", "<think>\n\n</think>\n\n12"), ("hashes", "\n#### ", "\n#### 12")])
+    ("think", "<think>\n\n</think>\n\n", "<think>\n\n</think>\n\n12"), ("hashes", "\n#### ", "\n#### 12"),
+    ("channel", "<|channel>thought\n\n<channel|>", "<|channel>thought\n\n<channel|>12")])
 def test_every_form_is_written_as_traces_are(form, empty, no_steps):
     found = probes(ITEM, form, WORKED)
     assert (found["form only"], found["answer without steps"]) == (empty, no_steps)

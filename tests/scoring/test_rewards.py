@@ -54,6 +54,16 @@ def test_what_a_text_is_worth(reward, text, expected):
     assert value(reward, sample(text)) == expected
 
 
+def test_rewards_look_behind_the_channel_where_it_is_the_form():
+    thought = "<|channel>thought\nThe answer is 5, because 7+5=12\n<channel|>"
+    for text, answer, form in ((f"{thought}12", 1, 1), (f"{thought}13", 0, 1), (thought, 0, 0), ("12", 1, 0)):
+        for reward, expected in (("answer", answer), ("form", form), ("steps", float(text != "12"))):
+            chosen = settings(reward, form="channel")
+            assert shipped_reward(chosen.rewards[0], sample(text), chosen) == expected, (text, reward)
+    entries = [settings("answer", form=form).recorded()[0]["parameters"] for form in ("tags", "channel")]
+    assert entries == [{"extraction_version": 1}, {"extraction_version": 1, "form": "channel"}]
+
+
 def test_lengths_are_counted_in_tokens():
     short, long = "x" * 1000, "x"  # a thousand characters in one token, one character in ten
     for count, length, overlong in ((0, 0, 0), (1, -0.1, 0), (6, -0.6, 0), (7, -0.7, -0.25), (8, -0.8, -0.5),

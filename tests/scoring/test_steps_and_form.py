@@ -6,7 +6,11 @@ from pathlib import Path
 import pytest
 
 from workings.errors import RequestError
-from workings.scoring.form import check_form, keeps_form, reasoning_text
+from workings.scoring.form import check_form, keeps_form, reasoning_text, said_text
+from workings.scoring.items import Item
+from workings.scoring.judge import judge
+from workings.scoring.scorers import answer
+from workings.scoring.settings import ScoringSettings
 from workings.scoring.steps import check_steps
 
 
@@ -50,6 +54,12 @@ def test_gsm8k_solutions_are_nearly_all_valid(shared: Path) -> None:
     ("tags", "<reasoning>a</reasoning><answer>1</answer> bye", False),
     ("tags", "<reasoning>a</reasoning><answer>1</answer><answer>2</answer>", False),
     ("tags", "1", False), ("think", "<think>\na\n</think>\n\n7", True), ("think", "<think>a", False),
+    ("channel", "<|channel>thought\na\n#### b\n#### c\n<channel|>7", True), ("channel", "7", False),
+    ("channel", "<|channel>thought\na\n<channel|>", False), ("channel", "<|channel>thought\nnever closed 7", False),
+    ("channel", "<|channel>a<channel|>7", False), ("channel", "so <|channel>thought\na<channel|>7", False),
+    ("channel", "<|channel>thought\na<channel|>7<channel|>8", False),
+    ("channel", "<|channel>thought\na<|channel>thought\nb<channel|>7", False),
+    ("channel", "<think>\na\n</think>\n\n7", False), ("think", "<|channel>thought\na\n<channel|>7", False),
     ("hashes", "a\n#### 7", True), ("hashes", "a\n#### 7\n#### 8", False), ("hashes", "7", False),
     ("answer_only", "72", True), ("answer_only", "7\n2", False), ("answer_only", "", False), ("any", "", True),
 ])
@@ -61,6 +71,21 @@ def test_reasoning_is_what_stands_before_the_answer() -> None:
     assert reasoning_text("<reasoning>7+5=12</reasoning><answer>2</answer>") == "7+5=12"
     assert reasoning_text("a\n#### 7") == "a\n"
     assert reasoning_text("<think>never closed") == "never closed"
+    assert reasoning_text("<|channel>thought\n7+5=12\n<channel|>2+2=5") == "7+5=12\n"
+
+
+@pytest.mark.parametrize(("text", "expected", "found", "score"), [
+    ("<|channel>thought\nThe answer is 5. 2+2=4\n<channel|>It is 7", "7", "7", 1),
+    ("<|channel>thought\n<answer>7</answer>\n<channel|>8", "7", "8", 0),
+    ("<|channel>thought\nParis or Rome\n<channel|>Rome", "Rome", "Rome", 1),
+    ("<|channel>thought\nThe answer is 7\n<channel|>", "7", "", 0),
+    ("<|channel>thought\nso far it is 7", "7", "7", 1),  # cut off
+])
+def test_the_answer_stands_behind_the_channel(text: str, expected: str, found: str, score: int) -> None:
+    item = Item(id="a", prompt="?", expected_answer=expected)
+    judged = judge(item, text, answer, ScoringSettings(form="channel"))
+    assert (judged.extracted, judged.score) == (found, score)
+    assert said_text(text, "tags") == text
 
 
 def test_an_unknown_form_is_named() -> None:

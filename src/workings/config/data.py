@@ -21,9 +21,12 @@ class DataConfig(Section):
     """Path of the traces (JSON lines), relative to the recipe's file."""
     template: TemplateName = "gemma"
     """Chat turns around prompt and answer: those of Gemma 1 to 3, of Gemma 4, the tokenizer's own, or none."""
-    reasoning: Literal["tags", "think", "hashes", "answer_only"] = "tags"
-    """How steps and answer are written: `<reasoning>…</reasoning><answer>…</answer>`, `<think>…</think>`,
-    `#### answer`, or the answer alone."""
+    reasoning: Literal["tags", "think", "channel", "hashes", "answer_only"] = "tags"
+    """How steps and answer are written: `<reasoning>…</reasoning><answer>…</answer>`, `<think>…</think>`, Gemma 4's
+    thinking (`<|channel>thought…<channel|>`, asked for by `<|think|>`), `#### answer`, or the answer alone."""
+    learn: Literal["last", "all"] = "last"
+    """Which of the assistant's turns in a conversation are learned: the last one, or every one (`history` included).
+    What the system and the user say is never learned."""
     max_length: int = Field(ge=8)
     """Longest row, in tokens."""
     over_length: Literal["error", "drop"] = "error"
@@ -41,6 +44,15 @@ class DataConfig(Section):
         buckets, longest = self.buckets, self.max_length
         if list(buckets) != sorted(set(buckets)) or any(not 1 <= length <= longest for length in buckets):
             raise ValueError(f"buckets {list(buckets)} must ascend from 1 at least to max_length ({longest}) at most")
+        return self
+
+    @model_validator(mode="after")
+    def channel_is_gemma_4s(self) -> Self:
+        """No other model knows the channel. Whether the tokenizer's own template does shows when it is read."""
+        if self.reasoning == "channel" and self.template not in ("gemma4", "tokenizer"):
+            raise refused(f"data.reasoning: channel with data.template: {self.template}",
+                          "template gemma4, or tokenizer where the model's own is Gemma 4's",
+                          "data.template=gemma4, or data.reasoning=think")
         return self
 
     @model_validator(mode="after")

@@ -2,16 +2,21 @@
 
 Every completion is proved before the first step: exactly one BOS, the stop token learned, the prompt masked, its text
 given back by the tokens, and no text that ends or forges a turn. One that fails is an error that names it.
+
+Where every turn of the assistant is learned, each of them is proved like that, and its text is proved to be what the
+chat template writes in the whole conversation. Each is encoded as the last one would be: apart from what stands before
+it, because generation starts behind the tokens of that.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 
+_FORGES_NOTHING = "text that cannot end or forge a turn"
 _CHUNK = 1024
 """Examples that are encoded at a time: enough for all cores, little enough for memory."""
 
@@ -28,12 +33,14 @@ class Example:
     """The question, without any chat turn around it."""
     history: tuple[tuple[str, str], ...]
     """Earlier turns as (role, text)."""
+    learns_history: bool = False
+    """Whether the assistant's turns of the history are learned as well."""
     completion: str
     """What the model has to write, without any chat turn around it."""
     parts: tuple[str, ...]
     """Texts of the completion that its tokens have to give back."""
     thinks: bool
-    """Whether the completion begins with a `<think>` block."""
+    """Whether the completion begins with its reasoning; see `ChatTemplate.begins_with_reasoning`."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +49,12 @@ class Encoded:
 
     example: Example
     prompt: list[int]
-    """BOS and turn marks included; not learned."""
+    """BOS and turn marks included; not learned, but for ``earlier``."""
     completion: list[int]
     """Up to and including the stop token; learned."""
+    earlier: tuple[tuple[int, int], ...] = ()
+    """Where in ``prompt`` the assistant's earlier turns stand that are learned, each with its stop token, as (start,
+    end)."""
 
 
 def encoded(examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTemplate) -> Iterator[Encoded]:
@@ -57,26 +67,60 @@ def encoded(examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTem
     while chunk := list(islice(remaining, _CHUNK)):
         texts = [_texts(example, template) for example in chunk]
         # Prompt and completion apart: encoded as one text, tokens could merge across the border, and generation, which
-        # starts behind the prompt's tokens, would never see such a token.
-        prompts = tokenizer.encode_batch([prompt for prompt, _ in texts])
-        completions = tokenizer.encode_batch([completion for _, completion in texts])
-        for example, ids, learned in zip(chunk, prompts, completions, strict=True):
-            # After encoding, because `encode` adds no special token and the template may or may not write BOS itself.
-            found = Encoded(example, template.with_bos(ids), learned)
+        # starts behind the prompt's tokens, would never see such a token. What is read between two turns is encoded
+        # behind the stop token that it follows in the conversation: to some tokenizers the start of a text is special.
+        read = iter(tokenizer.encode_batch([before for turns in texts for before, _ in turns]))
+        said = iter(tokenizer.encode_batch([learned for turns in texts for _, learned in turns]))
+        for example, turns in zip(chunk, texts, strict=True):
+            found = _joined(example, list(islice(read, len(turns))), list(islice(said, len(turns))), template)
             _prove(found, tokenizer, template)
             yield found
 
 
-def _texts(example: Example, template: ChatTemplate) -> tuple[str, str]:
+def _texts(example: Example, template: ChatTemplate) -> list[tuple[str, str]]:
+    """Of each turn that is learned, what is read before it and what is learned; the completion is the last one.
+
+    What is read begins where the turn before ended: with the stop token of that turn, which is not read twice.
+    """
     try:
-        return (template.prompt_text(example.prompt, example.history),
-                template.completion_text(example.prompt, example.completion, example.history))
+        earlier = template.earlier_turns(example.prompt, example.history) if example.learns_history else []
+        turns = [*earlier, (template.prompt_text(example.prompt, example.history),
+                            template.completion_text(example.prompt, example.completion, example.history))]
+        stop = template.tokenizer.token(template.stop_ids[0])
+        return turns[:1] + [(stop + after[len(before) + len(learned):], text)
+                            for (before, learned), (after, text) in pairwise(turns)]
     except RequestError as error:
+        # Before white space, because templates also rewrite a text with marks of their own.
+        _refuse_control_tokens(example, example.parts, template.tokenizer)
         # The usual reason why a template rewrites an answer: most of them trim it.
-        if example.completion != example.completion.strip():
+        _, answer = template.split_thought(example.completion)
+        if answer != answer.strip():
             raise RequestError(f"{example.name}: white space around its completion, with which chat template "
                                f"`{template.name}` does not write it", "a completion without it") from None
         raise RequestError(f"{example.name}: {error.given}", error.expected, error.try_next) from None
+
+
+def _joined(example: Example, read: list[list[int]], said: list[list[int]], template: ChatTemplate) -> Encoded:
+    """All turns one behind the other.
+
+    Args:
+        example: whose turns they are.
+        read: of each turn, the tokens that are read before it; from the second turn on the first is the stop token of
+            the turn before.
+        said: of each turn, the tokens that are learned.
+        template: says which tokens begin a text and end a turn.
+    """
+    # After encoding, because `encode` adds no special token and the template may or may not write BOS itself.
+    tokens, earlier = template.with_bos(read[0]), []
+    for turn, (learned, after) in enumerate(zip(said[:-1], read[1:], strict=True), start=1):
+        if after[:1] != template.stop_ids[:1] or len(after) == 1:
+            raise _unproved(example, f"nothing is said between turn {turn} of the assistant and its next one",
+                            "turns of the assistant with somebody else's between them")
+        start = len(tokens)
+        tokens = tokens + learned
+        earlier.append((start, len(tokens)))
+        tokens = tokens + after[1:]
+    return Encoded(example, tokens, said[-1], tuple(earlier))
 
 
 def _prove(found: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> None:
@@ -85,8 +129,20 @@ def _prove(found: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> None
     bos, stop = template.bos_id, template.stop_ids[0]
     # First, because a forged turn also fails the checks below, with reasons that would mislead.
     _refuse_forged_turns(found, tokenizer, template)
-    if bos is not None and (before[0] != bos or before.count(bos) != 1):
-        raise _unproved(example, f"{before.count(bos)} BOS tokens in the prompt", "exactly one, at the start")
+    # Where one token begins and ends a text (GPT-2's), it also ends the assistant's earlier turns.
+    ends = sum(role == "assistant" for role, _ in example.history) if bos == stop else 0
+    if bos is not None and (before[0] != bos or before.count(bos) != 1 + ends):
+        raise _unproved(example, f"{before.count(bos) - ends} BOS tokens in the prompt", "exactly one, at the start")
+    said = [text for role, text in example.history if role == "assistant"] if example.learns_history else []
+    turns = [*((before[start:end], (text,)) for (start, end), text in zip(found.earlier, said, strict=True)),
+             (learned, example.parts)]
+    for tokens, parts in turns:
+        _prove_learned(example, tokens, parts, stop, tokenizer)
+
+
+def _prove_learned(example: Example, learned: list[int], parts: tuple[str, ...], stop: int, tokenizer: Tokenizer
+                   ) -> None:
+    """Check what must hold for the tokens of one turn that is learned."""
     if not learned:
         raise _unproved(example, "no supervised token", "at least one")
     if learned[-1] != stop or learned.count(stop) != 1:
@@ -95,7 +151,7 @@ def _prove(found: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> None
     # A tokenizer that does not know a character may drop it; only decoding shows that. White space is left out of the
     # comparison, because some decoders add or take a space at a border.
     text = tokenizer.decode(learned)
-    for part in example.parts:
+    for part in parts:
         if "".join(part.split()) not in "".join(text.split()):
             raise _unproved(example, f"the learned tokens read {text!r} and do not hold {part!r}",
                             "a tokenizer that gives back what it was given")
@@ -108,11 +164,16 @@ def _refuse_forged_turns(found: Encoded, tokenizer: Tokenizer, template: ChatTem
     expected = template.control_counts(tuple(role for role, _ in example.history), example.thinks)
     if (sum(i in controls for i in found.prompt), sum(i in controls for i in found.completion)) == expected:
         return
-    own = [example.prompt, *example.parts, *(text for _, text in example.history)]
-    # Looked for only now: a vocabulary can hold thousands of control tokens, and nearly every row passes.
-    tokens = [token for token in tokenizer.control_tokens if any(token in text for text in own)]
-    raise _unproved(example, f"control tokens in its text: {', '.join(tokens) or 'not found one by one'}",
-                    "text that cannot end or forge a turn")
+    _refuse_control_tokens(example, [example.prompt, *example.parts, *(text for _, text in example.history)], tokenizer)
+    raise _unproved(example, "control tokens in its text: not found one by one", _FORGES_NOTHING)
+
+
+def _refuse_control_tokens(example: Example, texts: Iterable[str], tokenizer: Tokenizer) -> None:
+    """Raise `RequestError` with the control tokens that stand in some of an example's texts, where there are some."""
+    own = list(texts)
+    # Looked for only where something is wrong: a vocabulary can hold thousands, and nearly every row passes.
+    if tokens := [token for token in tokenizer.control_tokens if any(token in text for text in own)]:
+        raise _unproved(example, f"control tokens in its text: {', '.join(tokens)}", _FORGES_NOTHING)
 
 
 def _unproved(example: Example, given: str, expected: str) -> RequestError:

@@ -15,9 +15,9 @@ import numpy as np
 from workings.config.data import DataConfig
 from workings.data.encode import Encoded, Example, encoded
 from workings.data.preferences import PreferencePair
-from workings.data.rows import Dropped, Row, RowSet, refuse_repeated_ids, row_of
+from workings.data.rows import Dropped, Row, RowSet, refuse_other_template, refuse_repeated_ids, row_of
 from workings.errors import RecordError, RequestError
-from workings.models.chat import THINK, ChatTemplate
+from workings.models.chat import THINK, THOUGHT, THOUGHT_END, ChatTemplate
 from workings.models.tokenizer import Tokenizer
 
 SIDES = ("chosen", "rejected")
@@ -74,10 +74,11 @@ def build_pair_rows(pairs: Sequence[PreferencePair], tokenizer: Tokenizer, templ
             when ids repeat; when no pair is left.
     """
     refuse_repeated_ids((pair.id for pair in pairs), "pair")
+    refuse_other_template(template, data_config)
     rows: list[Row] = []
     dropped: list[Dropped] = []
     limit = data_config.max_length
-    sides = encoded(_examples(pairs), tokenizer, template)
+    sides = encoded(_examples(pairs, template), tokenizer, template)
     for pair, chosen, rejected in zip(pairs, sides, sides, strict=True):
         _refuse_equal(pair, chosen, rejected)
         both = row_of(chosen), row_of(rejected)
@@ -108,13 +109,21 @@ def pair_problems(pairs: Iterable[PreferencePair], tokenizer: Tokenizer, templat
             yield pair.id, error.given.removeprefix(f"pair {pair.id}: ")
 
 
-def _examples(pairs: Iterable[PreferencePair]) -> Iterator[Example]:
+def _examples(pairs: Iterable[PreferencePair], template: ChatTemplate) -> Iterator[Example]:
     for pair in pairs:
         for side, text in zip(SIDES, (pair.chosen, pair.rejected), strict=True):
-            # Where the prompt opens the `<think>` block itself, that mark is none of the learned text.
             yield Example(id=row_id(pair.id, side), name=f"pair {pair.id}: {side}", prompt=pair.prompt,
-                          history=pair.history, completion=text, parts=(text.removeprefix(THINK),),
-                          thinks=text.startswith(THINK))
+                          history=pair.history, completion=text, parts=_parts(text, template),
+                          thinks=template.begins_with_reasoning(text))
+
+
+def _parts(text: str, template: ChatTemplate) -> tuple[str, ...]:
+    """What a person or a model said in a completion, without the marks around its reasoning."""
+    thought, answer = template.split_thought(text)
+    if thought:
+        return thought.removeprefix(THOUGHT).removesuffix(THOUGHT_END), answer
+    # Where the prompt opens the `<think>` block itself, that mark is none of the learned text.
+    return (text.removeprefix(THINK),)
 
 
 def _refuse_equal(pair: PreferencePair, chosen: Encoded, rejected: Encoded) -> None:

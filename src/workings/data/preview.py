@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.data.batches import Batches
+from workings.data.pair_rows import SIDES, row_id
+from workings.data.preferences import PreferencePair
 from workings.data.rows import Row, RowSet
+from workings.data.traces import Trace
 from workings.models.tokenizer import Tokenizer
 
 _BINS = 8
@@ -25,10 +28,26 @@ class Piece:
     """Whether it is a control token, such as a turn mark."""
 
 
+@dataclass(frozen=True)
+class Turn:
+    """One turn of a row's conversation."""
+
+    role: str
+    """`system`, `user` or `assistant`."""
+    learned_tokens: int
+    """Its tokens that the loss counts, the stop token included; 0 where it is only read."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RowSummary:
     """Numbers about all rows."""
 
+    learn: str
+    """The recipe's `data.learn`."""
+    assistant_turns: int
+    """Of all rows."""
+    learned_turns: int
+    """Those of them that are learned."""
     rows: int
     dropped: int
     tokens: int
@@ -49,7 +68,8 @@ class RowSummary:
         """For `--json`."""
         # Nothing is ever cut, so the share of truncated rows below is 0 by construction.
         share = self.dropped / (self.rows + self.dropped)
-        return {"rows": self.rows, "dropped": self.dropped, "dropped_share": share, "truncated_share": 0.0,
+        return {"learn": self.learn, "assistant_turns": self.assistant_turns, "learned_turns": self.learned_turns,
+                "rows": self.rows, "dropped": self.dropped, "dropped_share": share, "truncated_share": 0.0,
                 "tokens": self.tokens, "supervised_tokens": self.supervised_tokens, "shortest": self.shortest,
                 "longest": self.longest, "histogram": [list(part) for part in self.histogram],
                 "padding_share": self.padding_share, "shared_prefix": self.shared_prefix,
@@ -66,11 +86,27 @@ class RowSummary:
         return "\n".join([
             f"{self.rows:,} rows, {self.tokens:,} tokens, {self.supervised_tokens:,} of them learned "
             f"({self.supervised_tokens / self.tokens:.1%})",
+            f"data.learn: {self.learn}: {self.learned_turns:,} of {self.assistant_turns:,} turns of the assistant are "
+            "learned",
             f"truncated: none, a row is whole or it is not there; dropped as too long: {self.dropped} ({share:.1%})",
             f"every row begins with the same {self.shared_prefix} tokens",
             f"padding: {self.padding_share:.1%} of all positions; {self.steps_an_epoch} steps an epoch; "
             f"batches (accumulation x rows x tokens): {shapes}",
             "lengths in tokens:", *bars])
+
+
+def turns_of(entry: Trace | PreferencePair, row: Row) -> list[Turn]:
+    """Every turn of a row's conversation with what is learned of it.
+
+    Args:
+        entry: the trace or pair that gave the row.
+        row: the row.
+    """
+    roles = [*(role for role, _ in entry.history), "user", "assistant"]
+    # From the end, because the last turn is always learned: with `data.learn: last` no other one is.
+    counts = [end - start for start, end in reversed(row.learned_turns)]
+    found = [Turn(role, counts.pop(0) if role == "assistant" and counts else 0) for role in reversed(roles)]
+    return found[::-1]
 
 
 def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
@@ -105,15 +141,31 @@ def marked(row_pieces: Sequence[Piece]) -> str:
     return "".join(parts) + ("»" if inside else "")
 
 
-def summarize(rows: RowSet, batches: Batches) -> RowSummary:
-    """Counts, lengths and padding of all rows."""
+def entries_by_row(entries: Sequence[Trace | PreferencePair]) -> dict[str, Trace | PreferencePair]:
+    """The trace or pair of each row, by the row's id."""
+    return {name: entry for entry in entries for name in (
+        [row_id(entry.id, side) for side in SIDES] if isinstance(entry, PreferencePair) else [entry.id])}
+
+
+def summarize(rows: RowSet, batches: Batches, entries: Sequence[Trace | PreferencePair], learn: str) -> RowSummary:
+    """Counts, lengths and padding of all rows.
+
+    Args:
+        rows: proved rows.
+        batches: they come in.
+        entries: the traces or pairs that gave them.
+        learn: the recipe's `data.learn`.
+    """
+    known = entries_by_row(entries)
+    turns = sum(1 + sum(role == "assistant" for role, _ in known[name].history) for name in rows.ids)
     lengths = sorted(len(row.tokens) for row in rows.rows)
     shortest, longest = lengths[0], lengths[-1]
     # Rounded up, so that at most `_BINS` bins hold all lengths.
     width = max(-(-(longest - shortest + 1) // _BINS), 1)
     histogram = [(low, min(low + width - 1, longest), sum(low <= length < low + width for length in lengths))
                  for low in range(shortest, longest + 1, width)]
-    return RowSummary(rows=len(rows.rows), dropped=len(rows.dropped), tokens=rows.total_tokens,
+    return RowSummary(learn=learn, assistant_turns=turns, learned_turns=rows.learned_turns,
+                      rows=len(rows.rows), dropped=len(rows.dropped), tokens=rows.total_tokens,
                       supervised_tokens=rows.supervised_tokens, shortest=shortest, longest=longest,
                       histogram=tuple(histogram), padding_share=batches.padding_share(),
                       shared_prefix=rows.shared_prefix, steps_an_epoch=batches.batches_in_epoch(0),

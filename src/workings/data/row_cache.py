@@ -34,7 +34,7 @@ MAX_CACHED_SETS = 4
 """Row sets kept; the ones that were used longest ago go first."""
 FACTS, REST, INDEX = "facts.json", "rest.json", "index.jsonl"
 """Digests of the other files; what is no array; `RowSet.index_bytes`."""
-ARRAYS = ("tokens", "masks", "starts", "prompt_digests")
+ARRAYS = ("tokens", "masks", "starts", "prompt_digests", "earlier_digests", "earlier_starts")
 FILES = (REST, INDEX, *(f"{name}.npy" for name in ARRAYS))
 CODE = (traces, preferences, encode, rows, pair_rows, chat, tokenizer, canonical, redact)
 """Modules whose code decides what is kept."""
@@ -53,14 +53,19 @@ class RowArrays(LazySequence[Row]):
     """int64 ``[rows + 1]``: where each row starts, and where the last one ends."""
     prompt_digests: np.ndarray
     """S64 ``[rows]``: `Row.prompt_digest`."""
+    earlier_digests: np.ndarray
+    """S64 ``[earlier questions of all rows]``: `Row.earlier_prompt_digests`."""
+    earlier_starts: np.ndarray
+    """int64 ``[rows + 1]``: where those of each row start."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def _make(self, number: int) -> Row:
         start, end = self.starts[number], self.starts[number + 1]
+        earlier = self.earlier_digests[self.earlier_starts[number]:self.earlier_starts[number + 1]]
         return Row(self.ids[number], self.tokens[start:end], self.masks[start:end],
-                   self.prompt_digests[number].decode())
+                   self.prompt_digests[number].decode(), tuple(digest.decode() for digest in earlier))
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,7 @@ def cache_key(traces_digest: str, its_tokenizer: Tokenizer, template: ChatTempla
     code = [bytes_digest(inspect.getsource(module).encode()) for module in CODE]
     # Packing and buckets are not among them: they decide batches and leave rows as they are.
     parts = [traces_digest, its_tokenizer.digest, template.name, template.source, config.reasoning,
-             config.max_length, config.over_length, str(Path.home()), *code]
+             config.learn, config.max_length, config.over_length, str(Path.home()), *code]
     # As JSON, because texts that are only joined could be cut in two ways.
     return bytes_digest(json.dumps(parts, ensure_ascii=False).encode())
 
@@ -154,11 +159,14 @@ def _write(place: Path, found: RowSet) -> None:
     with tempfile.TemporaryDirectory(dir=place.parent) as name:
         partial = Path(name) / "rows"
         partial.mkdir()
-        starts = np.zeros(len(found.rows) + 1, np.int64)
+        starts, earlier_starts = np.zeros((2, len(found.rows) + 1), np.int64)
         np.cumsum(found.lengths, out=starts[1:])
+        np.cumsum([len(row.earlier_prompt_digests) for row in found.rows], out=earlier_starts[1:])
         # A SHA-256 as hex has 64 characters: as S64 all digests are one array that can be mapped.
         arrays = {"tokens": np.concatenate([row.tokens for row in found.rows]), "masks": found.masks, "starts": starts,
-                  "prompt_digests": np.array([row.prompt_digest for row in found.rows], "S64")}
+                  "prompt_digests": np.array([row.prompt_digest for row in found.rows], "S64"),
+                  "earlier_digests": np.array([digest for row in found.rows for digest in row.earlier_prompt_digests],
+                                              "S64"), "earlier_starts": earlier_starts}
         for array, values in arrays.items():
             np.save(partial / f"{array}.npy", values)
         rest = {"ids": found.ids, "pad_id": found.pad_id, "max_length": found.max_length, "digest": found.digest,

@@ -14,9 +14,9 @@ import numpy as np
 
 from workings.config.data import DataConfig
 from workings.data.encode import Encoded, Example, encoded
-from workings.data.traces import Trace, completion_text
+from workings.data.traces import Trace, completion_text, split_completion
 from workings.errors import RequestError
-from workings.models.chat import ChatTemplate
+from workings.models.chat import CHANNEL, THOUGHT_END, ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.record.canonical import line
 from workings.record.redact import cleaned
@@ -31,9 +31,18 @@ class Row:
     tokens: np.ndarray
     """int32 ``[S]``: prompt, completion and stop token."""
     loss_mask: np.ndarray
-    """uint8 ``[S]``: 1 where the token is learned, 0 on the prompt."""
+    """uint8 ``[S]``: 1 where the token is learned, 0 on the prompt and on what others say."""
     prompt_digest: str
     """`prompt_digest` of the question, by which a verifier finds questions that were also trained on."""
+    earlier_prompt_digests: tuple[str, ...] = ()
+    """The same of the questions before, where their answers are learned as well (`data.learn: all`)."""
+
+    @property
+    def learned_turns(self) -> list[tuple[int, int]]:
+        """Where the assistant's turns stand that are learned, each with its stop token: (start, end) in ``tokens``."""
+        # Between two of them stands what somebody else said, so each is one run of ones in the mask.
+        borders = np.flatnonzero(np.diff(self.loss_mask.astype(np.int8), prepend=0, append=0)).tolist()
+        return list(zip(borders[::2], borders[1::2], strict=True))
 
     @property
     def supervised_tokens(self) -> int:
@@ -126,10 +135,27 @@ class RowSet:
         return int(self.masks.sum(dtype=np.int64))
 
     @property
+    def learned_turns(self) -> int:
+        """Turns of the assistant that are learned in one epoch."""
+        masks, starts = self.masks.astype(np.int8), np.zeros(self.total_tokens, bool)
+        starts[self._starts] = True
+        # A turn begins at a learned token that follows one that is not learned, or that is the first of its row.
+        return int((masks.astype(bool) & (starts | (np.diff(masks, prepend=0) == 1))).sum())
+
+    @property
     def index(self) -> list[dict[str, Any]]:
-        """The run's row index: one record a row, kept or dropped."""
-        kept = [{"id": row.id, "status": "kept", "digest": row.digest, "tokens": len(row.tokens),
-                 "supervised_tokens": row.supervised_tokens, "prompt_digest": row.prompt_digest} for row in self.rows]
+        """The run's row index: one record a row, kept or dropped.
+
+        A row without `learned_turns` learns one turn, its last `supervised_tokens` tokens.
+        """
+        kept = []
+        for row in self.rows:
+            entry = {"id": row.id, "status": "kept", "digest": row.digest, "tokens": len(row.tokens),
+                     "supervised_tokens": row.supervised_tokens, "prompt_digest": row.prompt_digest}
+            if len(row.learned_turns) > 1:
+                entry |= {"learned_turns": [list(turn) for turn in row.learned_turns],
+                          "earlier_prompt_digests": list(row.earlier_prompt_digests)}
+            kept.append(entry)
         return kept + [{"id": row.id, "status": "dropped", "reason": row.reason, "tokens": row.tokens}
                        for row in self.dropped]
 
@@ -166,7 +192,8 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
     rows: list[Row] = []
     dropped: list[Dropped] = []
     limit, over_length = data_config.max_length, data_config.over_length
-    for found in encoded((_example(trace, data_config.reasoning) for trace in traces), tokenizer, template):
+    refuse_other_template(template, data_config)
+    for found in encoded((_example(trace, data_config) for trace in traces), tokenizer, template):
         row = row_of(found)
         if len(row.tokens) <= limit:
             rows.append(row)
@@ -198,17 +225,55 @@ def row_problems(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTe
 
 
 def row_of(found: Encoded) -> Row:
-    """The row of an example's tokens: the prompt masked, the completion learned."""
+    """The row of an example's tokens: the completion learned, and of the prompt the turns that are to be learned."""
     mask = np.zeros(len(found.prompt) + len(found.completion), np.uint8)
-    mask[len(found.prompt):] = 1
+    for start, end in (*found.earlier, (len(found.prompt), len(mask))):
+        mask[start:end] = 1
+    history = found.example.history
+    # Of each turn of the assistant what the user said last before it; an empty text where the assistant began.
+    asked = [next((said for role, said in reversed(history[:number]) if role == "user"), "")
+             for number, (role, _) in enumerate(history) if role == "assistant" and found.earlier]
     return Row(found.example.id, np.array(found.prompt + found.completion, np.int32), mask,
-               prompt_digest(found.example.prompt))
+               prompt_digest(found.example.prompt), tuple(map(prompt_digest, asked)))
 
 
-def _example(trace: Trace, reasoning: str) -> Example:
+def _example(trace: Trace, config: DataConfig) -> Example:
+    reasoning = config.reasoning
     parts = (trace.answer,) if reasoning == "answer_only" else (*trace.steps, trace.answer)
+    # Before the history is looked at: a trace without steps is refused for that.
+    completion = completion_text(trace, reasoning)
+    if config.learn == "all":
+        _refuse_another_form(trace, reasoning)
     return Example(id=trace.id, name=f"trace {trace.id}", prompt=trace.prompt, history=trace.history,
-                   completion=completion_text(trace, reasoning), parts=parts, thinks=reasoning == "think")
+                   learns_history=config.learn == "all", completion=completion, parts=parts,
+                   thinks=reasoning in ("think", CHANNEL))
+
+
+def _refuse_another_form(trace: Trace, reasoning: str) -> None:
+    """Raise `RequestError` where an earlier turn is not of the form that the last one is rendered in.
+
+    Earlier turns are learned as they stand in the file: a model that is taught both forms writes either.
+    """
+    said = [text for role, text in trace.history if role == "assistant"]
+    for number, text in enumerate(said, start=1):
+        place = f"trace {trace.id}: turn {number} of the assistant, of {len(said) + 1},"
+        if not text.strip():
+            raise RequestError(f"{place} is empty", "text in every turn that is learned", "data.learn=last")
+        if reasoning == "answer_only" and any(mark in text for mark in ("</think>", "</reasoning>", THOUGHT_END)):
+            raise RequestError(f"{place} holds reasoning, and data.reasoning is answer_only",
+                               "every turn that is learned in one form", "data.learn=last")
+        if reasoning != "answer_only" and split_completion(text.strip(), reasoning) is None:
+            raise RequestError(f"{place} is not written as data.reasoning: {reasoning} writes the last one",
+                               "every turn that is learned in one form",
+                               "data.reasoning=answer_only, or data.learn=last")
+
+
+def refuse_other_template(template: ChatTemplate, config: DataConfig) -> None:
+    """Raise `RequestError` where Gemma 4's thinking is on in the template and off in the recipe, or the other way."""
+    if template.thinking != (config.reasoning == CHANNEL):
+        raise RequestError(f"data.reasoning: {config.reasoning}, and a chat template with Gemma 4's thinking "
+                           f"{'on' if template.thinking else 'off'}", "a template made for this recipe",
+                           f"ChatTemplate.for_config(template, tokenizer, reasoning={config.reasoning!r})")
 
 
 def refuse_repeated_ids(ids: Iterable[str], what: str) -> None:

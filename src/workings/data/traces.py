@@ -16,11 +16,13 @@ from workings.record import atomic, canonical
 
 LABELS = ("section", "category", "difficulty", "source", "licence")
 """Optional text fields of a trace. An empty text means that the file does not have it; it is not written back."""
-STYLES = ("tags", "think", "hashes", "answer_only")
+STYLES = ("tags", "think", "channel", "hashes", "answer_only")
 """The values of the recipe key `data.reasoning`."""
-# The line break belongs to the opening tag of `think`: `workings.models.chat` compares with what templates write.
+# The line break belongs to the opening tag of `think` and of `channel`: `workings.models.chat` compares with what
+# templates write.
 _MARKS = {"tags": ("<reasoning>", "</reasoning><answer>", "</answer>"),
           "think": ("<think>\n", "\n</think>\n\n", ""),
+          "channel": ("<|channel>thought\n", "\n<channel|>", ""),
           "hashes": ("", "\n#### ", "")}
 
 
@@ -37,7 +39,8 @@ class Trace:
     answer: str
     """The final answer alone."""
     history: tuple[tuple[str, str], ...] = ()
-    """Earlier turns of a conversation as (role, text), role `system`, `user` or `assistant`; never trained on."""
+    """Earlier turns of a conversation as (role, text), role `system`, `user` or `assistant`; the assistant's are
+    learned where the recipe says `data.learn: all`, the others never."""
     section: str = ""
     """Part of the data set, e.g. `core`."""
     category: str = ""

@@ -4,12 +4,16 @@ A row is the prompt's tokens followed by the completion's tokens, encoded apart:
 the tokenizer would merge across the border. Chat templates without generation marks, Gemma's own among them, need
 nothing else: the prompt is what the template writes when it is asked for an answer, the completion is the rest.
 
+Gemma 4 thinks in a channel before it answers: `<|channel>thought`, a line break, its reasoning, a line break and
+`<channel|>`. The model writes the channel itself, so all of it is learned; `<|think|>` in the system turn, which asks
+for it, is not (https://ai.google.dev/gemma/docs/core/prompt-formatting-gemma4).
+
 Templates come with models from other people, so they render in jinja2's immutable sandbox and see nothing but text.
 """
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
 from typing import Any, cast
@@ -26,10 +30,20 @@ from workings.models.tokenizer import Tokenizer
 
 _TURN_MARKS = {name: tokens for name, tokens in TEMPLATES.items() if name != "tokenizer"}
 """Templates that come with this package, and the tokens that they need. `gemma` is that of Gemma 1, 2 and 3; the
-turns of Gemma 4 are those of its published prompt format, without thinking and tools."""
+turns of Gemma 4 are those of its published prompt format, without tools."""
 
 THINK = "<think>\n"
 """Begins a completion that reasons before it answers, as templates of thinking models write it."""
+CHANNEL = "channel"
+"""The value of the recipe key `data.reasoning` that switches on Gemma 4's thinking."""
+THOUGHT, THOUGHT_END = "<|channel>thought\n", "<channel|>"
+"""What Gemma 4 writes before and behind its reasoning."""
+_ASKS_FOR_THOUGHT = "<|think|>"
+_CHANNEL_TOKENS = ("<|channel>", THOUGHT_END)
+# A default, so that who uses an exported model can still switch thinking off as with the published template.
+_THINKING_ON = "{% set enable_thinking = enable_thinking | default(true) %}"
+_NO_THOUGHT = THOUGHT + THOUGHT_END
+"""Ends the prompt of Gemma 4's larger models (12B, 26B-A4B, 31B) where thinking is off."""
 
 Turns = Sequence[tuple[str, str]]
 """Earlier turns as (role, text)."""
@@ -44,14 +58,27 @@ class ChatTemplate:
     source: str
     """The template's text in jinja."""
     tokenizer: Tokenizer
+    thinking: bool = False
+    """Whether Gemma 4's thinking is switched on: the prompt asks for it, and completions begin with their channel."""
 
     @classmethod
-    def for_config(cls, template: str, tokenizer: Tokenizer) -> "ChatTemplate":
+    def for_config(cls, template: str, tokenizer: Tokenizer, reasoning: str = "") -> "ChatTemplate":
         """The template that the recipe key `data.template` names.
 
+        Args:
+            template: the value of that key.
+            tokenizer: writes the tokens.
+            reasoning: the value of `data.reasoning`; `channel` switches on Gemma 4's thinking, the others nothing.
+
         Raises:
-            RequestError: when the tokenizer lacks the template or the tokens that it needs.
+            RequestError: when the tokenizer lacks the template or the tokens that it needs, or `channel` is asked of
+                a template that is not Gemma 4's.
         """
+        found = cls._named(template, tokenizer)
+        return found._thinking() if reasoning == CHANNEL else found
+
+    @classmethod
+    def _named(cls, template: str, tokenizer: Tokenizer) -> "ChatTemplate":
         if template == "tokenizer":
             if tokenizer.chat_template is None:
                 raise RequestError("data.template: tokenizer, and this tokenizer has no chat template",
@@ -72,6 +99,24 @@ class ChatTemplate:
         source = files("workings.models").joinpath(f"templates/{template}.jinja").read_text(encoding="utf-8")
         return cls(template, source.removesuffix("\n"), tokenizer)
 
+    def _thinking(self) -> "ChatTemplate":
+        """The same template with Gemma 4's thinking switched on."""
+        if self.name not in ("gemma4", "tokenizer"):
+            raise RequestError(f"data.reasoning: {CHANNEL} with data.template: {self.name}",
+                               "gemma4, or tokenizer where the model's own template is Gemma 4's: other models have no "
+                               "such channel", "data.template=gemma4, or data.reasoning=think")
+        # A token that is not in the vocabulary would be cut into ordinary pieces that the model does not know.
+        missing = [token for token in (_ASKS_FOR_THOUGHT, *_CHANNEL_TOKENS)
+                   if self.tokenizer.encode(token) != [self.tokenizer.control_tokens.get(token)]]
+        if missing:
+            raise RequestError(f"data.reasoning: {CHANNEL}, and the tokenizer does not have {', '.join(missing)} as "
+                               "single control tokens", "the tokenizer of a Gemma 4 model", "data.reasoning=think")
+        found = replace(self, source=_THINKING_ON + self.source, thinking=True)
+        if found.prompt_text("1+1?").count(_ASKS_FOR_THOUGHT) != 1:
+            raise RequestError(f"data.reasoning: {CHANNEL}, and the tokenizer's own chat template does not write "
+                               f"{_ASKS_FOR_THOUGHT}", "the chat template of a Gemma 4 model", "data.template=gemma4")
+        return found
+
     def prompt_text(self, prompt: str, history: Turns = ()) -> str:
         """What stands before the completion, BOS and turn marks included."""
         return self._render([*history, ("user", prompt)], True)
@@ -89,8 +134,83 @@ class ChatTemplate:
         Raises:
             RequestError: when the template does not continue its own prompt, rewrites the completion or never stops.
         """
-        before = self.prompt_text(prompt, history)
-        rest, opened = self._rest(before, self.full_text(prompt, completion, history))
+        return self._learned([*history, ("user", prompt)], completion)
+
+    def earlier_turns(self, prompt: str, history: Turns) -> list[tuple[str, str]]:
+        """The assistant's turns of a history: all text before each of them, and what the model has to write there.
+
+        Of each turn, what stands before it and what is learned of it are the beginning of the whole conversation's
+        text, so that nothing is learned that is not also shown.
+
+        Raises:
+            RequestError: the template writes a turn otherwise once the conversation has gone on; or as
+                `completion_text`.
+        """
+        turns = [*history, ("user", prompt)]
+        places = [number for number, (role, _) in enumerate(turns) if role == "assistant"]
+        before = [self._render(turns[:number], True) for number in [*places, len(turns)]]
+        found = []
+        for turn, place in enumerate(places):
+            shown, text = before[turn + 1], turns[place][1]
+            if not shown.startswith(before[turn]):
+                raise self._rewritten(turn + 1, before[turn], shown)
+            learned = self._learned_earlier(turns[:place], text, turn + 1)
+            if not shown.startswith(before[turn] + learned):
+                raise self._rewritten(turn + 1, before[turn] + learned, shown)
+            found.append((before[turn], learned))
+        return found
+
+    def _learned_earlier(self, turns: Turns, text: str, turn: int) -> str:
+        """`_learned` of one of the assistant's turns, the first being 1, without white space where that is left out."""
+        try:
+            return self._learned(turns, text)
+        except RequestError as error:
+            # Templates that trim the last answer trim the earlier ones as well, and then that is what is shown.
+            if text != text.strip():
+                return self._learned_earlier(turns, text.strip(), turn)
+            raise RequestError(f"turn {turn} of the assistant: {error.given}", error.expected,
+                               error.try_next) from None
+
+    def _rewritten(self, turn: int, at_first: str, later: str) -> RequestError:
+        """What to raise where a turn, the assistant's first being 1, is rendered otherwise later."""
+        same = next((at for at, (a, b) in enumerate(zip(at_first, later, strict=False)) if a != b),
+                    min(len(at_first), len(later)))
+        return RequestError(
+            f"data.learn: all, and chat template `{self.name}` writes turn {turn} of the assistant, or what stands "
+            f"before it, otherwise once the conversation goes on: first {_excerpt(at_first[same:])}, later "
+            f"{_excerpt(later[same:])}; what would be learned is not what the model is shown",
+            "a template that leaves earlier turns as they were; those of thinking models often drop the reasoning",
+            "data.learn=last, with a trace for each of the assistant's turns to learn them all")
+
+    def begins_with_reasoning(self, completion: str) -> bool:
+        """Whether a completion begins with its reasoning, as this template's models write it."""
+        if self.thinking:
+            return completion.startswith(THOUGHT) and THOUGHT_END in completion
+        return completion.startswith(THINK)
+
+    def split_thought(self, completion: str) -> tuple[str, str]:
+        """Gemma 4's channel at the beginning of a completion, marks included, and the rest; ("", all) without one."""
+        if not (self.thinking and self.begins_with_reasoning(completion)):
+            return "", completion
+        thought, mark, answer = completion.partition(THOUGHT_END)
+        return thought + mark, answer
+
+    def forges_turns(self, ids: Sequence[int]) -> bool:
+        """Whether a completion, without its stop token, has control tokens beside those of its channel."""
+        found = [each for each in ids if each in self.tokenizer.control_ids]
+        channel = [self.tokenizer.token_id(token) for token in _CHANNEL_TOKENS]
+        return bool(found) and not (self.thinking and found == channel and ids[0] == channel[0])
+
+    def _learned(self, turns: Turns, completion: str) -> str:
+        """See `completion_text`; ``turns`` are all before the assistant's."""
+        # Gemma 4's template leaves the channel out of every turn that it is given. The model writes it first of all.
+        thought, answer = self.split_thought(completion)
+        return thought + self._learned_as_rendered(turns, answer)
+
+    def _learned_as_rendered(self, turns: Turns, completion: str) -> str:
+        """`_learned` of a completion without a channel."""
+        before = self._render(turns, True)
+        rest, opened = self._rest(before, self._render([*turns, ("assistant", completion)], False))
         # The prompt ends with the opening tag already, so generation begins behind it.
         if opened and completion.startswith(THINK):
             return completion.removeprefix(THINK) + self._stop_text
@@ -142,12 +262,13 @@ class ChatTemplate:
 
         Args:
             roles: roles of the earlier turns.
-            thinks: whether the completion begins with a `<think>` block.
+            thinks: whether the completion begins with its reasoning; see `begins_with_reasoning`.
         """
         if (roles, thinks) not in self._counts:
             # The template's own control tokens depend on the roles and not on the texts, so any text does.
             history = [(role, "a") for role in roles]
-            completion = f"{THINK}a\n</think>\n\na" if thinks else "a"
+            thought = f"{THOUGHT}a\n{THOUGHT_END}" if self.thinking else f"{THINK}a\n</think>\n\n"
+            completion = f"{thought}a" if thinks else "a"
             prompt = self.with_bos(self.tokenizer.encode(self.prompt_text("a", history)))
             learned = self.tokenizer.encode(self.completion_text("a", completion, history))
             controls = self.tokenizer.control_ids
@@ -178,6 +299,9 @@ class ChatTemplate:
             return whole[len(before):], False
         if before.endswith(THINK) and whole.startswith(before.removesuffix(THINK)):
             return whole[len(before) - len(THINK):], True
+        # The larger models of Gemma 4 are asked with an empty channel, which finished turns are written without.
+        if before.endswith(_NO_THOUGHT) and whole.startswith(before.removesuffix(_NO_THOUGHT)):
+            return whole[len(before) - len(_NO_THOUGHT):], False
         raise self._wrong("the prompt with its answer does not begin with the prompt alone")
 
     @cached_property
@@ -219,6 +343,11 @@ class _GenerationMarks(Extension):
         """The text between the marks, as it stands."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _excerpt(text: str) -> str:
+    """The beginning of a text, for messages; line breaks visible."""
+    return repr(text if len(text) <= 40 else text[:39] + "…")
 
 
 def _to_json(value: object, **options: object) -> str:

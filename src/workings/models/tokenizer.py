@@ -23,8 +23,8 @@ _USUAL_NAMES = {
 }
 """Asked only where a `tokenizer.json` stands alone, without the file that names its special tokens."""
 
-_TURN_MARKS = {"<start_of_turn>", "<end_of_turn>", "<|turn>", "<turn|>", "<|im_start|>", "<|im_end|>", "<|eot_id|>",
-               "<|start_header_id|>", "<|end_header_id|>", "<|end|>"}
+_TURN_MARKS = {"<start_of_turn>", "<end_of_turn>", "<|turn>", "<turn|>", "<|think|>", "<|channel>", "<channel|>",
+               "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>", "<|end|>"}
 """Control tokens whatever the file says: some are published as ordinary added tokens."""
 
 

@@ -4,13 +4,18 @@ import re
 
 from workings.errors import RequestError
 
+CHANNEL = "channel"
+"""The form of Gemma 4's thinking."""
 _FORMS = {
     "tags": re.compile(r"\s*<reasoning>(?P<reasoning>.*?)</reasoning>\s*<answer>(?P<answer>.*?)</answer>\s*",
                        re.DOTALL),
     "think": re.compile(r"\s*<think>(?P<reasoning>.*?)</think>(?P<answer>.*)", re.DOTALL),
+    CHANNEL: re.compile(r"\s*<\|channel>thought\n(?P<reasoning>.*?)<channel\|>(?P<answer>.*)", re.DOTALL),
     "hashes": re.compile(r"(?P<reasoning>.*)\n?####(?P<answer>[^\n]*)\s*", re.DOTALL),
     "answer_only": re.compile(r"(?P<reasoning>)(?P<answer>[^\n]*)\s*"),
 }
+_TAGS = re.compile(r"</?(?:reasoning|answer|think)>|####")
+_CHANNEL_MARKS = re.compile(r"<\|channel>|<channel\|>")
 FORMS = ("any", *_FORMS)
 """Expected forms; ``any``: none was asked for, so nothing is checked."""
 
@@ -29,13 +34,20 @@ def keeps_form(text: str, form: str) -> bool:
     if found is None or not found["answer"].strip():
         return False
     # The patterns let any text stand between tags, a second block included; no tag may come twice.
-    tags = re.findall(r"</?(?:reasoning|answer|think)>|####", text)
+    tags = (_CHANNEL_MARKS if form == CHANNEL else _TAGS).findall(text)
     return len(tags) == len(set(tags))
+
+
+def said_text(text: str, form: str) -> str:
+    """Where an answer is looked for: in the form `channel` what stands behind the channel, else the whole text."""
+    # A channel that is open at the end was cut off; like any such text it can still be right by its last number.
+    return text.rpartition("<channel|>")[2] if form == CHANNEL else text
 
 
 def reasoning_text(text: str) -> str:
     """What stands before the answer: inside the reasoning tags, before ``####`` or ``<answer>``; else all of it."""
-    for opening, closing in (("<reasoning>", "</reasoning>"), ("<think>", "</think>")):
+    for opening, closing in (("<reasoning>", "</reasoning>"), ("<think>", "</think>"),
+                             ("<|channel>thought\n", "<channel|>")):
         if opening in text:
             # Without a closing tag the completion was cut off while it reasoned: the rest is reasoning.
             return text.split(opening, 1)[1].split(closing, 1)[0]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.scoring.extract import extract
-from workings.scoring.form import keeps_form, reasoning_text
+from workings.scoring.form import keeps_form, reasoning_text, said_text
 from workings.scoring.items import Item
 from workings.scoring.scorers import ScoreFunction, answer_kind
 from workings.scoring.settings import ScoringSettings
@@ -40,7 +40,7 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
 
     Raises what the scorer raises.
     """
-    found = extract(text, answer_kind(item), settings.rules)
+    found = extract(said_text(text, settings.form), answer_kind(item), settings.rules)
     value = score(found.text, item) if found.text else 0.0
     if not is_score(value):
         return Judgement(extracted=found.text, rule=found.rule,

@@ -18,7 +18,7 @@ from workings.errors import RequestError, RewardError
 from workings.record.digest import file_digest
 from workings.scoring.child_process import ChildProcess, ending
 from workings.scoring.extract import EXTRACTION_VERSION
-from workings.scoring.form import check_form, keeps_form
+from workings.scoring.form import CHANNEL, check_form, keeps_form
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement, judge
 from workings.scoring.scorers import get_scorer
@@ -125,7 +125,8 @@ class RewardSettings:
     def _parameters(self, reward: RewardConfig) -> dict[str, Any]:
         match reward.scorer:
             case "answer" | "exact":
-                return {"extraction_version": EXTRACTION_VERSION}
+                # Other forms change nothing about where an answer is looked for.
+                return {"extraction_version": EXTRACTION_VERSION, **({"form": CHANNEL} if self.form == CHANNEL else {})}
             case "form":
                 return {"form": self.form}
             case "length":
@@ -165,11 +166,11 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
     """
     match reward.scorer:
         case "answer" | "exact":
-            return _judgement(sample, reward.scorer).score
+            return _judgement(sample, reward.scorer, settings).score
         case "form":
             return float(keeps_form(sample.text, settings.form))
         case "steps":
-            judgement = _judgement(sample, "exact")
+            judgement = _judgement(sample, "exact", settings)
             return judgement.steps_valid / judgement.steps_checked if judgement.steps_checked else 0.0
         case "length":
             return max(-1.0, -len(sample.tokens) / settings.max_new_tokens)
@@ -180,8 +181,8 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
     raise ValueError(f"{reward.scorer} does not come with this project")
 
 
-def _judgement(sample: CompletionToReward, scorer: str) -> Judgement:
-    return judge(sample.item, sample.text, get_scorer(scorer).score, ScoringSettings(scorer=scorer))
+def _judgement(sample: CompletionToReward, scorer: str, settings: RewardSettings) -> Judgement:
+    return judge(sample.item, sample.text, get_scorer(scorer).score, ScoringSettings(scorer=scorer, form=settings.form))
 
 
 def total(values: Mapping[str, float], settings: RewardSettings) -> float:

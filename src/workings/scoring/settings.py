@@ -17,7 +17,7 @@ class ScoringSettings:
     rules: tuple[str, ...] = ()
     """Names of extraction rules in order; empty: the default order for numbers and for texts."""
     form: str = "any"
-    """Form that completions should have (`tags`, `think`, `hashes`, `answer_only`); `any` checks none."""
+    """Form that completions should have (`tags`, `think`, `channel`, `hashes`, `answer_only`); `any` checks none."""
     second_opinion: str = "none"
     """`math_verify`: answers are judged a second time by math-verify, and disagreements listed."""
     item_seconds: float = 10.0

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from workings.data.checking.findings import DataFinding, excerpt
-from workings.data.checking.reading import Entry, learned_texts
+from workings.data.checking.reading import Entry, earlier_texts, learned_texts
 from workings.data.importing.records import Unreadable
 from workings.data.importing.sources import open_file
 from workings.errors import RequestError
@@ -140,12 +140,17 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Questio
     passages = {tuple(text[at:at + ngram]): question.id
                 for question, text in spelled for at in range(len(text) - ngram + 1)}
     for number, entry in entries:
-        asked = words(entry.prompt)
-        if entry.prompt in exact:
-            kind, text = "leak", f"asked as {exact[entry.prompt]}: {excerpt(entry.prompt)}"
-        elif tuple(asked) in normalized:
-            kind, text = "normalized_leak", f"asked as {normalized[tuple(asked)]}: {excerpt(entry.prompt)}"
-        elif passage := _passage(chain([asked], map(words, learned_texts(entry))), passages, ngram):
+        asked = [entry.prompt, *earlier_texts(entry, "user")]
+        spelled_here = [words(prompt) for prompt in asked]
+        same = next((prompt for prompt in asked if prompt in exact), None)
+        alike = next((at for at, text in enumerate(spelled_here) if tuple(text) in normalized), None)
+        learned = map(words, (*learned_texts(entry), *earlier_texts(entry, "assistant")))
+        if same is not None:
+            kind, text = "leak", f"asked as {exact[same]}: {excerpt(same)}"
+        elif alike is not None:
+            name = normalized[tuple(spelled_here[alike])]
+            kind, text = "normalized_leak", f"asked as {name}: {excerpt(asked[alike])}"
+        elif passage := _passage(chain(spelled_here, learned), passages, ngram):
             kind, text = "ngram_leak", f"{ngram} words of {passages[passage]}: {excerpt(' '.join(passage))}"
         else:
             continue

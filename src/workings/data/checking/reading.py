@@ -20,8 +20,8 @@ E = TypeVar("E", bound=Entry)
 RowProblems = Callable[[Sequence[E]], Iterator[tuple[str, str]]]
 """Given entries, yields (id, reason) of those that give no row; see `workings.data.rows.row_problems`."""
 
-TURN_MARKS = re.compile(r"<(?:bos|eos|pad|unk|start_of_turn|end_of_turn|s|/s)>|<\|[a-z_]{2,40}\|>")
-"""Text that a tokenizer may take for the border of a turn."""
+TURN_MARKS = re.compile(r"<(?:bos|eos|pad|unk|start_of_turn|end_of_turn|s|/s)>|<\|[a-z_]{2,40}\|>|<\|turn>|<turn\|>")
+"""Text that a tokenizer may take for the border of a turn, or for what switches a mode on."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,11 @@ def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]
 def learned_texts(entry: Entry) -> tuple[str, ...]:
     """The texts of an entry that a model learns from, beside the question."""
     return (entry.chosen, entry.rejected) if isinstance(entry, PreferencePair) else (*entry.steps, entry.answer)
+
+
+def earlier_texts(entry: Entry, role: str) -> tuple[str, ...]:
+    """What one side said earlier in a trace's conversation, which `data.learn: all` learns; of a pair nothing is."""
+    return tuple(said for speaker, said in entry.history if speaker == role) if isinstance(entry, Trace) else ()
 
 
 def missing_labels(entry: Entry) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ from workings.data.checking.reading import (
 )
 from workings.data.traces import Trace
 
-_CONTROL = re.compile(rf"{TURN_MARKS.pattern}|</?(?:reasoning|answer|think)>")
+_CONTROL = re.compile(rf"{TURN_MARKS.pattern}|</?(?:reasoning|answer|think)>|<\|channel>|<channel\|>")
 _NUMBER = re.compile(r"-?[$€£]?-?\d[\d,]*(?:\.\d+)?%?")
 
 

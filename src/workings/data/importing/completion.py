@@ -4,6 +4,8 @@ import re
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _TAGS = re.compile(r"</?(?:think|reasoning|answer)>")
+_CHANNEL = re.compile(r"<\|channel>|<channel\|>")
+_THOUGHT = re.compile(r"\s*<\|channel>thought\n(?P<reasoning>.*?)<channel\|>(?P<answer>.*)", re.DOTALL)
 _ANNOTATION = re.compile(r"<<([^<>\n]*)>>")
 
 
@@ -65,12 +67,27 @@ def split_hashes(text: str) -> tuple[tuple[str, ...], str]:
     return lines_of("\n".join(lines[:-1])), lines[-1].lstrip().removeprefix("####").strip()
 
 
+def split_channel(text: str) -> tuple[tuple[str, ...], str]:
+    """Steps and answer of `<|channel>thought…<channel|>…`, as Gemma 4 writes them.
+
+    Raises:
+        ValueError: when there is no such channel, it is open or repeated, or text stands before it.
+    """
+    found = _THOUGHT.fullmatch(text)
+    if found is None or len(_CHANNEL.findall(text)) != 2:
+        raise ValueError("not one <|channel>thought … <channel|> at the beginning, with the answer behind it")
+    return lines_of(found["reasoning"]), found["answer"].strip()
+
+
 def split_any(text: str) -> tuple[tuple[str, ...], str]:
     """Steps and answer, by whichever notation is there; a text without any is an answer without steps.
 
     Raises:
         ValueError: when a notation is there and broken.
     """
+    # First, because what a model thinks may hold any other notation.
+    if _CHANNEL.search(text):
+        return split_channel(text)
     if _TAGS.search(text):
         return split_tagged(text)
     lines = text.strip().splitlines()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workings.data.importing.completion import lines_of
+from workings.data.importing.media import refuse_media
 from workings.data.traces import kind_of
 
 _ROLES = {"system": "system", "user": "user", "human": "user", "assistant": "assistant", "gpt": "assistant",
@@ -72,21 +73,25 @@ def turns(record: Mapping[str, Any], key: str, names: tuple[str, str] = OPENAI) 
         raise ValueError(f"`{key}` is missing; the record has {keys_of(record)}")
     if not isinstance(found, list):
         raise ValueError(f"`{key}` must be a list of turns, not {kind_of(found)}")
-    return [turn_of(turn, names) for turn in found]
+    return [turn_of(turn, names, f"turn {number} of `{key}`") for number, turn in enumerate(found, start=1)]
 
 
-def turn_of(turn: object, names: tuple[str, str]) -> Turn:
-    """One turn of a person or a model."""
+def turn_of(turn: object, names: tuple[str, str], where: str) -> Turn:
+    """One turn of a person or a model; ``where`` it stands, for messages."""
     role_key, text_key = names
     if not isinstance(turn, dict):
         raise ValueError(f"a turn must be an object, not {kind_of(turn)}")
+    refuse_media(turn, where)
     role = _ROLES.get(text(turn, role_key))
     if role is None or turn.get("tool_calls"):
         raise ValueError(f"a turn of a tool: role {turn[role_key]!r}; only system, user and assistant are read")
     content = turn.get(text_key)
     if isinstance(content, list):  # parts, as multimodal chats write them
+        for part in content:
+            if isinstance(part, dict):
+                refuse_media(part, where, part.get("type"))
         if not all(isinstance(part, dict) and part.get("type") == "text" for part in content):
-            raise ValueError("a turn with something else than text")
+            raise ValueError(f"something else than text in {where}")
         content = "".join(text(part, "text") for part in content)
     reasoning = optional(turn, "reasoning_content") or optional(turn, "thinking")
     return role, content if isinstance(content, str) else text(turn, text_key), lines_of(reasoning)
@@ -124,6 +129,8 @@ class Exchange:
     completion: str
     beside: tuple[str, ...]
     """Reasoning that stands beside the completion, as lines."""
+    reasoning_left_out: int = 0
+    """Earlier turns that had such reasoning; a history does not keep it."""
 
 
 def exchange(conversation: Sequence[Turn]) -> Exchange:
@@ -136,4 +143,5 @@ def exchange(conversation: Sequence[Turn]) -> Exchange:
     if spoken != ["user", "assistant"] * (len(spoken) // 2):
         raise ValueError(f"turns must alternate user, assistant; they are {', '.join(spoken[:12])}")
     *earlier, (_, prompt, _), (_, completion, beside) = conversation
-    return Exchange([(role, said) for role, said, _ in earlier], prompt, completion, beside)
+    left_out = sum(bool(thought) for _, _, thought in earlier)
+    return Exchange([(role, said) for role, said, _ in earlier], prompt, completion, beside, left_out)

@@ -23,6 +23,8 @@ class TraceParts(Parts):
 
     steps: Sequence[str]
     answer: str
+    reasoning_left_out: int = 0
+    """Earlier turns with reasoning in a field of its own, which a history does not keep."""
 
 
 Format = Callable[[Mapping[str, Any]], TraceParts]
@@ -36,7 +38,7 @@ def _gsm8k(record: Mapping[str, Any]) -> TraceParts:
 
 
 def _messages(record: Mapping[str, Any]) -> TraceParts:
-    """`messages`: turns with `role` and `content`; the last one is the assistant's and is learned."""
+    """`messages`: turns with `role` and `content`; the last one is the assistant's, the others become `history`."""
     return _conversation(fields.turns(record, "messages"), {"messages"})
 
 
@@ -80,11 +82,13 @@ def _traces(record: Mapping[str, Any]) -> TraceParts:
     own = record.get("metadata") or {}
     if not isinstance(own, dict):
         raise ValueError(f"`metadata` must be an object, not {kind_of(own)}")
-    history = [(role, said) for role, said, _ in fields.turns(record, "history")] if record.get("history") else []
+    earlier = fields.turns(record, "history") if record.get("history") else []
     # Where both spellings of the answer are there they are equal, and the second is no metadata either.
     used = {asked, told, "steps", "history", "metadata"} | {key for key in ("answer", "final_answer") if key in record}
-    return TraceParts(prompt=fields.text(record, asked), steps=steps, answer=fields.text(record, told), history=history,
-                      used=frozenset(used), metadata=own | ({"step_types": kinds} if any(kinds) else {}))
+    return TraceParts(prompt=fields.text(record, asked), steps=steps, answer=fields.text(record, told),
+                      history=[(role, said) for role, said, _ in earlier],
+                      reasoning_left_out=sum(bool(thought) for _, _, thought in earlier), used=frozenset(used),
+                      metadata=own | ({"step_types": kinds} if any(kinds) else {}))
 
 
 FORMATS: dict[str, Format] = {
@@ -122,4 +126,4 @@ def _conversation(conversation: Sequence[Turn], used: set[str]) -> TraceParts:
     # Reasoning in a field of its own means that the text is the answer, whatever marks stand in it.
     steps, answer = ((), last.completion.strip()) if last.beside else split_any(last.completion)
     return TraceParts(prompt=last.prompt, steps=last.beside or steps, answer=answer, history=last.history,
-                      used=frozenset(used))
+                      reasoning_left_out=last.reasoning_left_out, used=frozenset(used))

@@ -144,7 +144,7 @@ def _llamafactory(record: Mapping[str, Any]) -> PairParts:
     if "instruction" in record:
         raise ValueError("`conversations` and `instruction` in one record: which of them is asked is not clear")
     asked = [*fields.system_turn(record), *fields.turns(record, "conversations", SHAREGPT)]
-    return _pair(*([*asked, fields.turn_of(record.get(key), SHAREGPT)] for key in ("chosen", "rejected")),
+    return _pair(*([*asked, fields.turn_of(record.get(key), SHAREGPT, f"`{key}`")] for key in ("chosen", "rejected")),
                  used=_COMPLETIONS | {"conversations", "system"})
 
 

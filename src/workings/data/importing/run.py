@@ -12,6 +12,8 @@ from typing import Any, BinaryIO, Literal
 from workings.data.importing.completion import take_annotations
 from workings.data.importing.fields import Parts
 from workings.data.importing.formats import FORMATS, TraceParts
+from workings.data.importing.learned import LearnedCounts
+from workings.data.importing.media import refuse_media
 from workings.data.importing.pair_formats import PAIR_FORMATS, PairParts
 from workings.data.importing.records import SourceRecord, Unreadable
 from workings.data.importing.sources import Progress, RecordSource
@@ -28,6 +30,8 @@ _MAX_REASONS = 1000
 _OWN_KEYS = ("prompt", "steps", "answer", "chosen", "rejected", "history")
 ALL_PAIR_FORMATS = (*PAIR_FORMATS, "kto")
 """Values of `--format` that give preference pairs."""
+_OWN_FORMATS = ("traces", "preferences")
+"""Formats whose records may have any further key, which is kept and never interpreted."""
 ALL_FORMATS: dict[str, Callable[[Mapping[str, Any]], TraceParts | PairParts | Verdict]] = {
     **FORMATS, **PAIR_FORMATS, "kto": kto}
 """The values of `--format`."""
@@ -63,11 +67,14 @@ class ImportResult:
     """File of the rejected records; None when there is none."""
     sha256: str
     """Digest of the written file."""
+    learned: LearnedCounts | None
+    """What is learned of the traces under each value of `data.learn`; None for pairs."""
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
         record: dict[str, Any] = {"read": self.read, "written": self.written, "rejected": self.rejected,
                                   "reasons": dict(self.reasons), "out": str(self.out), "sha256": self.sha256}
+        record |= {"learned": self.learned.to_json()} if self.learned else {}
         return record | ({"rejects": str(self.rejects)} if self.rejects else {})
 
 
@@ -103,7 +110,8 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
     rejected = importer.reasons.total()
     return ImportResult(read=importer.read, written=importer.written, rejected=rejected,
                         reasons=dict(importer.reasons.most_common()), out=out,
-                        rejects=rejects if rejected else None, sha256=file_digest(out))
+                        rejects=rejects if rejected else None, sha256=file_digest(out),
+                        learned=None if request.format in ALL_PAIR_FORMATS else importer.learned)
 
 
 class _Importer:
@@ -116,6 +124,7 @@ class _Importer:
         self._waiting = Waiting()
         self.read = 0
         self.written = 0
+        self.learned = LearnedCounts()
         self.reasons: Counter[str] = Counter()
 
     def run(self, good: BinaryIO, rejects: BinaryIO) -> None:
@@ -146,6 +155,8 @@ class _Importer:
         """
         if not isinstance(record.value, dict):
             raise ValueError(f"a record must be an object, not {kind_of(record.value)}")
+        if self._request.format not in _OWN_FORMATS:
+            refuse_media(record.value, "the record")
         parts = self._parse(record.value)
         metadata = _metadata(record.value, parts)
         if not isinstance(parts, Verdict):
@@ -191,6 +202,8 @@ class _Importer:
         # one rule for what a trace or a pair is: that of reading it back
         found = pair_from_json(record) if isinstance(parts, PairParts) else trace_from_json(record)
         self._remember(found.id)
+        if isinstance(found, Trace) and isinstance(parts, TraceParts):
+            self.learned.add(found, parts.reasoning_left_out)
         return found
 
     def _remember(self, trace_id: str) -> None:

@@ -1,0 +1,34 @@
+"""Conversations with several turns of the assistant, whose answers can be told apart."""
+
+from collections.abc import Iterable
+
+from workings.data.traces import Trace
+
+
+def conversation(number: int, turns: int, system: str = "") -> Trace:
+    """A trace in which the user asks for so many sums, one after the other, and the assistant answers each.
+
+    Args:
+        number: decides the sums and the id.
+        turns: of the assistant.
+        system: what the system says first; empty: it says nothing.
+    """
+    asked = [(f"What is {number}+{turn}?", f"{number}+{turn}={number + turn}") for turn in range(turns)]
+    earlier = [said for question, answer in asked[:-1] for said in (("user", question), ("assistant", answer))]
+    return Trace(id=f"talk-{number}", prompt=asked[-1][0], steps=(), answer=asked[-1][1],
+                 history=(*([("system", system)] if system else []), *earlier), licence="MIT", source="made")
+
+
+def conversations(count: int) -> list[Trace]:
+    """So many conversations of one, two and three turns of the assistant."""
+    return [conversation(number, 1 + number % 3) for number in range(count)]
+
+
+def said_by_the_assistant(trace: Trace) -> list[str]:
+    """The texts of its turns, in their order."""
+    return [*(text for role, text in trace.history if role == "assistant"), trace.answer]
+
+
+def texts(traces: Iterable[Trace]) -> list[str]:
+    """Everything that is said, for a tokenizer."""
+    return [text for trace in traces for text in (*(said for _, said in trace.history), trace.prompt, trace.answer)]

@@ -1,0 +1,306 @@
+"""`data.learn: all`: of each conversation exactly the assistant's turns are learned, each as the last one would be."""
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.data.conversations import conversation, conversations, said_by_the_assistant, texts
+from tests.models.test_chat import CASES, QWEN, QWEN3, R1, qwen, tokenizer
+from workings.cli.main import app
+from workings.config.data import DataConfig
+from workings.config.load import load_recipe
+from workings.data.batches import Batches, Position
+from workings.data.checking.overlap import Question
+from workings.data.checking.reading import Numbered
+from workings.data.checking.run import check
+from workings.data.preview import Turn, marked, pieces, turns_of
+from workings.data.row_cache import cache_key, cached_rows
+from workings.data.rows import RowSet, build_rows, prompt_digest, row_problems
+from workings.data.traces import Trace, write_traces
+from workings.errors import RequestError
+from workings.models.chat import ChatTemplate
+from workings.models.tokenizer import Tokenizer
+from workings.models.tokenizer_training import train_tokenizer
+
+TALKS = conversations(12)
+TALK = conversation(7, 3, "Be short.")
+GEMMA = ChatTemplate.for_config("gemma", train_tokenizer(texts([*TALKS, TALK]), 400))
+
+
+def rows_of(template: ChatTemplate, *traces: Trace, learn: str = "all", **keys: object) -> RowSet:
+    config = DataConfig(traces="x", **({"max_length": 400, "reasoning": "answer_only", "learn": learn} | keys))
+    return build_rows(traces, template.tokenizer, template, config)
+
+
+def learned_texts(template: ChatTemplate, rows: RowSet, number: int = 0) -> list[str]:
+    row = rows.rows[number]
+    return [template.tokenizer.decode(row.tokens[start:end].tolist()) for start, end in row.learned_turns]
+
+
+# --- which tokens are learned -------------------------------------------------------------------------------------
+
+def test_a_conversation_by_hand() -> None:
+    trace = Trace(id="c", prompt="2+2?", steps=(), answer="4",
+                  history=(("system", "Be short."), ("user", "1+1?"), ("assistant", "2")))
+    rows = rows_of(GEMMA, trace)
+    assert marked(pieces(rows.rows[0], GEMMA.tokenizer)) == (
+        "<bos><start_of_turn>user⏎Be short.⏎⏎1+1?<end_of_turn>⏎<start_of_turn>model⏎«2<end_of_turn>»⏎"
+        "<start_of_turn>user⏎2+2?<end_of_turn>⏎<start_of_turn>model⏎«4<end_of_turn>»")
+    assert (rows.supervised_tokens, rows.learned_turns) == (4, 2)
+    digests = [hashlib.sha256(text).hexdigest() for text in (b"2+2?", b"1+1?")]
+    tokens = len(rows.rows[0].tokens)
+    [line] = rows.index
+    assert (line["prompt_digest"], line["earlier_prompt_digests"]) == (digests[0], digests[1:])
+    assert line["learned_turns"] == [[line["learned_turns"][0][0], line["learned_turns"][0][0] + 2],
+                                     [tokens - 2, tokens]]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_exactly_the_assistants_turns_are_learned_and_nothing_else_changes(case: str) -> None:
+    template = CASES[case][0]()
+    stop = CASES[case][2]
+    # GPT-2's only mark ends each answer and begins the text; a system turn is one more text before the first question.
+    rows = rows_of(template, TALK)
+    said = said_by_the_assistant(TALK)
+    assert learned_texts(template, rows) == [text + stop for text in said]
+    row, last = rows.rows[0], rows_of(template, TALK, learn="last").rows[0]
+    assert row.tokens.tolist() == last.tokens.tolist(), "the same tokens are read"
+    assert last.learned_turns == row.learned_turns[-1:], "and the last turn is learned in both"
+    whole = template.prompt_text(TALK.prompt, TALK.history) + template.completion_text(
+        TALK.prompt, TALK.answer, TALK.history)
+    assert template.tokenizer.decode(row.tokens.tolist()) == whole, "all of it is what the template writes"
+    # What is not learned, put together, holds every word of the others and none of an answer.
+    read = template.tokenizer.decode(row.tokens[row.loss_mask == 0].tolist())
+    assert all(text in read for role, text in [*TALK.history, ("user", TALK.prompt)] if role != "assistant")
+    assert not any(text in read for text in said)
+
+
+def test_masks_agree_with_those_of_transformers() -> None:
+    transformers = pytest.importorskip("transformers")
+    template = qwen(QWEN)
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=template.tokenizer._backend, chat_template=QWEN)
+    for trace in (TALK, *TALKS[:3]):
+        messages = [{"role": role, "content": text} for role, text in
+                    [*trace.history, ("user", trace.prompt), ("assistant", trace.answer)]]
+        theirs = fast.apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True)
+        row = rows_of(template, trace).rows[0]
+        length = len(row.tokens)
+        assert theirs["input_ids"][:length] == row.tokens.tolist()
+        assert theirs["assistant_masks"][:length] == row.loss_mask.tolist()
+        # Behind the last stop token nothing is ever generated: the rest is one line break.
+        assert template.tokenizer.decode(theirs["input_ids"][length:]) == "\n"
+
+
+def test_of_a_single_question_both_learn_the_same() -> None:
+    alone = conversation(3, 1)
+    every, last = rows_of(GEMMA, alone), rows_of(GEMMA, alone, learn="last")
+    assert (every.digest, every.index) == (last.digest, last.index)
+    assert "learned_turns" not in every.index[0]
+
+
+def test_what_the_last_turn_alone_learned_is_unchanged() -> None:
+    rows = rows_of(GEMMA, *TALKS, learn="last")
+    assert rows.learned_turns == len(TALKS)
+    assert {tuple(line) for line in rows.index} == {
+        ("id", "status", "digest", "tokens", "supervised_tokens", "prompt_digest")}
+
+
+def test_turns_are_counted_over_all_rows() -> None:
+    rows = rows_of(GEMMA, *TALKS)
+    assert rows.learned_turns == sum(len(row.learned_turns) for row in rows.rows) == sum(
+        len(said_by_the_assistant(trace)) for trace in TALKS)
+    assert rows.rows[2].earlier_prompt_digests == tuple(map(prompt_digest, ("What is 2+0?", "What is 2+1?")))
+
+
+def test_a_tokenizer_that_would_merge_an_answer_with_what_stands_before_it() -> None:
+    import tokenizers
+    from tokenizers import decoders, models, normalizers, trainers
+
+    backend = tokenizers.Tokenizer(models.BPE())  # as Llama 2 and Mistral have it: a space in front of every text
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    backend.train_from_iterator(texts([TALK]) * 9, trainers.BpeTrainer(
+        vocab_size=300, special_tokens=["<s>", "</s>"], initial_alphabet=list("0123456789+=?\n▁"),
+        show_progress=False))
+    template = ChatTemplate.for_config("plain", Tokenizer(backend, {"bos_token": "<s>", "eos_token": "</s>"}))
+    rows, talk = rows_of(template, TALK), said_by_the_assistant(TALK)
+    assert learned_texts(template, rows) == [f"{text}</s>" for text in talk]
+    # Each turn has the tokens that it has as a last turn, which is where generation writes it.
+    for turn, (start, end) in enumerate(rows.rows[0].learned_turns):
+        places = [at for at, (role, _) in enumerate(TALK.history) if role == "assistant"]
+        place = places[turn] if turn < len(places) else len(TALK.history) + 1
+        alone = replace(TALK, answer=talk[turn], history=TALK.history[:place - 1],
+                        prompt=[*TALK.history, ("user", TALK.prompt)][place - 1][1])
+        expected = rows_of(template, alone, learn="last").rows[0]
+        assert rows.rows[0].tokens[start:end].tolist() == expected.tokens[expected.loss_mask == 1].tolist()
+
+
+# --- templates that rewrite ---------------------------------------------------------------------------------------
+
+def deepseek() -> ChatTemplate:
+    return ChatTemplate.for_config("tokenizer", tokenizer(("<|User|>", "<|Assistant|>"), bos_token="<bos>",
+                                                          eos_token="<eos>", chat_template=R1))
+
+
+@pytest.mark.parametrize(("template", "reasoning", "first", "later"), [
+    (qwen(QWEN3), "answer_only", r"'<think>\\n", r"'7\+0=7"),
+    (deepseek(), "think", r"'<think>\\n'", r"'\\n\\n7\+0=7"),
+])
+def test_a_template_that_rewrites_earlier_turns_is_refused(
+        template: ChatTemplate, reasoning: str, first: str, later: str) -> None:
+    talk = conversation(7, 2)
+    if reasoning == "think":
+        talk = replace(talk, steps=("add",), history=tuple(
+            (role, f"<think>\nadd\n</think>\n\n{text}" if role == "assistant" else text)
+            for role, text in talk.history))
+    with pytest.raises(RequestError, match=f"trace talk-7: .*turn 1 of the assistant.*first {first}.*later {later}") \
+            as caught:
+        rows_of(template, talk, reasoning=reasoning)
+    assert caught.value.try_next.startswith("data.learn=last")
+    assert rows_of(template, talk, reasoning=reasoning, learn="last").learned_turns == 1
+    alone = replace(talk, history=())
+    assert rows_of(template, alone, reasoning=reasoning).digest == rows_of(
+        template, alone, reasoning=reasoning, learn="last").digest
+
+
+def test_a_template_that_changes_the_words_of_a_turn_is_refused() -> None:
+    source = GEMMA.source.replace("message['content'] | trim", "message['content'] | replace('7+0', '7') | trim")
+    assert source != GEMMA.source
+    with pytest.raises(RequestError, match=r"trace talk-7: turn 1 of the assistant: .*rewrites the answer"):
+        rows_of(replace(GEMMA, source=source), TALK)
+
+
+def test_white_space_around_a_turn_is_learned_where_the_template_writes_it() -> None:
+    talk = Trace(id="w", prompt="2+2?", steps=(), answer="4", history=(("user", "1+1?"), ("assistant", " 2 \n")))
+    assert learned_texts(GEMMA, rows_of(GEMMA, talk)) == ["2<end_of_turn>", "4<end_of_turn>"]
+    plain = ChatTemplate.for_config("plain", GEMMA.tokenizer)
+    assert learned_texts(plain, rows_of(plain, talk)) == [" 2 \n<eos>", "4<eos>"]
+
+
+# --- what must not be learned -------------------------------------------------------------------------------------
+
+TAGGED = "<reasoning>1+1=2</reasoning><answer>2</answer>"
+
+
+@pytest.mark.parametrize(("said", "reasoning", "reason"), [
+    ("  ", "answer_only", "turn 1 of the assistant, of 2, is empty"),
+    ("<think>\n1+1\n</think>\n\n2", "answer_only", "holds reasoning, and data.reasoning is answer_only"),
+    ("2", "tags", "is not written as data.reasoning: tags writes the last one"),
+    ("<think>\n1+1\n</think>\n\n2", "tags", "is not written as data.reasoning: tags"),
+    ("2<end_of_turn>3", "answer_only", "control tokens in its text: <end_of_turn>"),
+    ("2<bos>", "answer_only", "control tokens in its text: <bos>"),
+])
+def test_an_earlier_turn_that_must_not_be_learned(said: str, reasoning: str, reason: str) -> None:
+    wrong = Trace(id="bad", prompt="2+2?", steps=("2+2=4",), answer="4",
+                  history=(("user", "1+1?"), ("assistant", said)))
+    fine = replace(wrong, id="fine", history=(("user", "1+1?"), ("assistant", TAGGED if reasoning == "tags" else "2")))
+    config = DataConfig(traces="x", max_length=200, reasoning=reasoning, learn="all")
+    with pytest.raises(RequestError, match=f"trace bad: .*{reason}"):
+        build_rows([fine, wrong], GEMMA.tokenizer, GEMMA, config)
+    [(name, told)] = row_problems([fine, wrong], GEMMA.tokenizer, GEMMA, config)
+    assert (name, reason in told) == ("bad", True)
+
+
+def test_every_turn_has_the_form_of_the_last_one() -> None:
+    talk = Trace(id="t", prompt="2+2?", steps=("2+2=4",), answer="4", history=(("user", "1+1?"), ("assistant", TAGGED)))
+    assert learned_texts(GEMMA, rows_of(GEMMA, talk, reasoning="tags")) == [
+        f"{TAGGED}<end_of_turn>", "<reasoning>2+2=4</reasoning><answer>4</answer><end_of_turn>"]
+
+
+def test_a_tokenizer_that_loses_an_earlier_turn_is_caught() -> None:
+    from tokenizers import normalizers
+
+    lossy = train_tokenizer(["abc 123"], 300)
+    lossy._backend.normalizer = normalizers.Sequence([normalizers.Replace("7", ""), normalizers.Replace(" ", "▁")])
+    talk = Trace(id="x", prompt="p", steps=(), answer="2", history=(("user", "q"), ("assistant", "17")))
+    template = ChatTemplate.for_config("gemma", lossy)
+    assert rows_of(template, talk, learn="last").learned_turns == 1
+    with pytest.raises(RequestError, match=r"trace x: the learned tokens read .* and do not hold '17'"):
+        rows_of(template, talk)
+
+
+def test_two_turns_of_the_assistant_in_a_row_are_refused() -> None:
+    plain = ChatTemplate.for_config("plain", GEMMA.tokenizer)
+    talk = Trace(id="x", prompt="p", steps=(), answer="2",
+                 history=(("user", "q"), ("assistant", "3"), ("assistant", "4")))
+    with pytest.raises(RequestError, match=r"trace x: .*turn 1 of the assistant"):
+        rows_of(plain, talk)
+
+
+@pytest.mark.parametrize("words", [["algorithm.name=dpo"], ["algorithm.name=grpo", "rewards=[{scorer: answer}]"]])
+def test_only_imitation_learns_earlier_turns(words: list[str]) -> None:
+    with pytest.raises(RequestError, match=r"data\.learn: all with algorithm.name"):
+        load_recipe("quickstart", ["data.learn=all", "algorithm.max_new_tokens=16", *words]
+                    if "grpo" in words[0] else ["data.learn=all", *words])
+
+
+# --- batches, cache, what is shown --------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("keys", [{"buckets": (64, 128)}, {"packing": "best_fit"}])
+def test_batches_hold_the_rows_as_their_digests_say(keys: dict[str, object]) -> None:
+    config = DataConfig(traces="x", max_length=200, reasoning="answer_only", learn="all", **keys)
+    rows = build_rows(TALKS, GEMMA.tokenizer, GEMMA, config)
+    batches = Batches(rows, seed=1, rows_per_micro_batch=2, accumulation=1, data_config=config)
+    digests, position, supervised = {row.id: row.digest for row in rows.rows}, Position(), 0
+    while position.epoch == 0:
+        batch, after = batches.at(position)
+        assert Batches.digest(batch) == batches.digest_at(position, digests)
+        assert (batch.loss_mask.reshape(-1, batch.tokens.shape[-1]).sum(axis=1)
+                <= batches.most_supervised(batch.tokens.shape[-1])).all()
+        supervised, position = supervised + batch.supervised_tokens, after
+    assert supervised == rows.supervised_tokens == int(rows.supervised.sum())
+
+
+def test_rows_are_kept_with_their_turns(tmp_path: Path) -> None:
+    made = rows_of(GEMMA, *TALKS)
+    cached_rows(tmp_path, "k", lambda: made)
+    kept = cached_rows(tmp_path, "k", lambda: pytest.fail("made again"))
+    assert (kept.index, kept.digest, kept.learned_turns) == (made.index, made.digest, made.learned_turns)
+    assert [json.loads(line) for line in bytes(kept.index_bytes).splitlines()] == made.index
+    assert [row.earlier_prompt_digests for row in kept.rows] == [row.earlier_prompt_digests for row in made.rows]
+    config = DataConfig(traces="x", max_length=400)
+    keys = {cache_key("a", GEMMA.tokenizer, GEMMA, config.model_copy(update={"learn": learn}))
+            for learn in ("last", "all")}
+    assert len(keys) == 2
+
+
+def test_every_turn_is_shown_with_what_is_learned_of_it() -> None:
+    roles = ("system", "user", "assistant", "user", "assistant", "user", "assistant")
+    every, last = rows_of(GEMMA, TALK).rows[0], rows_of(GEMMA, TALK, learn="last").rows[0]
+    counts = [end - start for start, end in every.learned_turns]
+    assert turns_of(TALK, every) == [Turn(role, counts.pop(0) if role == "assistant" else 0) for role in roles]
+    shown = turns_of(TALK, last)
+    assert [turn.learned_tokens for turn in shown] == [0, 0, 0, 0, 0, 0, last.supervised_tokens]
+
+
+def test_a_question_of_an_evaluation_in_an_earlier_turn_is_a_leak() -> None:
+    talks = [conversation(number, 2) for number in (3, 4, 5)]
+    asked = [Question("q3", "What is 3+0?"), Question("q4", "what IS 4+0")]
+    report = check(Numbered(list(enumerate(talks)), [], 3), asked)
+    leaks = [(found.id, found.kind, found.text) for found in report.findings if found.kind.endswith("leak")]
+    assert leaks == [("talk-3", "leak", "asked as q3: What is 3+0?"),
+                     ("talk-4", "normalized_leak", "asked as q4: What is 4+0?")]
+
+
+def test_preview_tells_what_is_learned_of_each_turn(tmp_path: Path) -> None:
+    write_traces(tmp_path / "talks.jsonl", TALKS)
+    words = ["data", "preview", "quickstart", f"data.traces={tmp_path / 'talks.jsonl'}", "data.reasoning=answer_only",
+             "data.max_length=200", "data.buckets=[]", "--row", "talk-2"]
+    answers = {}
+    for learn in ("last", "all"):
+        done = CliRunner().invoke(app, [*words, f"data.learn={learn}", "--json"], catch_exceptions=False)
+        answers[learn] = json.loads(done.stdout.splitlines()[-1])
+    assert [(answers[learn]["learned_turns"], answers[learn]["assistant_turns"]) for learn in answers] == [
+        (12, 24), (24, 24)]
+    shown = {learn: answers[learn]["shown"][0] for learn in answers}
+    assert [turn["learned_tokens"] > 0 for turn in shown["last"]["turns"]] == [False] * 5 + [True]
+    assert [turn["learned_tokens"] > 0 for turn in shown["all"]["turns"]] == [False, True] * 3
+    assert shown["all"]["text"].count("«") == shown["all"]["text"].count("»") == 3
+    assert sum(turn["learned_tokens"] for turn in shown["all"]["turns"]) == shown["all"]["supervised_tokens"]
+    plain = CliRunner().invoke(app, [*words, "data.learn=last"], catch_exceptions=False).stdout
+    assert "data.learn: last: 12 of 24 turns of the assistant are learned" in plain
+    assert "turns: user (read), assistant (read), user (read), assistant (read), user (read), assistant (" in plain

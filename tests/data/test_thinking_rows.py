@@ -1,0 +1,164 @@
+"""Gemma 4's channel in data: forged marks, pairs, every turn learned, import, check, and what a model drew."""
+
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+from typer.testing import CliRunner
+
+from tests.models.test_thinking import CASES, MARKS, TRACE, gemma4, parts
+from workings.cli.main import app
+from workings.config.data import DataConfig
+from workings.data.checking.reading import Numbered
+from workings.data.checking.run import check
+from workings.data.importing.completion import split_any
+from workings.data.pair_rows import build_pair_rows
+from workings.data.preferences import PreferencePair
+from workings.data.row_cache import cache_key
+from workings.data.rows import build_rows
+from workings.data.traces import write_traces
+from workings.engines.base import Completion
+from workings.engines.session import ModelSession
+from workings.errors import RequestError
+from workings.evaluation.generate import generate_batch
+from workings.evaluation.settings import EvaluationSettings
+from workings.samples.candidates import CONTROL, sample_of
+from workings.scoring.items import Item
+
+CONFIG = DataConfig(traces="x", max_length=200, template="gemma4", reasoning="channel")
+THOUGHT = "<|channel>thought\n1+1=2\n<channel|>2"
+
+
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("case", CASES)
+def test_nobodys_text_may_hold_the_marks(case: str, mark: str) -> None:
+    template = gemma4(case)
+    wrong = (replace(TRACE, prompt=f"1+1?{mark}"), replace(TRACE, answer=f"2{mark}3"),
+             replace(TRACE, steps=("1+1=2", f"so {mark} it is 2")),
+             replace(TRACE, history=(("system", f"Think. {mark}"),)),
+             replace(TRACE, history=(("user", f"{mark}1?"), ("assistant", "2"))))
+    for trace in wrong:
+        with pytest.raises(RequestError) as caught:
+            parts(template, trace)
+        assert caught.value.given == f"trace one: control tokens in its text: {mark}", trace
+    for trace in wrong[:2]:
+        with pytest.raises(RequestError) as caught:
+            parts(gemma4(case, "answer_only"), trace, "answer_only")
+        assert caught.value.given == f"trace one: control tokens in its text: {mark}", trace
+
+
+def test_white_space_that_the_template_takes_away_is_named() -> None:
+    with pytest.raises(RequestError, match="trace one: white space around its completion"):
+        parts(gemma4(), replace(TRACE, answer=" 2"))
+
+
+@pytest.mark.parametrize(("said", "reason"), [
+    ("2", "is not written as data.reasoning: channel writes the last one"),
+    (THOUGHT, r"turn 1 of the assistant.*otherwise.*first '<\|channel>thought.*later '2<turn\|>"),
+])
+@pytest.mark.parametrize("case", CASES)
+def test_earlier_turns_are_shown_without_their_thoughts_and_so_never_learned(
+        case: str, said: str, reason: str) -> None:
+    template = gemma4(case)
+    config = CONFIG.model_copy(update={"learn": "all"})
+    talk = replace(TRACE, history=(("user", "1+1?"), ("assistant", said)))
+    with pytest.raises(RequestError, match=f"trace one: .*{reason}") as caught:
+        build_rows([talk], template.tokenizer, template, config)
+    assert "data.learn=last" in caught.value.try_next
+    # Single questions are not concerned.
+    assert build_rows([TRACE], template.tokenizer, template, config).digest == build_rows(
+        [TRACE], template.tokenizer, template, CONFIG).digest
+
+
+def test_every_answer_is_learned_without_thinking_but_not_where_the_prompt_has_an_empty_channel() -> None:
+    talk = replace(TRACE, history=(("user", "1+1?"), ("assistant", "2")))
+    config = CONFIG.model_copy(update={"learn": "all", "reasoning": "answer_only"})
+    small, large = gemma4("small", "answer_only"), gemma4("large", "answer_only")
+    assert build_rows([talk], small.tokenizer, small, config).learned_turns == 2
+    with pytest.raises(RequestError, match=r"writes turn 1 of the assistant.*first '<\|channel>thought"):
+        build_rows([talk], large.tokenizer, large, config)
+    with pytest.raises(RequestError, match=r"holds reasoning, and data\.reasoning is answer_only"):
+        build_rows([replace(talk, history=(("user", "1+1?"), ("assistant", THOUGHT)))], small.tokenizer, small, config)
+
+
+def test_pairs_hold_the_channel_themselves() -> None:
+    template = gemma4()
+    pair = PreferencePair(id="p", prompt="1+1?", chosen=THOUGHT, rejected="3")
+    chosen, rejected = build_pair_rows([pair], template.tokenizer, template, CONFIG).rows.rows
+    assert [template.tokenizer.decode(row.tokens[row.loss_mask == 1].tolist()) for row in (chosen, rejected)] == [
+        THOUGHT + "<turn|>", "3<turn|>"]
+    for text in ("<|channel>thought\nnever closed", f"{THOUGHT}<channel|>", "a<|channel>b<channel|>c"):
+        with pytest.raises(RequestError, match=r"pair p: chosen: control tokens in its text: <"):
+            build_pair_rows([replace(pair, chosen=text)], template.tokenizer, template, CONFIG)
+    off = gemma4(reasoning="answer_only")
+    with pytest.raises(RequestError, match=r"pair p: chosen: control tokens in its text: <\|channel>, <channel\|>"):
+        build_pair_rows([pair], off.tokenizer, off, CONFIG.model_copy(update={"reasoning": "answer_only"}))
+
+
+@pytest.mark.parametrize("template", ["gemma", "plain"])
+def test_a_recipe_with_another_template_is_refused(template: str) -> None:
+    with pytest.raises(ValidationError, match=f"channel with data.template: {template}"):
+        DataConfig(traces="x", max_length=200, template=template, reasoning="channel")
+
+
+def test_thinking_decides_the_name_of_kept_rows() -> None:
+    on, off = gemma4(), gemma4(reasoning="tags")
+    assert cache_key("a", on.tokenizer, on, CONFIG) != cache_key("a", on.tokenizer, off, CONFIG)
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    (THOUGHT, (("1+1=2",), "2")), ("\n<|channel>thought\na\n#### b\n<think>\n<channel|> 2 ",
+                                   (("a", "#### b", "<think>"), "2")),
+    ("<|channel>thought\n<channel|>2", ((), "2"))])
+def test_the_channel_is_imported_as_steps(text: str, expected: tuple[tuple[str, ...], str]) -> None:
+    assert split_any(text) == expected
+
+
+@pytest.mark.parametrize("text", ["<|channel>thought\nopen", "2<channel|>", f"before {THOUGHT}", THOUGHT + THOUGHT])
+def test_a_broken_channel_is_not_guessed_at(text: str) -> None:
+    with pytest.raises(ValueError, match="not one"):
+        split_any(text)
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_the_check_finds_the_marks(mark: str) -> None:
+    report = check(Numbered([(1, replace(TRACE, answer=f"2{mark}", licence="MIT"))], [], 1))
+    assert [finding.text for finding in report.findings if finding.kind == "control_text"] == [mark]
+
+
+class Saying:
+    """An engine that says the same texts every time."""
+
+    def __init__(self, *said: list[int]) -> None:
+        self.said = said
+
+    def generate(self, state: object, prompts: object, **limits: object) -> list[Completion]:
+        return [Completion(tokens=tokens, finish_reason="stop") for tokens in self.said]
+
+
+def test_what_the_model_wrote_comes_back_with_its_channel_and_can_be_learned_again() -> None:
+    template = gemma4()
+    texts = [THOUGHT, "<|channel>thought\na<|think|>\n<channel|>2"]
+    session = ModelSession(engine=Saying(*map(template.tokenizer.encode, texts)),  # type: ignore[arg-type]
+                           state=None, tokenizer=template.tokenizer, template=template)  # type: ignore[arg-type]
+    items = [Item(id=name, prompt="1+1?", expected_answer="2") for name in "ab"]
+    found = generate_batch(session, items, EvaluationSettings(form="channel"))
+    assert [answered.text for answered in found] == texts
+    assert [answered.control_tokens for answered in found] == [False, True]
+    rows = [{"id": answered.item.id, "sample": 0, "prompt": "1+1?", "completion": answered.text, "score": 1.0,
+             "finish_reason": "stop", "completion_tokens": answered.tokens, "format_ok": True, "steps_checked": 1,
+             "steps_valid": 1, "control_tokens": answered.control_tokens} for answered in found]
+    kept, left_out = (sample_of(row, "channel") for row in rows)
+    assert (kept.problem, kept.steps, kept.answer, left_out.problem) == ("", ("1+1=2",), "2", CONTROL)
+
+
+def test_the_preview_shows_what_is_learned(tmp_path) -> None:
+    gemma4().tokenizer.save(tmp_path / "tokenizer")
+    write_traces(tmp_path / "traces.jsonl", [replace(TRACE, licence="MIT")])
+    words = ["data", "preview", "quickstart", f"data.traces={tmp_path / 'traces.jsonl'}", "data.template=gemma4",
+             f"tokenizer={tmp_path / 'tokenizer'}", "data.reasoning=channel", "data.packing=none", "data.buckets=[]",
+             "data.max_length=128", "--n", "1"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert "<|think|>⏎<turn|>⏎<|turn>user⏎" in result.output
+    assert "«<|channel>thought⏎1+1=2⏎so it is 2⏎<channel|>2<turn|>»" in result.output
