@@ -1,4 +1,4 @@
-"""Writes docs/what-fits-where.md from the verdicts in a result file: ``python -m tools.what_fits [--check]``.
+"""Writes docs/what-fits-where.md from the verdicts in two result files: ``python -m tools.what_fits [--check]``.
 
 ``--check`` writes nothing and exits with 1 if the committed page is not what would be written.
 """
@@ -9,11 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from tools.generated import ROOT, deliver
+from workings.models.shapes import parameter_count, published_shape
+from workings.planning.tensors import PER_LAYER_TABLE
 
 PAGE = Path("docs/what-fits-where.md")
 SOURCE = Path("benchmarks/results/what_fits.json")
+PLANS = Path("benchmarks/results/gemma_4_plans.json")
 NAMES = {"gemma-2b": "Gemma 1 2B", "gemma-2-2b": "Gemma 2 2B", "gemma-3-270m": "Gemma 3 270M",
-         "gemma-3-1b": "Gemma 3 1B", "gemma-3-4b": "Gemma 3 4B"}
+         "gemma-3-1b": "Gemma 3 1B", "gemma-3-4b": "Gemma 3 4B", "gemma-4-e2b": "Gemma 4 E2B",
+         "gemma-4-e4b": "Gemma 4 E4B", "gemma-4-12b": "Gemma 4 12B", "gemma-4-31b": "Gemma 4 31B",
+         "qwen3-1.7b": "Qwen3 1.7B", "qwen3-4b": "Qwen3 4B", "smollm3-3b": "SmolLM3 3B", "olmo-3-7b": "OLMo 3 7B"}
 METHODS = {"full": "full, Adafactor", "full-adamw": "full, AdamW, moments in bf16", "lora": "LoRA, rank 16",
            "qlora": "QLoRA, rank 16"}
 HEAD = """# What fits where
@@ -25,6 +30,23 @@ no accumulation. Several devices share the weights (fsdp).
 **Bold**: fits. *Italic*: fits with less than a tenth to spare. ~~Struck~~: does not fit. `c`: said by the compiler for
 that device, without the device. `e`: estimated by formula, which may be off by a fifth in either direction; ask
 `workings plan` before you count on such a row. A GPU is planned with the share of its memory that a run with JAX takes.
+Of Gemma 4 the text part is meant. Its 26B-A4B is missing: its experts run with PyTorch alone, and these rows are JAX's.
+"""
+
+
+TABLES = """## Gemma 4's per-layer embeddings
+
+Gemma 4 E2B and E4B look every token up in a second table, which gives each layer 256 numbers of its own. With
+{e2b:.2f} of {e2b_all:.2f} billion parameters it is half of E2B, with {e4b:.2f} of {e4b_all:.2f} more than a third of
+E4B. No method trains it: it has neither gradients nor moments, and in a plan it is a part of its own,
+"{part}". On several devices the JAX engine splits it among them. The PyTorch engine keeps it
+whole on each, or with `memory.per_layer_embeddings: host` in the host's memory, from where the rows of a batch's tokens
+travel to the card.
+
+Of the run's programs each row shows the one that needs the most. GiB of one device; on the host, of all processes.
+
+| to see it | program | table | on the host | in all | limit |
+|---|---|---|---|---|---|
 """
 
 
@@ -47,7 +69,21 @@ def render() -> str:
                 cells = {row["target"]: _cell(row) for row in mine if row["length"] == length}
                 lines.append(f"| {label} | {length} | " + " | ".join(cells[name] for name in machines) + " |")
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_tables()])
+
+
+def _tables() -> list[str]:
+    """What per-layer embeddings cost where, from the plans of recipes."""
+    plans = json.loads((ROOT / PLANS).read_text(encoding="utf-8"))
+    counts = {name: published_shape(f"gemma-4-{name}") for name in ("e2b", "e4b")}
+    table = {name: shape.vocab_size * shape.layers * shape.per_layer_width for name, shape in counts.items()}
+    head = TABLES.format(part=PER_LAYER_TABLE, **{name: size / 1e9 for name, size in table.items()},
+                         **{f"{name}_all": parameter_count(shape) / 1e9 for name, shape in counts.items()})
+    rows = [f"| `{each['command']}` | {each['program']} | {each['table_bytes'] / 2**30:.2f} | "
+            f"{each['host_table_bytes'] / 2**30:.2f} | {_cell(each)} | {each['limit_bytes'] / 2**30:.1f} |"
+            for each in plans["values"].values() if each["table_bytes"] or each["host_table_bytes"]]
+    return [*head.splitlines(), *rows, "",
+            f"Again: `{plans['command']}`. `c`: said by the compiler, `t`: by a trace of the PyTorch engine.", ""]
 
 
 def _cell(row: dict[str, Any]) -> str:

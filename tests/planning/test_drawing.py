@@ -8,8 +8,7 @@ import pytest
 from tests.planning.planning_helpers import recipe, rewarded, shape
 from workings.config.load import check_recipe, load_recipe, shipped_recipes
 from workings.engines.base import EngineRequest
-from workings.engines.jax import planning as jax_planning
-from workings.engines.jax.target import CompilerAbsent, compile_for
+from workings.engines.jax.target import compile_for
 from workings.errors import RequestError
 from workings.hardware.catalog import find_target, targets
 from workings.hardware.compile_target import HostTarget
@@ -24,15 +23,6 @@ from workings.planning.seconds import answer_seconds, run_time, step_operations
 from workings.runs.plan import plan
 
 BF16 = {"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"}
-
-
-@pytest.fixture
-def no_compiler(monkeypatch, tmp_path):
-    def absent(*_, **__):
-        raise CompilerAbsent("compiling without its compiler", "the package jax-cuda12-plugin", "pip install it")
-
-    monkeypatch.setattr(jax_planning, "compile_for", absent)
-    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
 
 
 def test_programs_of_a_run_that_learns_from_rewards():

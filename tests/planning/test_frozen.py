@@ -6,8 +6,6 @@ import pytest
 
 from tests.planning.planning_helpers import recipe, shape
 from workings.engines.base import EngineRequest, Inspection
-from workings.engines.jax import planning as jax_planning
-from workings.engines.jax.target import CompilerAbsent
 from workings.hardware.catalog import find_target
 from workings.models.shapes import published_shape
 from workings.models.weights import parameter_count
@@ -21,15 +19,6 @@ from workings.runs.plan import plan
 LARGE = replace(shape(), layers=3, width=32, mlp_width=64)
 STUDENT = recipe(algorithm={"name": "distill", "teacher": "somewhere", "teacher_precision": "bf16", "group": 1,
                             "max_new_tokens": 16})
-
-
-@pytest.fixture
-def no_compiler(monkeypatch, tmp_path):
-    def absent(*_, **__):
-        raise CompilerAbsent("compiling without its compiler", "the package jax-cuda12-plugin", "pip install it")
-
-    monkeypatch.setattr(jax_planning, "compile_for", absent)
-    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
 
 
 def asked(precision="bf16"):

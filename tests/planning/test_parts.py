@@ -5,8 +5,9 @@ import pytest
 from tests.planning.planning_helpers import recipe, request_of, shape
 from workings.hardware.catalog import targets
 from workings.models.shapes import parameter_count
-from workings.planning.parts import adapter_shapes, estimated_parts, exact_parts
+from workings.planning.parts import estimated_parts, exact_parts
 from workings.planning.seconds import step_operations, step_seconds
+from workings.planning.tensors import adapters
 
 ELEMENTS = 96 * 16 + 16 + 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)
 """Embedding, final norm; per layer two norms, q, k and v, o, three feed-forward matrices."""
@@ -73,7 +74,11 @@ def test_adapters_are_split_as_the_engine_splits_them():
     """On a mesh of fsdp 4 and tp 2: a side that its projection leaves whole is split over fsdp."""
     asked = request_of(recipe(method={"name": "lora", "rank": 2, "target_modules": ["q_proj", "o_proj"]}))
     layers = asked.shape.layers
-    assert adapter_shapes(asked, 4, 2) == [
+
+    def pieces(fsdp: int, tp: int) -> list[tuple[tuple[int, ...], int]]:
+        return [(each.size, each.count) for each in adapters(asked, fsdp, tp)]
+
+    assert pieces(4, 2) == [
         ((2, 16 // 4), layers), ((16 // 8, 2), layers),  # q_proj: its inputs over fsdp, its outputs over both
         ((2, 16 // 8), layers), ((16 // 4, 2), layers)]  # o_proj: the other way round
-    assert adapter_shapes(asked, 5, 1) == 2 * [((2, 16), layers), ((16, 2), layers)], "what does not divide stays whole"
+    assert pieces(5, 1) == 2 * [((2, 16), layers), ((16, 2), layers)], "what does not divide stays whole"

@@ -18,7 +18,9 @@ NAMED = {
     "doctor/setup_cuda.py": "key of an answer: a library's version",
     "doctor/versions.py": "distributions whose versions must go together",
     "kaggle/notebook.py": "a library that an image may have too old",
+    "models/families/gemma4.py": "engines that have no experts, declared beside them",
     "models/families/gpt2.py": "an engine that does not do the family, declared beside it",
+    "models/unproven.py": "engines that have no class for a model without a family",
     "record/environment.py": "distributions whose versions a record holds",
     "runs/parity.py": "ENGINES, the two that are compared",
 }

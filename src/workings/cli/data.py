@@ -51,7 +51,9 @@ def import_command(
     for reason, count in list(result.reasons.items())[:10]:
         say(f"rejected {count}: {reason}")
     text = f"{result.read} read, {result.written} written to {out}, {result.rejected} rejected"
-    answer(result.to_json(), as_json=as_json, text=text + (f" (see {result.rejects})" if result.rejects else ""))
+    text += f" (see {result.rejects})" if result.rejects else ""
+    lines = [text, *(result.learned.text() if result.learned else ())]
+    answer(result.to_json(), as_json=as_json, text="\n".join(lines))
     # Nothing was converted, which a script should not take for an empty data set.
     if not result.written:
         raise typer.Exit(1)

@@ -97,7 +97,7 @@ def preview_command(
     """Rows as the model will see them: what is learned in colour (or between « and »), control tokens visible."""
     from workings.data.batches import Batches
     from workings.data.pair_rows import build_pair_rows
-    from workings.data.preview import marked, pieces, summarize
+    from workings.data.preview import entries_by_row, marked, pieces, summarize, turns_of
     from workings.data.rows import build_rows
 
     loaded, entries, tokenizer, template = _open_recipe(recipe, overrides or [])
@@ -106,15 +106,17 @@ def preview_command(
     rows = made.rows if asked.learns_from_pairs else made
     batches = Batches(made, seed=asked.seed, rows_per_micro_batch=asked.batch.micro_batch,
                       accumulation=asked.batch.accumulation, data_config=asked.data)
-    summary = summarize(rows, batches)
+    summary = summarize(rows, batches, entries, asked.data.learn)
     chosen = [found for found in rows.rows if found.id == row] if row else list(rows.rows[:n])
     # A trace may give no row at all, for example because it is too long.
     if row and not chosen:
         raise RequestError(f"--row {row}", "the id of a row", "workings data preview without --row")
-    shown = [(found, pieces(found, tokenizer)) for found in chosen]
+    known = entries_by_row(entries)
+    shown = [(found, pieces(found, tokenizer), turns_of(known[found.id], found)) for found in chosen]
     values = {**summary.to_json(), "dropped_rows": [vars(gone) for gone in rows.dropped[:20]], "shown": [
         {"id": found.id, "tokens": len(found.tokens), "supervised_tokens": found.supervised_tokens,
-         "text": marked(parts), "pieces": [vars(piece) for piece in parts]} for found, parts in shown]}
+         "turns": [vars(turn) for turn in turns], "text": marked(parts), "pieces": [vars(piece) for piece in parts]}
+        for found, parts, turns in shown]}
     if not as_json:
         _print_rows(shown)
     answer(values, as_json=as_json, text=summary.text())
@@ -129,8 +131,13 @@ def _print_rows(shown: Any) -> None:
 
     # Without highlighting, which would colour numbers in the text of a row as if that meant something.
     console = Console(highlight=False, soft_wrap=True)
-    for row, parts in shown:
+    for row, parts, turns in shown:
         console.print(f"{row.id}: {len(row.tokens)} tokens, {row.supervised_tokens} learned", style="dim")
+        # A single question needs no list of what was said.
+        if len(turns) > 2:
+            console.print("turns: " + ", ".join(
+                f"{turn.role} ({f'{turn.learned_tokens} tokens learned' if turn.learned_tokens else 'read'})"
+                for turn in turns), style="dim")
         line = Text()
         # Redirected output has no colours: there the marks « and » say what is learned.
         if console.color_system is None:
@@ -153,7 +160,8 @@ def _open_recipe(name: str, overrides: list[str]) -> Any:
     entries = data.pairs if loaded.recipe.learns_from_pairs else data.traces
     # The tokenizer's files suffice; tensors would be gigabytes to download for a look at a row.
     tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), entries)
-    return loaded, entries, tokenizer, ChatTemplate.for_config(loaded.recipe.data.template, tokenizer)
+    return loaded, entries, tokenizer, ChatTemplate.for_config(loaded.recipe.data.template, tokenizer,
+                                                               loaded.recipe.data.reasoning)
 
 
 def _row_problems(recipe: str, read: Any, problems: Any) -> Any:
@@ -172,5 +180,5 @@ def _row_problems(recipe: str, read: Any, problems: Any) -> Any:
 
     loaded = load_recipe(recipe)
     tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), [entry for _, entry in read.entries])
-    template = ChatTemplate.for_config(loaded.recipe.data.template, tokenizer)
+    template = ChatTemplate.for_config(loaded.recipe.data.template, tokenizer, loaded.recipe.data.reasoning)
     return lambda entries: problems(entries, tokenizer, template, loaded.recipe.data)

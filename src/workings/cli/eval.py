@@ -49,7 +49,8 @@ def eval_command(
     scorer: Annotated[str, typer.Option("--scorer", help="A registered scorer, or FILE.py:FUNCTION.")] = "answer",
     rules: Annotated[str, typer.Option("--rules", help="Extraction rules in order, with commas; empty: all.")] = "",
     form: Annotated[str | None, typer.Option(
-        "--form", help="Form to check: tags, think, hashes, answer_only, any; by default the trained one.")] = None,
+        "--form", help="Form to check: tags, think, channel (asks weights of Gemma 4 to think), hashes, answer_only, "
+        "any; by default the trained one.")] = None,
     second_opinion: Annotated[bool, typer.Option("--second-opinion", help="Let math-verify judge as well.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -88,7 +89,7 @@ def eval_command(
             from workings.runs.evaluate import evaluate_weights
 
             scorecard = evaluate_weights(str(model), Path(str(items)), out, settings=settings, progress=progress,
-                                         request=weights_request(opening, device))
+                                         request=weights_request(opening, device, settings.form))
         else:
             from workings.runs.evaluate import evaluate_run
             from workings.runs.open_model import AS_RECORDED

@@ -18,9 +18,17 @@ def export_command(
 
     Weights, config.json, tokenizer, chat template and stop tokens of the last checkpoint, in Hugging Face's format.
     """
+    from workings.publish.carried import Carried
     from workings.publish.export import export_run
 
     exported = export_run(run, out, device=device)
+    carried = exported.carried
+    if isinstance(carried, Carried):
+        taken = "".join([f"{', '.join(carried.files) or 'nothing'} of {carried.source}",
+                         *(f"\nleft there: {name}, because {why}" for name, why in carried.left.items())])
+    else:
+        taken = f"nothing: {carried.absent}"
     answer(exported.as_json(), as_json=as_json,
            text=f"{exported.run} after step {exported.step}: {len(exported.files)} files in {out}\n"
+                f"taken over: {taken}\n"
                 f'to open: AutoModelForCausalLM.from_pretrained("{out}")')

@@ -30,11 +30,11 @@ def typed(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def weights_request(opening: Mapping[str, Any], device: str | None) -> "WeightsRequest":
-    """How plain weights are opened."""
+def weights_request(opening: Mapping[str, Any], device: str | None, form: str) -> "WeightsRequest":
+    """How plain weights are opened; ``form`` is that of their answers."""
     from workings.runs.open_model import WeightsRequest
 
-    return WeightsRequest(device=device or "auto", **{"template": "", **opening})
+    return WeightsRequest(device=device or "auto", form=form, **{"template": "", **opening})
 
 
 def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,

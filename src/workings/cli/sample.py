@@ -60,8 +60,8 @@ def sample_command(
         "--batch-size", help="Completions that are drawn at a time; by default as many as fit the device.")] = None,
     scorer: Annotated[str, typer.Option("--scorer", help="A registered scorer, or FILE.py:FUNCTION.")] = "answer",
     form: Annotated[str | None, typer.Option(
-        "--form", help="Form that kept samples have: tags, think, hashes, answer_only; by default the trained one.",
-    )] = None,
+        "--form", help="Form that kept samples have: tags, think, channel (asks weights of Gemma 4 to think), hashes, "
+        "answer_only; by default the trained one.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Draw completions of prompts, score them, and keep some as traces to learn from.
@@ -92,8 +92,9 @@ def sample_command(
     by_plan, progress = say if batch_size is None else None, Remaining("prompts")
     try:
         if opening:
-            unit = sample_weights(model, items, out, request=request, weights=weights_request(opening, device),
-                                  by_plan=by_plan, progress=progress)
+            weights = weights_request(opening, device, settings.form)
+            unit = sample_weights(model, items, out, request=request, weights=weights, by_plan=by_plan,
+                                  progress=progress)
         else:
             unit = sample_run(Path(model), items, out, request=request, **typed(device=device), by_plan=by_plan,
                               progress=progress)

@@ -6,9 +6,11 @@ from pydantic import Field
 
 from workings.config.section import Section
 
-Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "c_attn", "c_proj",
-                     "c_fc"]
-"""Linear layers by Hugging Face's module names; the last three are GPT-2's."""
+Projection = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+"""A linear layer by Hugging Face's module name."""
+KNOWN_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "c_attn", "c_proj",
+                     "c_fc")
+"""Those of this package's families, the last three GPT-2's. A model that is not proven may have others."""
 PROJECTIONS: tuple[Projection, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -29,7 +31,8 @@ class LoraConfig(Section):
     alpha: float = Field(default=32.0, gt=0, strict=False)
     """An adapter's output is scaled by `alpha / rank` (peft: `lora_alpha`)."""
     target_modules: tuple[Projection, ...] = Field(default=PROJECTIONS, min_length=1, strict=False)
-    """Projections that get an adapter, by Hugging Face's names."""
+    """Projections that get an adapter, by Hugging Face's names: of this project's families those of the default, and
+    GPT-2's `c_attn`, `c_proj` and `c_fc`; of a model with `model.proven: false` its linear layers."""
 
 
 class QloraConfig(Section):
@@ -42,7 +45,8 @@ class QloraConfig(Section):
     alpha: float = Field(default=32.0, gt=0, strict=False)
     """An adapter's output is scaled by `alpha / rank` (peft: `lora_alpha`)."""
     target_modules: tuple[Projection, ...] = Field(default=PROJECTIONS, min_length=1, strict=False)
-    """Projections that get an adapter, by Hugging Face's names."""
+    """Projections that get an adapter, by Hugging Face's names: of this project's families those of the default, and
+    GPT-2's `c_attn`, `c_proj` and `c_fc`; of a model with `model.proven: false` its linear layers."""
 
 
 MethodConfig = Annotated[FullConfig | LoraConfig | QloraConfig, Field(discriminator="name")]

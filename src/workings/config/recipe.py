@@ -6,8 +6,8 @@ from pydantic import Field, ValidationInfo, model_validator
 
 from workings.config.algorithms import IMITATION, AlgorithmConfig, Dpo, DrawingAlgorithm, RewardAlgorithm
 from workings.config.data import DataConfig
-from workings.config.method import FULL, MethodConfig
-from workings.config.model import ModelConfig
+from workings.config.method import FULL, KNOWN_PROJECTIONS, MethodConfig
+from workings.config.model import FromPretrained, ModelConfig
 from workings.config.rewards import OverlongReward, RewardConfig, refuse_repeated
 from workings.config.section import Section, refused, written_keys
 from workings.config.training import (
@@ -69,6 +69,17 @@ class Recipe(Section):
     """Measuring."""
 
     @model_validator(mode="after")
+    def adapters_have_known_names(self) -> Self:
+        """Linear layers of a model that no family stands for are known when its class is looked at."""
+        if isinstance(self.model, FromPretrained) and not self.model.proven:
+            return self
+        if self.method.name != "full" and (unknown := {*self.method.target_modules} - {*KNOWN_PROJECTIONS}):
+            raise refused(f"method.target_modules: {', '.join(sorted(unknown))}",
+                          f"some of {', '.join(KNOWN_PROJECTIONS)}",
+                          "other names belong to models with model.proven: false")
+        return self
+
+    @model_validator(mode="after")
     def adapters_round_to_nearest(self) -> Self:
         """Frozen weights are never updated, and what is updated is not bf16."""
         if self.method.name != "full" and self.precision.rounding != "nearest":
@@ -123,6 +134,14 @@ class Recipe(Section):
                 self.require_whole_groups(self.mesh.fsdp)
             except RequestError as error:
                 raise refused(error.given, error.expected, error.try_next) from None
+        return self
+
+    @model_validator(mode="after")
+    def earlier_turns_are_learned_by_imitation(self) -> Self:
+        """Both completions of a pair follow the same turns, and what is drawn is not what stands in the file."""
+        if self.data.learn == "all" and (self.learns_from_pairs or self.draws):
+            raise refused(f"data.learn: all with algorithm.name: {self.algorithm.name}",
+                          "last: only a completion is learned from, not the turns before it", "data.learn=last")
         return self
 
     @model_validator(mode="after")

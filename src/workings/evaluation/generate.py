@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def generate_batch(session: "ModelSession", items: Sequence[Item], settings: EvaluationSettings) -> list[Answered]:
     """Completions of some items, all samples of an item together.
 
-    The text keeps every token that the model wrote, control tokens included; only the stop token is left out.
+    The text keeps every token that the model wrote, control tokens and Gemma 4's channel included; only the stop token
+    is left out.
     """
     seeds = [sample_seed(settings.seed, item.id, sample) if settings.temperature else -1
              for item in items for sample in range(settings.samples)]
@@ -30,7 +31,7 @@ def generate_batch(session: "ModelSession", items: Sequence[Item], settings: Eva
     tokenizer = session.tokenizer
     texts = [tokenizer.decode(completion.tokens) for completion in completions]
     # Read again, because words may spell what the tokenizer takes for a control token.
-    control = [not tokenizer.control_ids.isdisjoint(ids) for ids in tokenizer.encode_batch(texts)]
+    control = [session.template.forges_turns(ids) for ids in tokenizer.encode_batch(texts)]
     return [Answered(item=items[index // settings.samples], sample=index % settings.samples, text=texts[index],
                      finish_reason=completion.finish_reason, tokens=len(completion.tokens), seed=seeds[index],
                      control_tokens=control[index])

@@ -34,7 +34,8 @@ class Answered:
     seed: int = -1
     """What it was drawn from; -1 where nothing was drawn."""
     control_tokens: bool = False
-    """Whether its text reads as control tokens beside words, so that no row of training may hold it."""
+    """Whether its text reads as control tokens beside words and Gemma 4's channel, so that no row of training may hold
+    it."""
     problem: str = ""
     """Why there is no text to score (`missing`, `double`, …)."""
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workings.evidence.claims import ClaimedText, ClaimSource, pointer_to
+from workings.models.unproven import said_of_recipe
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST
 from workings.record.manifest import RunManifest
 from workings.record.values import Absent
@@ -80,6 +81,8 @@ def _training(text: ClaimedText, file: str, manifest: RunManifest) -> None:
         text.say("; final loss ").number(manifest.final_loss, value("final_loss"), digits=4)
     text.say(f".\n\nRecipe {_code(manifest.recipe)}, made by `workings {manifest.workings_version}`; seed ")
     text.number(manifest.seed, value("seed")).say(".\n")
+    if said := said_of_recipe(manifest.config_snapshot, manifest.architecture):
+        text.say(f"\n{said}\n")
 
 
 def _scorecard(text: ClaimedText, file: str, name: str, card: Mapping[str, Any]) -> None:

@@ -6,24 +6,57 @@ because it counts a loop's body once.
 """
 
 from collections.abc import Iterable
+from functools import cache
 from math import prod
 
 from workings.models.shape import ModelShape
-from workings.models.weights import layer_shapes, projections
+from workings.models.weights import (
+    PER_LAYER_EMBEDDING,
+    PER_LAYER_PROJECTION,
+    layer_shapes,
+    outer_shapes,
+    parameter_count,
+)
 
 BACKWARD = 2
 """A product's backward is two products of its size."""
 
 
+@cache
+def weights_met(shape: ModelShape) -> int:
+    """Weights of the layers' matrices that one token is multiplied with; of experts only those that it goes through."""
+    total = 0
+    for layer in range(shape.layers):
+        for size in layer_shapes(shape, layer).values():
+            if len(size) == 2:
+                total += prod(size)
+            elif len(size) == 3 and shape.experts:  # the matrices of all experts lie in one tensor
+                total += prod(size) // shape.experts * shape.experts_per_token
+    return total
+
+
+def outer_weights_met(shape: ModelShape) -> int:
+    """The same outside of the layers, without the head: the projection to per-layer embeddings, where there are any."""
+    return prod(outer_shapes(shape)[PER_LAYER_PROJECTION]) if shape.per_layer_width else 0
+
+
+def weights_read(shape: ModelShape) -> int:
+    """Stored parameters that computing a token reads: all but per-layer embeddings and experts that it passes by."""
+    table = prod(outer_shapes(shape)[PER_LAYER_EMBEDDING]) if shape.per_layer_width else 0
+    experts = sum(prod(size) for layer in range(shape.layers) for size in layer_shapes(shape, layer).values()
+                  if len(size) == 3)
+    passed_by = experts // shape.experts * (shape.experts - shape.experts_per_token) if shape.experts else 0
+    return parameter_count(shape) - table - passed_by
+
+
 def projection_operations(shape: ModelShape) -> int:
     """Operations of one token's forward through the matrices of all layers."""
-    sizes = layer_shapes(shape)
-    return shape.layers * sum(2 * prod(sizes[f"{name}.weight"]) for name in projections(shape))
+    return 2 * weights_met(shape)
 
 
 def head_operations(shape: ModelShape) -> int:
-    """Operations of one token's logits."""
-    return 2 * shape.vocab_size * shape.width
+    """Operations of one token outside of the layers: its logits, and the projection to its per-layer embeddings."""
+    return 2 * (shape.vocab_size * shape.width + outer_weights_met(shape))
 
 
 def pairs(length: int, window: int = 0) -> int:
@@ -42,10 +75,10 @@ def attention_operations(shape: ModelShape, length: int, *, square: bool = False
         length: tokens of the row.
         square: count every pair, as plain attention computes them, instead of the causal ones that matter.
     """
-    # For one pair: scores and weighted sum, each a multiplication and an addition for every number of every head.
-    each = 2 * 2 * shape.heads * shape.head_dim
     total = 0
     for layer in range(shape.layers):
+        # For one pair: scores and weighted sum, each a multiplication and an addition for every number of every head.
+        each = 2 * 2 * shape.heads * shape.head_dim_of(layer)
         window = shape.sliding_window if shape.slides(layer) else 0
         total += each * (length * length if square else pairs(length, window))
     return total

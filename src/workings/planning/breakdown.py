@@ -13,6 +13,7 @@ from workings.engines.base import EngineRequest, Inspection, ProgramName
 from workings.hardware.memory import gib
 from workings.planning.frozen import REFERENCE, TEACHER
 from workings.planning.parts import estimated_parts, exact_parts
+from workings.planning.tensors import PER_LAYER_TABLE, table_bytes
 from workings.planning.verdict import Verdict
 
 UNEXPLAINED = "what nothing explains"
@@ -64,7 +65,7 @@ def split_parts(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple
         return tuple(Part(name=name, size_bytes=size, certainty="exact" if name in known else "estimated")
                      for name, size in found.breakdown.items() if size)
     # Gradients are none of the program's arguments: they lie in the heap, which is looked at below.
-    exact = found.exact or {
+    exact = with_table(found.exact, request, mesh, program) or {
         name: size for name, size in exact_parts(request, batch, *mesh).items() if not name.startswith("gradient")
     } | {name: found.breakdown[name] for name in FROZEN if name in found.breakdown}
     parts = [Part(name=name, size_bytes=size, certainty="exact") for name, size in exact.items()]
@@ -89,6 +90,17 @@ def split_parts(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple
     if abs(rest) >= NEGLIGIBLE:
         parts.append(Part(name=UNEXPLAINED, size_bytes=rest, certainty="unexplained"))
     return tuple(part for part in parts if part.size_bytes)
+
+
+def with_table(parts: Mapping[str, int], request: EngineRequest, mesh: tuple[int, int],
+               program: ProgramName) -> dict[str, int]:
+    """A compiled program's parts, with per-layer embeddings beside the parameters among which it counts them."""
+    table = table_bytes(request, *mesh)
+    # While a teacher is asked, the parameters are its own, and the request is the student's.
+    if not table or program == TEACHER or "parameters" not in parts:
+        return dict(parts)
+    return {"parameters": parts["parameters"] - table, PER_LAYER_TABLE: table} | {
+        name: size for name, size in parts.items() if name != "parameters"}
 
 
 def _total(parts: list[Part]) -> int:

@@ -10,19 +10,20 @@ from workings.engines.base import EngineRequest, Inspection, Inspections, Progra
 from workings.models.shape import ModelShape
 from workings.objectives.base import CROSS_ENTROPY
 from workings.planning.parts import exact_parts
+from workings.planning.tensors import PER_LAYER_TABLE
 
 REFERENCE = "reference model"
 """Part of the memory: the model that training began with."""
 TEACHER: ProgramName = "teacher"
 """Part of the memory: the teacher's weights; and the program in which it is asked."""
-STATE = ("parameters", "moments", "master weights")
+STATE = ("parameters", PER_LAYER_TABLE, "moments", "master weights")
 
 
 def with_reference(request: EngineRequest, mesh: tuple[int, int], found: Inspections) -> Inspections:
     """The programs beside a frozen copy of the first weights, where the recipe holds on to them without adapters."""
     if not getattr(request.objective, "kl_beta", 0.0) or request.method.name != "full":
         return found
-    size = exact_parts(request, (1, mesh[0], 1), *mesh)["parameters"]
+    size = _weights(request, mesh)
     return {name: beside(one, {REFERENCE: size}) for name, one in found.items()}
 
 
@@ -40,12 +41,19 @@ def teacher_request(student: EngineRequest, shape: ModelShape, precision: Teache
         method=QloraConfig(name="qlora", rank=1) if precision == "nf4" else FULL,
         precision=PrecisionConfig(parameters="fp32" if precision == "fp32" else "bf16",
                                   compute=student.precision.compute),
-        memory=student.memory.model_copy(update={"optimizer_in_backward": False}))
+        memory=student.memory.model_copy(update={"optimizer_in_backward": False} | (
+            {} if shape.per_layer_width else {"per_layer_embeddings": "device"})))
 
 
 def teacher_bytes(teacher: EngineRequest, mesh: tuple[int, int]) -> int:
     """Bytes per device of a frozen teacher's weights."""
-    return exact_parts(teacher, (1, mesh[0], 1), *mesh)["parameters"]
+    return _weights(teacher, mesh)
+
+
+def _weights(request: EngineRequest, mesh: tuple[int, int]) -> int:
+    """Bytes per device of a model's weights, per-layer embeddings among them."""
+    parts = exact_parts(request, (1, mesh[0], 1), *mesh)
+    return parts["parameters"] + parts.get(PER_LAYER_TABLE, 0)
 
 
 def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: tuple[int, int], found: Inspections,

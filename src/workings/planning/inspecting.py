@@ -20,6 +20,7 @@ from workings.engines.base import (
 )
 from workings.hardware import machine
 from workings.hardware.catalog import Target
+from workings.models.shape import ModelShape
 from workings.record.atomic import write_json
 from workings.record.digest import json_digest
 
@@ -76,6 +77,19 @@ def depths(layers: int, pattern: int) -> tuple[int, int]:
     return shallow, min(layers, shallow + -(-3 // turn) * turn)
 
 
+def not_shallow(shape: ModelShape) -> str:
+    """Why no shallower model of the same sizes stands for this one, as a sentence; empty where one does."""
+    if shape.shared_kv_layers:
+        return (f"no shallower model was compiled to explain the rest: {shape.shared_kv_layers} of {shape.layers} "
+                "layers use the keys and values of earlier ones, and fewer layers do not keep that share in whole "
+                "turns of sliding and global layers")
+    if shape.layer_types:
+        return "no shallower model was compiled to explain the rest: sliding and global layers follow no pattern"
+    if not shape.proven:
+        return "no shallower model was compiled to explain the rest: the model is known by its files alone"
+    return ""
+
+
 def line(shallow: tuple[int, float], deeper: tuple[int, float], layers: int) -> int:
     """Where the straight line through two measurements (layers, bytes) is at another number of layers."""
     (first, low), (second, high) = shallow, deeper
@@ -86,10 +100,11 @@ def refused_parts(engine: PlanningEngine, request: EngineRequest, batch: tuple[i
                   target: Target) -> dict[str, int]:
     """What lies in the heap of a step that the compiler refused, from two models of the same sizes with few layers.
 
-    Empty where even those are refused, or the model is no deeper than they are.
+    Empty where even those are refused, where the model is no deeper than they are, or where none stands for it
+    (`not_shallow`).
     """
     first, second = depths(request.shape.layers, request.shape.sliding_pattern)
-    if second <= first or request.shape.layers <= second:
+    if not_shallow(request.shape) or second <= first or request.shape.layers <= second:
         return {}
     heaps: list[Mapping[str, int]] = []
     for layers in (first, second):

@@ -4,15 +4,21 @@ Shape suffixes of the formulas: A micro batches, B rows and S positions of one d
 F feed-forward width, N query heads, K key/value heads, H head size, V vocabulary, L layers.
 """
 
-from collections.abc import Iterator
 from math import prod
 
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import ANSWERING, EngineRequest, ProgramName
-from workings.models.weights import EMBEDDING, HEAD, RESIDUAL, layer_shapes, outer_shapes
+from workings.models.shape import ModelShape
+from workings.models.weights import layer_shapes, layer_turns
+from workings.planning.tensors import (
+    PER_LAYER_TABLE,
+    adapters,
+    table_bytes,
+    table_on_host,
+    trained_tensors,
+    weight_bytes,
+)
 
-INPUT_SPLIT = tuple(f"{name}.weight" for name in RESIDUAL)
-"""Matrices whose input axis is split over ``tp``; all others split their output axis."""
 BATCH_FIELDS = 5
 """Arrays of a batch (tokens, targets, weights, positions, segment ids) beside the objective's signals, four bytes an
 element."""
@@ -22,78 +28,23 @@ FEED_FORWARD_POSITIONS, FEED_FORWARD_CHUNKS = 2048, 8
 """Least positions of a chunk and most chunks of a recomputed layer's feed-forward."""
 QUERIES = 256
 """Query positions whose scores exist at one time with chunked attention."""
-NF4_BLOCK = 64
-"""Elements of a 4-bit matrix that share a scale of four bytes."""
-
-
-Shapes = list[tuple[tuple[int, ...], int]]
-"""One device's piece of each tensor, and how many tensors have it."""
-
-
-def local_shapes(request: EngineRequest, fsdp: int, tp: int) -> Iterator[tuple[tuple[int, ...], int]]:
-    """One device's piece of each tensor, and how many tensors have it; an axis that does not divide is left whole."""
-    for name, size in outer_shapes(request.shape).items():
-        yield _local(name, size, fsdp, tp), 1
-    for name, size in layer_shapes(request.shape).items():
-        yield _local(name, size, fsdp, tp), request.shape.layers
-
-
-def _local(name: str, size: tuple[int, ...], fsdp: int, tp: int) -> tuple[int, ...]:
-    # Norms and biases lie whole on every device: they are too small for splitting to matter.
-    if len(size) < 2:
-        return size
-    if name in (EMBEDDING, HEAD):
-        return (size[0] // (fsdp * tp), size[1]) if size[0] % (fsdp * tp) == 0 else size
-    axes = (fsdp, tp) if name in INPUT_SPLIT else (tp, fsdp)
-    return tuple(length // axis if length % axis == 0 else length for length, axis in zip(size, axes, strict=True))
-
-
-def adapter_shapes(request: EngineRequest, fsdp: int, tp: int) -> Shapes:
-    """The same for adapters of LoRA and QLoRA: a thin matrix on either side of each chosen projection."""
-    method = request.method
-    if method.name == "full":
-        return []
-    found: Shapes = []
-    for name, size in layer_shapes(request.shape).items():
-        if len(size) == 2 and name.removesuffix(".weight").rpartition(".")[2] in method.target_modules:
-            out, inner = size
-            both, one = (tp, fsdp), (fsdp,)  # the projection's own split, and `fsdp` on the side that it leaves whole
-            split_in, split_out = (both, one) if name.endswith(INPUT_SPLIT) else (one, both)
-            found += [((method.rank, _piece(inner, split_in)), request.shape.layers),
-                      ((_piece(out, split_out), method.rank), request.shape.layers)]
-    return found
-
-
-def _piece(length: int, axes: tuple[int, ...]) -> int:
-    """A device's piece of an axis that is split by as many of the mesh's axes, from the front, as divide it."""
-    while axes and length % prod(axes):
-        axes = axes[:-1]
-    return length // prod(axes)
-
-
-def _frozen_bytes(request: EngineRequest, shapes: Shapes) -> int:
-    """Bytes of weights as they are stored; with QLoRA the layers' matrices have four bits and a scale for every 64."""
-    stored = BYTES_OF_FORMAT[request.precision.parameters]
-    if request.method.name != "qlora":
-        return stored * sum(prod(size) * count for size, count in shapes)
-    # A count above 1 means tensors of the layers: embedding and head are not quantized.
-    four_bit = [(size, count) for size, count in shapes if count > 1 and len(size) == 2]
-    rest = sum(prod(size) * count for size, count in shapes) - sum(prod(size) * count for size, count in four_bit)
-    return stored * rest + sum(count * (prod(size) // 2 + 4 * (prod(size) // NF4_BLOCK)) for size, count in four_bit)
 
 
 def exact_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, tp: int) -> dict[str, int]:
-    """Bytes per device of parameters, moments, gradients and batch, from shapes, formats and the mesh alone."""
-    shapes, adapters = list(local_shapes(request, fsdp, tp)), adapter_shapes(request, fsdp, tp)
-    trained = adapters or shapes
-    elements = sum(prod(size) * count for size, count in trained)
+    """Bytes per device of parameters, moments, gradients and batch, from shapes, formats and the mesh alone.
+
+    Per-layer embeddings are a part of their own, unless they lie in the host's memory.
+    """
+    trained, thin = trained_tensors(request, fsdp, tp), adapters(request, fsdp, tp)
+    elements = sum(each.elements for each in trained)
     # Adapters are trained in float32, whatever the frozen weights are stored in.
-    stored = 4 if adapters else BYTES_OF_FORMAT[request.precision.parameters]
-    moments = sum(count * request.optimizer.state_bytes(size, moments=request.precision.moments,
-                                                        in_layer=bool(adapters) or count > 1)
-                  for size, count in trained)
-    parts = {
-        "parameters": _frozen_bytes(request, shapes) + (4 * elements if adapters else 0),
+    stored = 4 if thin else BYTES_OF_FORMAT[request.precision.parameters]
+    moments = sum(each.count * request.optimizer.state_bytes(each.size, moments=request.precision.moments,
+                                                             in_layer=each.in_layer) for each in trained)
+    parts = {"parameters": weight_bytes(request, fsdp, tp) + (4 * elements if thin else 0)}
+    if request.shape.per_layer_width and not table_on_host(request):
+        parts[PER_LAYER_TABLE] = table_bytes(request, fsdp, tp)
+    parts |= {
         "moments": moments,
         "gradients": elements * stored,
         "batch": (BATCH_FIELDS + len(request.objective.signals)) * 4 * batch[0] * batch[1] // fsdp * batch[2],
@@ -107,25 +58,19 @@ def exact_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, 
 
 
 def checkpoint_bytes(request: EngineRequest) -> int:
-    """Bytes of one checkpoint over all devices: what is trained, its optimizer state, and fp32 master weights."""
+    """Bytes of one checkpoint over all devices: adapters or the whole model, optimizer state, fp32 master weights."""
     parts = exact_parts(request, (1, 1, 1), 1, 1)
-    # Gradients are as many and as large as the parameters that they belong to; with adapters those alone are saved.
-    return parts["gradients"] + parts["moments"] + parts.get("master weights", 0)
+    # Gradients are as many and as large as what they belong to; with adapters those alone are saved.
+    saved = parts["parameters"] + table_bytes(request, 1, 1) if request.method.name == "full" else parts["gradients"]
+    return saved + parts["moments"] + parts.get("master weights", 0)
 
 
 def estimated_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, tp: int,
                     platform: str) -> dict[str, int]:
     """Bytes per device of what lives only inside a step, by formula. A compiler may do better or worse."""
     shape, memory = request.shape, request.memory
-    number = BYTES_OF_FORMAT[request.precision.compute]
     rows, length = batch[1] // fsdp, batch[2]
     tokens = rows * length
-    heads = 4 * shape.width + (2 * shape.heads + 2 * shape.kv_heads) * shape.head_dim // tp
-    # Recomputed layers run their feed-forward in at most eight chunks of at least 2048 positions.
-    chunked = max(min(tokens, FEED_FORWARD_POSITIONS), tokens // FEED_FORWARD_CHUNKS)
-    wide = chunked if memory.remat == "layer" else tokens
-    inner = number * (tokens * heads + wide * 3 * shape.mlp_width // tp)
-    kept = shape.layers * tokens * shape.width * number if memory.remat == "layer" else shape.layers * inner
     scores = 4 * rows * max(1, shape.heads // tp) * _score_elements(request, length, platform)
     alive = shape.layers if memory.remat == "none" else 2
     devices = fsdp * tp
@@ -136,12 +81,51 @@ def estimated_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: i
     logits = 2 * 4 * chunk * (fsdp if parallel else 1) * (shape.vocab_size // devices if parallel else shape.vocab_size)
     trains_head = request.method.name == "full"
     head_gradient = 4 * shape.vocab_size * shape.width // (devices if parallel else 1) if trains_head else 0
-    parts = {"activations": kept + 2 * inner, "attention scores": alive * scores,
+    parts = {"activations": _activations(request, tokens, tp), "attention scores": alive * scores,
              "logits": logits, "head gradient in fp32": head_gradient}
     if fsdp > 1:
-        layer = sum(prod(size) for size in layer_shapes(shape).values())
-        parts["gathered weights of two layers"] = 2 * layer * number // tp
+        parts["gathered weights of two layers"] = _gathered(request, tp)
     return parts
+
+
+def _activations(request: EngineRequest, tokens: int, tp: int) -> int:
+    """Bytes of what one micro batch's layers keep for backward, and of the layers that are at work."""
+    shape, number = request.shape, BYTES_OF_FORMAT[request.precision.compute]
+    recomputed = request.memory.remat == "layer"
+    # Recomputed layers run their feed-forward in at most eight chunks of at least 2048 positions.
+    chunked = max(min(tokens, FEED_FORWARD_POSITIONS), tokens // FEED_FORWARD_CHUNKS)
+    inner = [_layer_activations(shape, layer, tokens, chunked if recomputed else tokens, number, tp)
+             for layer in range(shape.layers)]
+    kept = shape.layers * tokens * shape.width * number if recomputed else sum(inner)
+    return kept + 2 * max(inner) + number * tokens * _handed_to_layers(shape)
+
+
+def _layer_activations(shape: ModelShape, layer: int, tokens: int, wide: int, number: int, tp: int) -> int:
+    """Bytes of one layer at work; ``wide`` tokens are in its feed-forward at one time."""
+    keys = 0 if shape.shares_keys(layer) else shape.kv_heads_of(layer)
+    heads = 4 * shape.width + (2 * shape.heads + 2 * keys) * shape.head_dim_of(layer) // tp
+    return number * (tokens * heads + wide * _feed_forward(shape, layer, tp))
+
+
+def _feed_forward(shape: ModelShape, layer: int, tp: int) -> int:
+    """Numbers of one token inside a layer's feed-forward, and inside the experts that it goes through."""
+    return 3 * shape.mlp_width_of(layer) // tp + shape.experts_per_token * (3 * shape.expert_width // tp + shape.width)
+
+
+def _handed_to_layers(shape: ModelShape) -> int:
+    """Numbers of one token that lie beside the layers for all of a step.
+
+    Its per-layer embeddings and their gradient, and the keys and values that later layers attend to.
+    """
+    shared = {shape.key_layer(layer) for layer in range(shape.layers) if shape.shares_keys(layer)}
+    keys = sum(2 * shape.kv_heads_of(layer) * shape.head_dim_of(layer) for layer in shared)
+    return 2 * (shape.layers * shape.per_layer_width + keys)
+
+
+def _gathered(request: EngineRequest, tp: int) -> int:
+    """Bytes of two layers' weights, gathered from the devices that share them."""
+    largest = max(sum(map(prod, layer_shapes(request.shape, layer).values())) for layer in range(request.shape.layers))
+    return 2 * largest * BYTES_OF_FORMAT[request.precision.compute] // tp
 
 
 def _score_elements(request: EngineRequest, length: int, platform: str) -> int:
@@ -164,16 +148,31 @@ def beside_the_step(request: EngineRequest, program: ProgramName, batch: tuple[i
     shape, number = request.shape, BYTES_OF_FORMAT[request.precision.compute]
     # No gradients, but everything that waits in memory for the next step.
     state = {name: size for name, size in exact_parts(request, (1, fsdp, 1), fsdp, tp).items()
-             if name in ("parameters", "moments", "master weights")}
+             if name in ("parameters", PER_LAYER_TABLE, "moments", "master weights")}
     rows, length = (-(-batch[0] // fsdp), batch[1]) if program in ANSWERING else (batch[1] // fsdp, batch[2])
-    layer = number * rows * length * (4 * shape.width + 3 * shape.mlp_width // tp)
+    widest = max(_feed_forward(shape, layer, tp) for layer in range(shape.layers))
+    layer = number * rows * length * (4 * shape.width + widest + _handed_to_layers(shape) // 2)
     scores = 4 * rows * max(1, shape.heads // tp) * _score_elements(request, length, platform)
     inside = {"activations of the layer at hand": layer, "attention scores": scores}
     if fsdp > 1:
-        inside["gathered weights of two layers"] = 2 * number * sum(map(prod, layer_shapes(shape).values())) // tp
+        inside["gathered weights of two layers"] = _gathered(request, tp)
     if program in ANSWERING:
-        slots = shape.layers * rows * (batch[1] + batch[2])
         return state | inside | {"logits": 4 * (DRAWN_ARRAYS if program == "drawing" else 1) * rows * shape.vocab_size,
-                                 "cache of keys and values": 2 * number * slots * shape.kv_heads * shape.head_dim}
+                                 "cache of keys and values": number * rows * cached_numbers(shape, sum(batch[1:]))}
     chunk = min(request.memory.loss_chunk or rows * length, rows * length)
     return state | inside | {"logits": 2 * 4 * chunk * shape.vocab_size}
+
+
+def cached_numbers(shape: ModelShape, tokens: int) -> int:
+    """Numbers that a row of so many tokens keeps in the cache: keys and values of the layers that have some.
+
+    Where layers differ, sliding ones keep no more than their window (`workings.engines.jax.cache`). Where all are alike
+    every position counts: PyTorch's cache keeps them all.
+    """
+    alike = [len(places) for places in layer_turns(shape)] == [1]
+    found = 0
+    for layer in range(shape.layers):
+        if not shape.shares_keys(layer):
+            slots = min(shape.sliding_window, tokens) if shape.slides(layer) and not alike else tokens
+            found += 2 * slots * shape.kv_heads_of(layer) * shape.head_dim_of(layer)
+    return found

@@ -7,7 +7,7 @@ and the verdict is the worst of them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from workings.config.algorithms import Distill
@@ -29,13 +29,15 @@ from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import gib
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
+from workings.models.unproven import unproven_sentence
 from workings.planning.breakdown import Part, blame, split_parts, unexplained_share
 from workings.planning.frozen import TEACHER, teacher_request, with_reference, with_teacher
-from workings.planning.inspecting import inspect_programs, refused_parts
+from workings.planning.inspecting import inspect_programs, not_shallow, refused_parts
 from workings.planning.notes import notes
 from workings.planning.parts import beside_the_step, estimated_parts, estimated_peak, exact_parts
 from workings.planning.request import engine_request, longest_batch, mesh_of, programs_of
 from workings.planning.seconds import RunTime, step_seconds
+from workings.planning.tensors import host_parts
 from workings.planning.verdict import Verdict, judge
 
 __all__ = ["Nearest", "Part", "Plan", "explain", "make_plan"]
@@ -67,6 +69,8 @@ class Plan:
     """Which program needs the most memory."""
     peaks: Mapping[ProgramName, int]
     """Peak bytes per device of every program that was asked about."""
+    host_parts: Mapping[str, int] = field(default_factory=dict)
+    """Bytes in the host's memory and on no device, by part."""
     time: RunTime | None = None
     nearest: "Nearest | None" = None
     meets_deadline: bool = False
@@ -90,6 +94,8 @@ class Plan:
             values["step_seconds_estimate"] = self.step_seconds
         if self.time is not None:
             values["time"] = self.time.as_json()
+        if self.host_parts:
+            values["host_parts"] = dict(self.host_parts)
         if self.nearest is not None:
             values["nearest"] = self.nearest.as_json()
         if self.finishing:
@@ -264,10 +270,17 @@ def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int],
         remarks += _waiting(program, parts)
     elif found.refused:
         remarks.append("the run's other programs were not asked about: the step does not fit already")
+    if found.refused and unexplained_share(parts, found.peak_bytes) > MOST_UNEXPLAINED:
+        remarks += filter(None, [not_shallow(request.shape)])
     # `batch` belongs to the program that needs the most; rows and time are those of the step.
     step = longest_batch(recipe, mesh[0])
     seconds, how = step_seconds(request, step, target, used)
+    host = host_parts(request, used)
+    remarks += [f"in the host's memory and on no device: {name}, {gib(size)} for {used} process{'es' * (used > 1)}"
+                for name, size in host.items()]
     remarks += notes(recipe, target, found, batch)
+    if not request.shape.proven:
+        remarks.append(unproven_sentence(request.shape.family))
     return Plan(recipe=recipe.name, target=target.name, verdict=verdict, parts=parts, culprit=culprit,
                 step_seconds=seconds, step_time=how if target.platform != "cpu" else "", remarks=tuple(remarks),
-                batch=step, mesh=mesh, details=found.facts(), program=program, peaks=peaks)
+                batch=step, mesh=mesh, details=found.facts(), program=program, peaks=peaks, host_parts=host)

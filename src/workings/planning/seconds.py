@@ -6,7 +6,6 @@ and written as people write them: ``9h``, ``90m``, ``1h30m``, ``45s``.
 
 import re
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from workings.config.algorithms import Distill, DrawingAlgorithm
@@ -15,8 +14,10 @@ from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, Programs
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
-from workings.models.weights import layer_shapes, outer_shapes, parameter_count
+from workings.models.operations import outer_weights_met, weights_met, weights_read
+from workings.models.weights import PER_LAYER_EMBEDDING
 from workings.planning.parts import checkpoint_bytes, exact_parts
+from workings.planning.tensors import local_tensors
 
 EFFICIENCY = 0.4
 """Share of the peak rate that a tuned training step reaches (published: Levanter 35 to 54 %, MaxText 39.8 %)."""
@@ -106,16 +107,17 @@ def step_operations(request: EngineRequest, batch: tuple[int, int, int]) -> floa
     """Floating-point operations of one update over all devices: matrix products only, a multiply and an add each.
 
     Forward is 2 x parameters in matrices x tokens, backward twice that (with frozen weights once, for they get no
-    gradient), and with ``remat: layer`` the layers' forward once more. Attention scores count the causal half. The
-    vocabulary-sized product is never computed again.
+    gradient), and with ``remat: layer`` the layers' forward once more. Attention scores count the causal half. Products
+    outside of the layers, with the vocabulary and of per-layer embeddings, are never computed again.
     """
     shape = request.shape
     rows, length = batch[0] * batch[1], batch[2]
     tokens = rows * length
-    matrices = shape.layers * sum(prod(size) for size in layer_shapes(shape).values() if len(size) == 2)
+    matrices = weights_met(shape)
     # Two products, scores and weighted values; a position sees itself and what is before it, about half of all.
-    attention = 2 * 2 * shape.layers * shape.heads * shape.head_dim * rows * length * (length + 1) / 2
-    head = 2.0 * shape.vocab_size * shape.width * tokens
+    heads = shape.heads * sum(shape.head_dim_of(layer) for layer in range(shape.layers))
+    attention = 2 * 2 * heads * rows * length * (length + 1) / 2
+    head = 2.0 * (shape.vocab_size * shape.width + outer_weights_met(shape)) * tokens
     again = 1 if request.memory.remat == "layer" else 0
     weights = 3 if request.method.name == "full" else 2
     return (weights + again) * 2.0 * matrices * tokens + (3 + again) * attention + weights * head
@@ -221,9 +223,12 @@ def answer_seconds(request: EngineRequest, prompts: tuple[int, int, int], target
     rows, length, new = prompts
     forward = per_operation * (step_operations(request, (1, rows, length)) / 3)
     if not target.bandwidth_gb_s:
-        return forward + per_operation * 2.0 * parameter_count(request.shape) * rows * new
+        return forward + per_operation * 2.0 * weights_read(request.shape) * rows * new
     fsdp, tp = mesh
-    outer = BYTES_OF_FORMAT[request.precision.parameters] * sum(map(prod, outer_shapes(request.shape).values()))
+    # Of per-layer embeddings a token reads one row, so that they are among neither.
+    outer = BYTES_OF_FORMAT[request.precision.parameters] * sum(
+        each.elements for each in local_tensors(request.shape, 1, 1)
+        if not each.in_layer and each.name != PER_LAYER_EMBEDDING)
     layers = (exact_parts(request, (1, 1, 1), 1, 1)["parameters"] - outer) / tp
     # Of the embedding a device reads its own part: a few rows travel there, not weights.
     token = (layers + outer / (fsdp * tp)) / target.bandwidth_gb_s

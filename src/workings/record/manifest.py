@@ -22,6 +22,10 @@ Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]
 DRAWN_FROM = "drawn_from"
 """Key in the metadata of a trace or pair that a model drew: the digest of that model (`workings.samples.candidates`).
 In the manifest of a run that was trained on samples: how many are of which model."""
+LEFT_ASIDE = "left_aside"
+"""Fact of a run that trained the text part of a multimodal model: what the whole model has beside it."""
+NOT_PROVEN = "not_proven"
+"""Fact of a run whose model no family of this package stands for (`model.proven: false`): what that means."""
 UNKNOWN_OUTSIDE_KAGGLE = Absent(absent="not run on Kaggle, or not known while it ran")
 
 

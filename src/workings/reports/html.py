@@ -15,6 +15,7 @@ from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.paired import p_text, points
 from workings.evaluation.scorecard import percent
 from workings.evaluation.unit import EvaluationRecord
+from workings.models.unproven import said_of_recipe
 from workings.record import atomic
 from workings.reports.figures import accuracy_figure, delta_figure, loss_figures
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
@@ -69,7 +70,8 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
         samples_text="Items on which the two differ, in full.", names=_names(comparison), run_rows=run_rows(views),
         scored=[view for view in views if view.evaluation], behaviour=behaviour_rows(views),
         configured=configured, same=same, different=different, equal=_equal(comparison),
-        notes=comparison.notes if comparison else [], commands=commands(list(views)), method=METHOD)
+        notes=[*_unproven(views), *(comparison.notes if comparison else [])], commands=commands(list(views)),
+        method=METHOD)
 
 
 def render_page(template: str, **values: Any) -> str:
@@ -93,6 +95,13 @@ def _views(runs: Sequence[Path], comparison: Comparison | None) -> list[RunView]
     compared = list(units)
     ordered = sorted(runs, key=lambda path: [*compared, path.resolve()].index(path.resolve()))
     return [view_run(path, color, units.get(path.resolve())) for color, path in enumerate(ordered)]
+
+
+def _unproven(views: Sequence[RunView]) -> list[str]:
+    """What has to be said of models that no family of this package stands for, each sentence once."""
+    said = (said_of_recipe(view.manifest.config_snapshot, view.manifest.architecture)
+            for view in views if view.manifest is not None)
+    return [sentence for sentence in dict.fromkeys(said) if sentence]
 
 
 def _title(views: Sequence[RunView], comparison: Comparison | None) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.engines.base import Memory, ReportingEngine
+from workings.models.unproven import unproven_sentence
 from workings.models.weights import parameter_count
 from workings.record.environment import collect
 from workings.record.layout import (
@@ -140,11 +141,12 @@ def readme(manifest: RunManifest, setup: TrainSetup, command: str, memory: str,
         loss = f"mean reward {learned[0]:.3f} at first, {learned[1]:.3f} at last"
     elif learned is not None:
         loss = f"{loss}; {learned}"
+    said = "" if setup.shape.proven else f" {unproven_sentence(setup.shape.family)}"
     return f"""# Run {manifest.name}
 
 Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_steps} of {manifest.planned_steps} steps.
 
-- Model: {manifest.model_id} ({manifest.architecture}, {manifest.parameters:,} parameters), seed {manifest.seed}.
+- Model: {manifest.model_id} ({manifest.architecture}, {manifest.parameters:,} parameters), seed {manifest.seed}.{said}
 - Engine: {manifest.engine} from {manifest.engine_distribution.name} {manifest.engine_distribution.version}.
 - Device: {manifest.hardware} ({manifest.actual_device.platform}; {manifest.actual_device.reason}).
 - Data: {setup.learned.sentence()}.

@@ -210,7 +210,8 @@ class _Steps:
     def _fitting(self, kept: Sequence[Trace]) -> list[Trace]:
         """Those that give a row; a text may have more tokens when it is encoded than when it was drawn."""
         config, tokenizer = self.loaded.recipe.data, Tokenizer.load(self.folder.run(0) / TOKENIZER)
-        problems = dict(row_problems(kept, tokenizer, ChatTemplate.for_config(config.template, tokenizer), config))
+        template = ChatTemplate.for_config(config.template, tokenizer, config.reasoning)
+        problems = dict(row_problems(kept, tokenizer, template, config))
         if problems:
             name, reason = next(iter(problems.items()))
             self.say(f"{len(problems):,} of {len(kept):,} kept samples give no row, such as {name}: {reason}")

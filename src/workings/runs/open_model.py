@@ -92,6 +92,8 @@ class WeightsRequest:
 
     template: str
     """Chat turns: `gemma`, `gemma4`, `tokenizer` (its own) or `plain`. Never guessed: the wrong one costs points."""
+    form: str = "any"
+    """Form that its answers are to have; `channel` asks for Gemma 4's thinking, the others change no prompt."""
     engine: str = DEFAULT_ENGINE
     device: str = "auto"
     precision: str = "fp32"
@@ -222,7 +224,7 @@ class _SealedRun:
         tokenizer = Tokenizer.load(path / TOKENIZER)
         return cls(run=run, loaded=loaded, tokenizer=tokenizer,
                    shape=ModelShape(**loads((path / MODEL_SHAPE).read_bytes())),
-                   template=ChatTemplate.for_config(recipe.data.template, tokenizer))
+                   template=ChatTemplate.for_config(recipe.data.template, tokenizer, recipe.data.reasoning))
 
     def open_engine(self, device: str, weights: Path | None, fsdp: int = 0) -> Engine:
         """The run's engine on this machine, on the mesh that the recipe means here.
@@ -249,7 +251,7 @@ class _SealedRun:
         # A run may have been moved together with its weights, so the folders above it are tried last.
         return [self.loaded.base, Path.cwd(), *list(self.run.path.absolute().parents)[:PARENTS_SEARCHED]]
 
-    def find_weights(self, model: FromPretrained, try_next: str) -> Path:
+    def find_weights(self, model: FromPretrained, try_next: str, *, tensors: bool = True) -> Path:
         """The weights that training started from: where the recipe named them, near the run, or on the Hub."""
         run, revision, bases = self.run, str(self.run.manifest.model_revision), self.bases
         if revision == LOCAL and local_folder(model.id, bases) is None:
@@ -258,7 +260,7 @@ class _SealedRun:
                 f"{run.path}, {'adapters for' if adapters else 'trained from'} the weights in {model.id}, which is "
                 "not there", "these weights" + (": the checkpoint holds the adapters only" if adapters else ""),
                 try_next)
-        directory = locate_weights(model.id, revision, bases).directory
+        directory = locate_weights(model.id, revision, bases, tensors=tensors).directory
         assert directory is not None  # only a model from scratch has none
         return directory
 
@@ -287,6 +289,23 @@ def open_run(path: Path, device: str = AS_RECORDED) -> TrainedModel:
     recipe = sealed.loaded.recipe
     return TrainedModel(run=sealed.run, recipe=recipe, checkpoint=checkpoint, session=session,
                         request=EngineRequest.of(recipe, sealed.shape))
+
+
+def starting_weights(path: Path, *, tensors: bool = True) -> Path:
+    """The folder with the weights that a sealed run began with, found again; its files are not digested.
+
+    Args:
+        path: the run directory.
+        tensors: also the weights themselves; without them only what describes them is downloaded again.
+
+    Raises:
+        RequestError: they are not where the recipe had them, or the run began with random weights.
+    """
+    sealed = _SealedRun.open(path)
+    model = sealed.loaded.recipe.model
+    if not isinstance(model, FromPretrained):
+        raise RequestError(f"the first weights of {path}", "a run that began with weights, not with random ones")
+    return sealed.find_weights(model, f"type it in the folder that {model.id} is relative to", tensors=tensors)
 
 
 def reopen_run(path: Path, inputs: ReplayInputs) -> ReopenedRun:
@@ -336,7 +355,7 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
                            "a sealed run, or a folder with config.json, *.safetensors and tokenizer.json",
                            "workings eval RUN --items ITEMS.jsonl --out DIR")
     tokenizer = Tokenizer.load(request.tokenizer or directory)
-    template = ChatTemplate.for_config(request.template, tokenizer)
+    template = ChatTemplate.for_config(request.template, tokenizer, request.form)
     precision = PrecisionConfig.model_validate({"parameters": request.precision, "compute": request.precision})
     # An engine cannot be opened without an optimizer; nothing is trained here.
     asked = EngineRequest(
@@ -398,10 +417,11 @@ def _recorded_rows(sealed: _SealedRun, data: RunData) -> RowSet:
     """The rows that the run was trained on, found again by its row index and proved by its digest."""
     run, digest = sealed.run, sealed.run.manifest.data_digests.get("rows")
     # A smoke run takes the first traces only, and rows that are too long may be dropped: the index has the others.
-    known = {row["id"] for row in jsonl.read(run.path / ROWS)[0]}
+    index = {row["id"]: row for row in jsonl.read(run.path / ROWS)[0]}
+    known = set(index)
     settings = sealed.tokenizer, sealed.template, sealed.loaded.recipe.data
     if sealed.loaded.recipe.learns_from_pairs:
-        known = set(pair_ids([row["id"] for row in jsonl.read(run.path / ROWS)[0]]))
+        known = set(pair_ids(list(index)))
         rows = build_pair_rows([pair for pair in data.pairs if pair.id in known], *settings).rows
     else:
         rows = build_rows([trace for trace in data.traces if trace.id in known], *settings)
@@ -409,6 +429,10 @@ def _recorded_rows(sealed: _SealedRun, data: RunData) -> RowSet:
     if rows.digest != digest:
         raise RecordError(f"{run.path}: its row index does not follow from data, tokenizer and template "
                           f"({rows.digest[:16]}…, recorded {str(digest)[:16]}…)")
+    # A row's digest covers its mask; that the index tells the same turns as learned has to be looked at.
+    if wrong := [line["id"] for line in rows.index if line["status"] == "kept"
+                 and line.get("learned_turns") != index[line["id"]].get("learned_turns")]:
+        raise RecordError(f"{run.path}: {ROWS} names other learned turns than the data give, of {wrong[0][:80]!r}")
     return rows
 
 

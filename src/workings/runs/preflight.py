@@ -7,6 +7,7 @@ from workings.config.recipe import Recipe
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import gib
 from workings.models.shape import ModelShape
+from workings.models.unproven import unproven_sentence
 from workings.planning.verdict import Verdict
 
 
@@ -24,6 +25,7 @@ def preflight_lines(*, recipe: Recipe, device: DeviceFacts, shape: ModelShape, p
         f"engine     {recipe.engine}  " + ", ".join(f"{name} {number}" for name, number in device.versions.items()),
         f"model      {model_id} at {revision}: {shape.family}, {shape.layers} layers, width {shape.width}, "
         f"vocabulary {shape.vocab_size:,}, {parameters:,} parameters",
+        *([] if shape.proven else [f"not proven {unproven_sentence(shape.family)}"]),
         f"dtypes     parameters {precision.parameters}, compute {precision.compute}, moments {precision.moments}, "
         f"rounding {precision.rounding}",
         f"mesh       {mesh}",

@@ -15,11 +15,13 @@ from workings.data.preferences import PreferencePair
 from workings.data.traces import Trace, completion_text
 from workings.engines.base import Engine, State
 from workings.engines.session import ModelSession
+from workings.engines.weight_files import stored_shapes
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 from workings.models.hub import LOCAL, weights_directory
+from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.shapes import catalog, from_hf_config, published_shape, shape_from_config
+from workings.models.shapes import catalog, from_hf_config, published_shape, shape_from_config, unproven_from_hf
 from workings.models.tokenizer import Tokenizer
 from workings.models.tokenizer_training import train_tokenizer
 from workings.record.digest import file_digest, json_digest
@@ -97,7 +99,7 @@ def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool 
     tokenizer = find_tokenizer(loaded, weights, data.traces or data.pairs)
     return ResolvedRun(
         loaded=loaded, data=data, weights=weights, tokenizer=tokenizer,
-        template=ChatTemplate.for_config(loaded.recipe.data.template, tokenizer),
+        template=ChatTemplate.for_config(loaded.recipe.data.template, tokenizer, loaded.recipe.data.reasoning),
         shape=find_shape(loaded, directory=weights.directory, vocabulary=tokenizer.vocab_size))
 
 
@@ -127,9 +129,16 @@ def find_weights(loaded: LoadedRecipe, *, tensors: bool = True) -> Weights:
     """The weights the recipe asks for, on local disk; without ``tensors`` only the files that describe them."""
     model = loaded.recipe.model
     if isinstance(model, FromPretrained):
-        return locate_weights(model.id, model.revision, [loaded.base], tensors=tensors)
+        # Of an unproven model only the headers of its weights say what it consists of.
+        return locate_weights(model.id, model.revision, [loaded.base], tensors=tensors or not model.proven)
     shape = model.shape
     return Weights(directory=None, id=shape if isinstance(shape, str) else f"scratch:{shape.family}", revision=RANDOM)
+
+
+def is_proven(loaded: LoadedRecipe) -> bool:
+    """Whether a recipe's model is to be of a family of this package; a model from scratch always is."""
+    model = loaded.recipe.model
+    return not isinstance(model, FromPretrained) or model.proven
 
 
 def fetch_tensors(weights: Weights) -> None:
@@ -162,9 +171,17 @@ def find_tokenizer(loaded: LoadedRecipe, weights: Weights, data: Iterable[Trace 
     return Tokenizer.load(local if local.exists() else weights_directory(name, "main", tensors=False)[0])
 
 
-def read_shape(directory: Path) -> ModelShape:
-    """The shape of the model in a directory, from its ``config.json``."""
-    return from_hf_config(json.loads((directory / "config.json").read_text("utf-8")))
+def read_shape(directory: Path, *, proven: bool = True) -> ModelShape:
+    """The shape of the model in a directory: from its ``config.json``, and if not ``proven`` from its weights' headers.
+
+    Raises:
+        RequestError: no file of this name; a model that its families do not know, or with ``proven: false`` do know.
+    """
+    file = directory / "config.json"
+    if not file.is_file():
+        raise RequestError(f"{directory} without config.json", "a directory in Hugging Face's format", "")
+    config = json.loads(file.read_text("utf-8"))
+    return from_hf_config(config) if proven else unproven_from_hf(config, stored_shapes(directory))
 
 
 def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabulary: int | None = None) -> ModelShape:
@@ -182,8 +199,15 @@ def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabular
     model = loaded.recipe.model
     if isinstance(model, FromPretrained):
         if directory is None and not (loaded.path(model.id) / "config.json").is_file():
+            if not model.proven:
+                raise RequestError(f"model.id: {model.id} with model.proven: false", "a directory with config.json and "
+                                   "*.safetensors, whose headers say what the model consists of: without them there is "
+                                   "no plan", "download it, then model.id=DIRECTORY")
             return shape_by_hub_id(model.id)
-        return read_shape(directory or loaded.path(model.id))
+        shape = read_shape(directory or loaded.path(model.id), proven=model.proven)
+        if not shape.proven:
+            family_of(shape).check_engine(loaded.recipe.engine, shape)
+        return shape
     if isinstance(model.shape, str):
         return published_shape(model.shape)
     return shape_from_config(model.shape, _vocabulary(loaded) if vocabulary is None else vocabulary)
@@ -198,7 +222,7 @@ def find_or_fetch_shape(loaded: LoadedRecipe) -> ModelShape:
         # A model from scratch has nothing to download: the first error is the right one.
         if directory is None:
             raise
-        return read_shape(directory)
+        return read_shape(directory, proven=is_proven(loaded))
 
 
 def shape_by_hub_id(name: str, key: str = "model.id") -> ModelShape:

@@ -59,9 +59,11 @@ class TraceData:
                 "shared_prefix_of_rows": self.rows.shared_prefix}
 
     def sentence(self) -> str:
-        """Rows, dropped ones, supervised tokens, padding."""
+        """Rows, dropped ones, supervised tokens and, where a row learns several, turns of the assistant; padding."""
+        turns = self.rows.learned_turns
         return (f"{len(self.rows.rows):,} rows, {len(self.rows.dropped):,} dropped, "
-                f"{self.rows.supervised_tokens:,} supervised tokens an epoch, "
+                f"{self.rows.supervised_tokens:,} supervised tokens an epoch"
+                f"{f' in {turns:,} turns of the assistant' if turns > len(self.rows.rows) else ''}, "
                 f"{self.batches.padding_share():.1%} padding in epoch 0")
 
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:

@@ -4,11 +4,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from workings.config.algorithms import Distill
+from workings.config.families import TEMPLATES
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.errors import RequestError
 from workings.models.registry import find_family
+from workings.models.tokenizer_training import CONTROL_TOKENS
 from workings.runs.datasets import RunData
-from workings.runs.resolve import TRAINED_VOCABULARY, find_shape
+from workings.runs.resolve import TRAINED_VOCABULARY, find_shape, is_proven
 
 # Fewer key heads than query heads, so that grouped attention is tried as well.
 TINY = {"layers": 2, "width": 32, "mlp_width": 64, "heads": 2, "kv_heads": 1, "head_dim": 16}
@@ -27,11 +29,14 @@ class Smoke:
     def shrink(self, loaded: LoadedRecipe) -> LoadedRecipe:
         """The recipe with a tiny model from scratch, few steps and small batches; everything else as it was.
 
-        Raises `RequestError` for a recipe with a teacher.
+        Raises `RequestError` for a recipe with a teacher, and for a model that no family stands for.
         """
         if isinstance(loaded.recipe.algorithm, Distill):
             raise RequestError("--smoke with algorithm.name: distill", "the vocabulary that the teacher has: a tiny "
                                "model would have another one", "training.steps=2, without --smoke")
+        if not is_proven(loaded):
+            raise RequestError("--smoke with model.proven: false", "a model of a family that this project can make "
+                               "small", "training.steps=2, without --smoke")
         values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
         values["name"] += "-smoke"
         family = find_shape(loaded, vocabulary=TRAINED_VOCABULARY).family
@@ -41,6 +46,11 @@ class Smoke:
         values["model"] = {"source": "scratch", "shape": shape}
         # A model of its own vocabulary needs neither the Hub nor a large embedding.
         values["tokenizer"] = "train"
+        # A trained tokenizer knows Gemma 1 to 3's turns; in place of other turns it writes its own.
+        if not {*TEMPLATES[loaded.recipe.data.template]} <= {*CONTROL_TOKENS}:
+            values["data"]["template"] = "tokenizer"
+        # A tiny model has no per-layer embeddings that could lie on the host.
+        values.get("memory", {}).pop("per_layer_embeddings", None)
         values["batch"]["micro_batch"] = min(ROWS, loaded.recipe.batch.micro_batch)
         if loaded.recipe.draws:
             # Whole groups on any number of devices.

@@ -16,11 +16,13 @@ from workings.distributed.rpc import facts_of
 from workings.engines.base import State
 from workings.errors import DoesNotFit, RequestError
 from workings.evaluation.settings import EvaluationSettings
+from workings.hardware.memory import byte_text
+from workings.models.unproven import unproven_sentence
 from workings.models.weights import parameter_count
 from workings.record import attempts, jsonl
 from workings.record.digest import HashProgress
 from workings.record.layout import CONFIG, DATA_DIGESTS, DOCTOR, EVENTS, MEASURED, METRICS, README
-from workings.record.manifest import DRAWN_FROM
+from workings.record.manifest import DRAWN_FROM, LEFT_ASIDE, NOT_PROVEN
 from workings.record.storage import storage
 from workings.runs.code_version import code_version
 from workings.runs.datasets import find_data
@@ -158,13 +160,17 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
     setup = prepare(loaded, smoke.cut(data) if smoke is not None else data)
     facts = {**setup.learned.facts(), "smoke": smoke is not None, "forced": not setup.verdict.fits,
              "predicted_peak_bytes": setup.verdict.peak_bytes,
-             "processes": processes.count, **({DRAWN_FROM: sources} if (sources := setup.data.drawn_from) else {})}
+             "processes": processes.count,
+             **({} if setup.shape.proven else {NOT_PROVEN: unproven_sentence(setup.shape.family)}),
+             **({DRAWN_FROM: sources} if (sources := setup.data.drawn_from) else {})}
     settings = LoopSettings.of(setup)
     # The search for a way out compiles up to four other candidates, so one process makes it for all.
     if not setup.verdict.fits and (not force or setup.inspection.refused):
         raise refusal(setup) if processes.is_coordinator else DoesNotFit("; ".join(setup.verdict.reasons))
     # Only now: a run that does not fit has downloaded descriptions, and none of the gigabytes of tensors.
     fetch_tensors(setup.weights)
+    if setup.left_aside is not None:
+        facts |= {LEFT_ASIDE: setup.left_aside.as_json()}
     # A process with other rows or another version would not fail: it would train on, silently wrong.
     must_agree = {"recipe": setup.config_digest, "data": data_digests(setup),
                   "workings": code_version().version}
@@ -258,6 +264,9 @@ def _take_steps(start: Start, setup: TrainSetup, settings: LoopSettings, out: Pa
                 model_id=setup.weights.id, revision=setup.weights.revision, data=setup.learned.sentence(),
                 data_digests=setup.learned.digests, verdict=setup.verdict, out=out):
             display.say(line)
+        if (left := setup.left_aside) is not None:
+            display.say(f"left aside {', '.join(left.parts) or 'nothing'} of {left.architecture} ({left.tensors} "
+                        f"tensors, {byte_text(left.size)}): text is trained; `workings export` puts them back")
         for finding in examined.findings:
             if finding.judgement == "problem":
                 display.say(f"doctor     {finding.what}; {finding.why}; try: {finding.mend}")

@@ -17,9 +17,6 @@ class CharacterTokenizer:
 
     digest = "0" * 64
     """What a record says in place of a SHA-256 of the vocabulary."""
-    control_ids: frozenset[int] = frozenset()
-    """There is no control token."""
-
     def encode(self, text: str) -> list[int]:
         """The code points of a text."""
         return [ord(character) for character in text]
@@ -43,6 +40,10 @@ class PlainTemplate:
     def prompt_ids(self, prompt: str) -> list[int]:
         """The code points of a prompt."""
         return [ord(character) for character in prompt]
+
+    def forges_turns(self, ids: Sequence[int]) -> bool:
+        """No: there is no control token."""
+        return False
 
 
 class AddingEngine:

@@ -7,6 +7,7 @@ from workings.evidence.notes import parse_note
 from workings.evidence.replay.judge import sentence
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.tree import shown
+from workings.models.unproven import said_of_recipe
 from workings.record.layout import EVALUATION_SUMMARY, NOTE, REPLAY, SAMPLED, SELECTION
 from workings.record.values import Absent
 
@@ -48,7 +49,8 @@ def _run(unit: Unit) -> str:
     return (f"{unit.title}: run {manifest.name} ({manifest.status}) took {manifest.completed_steps} of "
             f"{manifest.planned_steps} steps of {manifest.model_id} ({manifest.parameters:,} parameters) on "
             f"{manifest.hardware} with engine {manifest.engine} of {manifest.engine_distribution.name} "
-            f"{manifest.engine_distribution.version}; {end}.")
+            f"{manifest.engine_distribution.version}; {end}."
+            + f" {said_of_recipe(manifest.config_snapshot, manifest.architecture)}".rstrip())
 
 
 def _evaluation(unit: Unit) -> str:

@@ -1,6 +1,7 @@
 """Level 1: the steps saw the rows that seed and row index imply, and no question of an evaluation among them."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -26,7 +27,7 @@ MAX_LENGTH = 10_000_000
 
 @check("consistency.rows", level=1, title="the row index is the one that the manifest names")
 def rows(record: Record) -> Iterator[CheckFinding]:
-    """The digest over ids and digests of the kept rows; the list of digests in its own file."""
+    """The digest over ids and digests of the kept rows; the list of digests in its own file; the learned turns."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         if draws(unit):  # it has prompts, which have checks of their own
             return
@@ -39,6 +40,9 @@ def rows(record: Record) -> Iterator[CheckFinding]:
             problems.append(f"{DATA_DIGESTS} differs from the manifest")
         if unlearned := [row["id"] for row in kept if row["supervised_tokens"] < 1]:
             problems.append(f"rows without a supervised token: {several(unlearned)}")
+        if unlike := [row["id"] for row in kept if not _turns_agree(row, learns_every_turn(unit))]:
+            problems.append("learned turns that do not add up to the row's supervised tokens, or that the recipe does "
+                            f"not ask for: {several(unlike)}")
         yield judged(problems, f"{len(kept):,} rows", unit)
     return each_run(record, find)
 
@@ -75,8 +79,7 @@ def disjoint(record: Record) -> Iterator[CheckFinding]:
         from workings.data.rows import prompt_digest
         # Digests of the normalised questions stand in the row index, so that nobody needs the data to look for leaks.
         rows = run.lines(PROMPTS) if draws(run) else kept_rows(run)
-        trained = {str(row["prompt_digest"]) if "prompt_digest" in row else None for row in rows
-                   if row.get("status", "kept") == "kept"}
+        trained = {digest for row in rows if row.get("status", "kept") == "kept" for digest in _question_digests(row)}
         if not all(isinstance(digest, str) for digest in trained):
             yield not_checked(f"the index of {run.title} has no digests of questions", unit)
             return
@@ -91,6 +94,33 @@ def learns_from_pairs(unit: Unit) -> bool:
     """Whether a run says that it learned from preference pairs."""
     algorithm = unit.manifest.config_snapshot.get("algorithm")
     return isinstance(algorithm, dict) and algorithm.get("name") == "dpo"
+
+
+def learns_every_turn(unit: Unit) -> bool:
+    """Whether a run says that it learned every turn of the assistant; earlier versions learned the last one only."""
+    data = unit.manifest.config_snapshot.get("data")
+    return isinstance(data, dict) and data.get("learn") == "all"
+
+
+def _turns_agree(row: dict[str, Any], every_turn: bool) -> bool:
+    """Whether the turns that a row of the index learned, where it learned several, are its supervised tokens."""
+    if "learned_turns" not in row:
+        return True
+    turns = row["learned_turns"]
+    if not every_turn or not isinstance(turns, list) or len(turns) < 2 or len(_question_digests(row)) != len(turns):
+        return False
+    # Something that is not learned stands before each turn, and the last turn ends the row.
+    borders = [0, *(border for turn in turns if isinstance(turn, list) and len(turn) == 2 for border in turn)]
+    return (len(borders) == 1 + 2 * len(turns) and all(type(border) is int for border in borders)
+            and all(before < after for before, after in pairwise(borders)) and borders[-1] == row["tokens"]
+            and sum(end - start for start, end in turns) == row["supervised_tokens"])
+
+
+def _question_digests(row: dict[str, Any]) -> list[str | None]:
+    """Of every question whose answer a row learned, the last one first; None where the row does not say it."""
+    earlier = row.get("earlier_prompt_digests", [])
+    found = [row.get("prompt_digest"), *(earlier if isinstance(earlier, list) else [None])]
+    return [digest if isinstance(digest, str) and digest else None for digest in found]
 
 
 def kept_rows(unit: Unit) -> list[dict[str, Any]]:

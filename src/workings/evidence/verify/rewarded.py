@@ -361,7 +361,7 @@ def _read_template(unit: Unit) -> "ChatTemplate":
         try:
             tokenizer = Tokenizer.load(Path(folder))
             data = unit.manifest.config_snapshot.get("data", {})
-            template = ChatTemplate.for_config(str(data.get("template")), tokenizer)
+            template = ChatTemplate.for_config(str(data.get("template")), tokenizer, str(data.get("reasoning")))
         except RequestError as error:
             raise RecordError(f"{TOKENIZER}: {error.given[:120]}") from None
         if tokenizer.digest != unit.manifest.data_digests.get("tokenizer"):

@@ -1,0 +1,193 @@
+"""Models that no family of this package stands for (`model.proven: false`): transformers' own class computes them.
+
+What is needed of such a model is read from two things: its ``config.json``, which stays whole in the shape and with it
+in the record, and the headers of its files of weights, which give names and sizes of tensors without any ML library.
+Nothing here was compared with a reference; `unproven_sentence` says so wherever a run or a plan is told about.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from workings.errors import RequestError
+from workings.models.family import HEAD, Family, Refusal
+from workings.models.shape import ModelShape
+
+OUTER_PREFIXES = ("model.language_model.", "language_model.model.", "language_model.")
+"""What stands before the names of a text part in files of a model that also sees or hears."""
+OTHER_PARTS = ("visual.", "model.visual.", "vision_tower.", "model.vision_tower.", "audio_tower.", "model.audio_tower.",
+               "multi_modal_projector.", "model.multi_modal_projector.", "mtp.", "model.mtp.")
+"""Tensors that a model of text alone does not have: other senses, and heads that guess several tokens at once."""
+COMPUTED = ("rotary_emb.inv_freq", "attention.bias", "attention.masked_bias")
+"""Ends of the names of tensors in older files that transformers computes instead of reading."""
+NOT_KEPT = ("_name_or_path", "auto_map", "dtype", "torch_dtype", "transformers_version", "quantization_config",
+            "vision_config", "audio_config", "text_config")
+"""Keys of a ``config.json`` that do not say which model it is."""
+WHOLE = "workings_text_part_of"
+"""Key that is kept beside those of a text part: ``model_type`` of the model that also sees or hears."""
+SIZES: Mapping[str, tuple[str, ...]] = {
+    "vocab_size": ("vocab_size",), "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "width": ("hidden_size", "n_embd", "d_model"), "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
+    "context": ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx")}
+"""Fields of `ModelShape` -> names that ``config.json`` may have for them."""
+MLP_WIDTHS = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
+"""The same for `ModelShape.mlp_width`; without any it is four times the width. Estimates read it, no arithmetic."""
+NO_PROJECTIONS = ("norm", "layernorm", "router", "wte", "embeddings", "bias")
+"""Ends of the names of matrices that are no linear layers."""
+NAME = re.compile(r"[A-Za-z0-9._-]{1,80}")
+NUMBERED = re.compile(r"(.+?)\.(\d+)\.(.+)")
+
+
+def unproven_sentence(family: str) -> str:
+    """What has to be said of every plan, run and record of a model with ``model.proven: false``."""
+    # A record may be hostile; a name that is none must not break out of the page that shows it.
+    name = "".join(letter for letter in family if letter.isalnum() or letter in "._-")
+    return (f"Family `{name}` is not proven by this project (`model.proven: false`): its mask, numbers and memory were "
+            "not compared with a reference; transformers' own class computes it, and losses that balance experts, "
+            "where it has some, are not added.")
+
+
+def said_of_recipe(config: Mapping[str, Any], family: str) -> str:
+    """`unproven_sentence` where a recorded recipe, with all its keys, asks for an unproven model; else empty."""
+    model = config.get("model")
+    return unproven_sentence(family) if isinstance(model, Mapping) and model.get("proven") is False else ""
+
+
+class UnprovenFamily(Family):
+    """What stands for a family: all of it follows from the shape that it was made from."""
+
+    def layer_shapes(self, shape: ModelShape, layer: int) -> dict[str, tuple[int, ...]]:
+        """Tensors of one layer (from 0), as the files have them."""
+        start = f"{self.layer_prefix}.{layer}."
+        return {name.removeprefix(start): size for name, size in shape.tensors if name.startswith(start)}
+
+    def outer_shapes(self, shape: ModelShape) -> dict[str, tuple[int, ...]]:
+        """Tensors outside of the layers."""
+        start = f"{self.layer_prefix}."
+        return {name: size for name, size in shape.tensors if not name.startswith(start)}
+
+    def read_config(self, config: Mapping[str, Any]) -> ModelShape:
+        """Never: a ``config.json`` alone does not give the names of tensors; see `unproven_shape`."""
+        raise RequestError(f"model_type: {config.get('model_type')!r}", "a family of this package",
+                           "model.proven=false with engine=torch, for training")
+
+    def write_config(self, shape: ModelShape) -> dict[str, Any]:
+        """The ``config.json`` that it came with."""
+        values: dict[str, Any] = json.loads(shape.config)
+        return {key: value for key, value in values.items() if key != WHOLE}
+
+
+@cache
+def unproven_family(shape: ModelShape) -> UnprovenFamily:
+    """The family object of one unproven model."""
+    config = json.loads(shape.config)
+    prefix = layer_prefix((name for name, _ in shape.tensors), shape.layers)
+    start = re.compile(re.escape(prefix) + r"\.\d+\.")
+    # A dict keeps the order of the files and drops what layers repeat.
+    matrices = dict.fromkeys(start.sub("", name).removesuffix(".weight") for name, size in shape.tensors
+                             if len(size) == 2 and name.endswith(".weight") and start.match(name))
+    refusal = Refusal(expected="engine torch: an unproven model is computed by transformers' own class",
+                      try_next="engine=torch")
+    return UnprovenFamily(
+        name=shape.family, model_type=shape.family, architecture=str((config.get("architectures") or [""])[0]),
+        layer_prefix=prefix, projections=tuple(name for name in matrices if not name.endswith(NO_PROJECTIONS)),
+        residual=(), refusals={"jax": refusal, "tunix": refusal},
+        multimodal={config[WHOLE]: {}} if WHOLE in config else {})
+
+
+def layer_prefix(names: Iterable[str], layers: int) -> str:
+    """What stands before a layer's number in the names of tensors.
+
+    Raises:
+        RequestError: no list of tensors is numbered from 0 to ``layers - 1``.
+    """
+    numbers: dict[str, set[int]] = {}
+    for name in names:
+        if found := NUMBERED.fullmatch(name):
+            numbers.setdefault(found[1], set()).add(int(found[2]))
+    whole = [prefix for prefix, there in numbers.items() if there == {*range(layers)}]
+    if not whole:
+        raise RequestError(f"weights without tensors of {layers} numbered layers", "files as transformers writes them",
+                           "load it by `from_pretrained` once, and write it by `save_pretrained`")
+    return whole[0]
+
+
+def unproven_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ...]]) -> ModelShape:
+    """The shape of a model that no family stands for.
+
+    Args:
+        config: content of its ``config.json``; of a model that also sees or hears, the text part is taken.
+        stored: name and shape of every tensor in its files.
+
+    Raises:
+        RequestError: it is not a causal model in plain numbers, or a size is missing.
+    """
+    text = config.get("text_config")
+    values = dict(config)
+    if isinstance(text, Mapping):
+        # The outer file says of the head whether it is the embedding.
+        outer = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
+        values = outer | {"model_type": config.get("model_type"), **text}
+        values |= {"architectures": config.get("architectures", []), WHOLE: config.get("model_type")}
+    _refuse(values, config)
+    kept = {key: value for key, value in values.items() if key not in NOT_KEPT}
+    sizes = {name: _size(kept, keys) for name, keys in SIZES.items()}
+    tied = values.get("tie_word_embeddings") is True
+    tensors = text_tensors(stored, tied=tied)
+    heads = sizes["heads"]
+    found = ModelShape(
+        family=str(kept["model_type"]), vocab_size=sizes["vocab_size"], layers=sizes["layers"], width=sizes["width"],
+        heads=heads, context=sizes["context"],
+        mlp_width=int(next((kept[key] for key in MLP_WIDTHS if kept.get(key)), 4 * sizes["width"])),
+        kv_heads=int(kept.get("num_key_value_heads") or kept.get("num_kv_heads") or heads),
+        head_dim=int(kept.get("head_dim") or sizes["width"] // heads),
+        final_softcap=float(kept.get("final_logit_softcapping") or 0.0),
+        attention_softcap=float(kept.get("attn_logit_softcapping") or 0.0),
+        tied_embeddings=HEAD not in tensors,
+        config=json.dumps(kept, sort_keys=True), tensors=tuple(sorted(tensors.items())))
+    layer_prefix(tensors, found.layers)
+    return found
+
+
+def text_tensors(stored: Mapping[str, tuple[int, ...]], *, tied: bool) -> dict[str, tuple[int, ...]]:
+    """The tensors of the text part, by the names that a model of text alone has for them.
+
+    Args:
+        stored: name and shape of every tensor of the files.
+        tied: whether the head is the embedding; a second copy of it in the files is left out.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for name, size in stored.items():
+        if name.startswith(OTHER_PARTS) or name.endswith(COMPUTED) or (tied and name.endswith(HEAD)):
+            continue
+        outer = next((prefix for prefix in OUTER_PREFIXES if name.startswith(prefix)), "")
+        inner = name.removeprefix(outer)
+        # All but the head lies below `model.` in a model of text alone.
+        found[inner if not outer or inner.startswith("lm_head.") else f"model.{inner}"] = size
+    return found
+
+
+def _size(config: Mapping[str, Any], keys: tuple[str, ...]) -> int:
+    for key in keys:
+        if isinstance(config.get(key), int):
+            return int(config[key])
+    raise RequestError(f"a config.json without {keys[0]}", f"a decoder's config.json, with {' or '.join(keys)}")
+
+
+def _refuse(values: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """Raise `RequestError` for what cannot be trained, as far as ``config.json`` says it."""
+    name = values.get("model_type")
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise RequestError(f"a config.json with model_type: {values.get('model_type')!r}",
+                           "a complete Hugging Face config.json")
+    if values.get("is_encoder_decoder") or config.get("is_encoder_decoder"):
+        raise RequestError(f"model_type: {values['model_type']}, an encoder with a decoder",
+                           "a causal model: every token from those before it", "another model.id")
+    if "quantization_config" in config or "quantization_config" in values:
+        raise RequestError("a config.json with quantization_config", "weights in float32, bfloat16 or float16",
+                           "the model's unquantized weights; method.name=qlora quantizes them itself")
+    if values.get("is_decoder") is False and any("ForMaskedLM" in str(name) for name in values["architectures"] or ()):
+        raise RequestError(f"architectures: {', '.join(values['architectures'])}",
+                           "a causal model: every token from those before it", "another model.id")

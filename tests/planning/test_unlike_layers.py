@@ -1,0 +1,200 @@
+"""Plans of models whose layers differ: Gemma 4 E2B's parts, counted by hand."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from workings.config.load import check_recipe, load_recipe
+from workings.engines.base import EngineRequest, Inspection
+from workings.engines.registry import find_planning_engine
+from workings.hardware.catalog import find_target
+from workings.models.shapes import published_shape
+from workings.models.weights import parameter_count
+from workings.planning.breakdown import split_parts
+from workings.planning.frozen import teacher_bytes, teacher_request
+from workings.planning.inspecting import not_shallow, refused_parts
+from workings.planning.parts import beside_the_step, cached_numbers, checkpoint_bytes, estimated_parts, exact_parts
+from workings.planning.plan import device_of, explain
+from workings.planning.request import engine_request, longest_batch
+from workings.planning.seconds import answer_seconds, step_operations
+from workings.planning.tensors import PER_LAYER_TABLE, host_parts, layer_tensors
+from workings.runs.plan import plan
+
+E2B = published_shape("gemma-4-e2b")
+TABLE = 262144 * 35 * 256
+"""Numbers of the second table: 256 for each of 35 layers."""
+SCALARS = 35
+"""The other frozen numbers: one factor a layer."""
+
+
+def asked(**changes: Any) -> EngineRequest:
+    values = {"name": "e2b", "model": {"source": "scratch", "shape": "gemma-4-e2b"}, "tokenizer": "train",
+              "data": {"traces": "addition", "max_length": 512}, "batch": {"micro_batch": 1},
+              "training": {"steps": 1, "learning_rate": 1e-5}, "optimizer": {"name": "adamw"},
+              "precision": {"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"},
+              "memory": {"remat": "layer", "loss_chunk": 128}}
+    return EngineRequest.of(check_recipe(values | changes, "test"), E2B, device="gpu")
+
+
+def test_the_table_is_a_part_of_its_own_and_has_neither_gradient_nor_moments() -> None:
+    found = exact_parts(asked(), (1, 1, 512), 1, 1)
+    trained = parameter_count(E2B) - TABLE - SCALARS
+    assert found[PER_LAYER_TABLE] == 2 * TABLE == 4_697_620_480
+    assert found["parameters"] == 2 * (parameter_count(E2B) - TABLE)
+    assert found["gradients"] == 2 * trained
+    assert found["moments"] == 2 * 4 * trained
+    # A checkpoint holds the whole model, what is frozen included.
+    assert checkpoint_bytes(asked()) == 2 * parameter_count(E2B) + 8 * trained
+
+
+def test_eight_devices_share_the_table_by_its_rows() -> None:
+    assert exact_parts(asked(), (1, 8, 512), 8, 1)[PER_LAYER_TABLE] == 2 * TABLE // 8
+
+
+def test_a_factored_moment_has_no_row_for_the_table() -> None:
+    full = exact_parts(asked(optimizer={"name": "adafactor"}), (1, 1, 512), 1, 1)["moments"]
+    without = replace(asked(optimizer={"name": "adafactor"}), shape=replace(E2B, per_layer_width=0))
+    # The projection to the embeddings and its norm; in each layer a gate, the way back and a norm.
+    small = (35 * 256 + 1536) + 256 + 35 * ((256 + 1536) + (1536 + 256) + 1536)
+    assert full - exact_parts(without, (1, 1, 512), 1, 1)["moments"] == 4 * small
+
+
+def test_adapters_of_layers_with_and_without_keys() -> None:
+    request = asked(method={"name": "lora", "rank": 4, "target_modules": ["q_proj", "k_proj", "down_proj"]},
+                    precision={"parameters": "bf16", "compute": "bf16"})
+    elements = 4 * (28 * (1536 + 2048) + 7 * (1536 + 4096)  # queries: 8 heads of 256, in every fifth layer of 512
+                    + 12 * (1536 + 256) + 3 * (1536 + 512)  # keys of the first 15 layers alone
+                    + 15 * (6144 + 1536) + 20 * (12288 + 1536))
+    found = exact_parts(request, (1, 1, 512), 1, 1)
+    assert found["gradients"] == 4 * elements
+    assert found["moments"] == 8 * elements
+    assert found[PER_LAYER_TABLE] == 2 * TABLE
+    assert checkpoint_bytes(request) == 12 * elements
+
+
+def test_four_bits_are_for_projections_alone() -> None:
+    request = asked(method={"name": "qlora", "rank": 1, "target_modules": ["q_proj"]},
+                    precision={"parameters": "bf16", "compute": "bf16"})
+    matrices = sum(size[0] * size[1] * count for (name, size), count in layer_tensors(E2B).items()
+                   if ("self_attn" in name and len(size) == 2) or "mlp" in name)
+    adapters = 28 * (1536 + 2048) + 7 * (1536 + 4096)
+    assert exact_parts(request, (1, 1, 512), 1, 1)["parameters"] == 2 * (
+        parameter_count(E2B) - TABLE - matrices) + matrices // 2 + 4 * (matrices // 64) + 4 * adapters
+
+
+def test_the_cache_has_no_slots_for_layers_that_share_and_none_beyond_the_window() -> None:
+    # 12 sliding layers keep 512 positions of one head of 256, 3 global ones all positions of one head of 512.
+    assert cached_numbers(E2B, 2048) == 2 * (12 * 512 * 256 + 3 * 2048 * 512)
+    assert cached_numbers(E2B, 100) == 2 * 100 * (12 * 256 + 3 * 512)
+    found = beside_the_step(asked(), "generation", (16, 1792, 256), 1, 1, "gpu")
+    assert found["cache of keys and values"] == 2 * 16 * cached_numbers(E2B, 2048)
+    assert found[PER_LAYER_TABLE] == 2 * TABLE
+    # Global layers of Gemma 4 31B have 4 heads of 512 in place of 16 of 256; both keep keys and values.
+    assert cached_numbers(published_shape("gemma-4-31b"), 4096) == 2 * (50 * 1024 * 16 * 256 + 10 * 4096 * 4 * 512)
+
+
+def test_activations_are_those_of_the_widest_layer() -> None:
+    # Of 512 tokens: 35 kept inputs, two layers at work with global heads and twice the feed-forward, and beside them
+    # per-layer embeddings, two layers' keys and values that others use, and the gradients of both.
+    widest = 512 * (4 * 1536 + 2 * 8 * 512 + 3 * 12288)
+    beside = 2 * 512 * (35 * 256 + 2 * 256 + 2 * 512)
+    assert estimated_parts(asked(), (1, 1, 512), 1, 1, "tpu")["activations"] == 2 * (
+        35 * 512 * 1536 + 2 * widest + beside)
+
+
+def test_seconds_count_what_a_token_meets() -> None:
+    request = asked()
+    matrices = sum(size[0] * size[1] * count for (_, size), count in layer_tensors(E2B).items() if len(size) == 2)
+    attention = 4 * 8 * (28 * 256 + 7 * 512) * 512 * 513 / 2
+    outer = 2.0 * (262144 * 1536 + 35 * 256 * 1536) * 512
+    assert step_operations(request, (1, 1, 512)) == 4 * 2.0 * matrices * 512 + 4 * attention + 3 * outer
+    # A new token reads every weight once, but of the table one row.
+    card = find_target("l4")
+    found = [answer_seconds(request, (1, 1, new), card, (1, 1), 0.0) for new in (1, 11)]
+    assert found[1] - found[0] == pytest.approx(10 * 2 * (parameter_count(E2B) - TABLE) / (
+        card.bandwidth_gb_s * 1e9 * 0.5))
+
+
+def test_parts_of_a_compiler_that_counts_the_table_among_the_parameters() -> None:
+    every = 2 * parameter_count(E2B)
+    found = Inspection(peak_bytes=every + 3000, source="compiled", versions={}, breakdown={"temporaries": 2000},
+                       exact={"parameters": every, "moments": 1000}, heap={"activations of the layer at hand": 2000})
+    parts = {part.name: part.size_bytes for part in split_parts(asked(), (1, 1, 512), (1, 1), "gpu", found)}
+    assert parts == {"parameters": every - 2 * TABLE, PER_LAYER_TABLE: 2 * TABLE, "moments": 1000,
+                     "activations of the layer at hand": 2000}
+    # While a teacher is asked, the parameters are the teacher's.
+    asked_about = split_parts(asked(), (1, 1, 512), (1, 1), "gpu", found, "teacher")
+    assert {part.name: part.size_bytes for part in asked_about}["parameters"] == every
+
+
+def test_on_the_host_the_table_takes_nothing_of_the_device() -> None:
+    host = asked(memory={"remat": "layer", "loss_chunk": 128, "per_layer_embeddings": "host"}, engine="torch")
+    here, there = (exact_parts(request, (1, 1, 512), 1, 1) for request in (asked(), host))
+    assert sum(here.values()) - sum(there.values()) == 2 * TABLE
+    assert PER_LAYER_TABLE not in there
+    assert checkpoint_bytes(host) == checkpoint_bytes(asked())
+    assert host_parts(asked(), 2) == {}
+    # Each process keeps it whole, and sends the rows of its tokens to its device.
+    assert host_parts(host, 2) == {PER_LAYER_TABLE: 2 * 2 * TABLE}
+
+
+def test_a_teacher_is_counted_with_its_table() -> None:
+    assert teacher_bytes(asked(), (1, 1)) == 2 * parameter_count(E2B)
+    # On the host lies only the table of a teacher that has one; to ask that of another would be refused.
+    host = asked(memory={"per_layer_embeddings": "host"}, engine="torch")
+    assert teacher_bytes(teacher_request(host, E2B, "bf16"), (1, 1)) == 2 * (parameter_count(E2B) - TABLE)
+    other = teacher_request(host, published_shape("gemma-3-1b"), "bf16")
+    assert other.memory.per_layer_embeddings == "device"
+
+
+def test_a_model_with_shared_keys_is_not_compiled_shallow_and_the_plan_says_so() -> None:
+    assert "20 of 35 layers use the keys and values of earlier ones" in not_shallow(E2B)
+    assert not_shallow(published_shape("gemma-4-31b")) == ""
+    assert "no pattern" in not_shallow(replace(E2B, shared_kv_layers=0, layer_types=("sliding", "global")))
+    v5e = find_target("v5e-8")
+    # No engine is asked: it could only answer with an error.
+    assert refused_parts(None, asked(), (1, 8, 512), v5e) == {}  # type: ignore[arg-type]
+
+
+def test_shapes_of_layers_are_counted_one_by_one() -> None:
+    found = {size: count for (name, size), count in layer_tensors(E2B).items() if name == "self_attn.k_proj.weight"}
+    assert found == {(256, 1536): 12, (512, 1536): 3}
+
+
+@pytest.mark.usefixtures("no_compiler")
+@pytest.mark.parametrize("name", ["gemma-4-e2b-v5e8", "gemma-4-e2b-lora-v5e8", "gemma-4-e4b-lora-v5e8"])
+def test_shipped_recipes_fit_by_formula_and_name_the_table(name: str) -> None:
+    found = plan(name, "v5e-8", nearest=False)
+    assert set(found.peaks) == {"step", "generation"}
+    assert found.verdict.fits
+    assert not found.verdict.marginal
+    parts = {part.name: part for part in found.parts}
+    layers = 42 if "e4b" in name else 35
+    assert parts[PER_LAYER_TABLE].size_bytes == 2 * 262144 * layers * 256 // 8
+    assert parts[PER_LAYER_TABLE].certainty == "exact"
+    assert sum(part.size_bytes for part in found.parts) == found.verdict.peak_bytes
+
+
+def test_the_shipped_recipe_for_two_t4_says_what_lies_on_the_host() -> None:
+    recipe, target = load_recipe("gemma-4-e2b-lora-t4x2").recipe, find_target("t4x2")
+    request = engine_request(recipe, E2B, target)
+    traced = Inspection(peak_bytes=1000, source="traced", breakdown={"parameters": 1000}, versions={})
+    device = device_of(target, traced, (2, 1), find_planning_engine("torch"))
+    found = explain(recipe, request, longest_batch(recipe, 2), traced, device, target)
+    assert found.as_json()["host_parts"] == {PER_LAYER_TABLE: 2 * 2 * TABLE}
+    assert "in the host's memory and on no device: per-layer embeddings (frozen), 8.75 GiB for 2 processes" in \
+        found.reasons
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "target"), [
+    ("gemma-4-e2b-lora-t4x2", "t4x2"), ("gemma-4-e2b-lora-rtx5090", "rtx5090"),
+    ("gemma-4-e4b-qlora-rtx5090", "rtx5090"), ("gemma-3-270m-t4", "t4"), ("qwen3-1.7b-lora-t4", "t4")])
+def test_shipped_recipes_of_pytorch_fit_by_trace(name: str, target: str) -> None:
+    pytest.importorskip("torch")
+    found = plan(name, target, nearest=False)
+    assert (found.verdict.fits, found.verdict.marginal, found.verdict.source) == (True, False, "traced")
+    on_device = {part.name for part in found.parts}
+    # What lies on the card is a part of the trace; what lies on the host is none.
+    assert (PER_LAYER_TABLE in on_device) == ("gemma-4" in name and not found.host_parts)

@@ -1,0 +1,122 @@
+"""A run that learns every turn of the assistant: recorded turn by turn, verified, replayed, and hard to lie about."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.data.conversations import conversations, said_by_the_assistant
+from tests.evidence.reseal import change_config, edit_lines, reseal
+from tests.runs.runs_helpers import write_recipe
+from workings.data.generators.base import ItemRecord, write_items
+from workings.data.traces import write_traces
+from workings.errors import RecordError
+from workings.evidence.verify import verify
+from workings.record.reader import Run
+from workings.runs.replay import ReplayRequest, replay_run
+from workings.runs.train import train
+from workings.runs.train_and_evaluate import train_and_evaluate
+
+TALKS = conversations(24)
+WORDS = ["data.learn=all", "data.reasoning=answer_only", "data.max_length=128", "data.buckets=[]",
+         "evaluation.traces=none", "evaluation.samples=0"]
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    path = write_recipe(tmp_path / "asked")
+    write_traces(path.parent / "traces.jsonl", TALKS)
+    return path
+
+
+@pytest.fixture
+def run(recipe, tmp_path, capsys):
+    found = train(str(recipe), tmp_path / "run", WORDS).run
+    assert "supervised tokens an epoch in 48 turns of the assistant" in capsys.readouterr().err
+    return found
+
+
+def verdict(run, name):
+    return next((check.verdict, check.text) for check in verify(run).checks if check.id == name)
+
+
+def test_it_records_every_turn_and_is_computed_again(run):
+    rows = [json.loads(line) for line in (run / "data" / "rows.jsonl").read_text().splitlines()]
+    for row, talk in zip(rows, TALKS, strict=True):
+        turns = row.get("learned_turns", [[row["tokens"] - row["supervised_tokens"], row["tokens"]]])
+        assert len(turns) == len(said_by_the_assistant(talk))
+        assert sum(end - start for start, end in turns) == row["supervised_tokens"]
+    # Twelve steps of eight rows are four epochs.
+    assert Run.open(run).manifest.supervised_tokens == 4 * sum(row["supervised_tokens"] for row in rows)
+    assert verify(run).failed == 0
+    assert verdict(run, "consistency.rows")[0] == "passed"
+    facts = replay_run(run, ReplayRequest()).facts
+    assert (facts["verdict"], [line["same_batch"] for line in facts["lines"]]) == ("passed", [True] * 3)
+
+
+def longest(rows):
+    return next(row for row in rows if len(row.get("learned_turns", ())) == 3)
+
+
+def shifted(rows):
+    turns = longest(rows)["learned_turns"]
+    turns[0], turns[1] = [turns[0][0] + 1, turns[0][1]], [turns[1][0] - 2, turns[1][1]]
+    return rows
+
+
+def one_less(rows):
+    longest(rows)["learned_turns"].pop(0)
+    return rows
+
+
+def without_a_question(rows):
+    longest(rows)["earlier_prompt_digests"].pop()
+    return rows
+
+
+def no_numbers(rows):
+    longest(rows)["learned_turns"][1] = ["a", True]
+    return rows
+
+
+def no_list(rows):
+    longest(rows)["learned_turns"] = 3
+    return rows
+
+
+@pytest.mark.parametrize("change", [shifted, one_less, without_a_question, no_numbers, no_list])
+def test_an_index_that_tells_other_turns_fails(run, change):
+    edit_lines(run / "data" / "rows.jsonl", change)
+    reseal(run)
+    found, text = verdict(run, "consistency.rows")
+    assert (found, "learned turns that do not add up" in text) == ("failed", True)
+
+
+def test_a_recipe_that_learns_the_last_turn_has_no_others(run):
+    change_config(run, lambda config: config | {"data": config["data"] | {"learn": "last"}})
+    reseal(run)
+    assert verdict(run, "consistency.rows")[0] == "failed"
+
+
+def test_turns_that_add_up_and_are_others_are_found_when_the_rows_are_made_again(run, tmp_path):
+    def moved(rows):
+        turns = longest(rows)["learned_turns"]
+        turns[0], turns[1] = [turns[0][0] - 1, turns[0][1]], [turns[1][0] + 1, turns[1][1]]
+        return rows
+
+    forged = tmp_path / "forged"
+    shutil.copytree(run, forged)
+    edit_lines(forged / "data" / "rows.jsonl", moved)
+    reseal(forged)
+    assert verdict(forged, "consistency.rows")[0] == "passed"
+    with pytest.raises(RecordError, match="names other learned turns than the data give"):
+        replay_run(forged, ReplayRequest())
+
+
+@pytest.mark.parametrize(("learn", "expected"), [("all", "failed"), ("last", "passed")])
+def test_a_question_whose_answer_was_learned_in_an_earlier_turn_is_not_asked(recipe, tmp_path, learn, expected):
+    write_items(recipe.parent / "items.jsonl", [ItemRecord(
+        id="q", prompt="what is  5+0?", expected_answer="5", section="core", category="sum", difficulty="easy")])
+    words = [*WORDS, f"data.learn={learn}", "evaluation.max_new_tokens=2"]
+    result = train_and_evaluate(str(recipe), tmp_path / "run", words)
+    assert verdict(result.training.run, "consistency.disjoint")[0] == expected
