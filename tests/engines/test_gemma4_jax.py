@@ -81,7 +81,7 @@ def test_a_cache_gives_what_a_whole_forward_gives(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("memory", [
-    {"remat": "layer"}, {"attention": "chunked"},
+    {"remat": "layer"}, pytest.param({"attention": "chunked"}, marks=pytest.mark.full),
     pytest.param({"remat": "dots", "loss_chunk": 8}, marks=pytest.mark.full)])
 def test_saving_memory_changes_no_number(memory: dict[str, Any]) -> None:
     """Recomputed layers read the shared keys and values of an earlier one, which has to be the same in both passes."""
@@ -125,7 +125,8 @@ def test_a_checkpoint_goes_on_bit_for_bit(optimizer: str, tmp_path: Path) -> Non
         np.testing.assert_array_equal(x, theirs[name], err_msg=name)
 
 
-@pytest.mark.parametrize("shape", [{}, LARGE], ids=["per-layer embeddings", "without"])
+@pytest.mark.parametrize("shape", [{}, pytest.param(LARGE, marks=pytest.mark.full)],
+                         ids=["per-layer embeddings", "without"])
 def test_adapters_leave_everything_else_as_it_was(shape: dict[str, Any], tmp_path: Path) -> None:
     """Layers without keys of their own have no adapter for them; merged, the model gives the same logits."""
     method = LoraConfig(name="lora", rank=2, target_modules=("q_proj", "k_proj", "v_proj", "down_proj"))
@@ -152,6 +153,7 @@ def test_four_bits_hold_every_projection_of_every_stack() -> None:
     assert plain == []
 
 
+@pytest.mark.full
 def test_bfloat16_trains() -> None:
     precision = PrecisionConfig(parameters="bf16", compute="bf16", rounding="stochastic")
     engine = opened(precision=precision)

@@ -87,7 +87,7 @@ def their_loss(model: Any, batch: Batch) -> torch.Tensor:
 def test_logits_loss_and_every_gradient_equal_transformers(form: str, tmp_path: Path) -> None:
     """Weights, layer scalars among them, go out by our export and come back by theirs and by ours."""
     engine = opened(form)
-    state, batch = rough(engine), random_batch(engine.spec.shape, length=14)
+    state, batch = rough(engine), random_batch(engine.spec.shape)
     engine.export(state, tmp_path)
     model = plain(tmp_path)
     tokens = np.random.default_rng(5).integers(0, 61, (2, 14)).astype(np.int32)
@@ -151,7 +151,7 @@ def test_recomputed_layers_give_the_same_gradients_bit_for_bit(form: str, method
 def test_shared_layers_send_gradients_to_the_keys_of_an_earlier_layer() -> None:
     """unsloth-zoo #813 once more: without what the shared layers send, these gradients would be others."""
     engine = opened()
-    state, batch = rough(engine), random_batch(engine.spec.shape, length=14)
+    state, batch = rough(engine), random_batch(engine.spec.shape)
     whole = gradients(engine, state, batch)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.Tensor, "to", _cut_shared(torch.Tensor.to))
@@ -178,7 +178,7 @@ def test_scores_are_multiplied_by_one_and_logits_capped(tmp_path: Path) -> None:
     by 1, logits are capped at 30, and the norm that is reported is the slope that the loss really has.
     """
     engine = opened("31B")
-    state, batch = rough(engine), random_batch(engine.spec.shape, length=14)
+    state, batch = rough(engine), random_batch(engine.spec.shape)
     assert {layer.self_attn.scaling for layer in state.model.base_model.layers} == {1.0}
     with torch.no_grad():
         state.trained["model.embed_tokens.weight"].mul_(20)

@@ -7,7 +7,7 @@ import pytest
 from tests.models.hub_server import COMMIT, GATED, REPOSITORY, hub
 
 FILES = {"config.json": b"{}", "tokenizer.json": b"[]", "model.safetensors": b"tensors", "pytorch_model.bin": b"pickle",
-         "LICENSE": b"free"}
+         "LICENSE": b"free", "USE_POLICY.md": b"terms", "added_tokens.json": b"{}", "tokenizer.model": b"pieces"}
 CODE = """
 import json, sys
 from workings.models.hub import weights_directory
@@ -38,7 +38,8 @@ def test_the_commit_is_recorded_whatever_was_asked_for_and_nothing_is_pickled(as
     with hub(FILES) as (address, asked):
         names, recorded = answer(ask(REPOSITORY, revision, "True", address=address))
     assert recorded == COMMIT
-    assert names == ["LICENSE", "config.json", "model.safetensors", "tokenizer.json"]
+    assert names == ["LICENSE", "USE_POLICY.md", "added_tokens.json", "config.json", "model.safetensors",
+                     "tokenizer.json", "tokenizer.model"]
     assert "pytorch_model.bin" not in asked
     # and again without a network, from the cache
     assert answer(ask(REPOSITORY, revision, "True", offline=True)) == [names, COMMIT]
@@ -47,7 +48,7 @@ def test_the_commit_is_recorded_whatever_was_asked_for_and_nothing_is_pickled(as
 def test_what_judges_a_run_is_downloaded_before_the_tensors(ask):
     with hub(FILES) as (address, asked):
         names, recorded = answer(ask(REPOSITORY, "main", "False", address=address))
-        assert (names, recorded) == (["LICENSE", "config.json", "tokenizer.json"], COMMIT)
+        assert (names, recorded) == (sorted({*FILES} - {"model.safetensors", "pytorch_model.bin"}), COMMIT)
         assert "model.safetensors" not in asked
         assert "model.safetensors" in answer(ask(REPOSITORY, recorded, "True", address=address))[0]
     assert asked.count("config.json") == 1

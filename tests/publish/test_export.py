@@ -28,9 +28,13 @@ def test_transformers_opens_the_export_and_answers_as_the_run_does(run: Path, tm
     said = json.loads(workings("export", run, "--out", out, "--json").stdout.splitlines()[-1])
     assert said["step"] == 6
     assert set(said["files"]) == {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json",
-                                  "tokenizer_config.json"}
+                                  "tokenizer_config.json", "chat_template.jinja"}
     origin = json.loads((out / "export_info.json").read_text())
     assert (origin["made_from"], origin["files"]) == (said["made_from"], said["files"])
+    assert origin["carried_over"] == said["carried_over"] == {"absent": "the run began with random weights"}
+    config, generation = (json.loads((out / name).read_text()) for name in ("config.json", "generation_config.json"))
+    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        assert config[name] == generation[name]
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(out)
     model = transformers.AutoModelForCausalLM.from_pretrained(out)

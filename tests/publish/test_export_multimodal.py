@@ -16,8 +16,10 @@ from workings.models.shape import ModelShape
 from workings.models.shapes import from_hf_config, to_hf_config
 from workings.models.tokenizer_training import train_tokenizer
 from workings.models.weights import tensor_shapes
+from workings.publish.carried import OTHER_TOKENIZER, carry_over
 from workings.publish.export import export_run
 from workings.record.reader import Run
+from workings.runs.open_model import open_run
 from workings.runs.train import train
 
 torch = pytest.importorskip("torch")
@@ -35,6 +37,8 @@ training: {{steps: 3, learning_rate: 1e-3, schedule: cosine}}
 optimizer: {{name: adamw}}
 checkpoint: {{every_steps: 3, keep_last: 1}}
 """
+TAKEN = ("LICENSE", "USE_POLICY.md", "added_tokens.json", "tokenizer.model")
+"""Files of the published folder that an export has to have as well."""
 VISION = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
           "num_key_value_heads": 2, "head_dim": 8, "position_embedding_size": 16}
 
@@ -53,6 +57,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model.save_pretrained(folder)
     tokenizer.save(folder)
     (folder / "processor_config.json").write_text('{"processor_class": "Gemma4Processor"}\n')
+    for name in TAKEN:
+        (folder / name).write_text(f"published {name}\n")
+    (folder / "generation_config.json").write_text('{"suppress_tokens": [7], "temperature": 1.0}\n')
     return folder
 
 
@@ -95,6 +102,41 @@ def test_an_export_is_the_whole_model_with_the_text_part_trained(whole: Path, ru
         np.testing.assert_array_equal(exported.read(name), trained.read(name), err_msg=name)
     with torch.no_grad():
         assert torch.isfinite(model(torch.arange(3, 15)[None]).logits).all()
+
+
+def test_an_export_has_what_other_tools_read_of_the_published_folder(whole: Path, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    said = export_run(run, out).as_json()
+    assert said["carried_over"] == {"from": "whole", "files": list(TAKEN)}
+    for name in TAKEN:
+        assert (out / name).read_bytes() == (whole / name).read_bytes()
+        assert said["files"][name]
+    generation = json.loads((out / "generation_config.json").read_text())
+    # What is never written is the published model's; how long and how warm is the run's.
+    assert (generation["suppress_tokens"], generation["do_sample"]) == ([7], False)
+    assert "temperature" not in generation
+    assert json.loads((out / "config.json").read_text())["eos_token_id"] == generation["eos_token_id"]
+
+
+def test_files_of_another_tokenizer_are_left_and_a_missing_folder_is_said(whole: Path, run: Path, tmp_path: Path
+                                                                          ) -> None:
+    opened, out = open_run(run), tmp_path / "out"
+    out.mkdir()
+    tokenizer = (whole / "tokenizer.json").read_text()
+    (whole / "tokenizer.json").write_text(tokenizer.replace('"<answer>"', '"<solution>"'))
+    try:
+        carried = carry_over(opened, out)
+    finally:
+        (whole / "tokenizer.json").write_text(tokenizer)
+    assert carried.files == ("LICENSE", "USE_POLICY.md")
+    assert carried.left == dict.fromkeys(("tokenizer.model", "added_tokens.json"), OTHER_TOKENIZER)
+    assert sorted(path.name for path in out.iterdir()) == ["LICENSE", "USE_POLICY.md"]
+    away = whole.with_name("moved")
+    whole.rename(away)
+    try:
+        assert "which is not there" in carry_over(opened, out).absent
+    finally:
+        away.rename(whole)
 
 
 def test_an_export_without_the_weights_it_began_with_is_refused(whole: Path, run: Path, tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 
 __all__ = ["EMBEDDING", "FINAL_NORM", "HEAD", "LAYER_SCALAR", "PER_LAYER_EMBEDDING", "PER_LAYER_NORM",
-           "PER_LAYER_PROJECTION", "PROJECTIONS", "RESIDUAL", "is_frozen", "layer_name", "layer_shapes", "layer_turns",
-           "outer_shapes", "parameter_count", "projections", "tensor_shapes"]
+           "PER_LAYER_PROJECTION", "PROJECTIONS", "RESIDUAL", "first_value", "is_frozen", "layer_name", "layer_shapes",
+           "layer_turns", "outer_shapes", "parameter_count", "projections", "tensor_shapes"]
 
 
 def projections(shape: ModelShape) -> tuple[str, ...]:
@@ -43,6 +43,19 @@ def outer_shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
 def is_frozen(name: str, shape: ModelShape) -> bool:
     """Whether no method trains this tensor, whatever a recipe says (Gemma 4: per-layer embeddings, layer scalars)."""
     return name.endswith(family_of(shape).frozen)
+
+
+def first_value(name: str, size: int, shape: ModelShape) -> float:
+    """What every element of a vector of this name and length is, in a model with random weights.
+
+    Biases are zero and norms the identity, but for norms of queries in a family without a scale of scores (Gemma 4):
+    they bring scores to deviation one, because with the identity attention would begin by seeing one key alone.
+    """
+    if name.endswith(".bias") or shape.norm_plus_one:
+        return 0.0
+    if name.endswith("self_attn.q_norm.weight") and shape.query_scale:
+        return float(size ** -0.5 / shape.query_scale)
+    return 1.0
 
 
 def layer_name(layer: int, name: str) -> str:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from workings.engines.jax.params_tree import Params, stacks, unflatten_params
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.weights import PER_LAYER_EMBEDDING, layer_shapes, outer_shapes
+from workings.models.weights import PER_LAYER_EMBEDDING, first_value, layer_shapes, outer_shapes
 
 
 def tensor_key(seed: jax.Array | int, name: str) -> jax.Array:
@@ -29,17 +29,15 @@ def init_params(seed: jax.Array, shape: ModelShape, dtype: Any) -> Params:
     """Normal weights of variance 1 / fan-in, so that every matrix keeps the scale of what it is given.
 
     Matrices that write into the residual stream are smaller by ``(2 * layers) ** 0.5``: the sum of all layers then has
-    the scale of one. Norms start as the identity, biases at zero. An embedding has deviation ``width ** -0.5``; Gemma's
+    the scale of one. Vectors start as `first_value` says. An embedding has deviation ``width ** -0.5``; Gemma's
     factor brings it to one, and tied logits start with deviation one.
     """
     params, residual = {}, tuple(f"{name}.weight" for name in family_of(shape).residual)
     for name, spec in parameter_shapes(shape, dtype).items():
         # The layer axis of a stack makes no matrix of a vector.
         rank = len(spec.shape) - name.startswith("layers.")
-        if name.endswith(".bias"):
-            params[name] = jnp.zeros(spec.shape, dtype)
-        elif rank == 1:
-            params[name] = (jnp.zeros if shape.norm_plus_one else jnp.ones)(spec.shape, dtype)
+        if rank == 1:
+            params[name] = jnp.full(spec.shape, first_value(name, spec.shape[-1], shape), dtype)
         else:
             # The last axis of `[out, in]` is the fan-in; that of the embedding `[V, D]` is the width.
             # A row of per-layer embeddings is many embeddings side by side.

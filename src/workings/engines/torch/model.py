@@ -25,7 +25,7 @@ from workings.engines.torch.unproven import LOGIT_FACTOR, prepare_model, unprove
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config
-from workings.models.weights import LAYER_SCALAR, PER_LAYER_EMBEDDING, projections, tensor_shapes
+from workings.models.weights import LAYER_SCALAR, PER_LAYER_EMBEDDING, first_value, projections, tensor_shapes
 
 
 def hf_config(shape: ModelShape, attention_name: str) -> Any:
@@ -111,12 +111,10 @@ def random_value(spec: TorchSpec, seed: int, name: str, size: torch.Size, *, tra
     """Float32 random weights of one tensor, on the CPU: the same numbers on every device and any number of them.
 
     The distribution is that of `engines/jax/init.py`: normal of variance 1 / fan-in, smaller where a matrix writes
-    into the residual stream; norms start as the identity, biases at zero.
+    into the residual stream; vectors start as `first_value` says.
     """
-    if name.endswith(".bias"):
-        return torch.zeros(size)
     if len(size) == 1:
-        return torch.zeros(size) if spec.shape.norm_plus_one else torch.ones(size)
+        return torch.full(size, first_value(name, size[0], spec.shape))
     fan_in = size[0] if transposed else size[-1]
     if name == PER_LAYER_EMBEDDING:  # a row is as many embeddings as there are layers
         fan_in = spec.shape.per_layer_width

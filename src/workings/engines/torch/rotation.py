@@ -1,8 +1,8 @@
 """OLMo 3's stretched rotation (YaRN) in global layers alone, where transformers' class gives it to all layers.
 
 Allen AI's OLMo-core trains its long models so, and vLLM, llama.cpp, transformers 4.57 and 5.23 run them so;
-transformers 5.12 computes one rotation for all layers. Sliding layers see few positions, whose angles training on long rows left as they
-were.
+transformers 5.12 computes one rotation for all layers. Sliding layers see few positions, whose angles training on long
+rows left as they were.
 """
 
 from copy import deepcopy

@@ -58,9 +58,9 @@ class Gemma4(Family):
                                "global_kv_heads divides heads")
 
     def in_reach(self, shape: ModelShape) -> ModelShape:
-        """Two turns of a sliding and a global layer with keys of their own, and one without; per-layer embeddings."""
-        return replace(super().in_reach(shape), layers=6, shared_kv_layers=2, shared_mlp_width=2 * shape.mlp_width,
-                       global_head_dim=2 * shape.head_dim, per_layer_width=8)
+        """A sliding and a global layer with keys of their own, and one of each without; per-layer embeddings."""
+        return replace(super().in_reach(shape), layers=4, shared_kv_layers=2, shared_mlp_width=2 * shape.mlp_width,
+                       global_head_dim=2 * shape.head_dim, per_layer_width=16)
 
     def check_engine(self, engine: str, shape: ModelShape) -> None:
         """Experts run in transformers' own class alone."""

@@ -59,7 +59,9 @@ class Gpt2(Family):
         """Content of a ``config.json`` that transformers opens as this very model."""
         return {"architectures": [self.architecture], "model_type": self.model_type, "vocab_size": shape.vocab_size,
                 "n_embd": shape.width, "n_inner": shape.mlp_width, "n_layer": shape.layers, "n_head": shape.heads,
-                "n_positions": shape.context, "layer_norm_epsilon": shape.rms_norm_eps, **self.fixed}
+                # The same number twice, as published: llama.cpp's converter reads the second.
+                "n_positions": shape.context, "n_ctx": shape.context, "layer_norm_epsilon": shape.rms_norm_eps,
+                **self.fixed}
 
 
 FAMILY = Gpt2(
