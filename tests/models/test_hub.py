@@ -6,8 +6,10 @@ import pytest
 
 from tests.models.hub_server import COMMIT, GATED, REPOSITORY, hub
 
+# No two alike: the Hub's library downloads equal files once.
 FILES = {"config.json": b"{}", "tokenizer.json": b"[]", "model.safetensors": b"tensors", "pytorch_model.bin": b"pickle",
-         "LICENSE": b"free", "USE_POLICY.md": b"terms", "added_tokens.json": b"{}", "tokenizer.model": b"pieces"}
+         "LICENSE": b"free", "USE_POLICY.md": b"terms", "added_tokens.json": b'{"<extra>": 1}',
+         "tokenizer.model": b"pieces"}
 CODE = """
 import json, sys
 from workings.models.hub import weights_directory

@@ -1,7 +1,7 @@
 """What a decoder-only model is, without a framework: sizes and the switches in which families differ."""
 
-from dataclasses import dataclass, fields
-from typing import Literal
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +109,11 @@ class ModelShape:
     def proven(self) -> bool:
         """Whether a family of this package stands for it, which was compared with transformers."""
         return not self.config
+
+    def as_json(self) -> dict[str, Any]:
+        """As a record has it: without what only an unproven model has, where this is none."""
+        values = asdict(self)
+        return {name: x for name, x in values.items() if x or name not in ("config", "tensors")}
 
     def slides(self, layer: int) -> bool:
         """Whether this layer (from 0) sees only the last ``sliding_window`` positions."""

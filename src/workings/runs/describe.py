@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +65,7 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
                                   "base": base_from(writer.final, loaded.base)})
     writer.write_json(CONFIG, setup.config)
     setup.tokenizer.save(writer.path(TOKENIZER))
-    writer.write_json(MODEL_SHAPE, asdict(setup.shape))
+    writer.write_json(MODEL_SHAPE, setup.shape.as_json())
     writer.write_json(DATA_DIGESTS, data_digests(setup))
     setup.learned.write(writer)
     environment = collect()

@@ -1,7 +1,7 @@
 """Train, then ask the trained model and the untrained one the recipe's items: one call for `workings train`."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +135,7 @@ def _base(setup: TrainSetup, settings: EvaluationSettings, run: Run) -> BaseResu
 def _model(setup: TrainSetup, run: Run) -> dict[str, Any]:
     """What decides the untrained model's weights; digests are those that the run's manifest has already."""
     digests = run.manifest.weight_digests
-    origin: dict[str, Any] = ({"shape": asdict(setup.shape), "seed": setup.recipe.seed}
+    origin: dict[str, Any] = ({"shape": setup.shape.as_json(), "seed": setup.recipe.seed}
                               if isinstance(digests, Absent) else {"weights": dict(digests)})
     return {"id": setup.weights.id, "revision": setup.weights.revision, "step": 0,
             "dtypes": dict(setup.engine.dtypes()), **origin}
