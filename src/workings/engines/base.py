@@ -33,7 +33,9 @@ Programs = Mapping[ProgramName, tuple[int, int, int]]
 """Programs of a run with their sizes. Those of `ANSWERING`: prompts, tokens of the longest, new tokens. The others:
 accumulation, rows over all devices, positions."""
 State = Any
-"""Parameters, optimizer state and step count, in whatever form the engine likes."""
+"""Parameters, optimizer state and step count, in whatever form the engine likes. Not a type parameter of `Engine`: an
+engine is found by name when a program runs, so everything above would have to be written for an unknown one, and would
+say no more than ``Any`` does."""
 
 
 @dataclass(frozen=True, kw_only=True)
