@@ -30,6 +30,20 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ("messages", {"messages": [USER, {"role": "assistant", "content": [{"type": "text", "text": TAGS}]}]}),
     ("messages", {"messages": [USER, {"role": "assistant", "content": "2", "reasoning_content": "1+1=2\nso 2"}]}),
     ("messages", {"messages": [USER, {"role": "assistant", "content": THINK}]}),
+    ("messages", {"messages": [{"role": "user", "content": [{"type": "text", "value": "1+1?", "text": None}]},
+                               {"role": "assistant", "content": [{"type": "text", "value": TAGS}]}]}),
+    ("messages", {"messages": [USER, {"role": "assistant", "content": [
+        {"type": "reasoning", "value": "1+1=2"}, {"type": "reasoning", "text": "so 2"},
+        {"type": "text", "value": "2"}]}]}),
+    ("messages", {"messages": [USER, {"role": "assistant", "content": [
+        {"type": "thinking", "thinking": "1+1=2\nso 2", "signature": "x"}, {"type": "text", "text": "2"}]}]}),
+    ("messages", {"messages": [USER, {"role": "assistant", "reasoning_content": "1+1=2\nso 2", "content": [
+        {"type": "reasoning", "reasoning": "1+1=2\n\nso 2\n"}, {"type": "output_text", "text": "2"}]}]}),
+    ("prompt-completion", {"prompt": "1+1?", "completion": "2", "reasoning_content": "1+1=2\nso 2"}),
+    ("alpaca", {"instruction": "1+1?", "output": "2", "thinking": "1+1=2\nso 2"}),
+    ("question-answer", {"problem": "1+1?", "solution": "1+1=2\nso 2\n#### 2"}),
+    ("question-answer", {"question": "1+1?", "answer": TAGS}),
+    ("question-answer", {"question": "1+1?", "response": "2", "reasoning": "1+1=2\nso 2"}),
     ("prompt-completion", {"prompt": "1+1?", "completion": TAGS}),
     ("prompt-completion", {"prompt": [USER], "completion": [BOT]}),
     ("prompt-completion", {"prompt": "1+1?", "completion": "1+1=2\nso 2\n#### 2"}),
@@ -77,6 +91,15 @@ BAD: list[tuple[str, Any, str]] = [
     ("messages", {"messages": [USER, {"role": "assistant", "content": None}]}, "`content` is missing"),
     ("messages", {"messages": [USER, {"role": "assistant", "content": [{"type": "tool"}]}]}, "else than text"),
     ("messages", {"messages": [USER, {**BOT, "tool_calls": [1]}]}, "a turn of a tool"),
+    ("messages", {"messages": [USER, {"role": "assistant", "content": [{"type": "text", "inhalt": "2"}]}]},
+     "a part of type 'text' has no `text` or `value`; it has `type`, `inhalt`"),
+    ("messages", {"messages": [USER, {"role": "assistant", "content": ["2"]}]}, "must be an object, not a text"),
+    ("messages", {"messages": [USER, {"role": "assistant", "content": [
+        {"type": "text", "text": "2"}, {"type": "reasoning", "text": "1+1=2"}]}]}, "reasoning behind a text in turn 2"),
+    ("messages", {"messages": [USER, {"role": "assistant", "reasoning_content": "1+1=3", "content": [
+        {"type": "reasoning", "text": "1+1=2"}, {"type": "text", "text": "2"}]}]}, "two different reasonings"),
+    ("question-answer", {"problem": "1+1?", "solution": "so 2", "answer": "2"}, "`answer` and `solution` differ"),
+    ("question-answer", {"frage": "1+1?"}, "is missing; the record has `frage`"),
     ("prompt-completion", {"prompt": [USER], "completion": "2"}, "must be a list of turns"),
     ("alpaca", {"instruction": "1+1?", "output": TAGS + TAGS}, "more than one <reasoning> block"),
     ("alpaca", {"instruction": "1+1?", "output": "2", "history": [["a"]]}, "list of pairs"),

@@ -17,7 +17,7 @@ from workings.errors import RequestError
 KEYS = ("id", "question", "answer", "prompt", "completion", "messages", "conversations", "role", "content", "from",
         "value", "instruction", "input", "output", "history", "system", "text", "steps", "final_answer", "metadata",
         "section", "license", "type", "reasoning_content", "chosen", "rejected", "label", "kto_tag", "completions",
-        "response", "score", "score_chosen", "score_rejected")
+        "reasoning", "thinking", "solution", "response", "score", "score_chosen", "score_rejected")
 SCRAPS = ("", " ", "2", "user", "assistant", "system", "human", "gpt", "<think>", "</think>", "é", "text",
           "<reasoning>a</reasoning>", "<answer>2</answer>", "</answer>", "x\n#### 2", "#### ", "<<1+1=2>>", "\ud800",
           "\n\nHuman: ", "\n\nAssistant: ",
@@ -79,6 +79,7 @@ def test_any_texts_in_the_right_places(kind: str, prompt: str, completion: str, 
         "alpaca": {"instruction": prompt, "output": completion},
         "sharegpt": {"conversations": [{"from": "human", "value": prompt}, {"from": "gpt", "value": completion}]},
         "tagged": {"prompt": prompt, "text": completion},
+        "question-answer": {"problem": prompt, "solution": completion, "reasoning": worse},
         "traces": {"prompt": prompt, "steps": [completion], "answer": completion},
         "prompt-chosen-rejected": {"prompt": prompt, **both},
         "chosen-rejected": {side: prompt + said for side, said in both.items()},

@@ -19,8 +19,14 @@ ForceFlag = Annotated[bool, typer.Option("--force", help="Replace files that exi
 @app.command("import")
 def import_command(
     file: Annotated[str, typer.Argument(help="A file (JSON lines, JSON array, parquet), or OWNER/NAME on the Hub.")],
-    format_name: Annotated[str, typer.Option("--format", help="What a record is; `workings data list` names all.")],
     out: Annotated[Path, typer.Option("--out", help="File of traces or pairs to write (JSON lines).")],
+    format_name: Annotated[str, typer.Option("--format", help="What a record is; `workings data list` names all.",
+                                             show_default="none: the error says what it looks like")] = "",
+    key_map: Annotated[list[str] | None, typer.Option("--map", metavar="KEY=KEY,...", help="What the file calls the "
+                       "format's keys: prompt=problem,answer=solution. May be given several times.")] = None,
+    hold_out: Annotated[int, typer.Option("--hold-out", min=0, help="Questions to split off as evaluation items, "
+                        "beside the traces; what is like them is left out of the traces.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which questions --hold-out takes.")] = 0,
     on_error: Annotated[str, typer.Option(help="fail: stop at the first bad record; skip: write it beside.")] = "fail",
     annotations: Annotated[str, typer.Option(help="<<48/2=24>> in steps: strip (kept as metadata) or keep.")] = "strip",
     revision: Annotated[str, typer.Option(help="Commit, tag or branch; makes FILE a data set on the Hub.")] = "",
@@ -35,6 +41,7 @@ def import_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Convert other people's data to traces or preference pairs; every record is written, or reported with its line."""
+    from workings.data.importing.key_map import parse_map
     from workings.data.importing.run import ImportRequest, import_records
     from workings.data.importing.sources import open_file, open_hub
 
@@ -44,7 +51,7 @@ def import_command(
               "source": source or (opened.name if revision else Path(file).name)}
     request = ImportRequest(format=format_name, on_error=_one_of("--on-error", on_error, ("fail", "skip")),
                             annotations=_one_of("--annotations", annotations, ("strip", "keep")), labels=labels,
-                            force=force)
+                            force=force, keys=parse_map(key_map or ()), hold_out=hold_out, seed=seed)
     with _Progress(opened.name, opened.size) as progress:
         result = import_records(opened, out, request, progress)
     # A wrong format rejects every record, often for a few reasons; the file of rejects has all of them.
@@ -52,7 +59,10 @@ def import_command(
         say(f"rejected {count}: {reason}")
     text = f"{result.read} read, {result.written} written to {out}, {result.rejected} rejected"
     text += f" (see {result.rejects})" if result.rejects else ""
-    lines = [text, *(result.learned.text() if result.learned else ())]
+    lines = [text, *(result.held_out.text() if result.held_out else ()),
+             *(result.learned.text() if result.learned else ())]
+    if result.looks_like:
+        lines.append(f"these keys look like format {result.looks_like}: --format {result.looks_like}")
     answer(result.to_json(), as_json=as_json, text="\n".join(lines))
     # Nothing was converted, which a script should not take for an empty data set.
     if not result.written:

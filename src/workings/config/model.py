@@ -9,7 +9,7 @@ from workings.config.section import Section
 
 
 class ShapeConfig(Section):
-    """The shape of a model that is made from scratch; the vocabulary comes from the tokenizer."""
+    """The shape of a model that is made from scratch; the vocabulary is the tokenizer's."""
 
     family: Annotated[str, FamilyName()] = "gemma"
     """Architecture; decides norms, activation, attention pattern and soft caps."""

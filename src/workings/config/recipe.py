@@ -41,7 +41,8 @@ class Recipe(Section):
     model: ModelConfig
     """Which model, from which weights."""
     tokenizer: str = "model"
-    """Directory or Hub id with `tokenizer.json`; `model`: the one beside the weights."""
+    """Directory or Hub id with `tokenizer.json`; `model`: the one beside the weights; `train`: trained on the traces,
+    at most 512 tokens with digits one by one; for a model from random weights."""
     data: DataConfig
     """Which traces, rendered how."""
     batch: BatchConfig

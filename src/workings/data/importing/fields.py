@@ -20,6 +20,10 @@ SHAREGPT = ("from", "value")
 """Keys of a turn's role and text as ShareGPT writes them."""
 OPENAI = ("role", "content")
 """The same as most others do."""
+BESIDE = ("reasoning_content", "reasoning", "thinking")
+"""Keys of reasoning that stands beside a text."""
+_TEXT_PARTS, _TEXT_KEYS = ("text", "input_text", "output_text"), ("text", "value")
+_REASONING_PARTS = ("reasoning", "thinking")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,15 +90,43 @@ def turn_of(turn: object, names: tuple[str, str], where: str) -> Turn:
     if role is None or turn.get("tool_calls"):
         raise ValueError(f"a turn of a tool: role {turn[role_key]!r}; only system, user and assistant are read")
     content = turn.get(text_key)
-    if isinstance(content, list):  # parts, as multimodal chats write them
-        for part in content:
-            if isinstance(part, dict):
-                refuse_media(part, where, part.get("type"))
-        if not all(isinstance(part, dict) and part.get("type") == "text" for part in content):
-            raise ValueError(f"something else than text in {where}")
-        content = "".join(text(part, "text") for part in content)
-    reasoning = optional(turn, "reasoning_content") or optional(turn, "thinking")
-    return role, content if isinstance(content, str) else text(turn, text_key), lines_of(reasoning)
+    said, thought = _parts(content, where) if isinstance(content, list) else (text(turn, text_key), "")
+    beside = next((found for key in BESIDE if (found := optional(turn, key))), "")
+    # Two texts, either of which could be what the model thought: taking one would be a guess.
+    if thought and beside and lines_of(thought) != lines_of(beside):
+        raise ValueError(f"two different reasonings in {where}: a part of its content, and a field beside it")
+    return role, said, lines_of(thought or beside)
+
+
+def _parts(content: Sequence[object], where: str) -> tuple[str, str]:
+    """Text and reasoning of a turn's content parts, as multimodal chats and reasoning models write them."""
+    said, thought = "", []
+    for part in content:
+        if not isinstance(part, dict):
+            raise ValueError(f"a part of the content of {where} must be an object, not {kind_of(part)}")
+        kind = part.get("type")
+        refuse_media(part, where, kind)
+        if kind in _TEXT_PARTS:
+            said += _part_text(part, _TEXT_KEYS)
+        elif kind in _REASONING_PARTS:
+            # What is thought behind a text belongs to no place of a trace, whose steps come first.
+            if said.strip():
+                raise ValueError(f"reasoning behind a text in {where}: which part is the answer is not clear")
+            thought.append(_part_text(part, (*_TEXT_KEYS, *_REASONING_PARTS)))
+        else:
+            raise ValueError(f"something else than text and reasoning in {where}: a part of type {kind!r}")
+    return said, "\n".join(thought)
+
+
+def _part_text(part: Mapping[str, Any], keys: tuple[str, ...]) -> str:
+    there = [key for key in keys if part.get(key) is not None]
+    if not there:
+        raise ValueError(f"a part of type {part['type']!r} has no {' or '.join(f'`{key}`' for key in keys)}; it has "
+                         f"{keys_of(part)}")
+    if any(part[key] != part[there[0]] for key in there):
+        raise ValueError(f"a part of type {part['type']!r} has two texts: {' and '.join(f'`{key}`' for key in there)} "
+                         "differ")
+    return text(part, there[0])
 
 
 def system_turn(record: Mapping[str, Any]) -> list[Turn]:

@@ -6,7 +6,8 @@ trains a model on questions. What a format does not name is kept as metadata.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import Any
 
 from workings.data.importing import fields
@@ -14,6 +15,9 @@ from workings.data.importing.completion import lines_of, split_any, split_hashes
 from workings.data.importing.fields import SHAREGPT, Parts, Turn
 from workings.data.traces import kind_of
 
+_QUESTIONS = ("prompt", "question", "instruction", "problem")
+_TAGGED = ("completion", "response", "output", "answer", "text")
+_ANSWERS = ("answer", "solution", "response", "output", "completion")
 _GROUPED = re.compile(r"-?\$?\d{1,3}(,\d{3})+(\.\d+)?")
 
 
@@ -53,22 +57,24 @@ def _prompt_completion(record: Mapping[str, Any]) -> TraceParts:
     if isinstance(record.get("prompt"), list) or isinstance(record.get("completion"), list):
         spoken = fields.turns(record, "prompt") + fields.turns(record, "completion")
         return _conversation(spoken, {"prompt", "completion"})
-    steps, answer = split_any(fields.text(record, "completion"))
-    return TraceParts(prompt=fields.text(record, "prompt"), steps=steps, answer=answer,
-                      used=frozenset({"prompt", "completion"}))
+    return _asked_and_told(record, fields.text(record, "prompt"), "completion", {"prompt"})
+
+
+def _question_answer(record: Mapping[str, Any]) -> TraceParts:
+    """A question and one text with its answer, under any of their usual keys."""
+    asked, told = fields.one_of(record, _QUESTIONS), fields.one_of(record, _ANSWERS)
+    return _asked_and_told(record, fields.text(record, asked), told, {asked})
 
 
 def _alpaca(record: Mapping[str, Any]) -> TraceParts:
     """`instruction`, `input` (may be empty or absent), `output`; `system` and `history` as pairs may be there."""
-    steps, answer = split_any(fields.text(record, "output"))
     prompt, history = fields.alpaca_prompt(record)
-    return TraceParts(prompt=prompt, steps=steps, answer=answer, history=history, used=fields.ALPACA | {"output"})
+    return replace(_asked_and_told(record, prompt, "output", fields.ALPACA), history=history)
 
 
 def _tagged(record: Mapping[str, Any]) -> TraceParts:
     """A question, and one text with `<think>` or `<reasoning>` and `<answer>` tags."""
-    asked = fields.one_of(record, ("prompt", "question", "instruction", "problem"))
-    told = fields.one_of(record, ("completion", "response", "output", "answer", "text"))
+    asked, told = fields.one_of(record, _QUESTIONS), fields.one_of(record, _TAGGED)
     steps, answer = split_tagged(fields.text(record, told))
     return TraceParts(prompt=fields.text(record, asked), steps=steps, answer=answer, used=frozenset({asked, told}))
 
@@ -93,7 +99,7 @@ def _traces(record: Mapping[str, Any]) -> TraceParts:
 
 FORMATS: dict[str, Format] = {
     "gsm8k": _gsm8k, "messages": _messages, "prompt-completion": _prompt_completion, "alpaca": _alpaca,
-    "sharegpt": _sharegpt, "tagged": _tagged, "traces": _traces,
+    "sharegpt": _sharegpt, "tagged": _tagged, "traces": _traces, "question-answer": _question_answer,
 }
 """Values of `--format` that give traces."""
 
@@ -119,6 +125,15 @@ def _steps(steps: object) -> tuple[list[str], list[str]]:
         else:
             raise ValueError(f"a step must be a text or an object with `content`, not {kind_of(step)}")
     return texts, kinds
+
+
+def _asked_and_told(record: Mapping[str, Any], prompt: str, told: str, used: AbstractSet[str]) -> TraceParts:
+    """A prompt, and the text of a key in any notation; reasoning may stand in a field beside it."""
+    said = fields.text(record, told)
+    # Of a record, unlike of a turn, such a key may say anything (a flag, a level), and is metadata then.
+    key = next((key for key in fields.BESIDE if isinstance(record.get(key), str) and record[key].strip()), "")
+    steps, answer = (lines_of(record[key]), said.strip()) if key else split_any(said)
+    return TraceParts(prompt=prompt, steps=steps, answer=answer, used=frozenset({*used, told, key}))
 
 
 def _conversation(conversation: Sequence[Turn], used: set[str]) -> TraceParts:

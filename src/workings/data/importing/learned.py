@@ -1,9 +1,10 @@
 """How much of imported conversations a run learns: of the assistant's turns the last one, or every one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from workings.data.traces import Trace
+from workings.data.traces import Trace, iterate_traces
 
 
 @dataclass(kw_only=True)
@@ -34,6 +35,13 @@ class LearnedCounts:
         self.last_characters += sum(map(len, (*trace.steps, trace.answer)))
         self.earlier_characters += sum(map(len, earlier))
         self.reasoning_left_out += reasoning_left_out
+
+    def of_file(self, traces: Path) -> "LearnedCounts":
+        """The counts of the traces that a hold-out has left in a file."""
+        counts = LearnedCounts()
+        for trace in iterate_traces(traces):
+            counts.add(trace, 0)
+        return replace(counts, reasoning_left_out=self.reasoning_left_out)
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`: what is learned under each value of `data.learn`."""

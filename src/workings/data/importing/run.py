@@ -2,24 +2,26 @@
 
 import hashlib
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Literal
 
-from workings.data.importing.completion import take_annotations
-from workings.data.importing.fields import Parts
+from workings.data.importing.convert import converted, metadata_of
 from workings.data.importing.formats import FORMATS, TraceParts
+from workings.data.importing.hints import advice, looks_like, refuse_without_format
+from workings.data.importing.hold_out import HeldOut, item_path, split
+from workings.data.importing.key_map import KeyMap
 from workings.data.importing.learned import LearnedCounts
 from workings.data.importing.media import refuse_media
 from workings.data.importing.pair_formats import PAIR_FORMATS, PairParts
 from workings.data.importing.records import SourceRecord, Unreadable
 from workings.data.importing.sources import Progress, RecordSource
 from workings.data.importing.verdicts import Half, Verdict, Waiting, joined, kto
-from workings.data.preferences import PreferencePair, pair_from_json
-from workings.data.traces import LABELS, Trace, kind_of, trace_from_json
+from workings.data.preferences import PreferencePair
+from workings.data.traces import Trace, kind_of
 from workings.errors import RequestError
 from workings.record import atomic
 from workings.record.digest import file_digest
@@ -27,7 +29,6 @@ from workings.record.digest import file_digest
 _REASON_LENGTH = 200
 _MAX_REASONS = 1000
 """Different reasons that are counted one by one; a million of them would not be bounded memory."""
-_OWN_KEYS = ("prompt", "steps", "answer", "chosen", "rejected", "history")
 ALL_PAIR_FORMATS = (*PAIR_FORMATS, "kto")
 """Values of `--format` that give preference pairs."""
 _OWN_FORMATS = ("traces", "preferences")
@@ -42,7 +43,9 @@ class ImportRequest:
     """What to import, and how."""
 
     format: str
-    """One of `ALL_FORMATS`."""
+    """One of `ALL_FORMATS`; empty: the error says which one the first record looks like."""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """What the file calls the keys that the format reads: the format's key -> the file's."""
     on_error: Literal["fail", "skip"] = "fail"
     """Stop at the first bad record and write nothing, or write bad records beside and go on."""
     annotations: Literal["strip", "keep"] = "strip"
@@ -51,11 +54,19 @@ class ImportRequest:
     """Section, category, difficulty, source and licence of records that do not say."""
     force: bool = False
     """Whether an existing file may be replaced."""
+    hold_out: int = 0
+    """Questions that are split off as evaluation items."""
+    seed: int = 0
+    """Decides which."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImportResult:
-    """What was done. ``read`` is ``written + rejected``; of format `kto`, ``2 * written + rejected``."""
+    """What was done.
+
+    ``read`` is ``written + rejected``, and with a hold-out its items and what it left out; of format `kto`,
+    ``2 * written + rejected``.
+    """
 
     read: int
     written: int
@@ -69,12 +80,18 @@ class ImportResult:
     """Digest of the written file."""
     learned: LearnedCounts | None
     """What is learned of the traces under each value of `data.learn`; None for pairs."""
+    held_out: HeldOut | None = None
+    """What was split off; None where nothing was."""
+    looks_like: str = ""
+    """The format that the first record looks like, where none could be read."""
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
         record: dict[str, Any] = {"read": self.read, "written": self.written, "rejected": self.rejected,
                                   "reasons": dict(self.reasons), "out": str(self.out), "sha256": self.sha256}
         record |= {"learned": self.learned.to_json()} if self.learned else {}
+        record |= {"held_out": self.held_out.to_json()} if self.held_out else {}
+        record |= {"looks_like": self.looks_like} if self.looks_like else {}
         return record | ({"rejects": str(self.rejects)} if self.rejects else {})
 
 
@@ -94,24 +111,42 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
         RequestError: for an unknown format, an existing output, a source without records, or (with
             ``on_error="fail"``) the first bad record, named with file, line and reason; nothing is written then.
     """
-    if request.format not in ALL_FORMATS:
-        raise RequestError(f"--format {request.format}", f"one of {', '.join(ALL_FORMATS)}")
-    if out.exists() and not request.force:
-        raise RequestError(f"--out {out}, which exists", "a file that does not exist", "--force, or another --out")
-    if not out.parent.is_dir():
-        raise RequestError(f"--out {out}", "a file in a directory that exists", f"mkdir -p {out.parent}")
+    _check(request, out)
+    if not request.format:
+        refuse_without_format(source, KeyMap(request.keys))
     importer = _Importer(source, request, progress)
+    held: HeldOut | None = None
     # The rejects are in place before the rest is: what was written would hide what is missing.
     rejects = rejects_path(out)
-    atomic.write_with(out, lambda good: atomic.write_with(rejects, lambda bad: importer.run(good, bad)))
-    # The file had to be open before the first record was read.
-    if not importer.reasons:
-        rejects.unlink()
+    if request.hold_out:
+        with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
+            whole = Path(folder, "traces.jsonl")
+            importer.to_files(whole, rejects)
+            held = split(whole, out, request.hold_out, request.seed)
+    else:
+        importer.to_files(out, rejects)
     rejected = importer.reasons.total()
-    return ImportResult(read=importer.read, written=importer.written, rejected=rejected,
-                        reasons=dict(importer.reasons.most_common()), out=out,
-                        rejects=rejects if rejected else None, sha256=file_digest(out),
-                        learned=None if request.format in ALL_PAIR_FORMATS else importer.learned)
+    return ImportResult(read=importer.read, written=importer.written - (held.items + held.left_out if held else 0),
+                        rejected=rejected, reasons=dict(importer.reasons.most_common()), out=out,
+                        rejects=rejects if rejected else None, sha256=file_digest(out), held_out=held,
+                        looks_like="" if importer.written else importer.looks_like,
+                        learned=None if request.format in ALL_PAIR_FORMATS else
+                        importer.learned.of_file(out) if held else importer.learned)
+
+
+def _check(request: ImportRequest, out: Path) -> None:
+    """Raise `RequestError` for what can be known before anything is read."""
+    if request.format and request.format not in ALL_FORMATS:
+        raise RequestError(f"--format {request.format}", f"one of {', '.join(ALL_FORMATS)}")
+    if request.hold_out and request.format in ALL_PAIR_FORMATS:
+        raise RequestError(f"--hold-out with --format {request.format}",
+                           "a format of traces: a pair has no answer that an item could expect")
+    for path in (out, *((item_path(out),) if request.hold_out else ())):
+        if path.exists() and not request.force:
+            raise RequestError(f"--out {out}: {path}, which exists", "a file that does not exist",
+                               "--force, or another --out")
+    if not out.parent.is_dir():
+        raise RequestError(f"--out {out}", "a file in a directory that exists", f"mkdir -p {out.parent}")
 
 
 class _Importer:
@@ -120,14 +155,24 @@ class _Importer:
     def __init__(self, source: RecordSource, request: ImportRequest, progress: Progress) -> None:
         self._source, self._request, self._progress = source, request, progress
         self._parse = ALL_FORMATS[request.format]
+        self._keys = KeyMap(request.keys)
         self._ids: set[int] = set()
         self._waiting = Waiting()
         self.read = 0
         self.written = 0
         self.learned = LearnedCounts()
         self.reasons: Counter[str] = Counter()
+        self.looks_like = ""
+        """The format that the first rejected record looks like."""
 
-    def run(self, good: BinaryIO, rejects: BinaryIO) -> None:
+    def to_files(self, out: Path, rejects: Path) -> None:
+        """Write what the records give and, beside it, those that were rejected."""
+        atomic.write_with(out, lambda good: atomic.write_with(rejects, lambda bad: self._run(good, bad)))
+        # The file had to be open before the first record was read.
+        if not self.reasons:
+            rejects.unlink()
+
+    def _run(self, good: BinaryIO, rejects: BinaryIO) -> None:
         for record in self._source.records(self._progress):
             self.read += 1
             if isinstance(record, Unreadable):
@@ -139,13 +184,14 @@ class _Importer:
                 self._take(record, taken, good)
             except ValueError as error:
                 for each in taken:
-                    self._reject(rejects, _unreadable(each, str(error)))
+                    self._reject(rejects, _unreadable(each, str(error)), each.value)
         for half in self._waiting.left():
             told = "right" if half.verdict.right else "wrong"
             self._reject(rejects, _unreadable(half.record, f"a {told} completion, and none of its prompt with the "
                                                            "other verdict is left to pair it with"))
         if not self.read:
             raise RequestError(f"{self._source.name} holds no record", "at least one record")
+        self._keys.refuse_unseen()
 
     def _take(self, record: SourceRecord, taken: list[SourceRecord], good: BinaryIO) -> None:
         """Write what a record gives; of two that make a pair, the first only waits.
@@ -157,8 +203,13 @@ class _Importer:
             raise ValueError(f"a record must be an object, not {kind_of(record.value)}")
         if self._request.format not in _OWN_FORMATS:
             refuse_media(record.value, "the record")
-        parts = self._parse(record.value)
-        metadata = _metadata(record.value, parts)
+        renamed = self._keys.renamed(record.value)
+        try:
+            parts = self._parse(renamed)
+        except ValueError as error:
+            # The person knows the file's own keys, and the format's only where they mapped none.
+            raise ValueError(self._keys.missing(record.value) or str(error)) from None
+        metadata = metadata_of(renamed, parts)
         if not isinstance(parts, Verdict):
             found = self._converted(parts, metadata, record.number)
         else:
@@ -172,11 +223,16 @@ class _Importer:
         good.write(json.dumps(found.to_json(), ensure_ascii=False).encode() + b"\n")
         self.written += 1
 
-    def _reject(self, rejects: BinaryIO, bad: Unreadable) -> None:
+    def _reject(self, rejects: BinaryIO, bad: Unreadable, value: object = None) -> None:
         place = f"{self._source.name}:{bad.number}"
+        # Where records were read already the format is right, and the bad one is an exception among them.
+        strange = value if isinstance(value, dict) and not self.written and not self.reasons else None
         if self._request.on_error == "fail":
             raise RequestError(f"{place}: {bad.reason}", f"a record of format {self._request.format}",
+                               advice(strange, self._keys, self._request.format) if strange else
                                "--on-error skip writes such records to a file beside")
+        if strange:
+            self.looks_like = looks_like(self._keys.renamed(strange), self._request.format)
         reason = bad.reason[:_REASON_LENGTH]
         self.reasons[reason if reason in self.reasons or len(self.reasons) < _MAX_REASONS else "other reasons"] += 1
         line = {"file": self._source.name, "line": bad.number, "reason": bad.reason, "bytes": bad.size,
@@ -185,22 +241,8 @@ class _Importer:
 
     def _converted(self, parts: TraceParts | PairParts, metadata: dict[str, Any], number: int
                    ) -> Trace | PreferencePair:
-        """The trace or the pair of a format's parts. Raises ValueError with the reason when there is none."""
-        own: dict[str, Any] = {"prompt": parts.prompt}
-        # `_label` takes what it finds out of the metadata, so that no field is kept twice.
-        labels = {name: _label(metadata, name) or self._request.labels.get(name, "") for name in LABELS}
-        own["id"] = _label(metadata, "id") or f"{self._source.stem}-{number:07d}"
-        if isinstance(parts, PairParts):
-            own |= {"chosen": parts.chosen, "rejected": parts.rejected}
-        else:
-            own |= {"steps": list(parts.steps), "answer": parts.answer}
-            if self._request.annotations == "strip":
-                _take_annotations(own, metadata)
-        if parts.history:
-            own["history"] = [{"role": role, "content": said} for role, said in parts.history]
-        record = metadata | own | {name: said for name, said in labels.items() if said}
-        # one rule for what a trace or a pair is: that of reading it back
-        found = pair_from_json(record) if isinstance(parts, PairParts) else trace_from_json(record)
+        found = converted(parts, metadata, f"{self._source.stem}-{number:07d}", self._request.labels,
+                          strip=self._request.annotations == "strip")
         self._remember(found.id)
         if isinstance(found, Trace) and isinstance(parts, TraceParts):
             self.learned.add(found, parts.reasoning_left_out)
@@ -219,42 +261,3 @@ def _unreadable(record: SourceRecord, reason: str) -> Unreadable:
     # Rows of parquet and of the Hub hold dates and bytes, for which JSON has no form.
     raw = json.dumps(record.value, default=str)
     return Unreadable(record.number, reason, raw, len(raw))
-
-
-def _take_annotations(own: dict[str, Any], metadata: dict[str, Any]) -> None:
-    """Move calculator annotations from the steps to the metadata."""
-    taken = [take_annotations(step) for step in own["steps"]]
-    own["steps"] = [step for step, _ in taken]
-    if any(found for _, found in taken):
-        metadata["calculations"] = [found for _, found in taken]
-
-
-def _metadata(record: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
-    """Keys that the format did not use, with its own findings; a null is left out, it says nothing."""
-    others = {str(key): value for key, value in record.items() if key not in parts.used}
-    merged = {**parts.metadata, **others}
-    if "license" in merged and "licence" not in merged:
-        merged["licence"] = merged.pop("license")
-    # a key that a trace or a pair gives another meaning (an `answer` beside the tagged text, say) is renamed
-    return {f"original_{key}" if key in _OWN_KEYS else key: _plain(value)
-            for key, value in merged.items() if value is not None}
-
-
-def _label(metadata: dict[str, Any], name: str) -> str:
-    """A label out of the metadata; numbers are common ids and levels, so whole ones are taken as text."""
-    value = metadata.pop(name, "")
-    # In Python true is an int, and it is no label.
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise ValueError(f"`{name}` must be a text, not {kind_of(value)}")
-    return str(value)
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON can say it: what parquet knows beyond JSON (dates, bytes, decimals) becomes text."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items() if inner is not None}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value if inner is not None]
-    if isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    return str(value)

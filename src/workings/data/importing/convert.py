@@ -1,0 +1,84 @@
+"""What a format found in a record, made a trace or a preference pair: ids, labels, metadata, annotations."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from workings.data.importing.completion import take_annotations
+from workings.data.importing.fields import Parts
+from workings.data.importing.formats import TraceParts
+from workings.data.importing.pair_formats import PairParts
+from workings.data.preferences import PreferencePair, pair_from_json
+from workings.data.traces import LABELS, Trace, kind_of, trace_from_json
+
+_OWN_KEYS = ("prompt", "steps", "answer", "chosen", "rejected", "history")
+
+
+def converted(parts: TraceParts | PairParts, metadata: dict[str, Any], fallback_id: str, given: Mapping[str, str], *,
+              strip: bool) -> Trace | PreferencePair:
+    """The trace or the pair of a format's parts.
+
+    Args:
+        parts: what the format found.
+        metadata: what else the record says (`metadata_of`); labels are taken out of it.
+        fallback_id: the id where the record names none.
+        given: labels where the record names none.
+        strip: whether calculator annotations leave the steps.
+
+    Raises:
+        ValueError: with the reason, where there is none.
+    """
+    own: dict[str, Any] = {"prompt": parts.prompt}
+    # `_label` takes what it finds out of the metadata, so that no field is kept twice.
+    labels = {name: _label(metadata, name) or given.get(name, "") for name in LABELS}
+    own["id"] = _label(metadata, "id") or fallback_id
+    if isinstance(parts, PairParts):
+        own |= {"chosen": parts.chosen, "rejected": parts.rejected}
+    else:
+        own |= {"steps": list(parts.steps), "answer": parts.answer}
+        if strip:
+            _take_annotations(own, metadata)
+    if parts.history:
+        own["history"] = [{"role": role, "content": said} for role, said in parts.history]
+    record = metadata | own | {name: said for name, said in labels.items() if said}
+    # One rule for what a trace or a pair is: that of reading it back.
+    return pair_from_json(record) if isinstance(parts, PairParts) else trace_from_json(record)
+
+
+def _take_annotations(own: dict[str, Any], metadata: dict[str, Any]) -> None:
+    """Move calculator annotations from the steps to the metadata."""
+    taken = [take_annotations(step) for step in own["steps"]]
+    own["steps"] = [step for step, _ in taken]
+    if any(found for _, found in taken):
+        metadata["calculations"] = [found for _, found in taken]
+
+
+def metadata_of(record: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
+    """Keys that the format did not use, with its own findings; a null is left out, it says nothing."""
+    others = {str(key): value for key, value in record.items() if key not in parts.used}
+    merged = {**parts.metadata, **others}
+    if "license" in merged and "licence" not in merged:
+        merged["licence"] = merged.pop("license")
+    # a key that a trace or a pair gives another meaning (an `answer` beside the tagged text, say) is renamed
+    return {f"original_{key}" if key in _OWN_KEYS else key: _plain(value)
+            for key, value in merged.items() if value is not None}
+
+
+def _label(metadata: dict[str, Any], name: str) -> str:
+    """A label out of the metadata; numbers are common ids and levels, so whole ones are taken as text."""
+    value = metadata.pop(name, "")
+    # In Python true is an int, and it is no label.
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise ValueError(f"`{name}` must be a text, not {kind_of(value)}")
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can say it: what parquet knows beyond JSON (dates, bytes, decimals) becomes text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value if inner is not None]
+    if isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value)

@@ -1,0 +1,54 @@
+"""Which format a record looks like, where it was asked for under another one, or under none."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from workings.data.importing.fields import keys_of
+from workings.data.importing.formats import FORMATS
+from workings.data.importing.key_map import KeyMap
+from workings.data.importing.pair_formats import PAIR_FORMATS
+from workings.data.importing.records import SourceRecord
+from workings.data.importing.sources import RecordSource
+from workings.data.importing.verdicts import kto
+from workings.errors import RequestError
+
+# Pairs first, because a record of pairs often holds a conversation as well; then from the strictest reader to the one
+# that reads the most.
+_ORDER = {**{name: PAIR_FORMATS[name] for name in ("ultrafeedback", "llamafactory", "hh", "chosen-rejected",
+                                                   "prompt-chosen-rejected")},
+          "kto": kto, **{name: FORMATS[name] for name in (
+              "messages", "sharegpt", "traces", "gsm8k", "tagged", "alpaca", "prompt-completion", "question-answer")}}
+
+
+def looks_like(record: Mapping[str, Any], but: str = "") -> str:
+    """The first format that reads this record, other than ``but``; empty where none does."""
+    for name, read in _ORDER.items():
+        if name != but:
+            try:
+                read(record)
+            except ValueError:
+                continue
+            return name
+    return ""
+
+
+def advice(record: Mapping[str, Any], keys: KeyMap, asked: str) -> str:
+    """What to type instead, where the first record of a file is none of the format that was asked for."""
+    if mended := keys.mended(record):
+        return mended
+    if found := looks_like(keys.renamed(record), asked):
+        return f"these keys look like format {found}: --format {found}"
+    return f"--map says what the keys are called here, as in --map prompt=KEY; the record has {keys_of(record)}"
+
+
+def refuse_without_format(source: RecordSource, keys: KeyMap) -> None:
+    """Raise the `RequestError` of an import without a format, which says what the first record looks like."""
+    first = next(source.records(lambda _: None), None)
+    value = first.value if isinstance(first, SourceRecord) else None
+    if not isinstance(value, dict):
+        raise RequestError("no --format", "one of those that `workings data list` names", "workings data list")
+    found = looks_like(keys.renamed(value))
+    raise RequestError(
+        f"no --format; the first record has {keys_of(value)}", "one of those that `workings data list` names",
+        f"these keys look like format {found}: add --format {found}" if found else
+        "workings data list; --map KEY=KEY where a format's keys have other names here")

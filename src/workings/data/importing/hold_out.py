@@ -1,0 +1,229 @@
+"""`--hold-out N`: questions for evaluation split off an import, and what is like them left out of the traces.
+
+Labels and seed decide which ones: the traces that can be asked stand in the order of their labels and numbers of steps,
+in the order of a digest within each of these groups, and every k-th is taken. So the first label keeps its share to
+within one item and the others nearly, and the same records with the same seed give the same items.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from workings.data.checking.overlap import SIMILARITY, Question, find_leaks, numbers, question_key, words
+from workings.data.checking.reading import earlier_texts
+from workings.data.traces import LABELS, Trace, iterate_traces
+from workings.errors import RequestError
+from workings.record import atomic
+from workings.record.digest import file_digest
+
+STRATA = ("section", "category", "difficulty", "kind", "type", "subject", "level", "length")
+"""Fields whose shares are kept, where a file has them with 2 to 50 values."""
+_MOST_VALUES = 50
+SAME_NUMBERS_SIMILARITY = 0.5
+"""Shared three-word passages from which a question with the same numbers is taken for a held-out one. Lower than what
+`data check` reports: a trace too few costs little, a question that was learned by heart costs the evaluation."""
+_LONG_ANSWER = 100
+_SHOWN_VALUES = 8
+_AT_A_TIME = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """What was split off."""
+
+    items: int
+    path: Path
+    sha256: str
+    seed: int
+    strata: Mapping[str, Mapping[str, int]]
+    """Items by value of each field whose shares were kept."""
+    left_out: int
+    """Traces that repeat a held-out question or are like it."""
+    left_out_path: Path | None
+    long_answers: int
+    """Items whose expected answer is longer than a final answer is."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        record = {"items": self.items, "path": str(self.path), "sha256": self.sha256, "seed": self.seed,
+                  "strata": {name: dict(found) for name, found in self.strata.items()}, "left_out": self.left_out,
+                  "long_answers": self.long_answers}
+        return record | ({"left_out_path": str(self.left_out_path)} if self.left_out_path else {})
+
+    def text(self) -> list[str]:
+        """Lines for people."""
+        kept = "; ".join(f"{name}: {_counts(found)}" for name, found in self.strata.items())
+        lines = [f"{self.items} held out as evaluation items in {self.path} (seed {self.seed}), with the shares that "
+                 f"the file has of {kept}"]
+        if self.left_out:
+            lines.append(f"{self.left_out} traces that repeat a held-out question or are like it are left out (see "
+                         f"{self.left_out_path})")
+        if self.long_answers:
+            lines.append(f"note: {self.long_answers} of the items expect an answer of more than {_LONG_ANSWER} "
+                         "characters, which hardly any completion can match; a format that finds the final answer "
+                         "alone makes better items")
+        return lines
+
+
+def _counts(found: Mapping[str, int]) -> str:
+    if len(found) > _SHOWN_VALUES:
+        return f"{len(found)} values"
+    return ", ".join(f"{value or 'none'} {count}" for value, count in found.items())
+
+
+def item_path(out: Path) -> Path:
+    """Where the held-out items go."""
+    return _beside(out, "items")
+
+
+def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
+    """Split the traces of one file into items and the traces of another.
+
+    Reads the file three times, so that memory holds two digests and the labels of each trace, and the held-out
+    questions.
+
+    Raises:
+        RequestError: fewer questions than asked for, or no trace would be left.
+    """
+    candidates = _Candidates(iterate_traces(read))
+    held = candidates.choose(n, seed)
+    items = [_item(trace) for at, trace in enumerate(iterate_traces(read)) if at in held]
+    like = dict(_like(iterate_traces(read), [(item["id"], item["prompt"]) for item in items], held))
+    if len(held) + len(like) == candidates.traces:
+        raise RequestError(f"--hold-out {n} of {candidates.traces} traces; the others are all like a held-out one",
+                           "a hold-out that leaves traces to learn from", f"--hold-out {max(1, n // 10)}")
+    left_out_path = _beside(out, "left_out")
+    # The traces last: a file of traces without its items would be taken for the whole.
+    atomic.write_with(item_path(out), lambda stream: _write(stream, items))
+    if like:
+        atomic.write_with(left_out_path, partial(_write_left_out, read, like))
+    else:
+        left_out_path.unlink(missing_ok=True)
+    atomic.write_with(out, partial(_write_rest, read, {*held, *like}))
+    return HeldOut(
+        items=len(items), path=item_path(out), sha256=file_digest(item_path(out)), seed=seed,
+        strata={name: {value.strip(): count for value, count in sorted(
+            Counter(candidates.rows[at][0][place] for at in held).items())}
+                for place, name in enumerate(candidates.fields)},
+        left_out=len(like), left_out_path=left_out_path if like else None,
+        long_answers=sum(len(item["expected_answer"]) > _LONG_ANSWER for item in items))
+
+
+class _Candidates:
+    """The traces that can be asked: one for each question that stands alone and has one answer."""
+
+    def __init__(self, traces: Iterable[Trace]) -> None:
+        self.traces = 0
+        first: dict[bytes, tuple[int, bytes]] = {}
+        rows: dict[int, tuple[tuple[str, ...], int, bytes]] = {}
+        for trace in traces:
+            at, self.traces = self.traces, self.traces + 1
+            question, answer = _digest(*question_key(trace)), _digest(*words(trace.answer), trace.answer)
+            if question in first:
+                # Of a question with two answers neither can be expected.
+                if first[question][1] != answer:
+                    rows.pop(first[question][0], None)
+                continue
+            first[question] = at, answer
+            # An item is one question: a conversation would lose the turns before it.
+            if not trace.history:
+                rows[at] = (tuple(_label(trace, name) for name in STRATA), len(trace.steps), question)
+        values = [{labels[place] for labels, _, _ in rows.values()} for place in range(len(STRATA))]
+        used = [place for place, found in enumerate(values) if 2 <= len(found) <= _MOST_VALUES]
+        self.fields = (*(STRATA[place] for place in used), "number of steps")
+        self.rows = {at: ((*(labels[place] for place in used), f"{steps:>4}"), question)
+                     for at, (labels, steps, question) in rows.items()}
+
+    def choose(self, n: int, seed: int) -> set[int]:
+        """Places of the traces that are held out."""
+        if len(self.rows) < n:
+            raise RequestError(f"--hold-out {n}",
+                               f"at most {len(self.rows)}: so many of the {self.traces} traces ask a question of their "
+                               "own, with one answer and without earlier turns",
+                               f"--hold-out {max(1, len(self.rows) // 10)}")
+        ordered = sorted(self.rows, key=lambda at: (self.rows[at][0], _digest(seed, self.rows[at][1])))
+        start = int.from_bytes(_digest(seed)[:4], "big") / (1 << 32)
+        return {ordered[int((number + start) * len(ordered) / n)] for number in range(n)}
+
+
+def _like(traces: Iterable[Trace], questions: Sequence[tuple[str, str]], held: set[int]) -> Iterator[tuple[int, str]]:
+    """Places of the other traces that hold a question or are like one, and why."""
+    near, asked = _Near(questions), [Question(name, prompt) for name, prompt in questions]
+    others = ((at, trace) for at, trace in enumerate(traces) if at not in held)
+    # A part at a time, because a file may be larger than the memory.
+    while part := list(islice(others, _AT_A_TIME)):
+        yield from ((at, found) for at, trace in part if (found := near.like(trace)))
+        yield from ((finding.record, f"{finding.kind}: {finding.text}") for finding in find_leaks(part, asked))
+
+
+class _Near:
+    """The held-out questions by their passages, so that each trace is compared with those alone that share one."""
+
+    def __init__(self, questions: Sequence[tuple[str, str]]) -> None:
+        self._questions = [(name, numbers(spelled := words(prompt)), _passages(spelled)) for name, prompt in questions]
+        self._by_passage: dict[tuple[str, ...], list[int]] = {}
+        for number, (_, _, passages) in enumerate(self._questions):
+            for passage in passages:
+                self._by_passage.setdefault(passage, []).append(number)
+
+    def like(self, trace: Trace) -> str:
+        """The held-out question that one of a trace's is like, in words; empty where there is none."""
+        asked = (trace.prompt, *earlier_texts(trace, "user"))
+        return next((found for prompt in asked if (found := self._like(words(prompt)))), "")
+
+    def _like(self, spelled: list[str]) -> str:
+        own, same = _passages(spelled), numbers(spelled)
+        shared = Counter(number for passage in own for number in self._by_passage.get(passage, ()))
+        for number, count in shared.most_common():
+            name, its_numbers, passages = self._questions[number]
+            similarity = count / (len(own) + len(passages) - count)
+            if its_numbers == same and similarity >= (SAME_NUMBERS_SIMILARITY if same else SIMILARITY):
+                return f"near_duplicate: {similarity:.2f} like {name}"
+        return ""
+
+
+def _passages(spelled: Sequence[str]) -> set[tuple[str, ...]]:
+    # Of a question of one or two words the whole is its only passage.
+    return {tuple(spelled[at:at + 3]) for at in range(max(len(spelled) - 2, 1))}
+
+
+def _item(trace: Trace) -> dict[str, Any]:
+    labels = {name: said for name in LABELS if (said := getattr(trace, name))}
+    return {"id": trace.id, "prompt": trace.prompt, "expected_answer": trace.answer, **labels}
+
+
+def _label(trace: Trace, name: str) -> str:
+    value = getattr(trace, name) if name in LABELS else trace.metadata.get(name, "")
+    # Floats and lists are no labels; a field of them has one value here, and is not used.
+    return str(value) if isinstance(value, str | int) else ""
+
+
+def _digest(*parts: object) -> bytes:
+    return hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+
+
+def _beside(out: Path, ending: str) -> Path:
+    return out.with_name(f"{out.name.removesuffix('.jsonl')}.{ending}.jsonl")
+
+
+def _write(stream: BinaryIO, records: Iterable[Mapping[str, Any]]) -> None:
+    for record in records:
+        stream.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+
+
+def _write_left_out(read: Path, like: Mapping[int, str], stream: BinaryIO) -> None:
+    _write(stream, ({"id": trace.id, "reason": like[at], "trace": trace.to_json()}
+                    for at, trace in enumerate(iterate_traces(read)) if at in like))
+
+
+def _write_rest(read: Path, without: set[int], stream: BinaryIO) -> None:
+    with read.open("rb") as lines:
+        for at, line in enumerate(lines):
+            if at not in without:
+                stream.write(line)

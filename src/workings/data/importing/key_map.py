@@ -1,0 +1,76 @@
+"""`--map prompt=problem,answer=solution`: what a file calls the keys that a format reads."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workings.data.importing.fields import keys_of
+from workings.errors import RequestError
+
+_EXAMPLE = "--map prompt=problem,answer=solution"
+
+
+def parse_map(texts: Sequence[str]) -> dict[str, str]:
+    """The file's key of each key of the format.
+
+    Raises:
+        RequestError: a pair without `=` or with an empty side, or a key of the format twice.
+    """
+    found: dict[str, str] = {}
+    for pair in (pair for text in texts for pair in text.split(",")):
+        wanted, mark, there = (part.strip() for part in pair.partition("="))
+        if not (wanted and mark and there):
+            raise RequestError(f"--map {pair}", "KEY=KEY: the format's key, then the file's", _EXAMPLE)
+        if wanted in found:
+            raise RequestError(f"--map {wanted}={found[wanted]} and {wanted}={there}", "each key of the format once",
+                               _EXAMPLE)
+        found[wanted] = there
+    return found
+
+
+class KeyMap:
+    """Renames the keys of records, and knows which of its keys it has seen."""
+
+    def __init__(self, keys: Mapping[str, str]) -> None:
+        self._keys = dict(keys)
+        self._unseen = dict(keys)
+        self._first: Mapping[str, Any] = {}
+
+    def renamed(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """The record under the format's keys; a value that stood there already is kept as `original_KEY`."""
+        self._first = self._first or record
+        found = {wanted: value for wanted, there in self._keys.items()
+                 if (value := _value_at(record, there)) is not None}
+        for wanted in found:
+            self._unseen.pop(wanted, None)
+        moved = set(self._keys.values())
+        kept = {f"original_{key}" if key in found else key: value for key, value in record.items()
+                if key not in moved}
+        return kept | found
+
+    def missing(self, record: Mapping[str, Any]) -> str:
+        """Which key of the map the record does not have, for a message; empty where it has all."""
+        return next((f"`{there}` (--map {wanted}={there}) is missing; the record has {keys_of(record)}"
+                     for wanted, there in self._keys.items() if _value_at(record, there) is None), "")
+
+    def mended(self, record: Mapping[str, Any]) -> str:
+        """The first pair that the record has no key for, with the key that was probably meant; empty: none."""
+        return next((f"--map {wanted}={near[0]}" for wanted, there in self._keys.items()
+                     if _value_at(record, there) is None and (near := difflib.get_close_matches(there, record, n=1))),
+                    "")
+
+    def refuse_unseen(self) -> None:
+        """Raise `RequestError` for a key of the map that no record had."""
+        for wanted, there in self._unseen.items():
+            raise RequestError(f"--map {wanted}={there}: no record has `{there}`",
+                               f"a key of the file; its first record has {keys_of(self._first)}",
+                               self.mended(self._first))
+
+
+def _value_at(record: Mapping[str, Any], key: str) -> Any:
+    """The value of a key; `outer.inner` goes into an object, unless the record has a key of that very name."""
+    if key in record or "." not in key:
+        return record.get(key)
+    outer, _, inner = key.partition(".")
+    below = record.get(outer)
+    return _value_at(below, inner) if isinstance(below, dict) else None

@@ -1,0 +1,123 @@
+"""Questions split off an import: how many, which, and that nothing of them stays in the traces."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workings.data.checking.overlap import find_leaks, read_questions
+from workings.data.importing.run import ImportRequest, ImportResult, import_records
+from workings.data.importing.sources import open_file
+from workings.data.traces import read_traces
+from workings.errors import RequestError
+from workings.scoring.items import read_items
+
+PLACES = ("harbour", "meadow", "station", "orchard", "library", "quarry", "bakery", "theatre", "garden", "market")
+
+
+def question(k: int) -> str:
+    return (f"At the {PLACES[k % 10]} {k + 3} people wait in the morning and {2 * k + 5} more arrive before noon, so "
+            "how many wait then?")
+
+
+def record(k: int, prompt: str = "", **more: Any) -> dict[str, Any]:
+    return {"id": f"t{k}", "prompt": prompt or question(k), "steps": [f"{k + 3}+{2 * k + 5}={3 * k + 8}"],
+            "answer": str(3 * k + 8), "section": "carry" if k % 4 == 0 else "core", **more}
+
+
+def run(tmp_path: Path, records: list[dict[str, Any]], n: int, seed: int = 0, kind: str = "traces") -> ImportResult:
+    source = tmp_path / "file.jsonl"
+    source.write_text("".join(json.dumps(each) + "\n" for each in records))
+    return import_records(open_file(source), tmp_path / "out.jsonl", ImportRequest(
+        format=kind, labels={}, force=True, hold_out=n, seed=seed))
+
+
+def test_items_and_traces_are_the_file_and_keep_its_shares(tmp_path: Path) -> None:
+    result = run(tmp_path, [record(k) for k in range(80)], 20)
+    held = result.held_out
+    assert held is not None
+    items, traces = read_items(held.path), read_traces(result.out)
+    assert held.path.name == "out.items.jsonl"
+    assert (result.read, result.written, result.rejected, held.items, held.left_out) == (80, 60, 0, 20, 0)
+    assert {item.id for item in items} | {trace.id for trace in traces} == {f"t{k}" for k in range(80)}
+    assert Counter(item.section for item in items) == {"carry": 5, "core": 15} == held.strata["section"]
+    assert all(item.expected_answer == str(3 * int(item.id[1:]) + 8) for item in items)
+    assert result.learned is not None
+    assert result.learned.traces == 60
+    assert not list(tmp_path.glob(".*")), "nothing of the work in between stays"
+    assert not (tmp_path / "out.left_out.jsonl").exists()
+
+
+def test_the_seed_decides_and_the_order_of_the_file_does_not(tmp_path: Path) -> None:
+    def ids(records: list[dict[str, Any]], seed: int) -> set[str]:
+        held = run(tmp_path, records, 20, seed).held_out
+        return {item.id for item in read_items(held.path)} if held else set()
+
+    records = [record(k) for k in range(80)]
+    assert ids(records, 0) == ids(records[::-1], 0) != ids(records, 1)
+
+
+def test_what_gives_a_held_out_question_away_is_left_out(tmp_path: Path) -> None:
+    records = [record(k) for k in range(40)]
+    names = ("evening", "summer", "winter")
+    copies = [
+        *(record(100 + k, question(k)) for k in range(40)),
+        *(record(200 + k, question(k).upper().replace(",", "")) for k in range(40)),
+        *(record(300 + k, question(k).replace("morning", names[k % 3])) for k in range(40)),
+        *(record(400 + k, f"A friend asks me this. {question(k)} Please show your work.") for k in range(40)),
+        *(record(500 + k, "And then?", history=[{"role": "user", "content": question(k)},
+                                                {"role": "assistant", "content": "Wait."}]) for k in range(40)),
+    ]
+    for each in copies:
+        each["answer"] = str(3 * (int(each["id"][1:]) % 100) + 8)
+    result = run(tmp_path, [*records, *copies], 10)
+    held = result.held_out
+    assert held is not None
+    chosen = {int(item.id[1:]) % 100 for item in read_items(held.path)}
+    left = {json.loads(line)["id"]: json.loads(line)["reason"]
+            for line in (tmp_path / "out.left_out.jsonl").read_text().splitlines()}
+    assert not [trace.id for trace in read_traces(result.out) if int(trace.id[1:]) % 100 in chosen]
+    assert held.left_out == len(left) == result.read - result.written - held.items
+    assert {reason.split(":")[0] for reason in left.values()} == {"leak", "normalized_leak", "near_duplicate",
+                                                                  "ngram_leak"}
+    entries = list(enumerate(read_traces(result.out)))
+    assert not list(find_leaks(entries, read_questions(held.path)))
+
+
+def test_only_questions_of_their_own_are_held_out(tmp_path: Path) -> None:
+    turns = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello."}]
+    records = [record(0), record(1), record(2, history=turns), record(3, question(4)), record(4)]
+    records[3]["answer"] = "another one"
+    with pytest.raises(RequestError, match="at most 2: so many of the 5 traces"):
+        run(tmp_path, records, 3)
+    assert [path.name for path in tmp_path.iterdir()] == ["file.jsonl"]
+    held = run(tmp_path, records, 1).held_out
+    assert held is not None
+    assert read_items(held.path)[0].id in ("t0", "t1")
+
+
+def test_other_numbers_are_another_question(tmp_path: Path) -> None:
+    result = run(tmp_path, [record(k, f"What is {k}+7?", section="") for k in range(50)], 10)
+    assert result.held_out is not None
+    assert (result.written, result.held_out.left_out) == (40, 0)
+
+
+def test_a_hold_out_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="a pair has no answer"):
+        run(tmp_path, [record(0)], 1, kind="preferences")
+    with pytest.raises(RequestError, match="leaves traces to learn from"):
+        run(tmp_path, [record(0), record(1, question(0).replace("noon", "night"))], 1)
+    (tmp_path / "out.items.jsonl").write_text("mine")
+    request = ImportRequest(format="traces", labels={}, hold_out=1)
+    with pytest.raises(RequestError, match="which exists"):
+        import_records(open_file(tmp_path / "file.jsonl"), tmp_path / "out.jsonl", request)
+    assert (tmp_path / "out.items.jsonl").read_text() == "mine"
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_answers_that_nothing_can_match_are_said(tmp_path: Path) -> None:
+    result = run(tmp_path, [record(k, answer=f"{k} " + "and so on " * 20) for k in range(10)], 3)
+    assert result.held_out is not None
+    assert any("more than 100 characters" in line for line in result.held_out.text())
