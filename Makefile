@@ -31,9 +31,9 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and was not found; try: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-# What the main job needs and no more: the core and JAX for CPU.
+# What the main job and looking at it need and no more: the core, JAX for CPU and the local page.
 $(CORE): pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install --quiet -c constraints.txt -e '.[jax]'
+	$(PIP) install --quiet -c constraints.txt -e '.[jax,ui]'
 	@touch $@
 
 # What tests, checks and docs need. torch first and by its exact pin, so that pip takes a CPU build where it knows one.
@@ -44,7 +44,7 @@ $(ALL): pyproject.toml constraints.txt | $(BIN)/python
 
 setup: $(ALL) ## makes .venv with everything that tests, checks and docs need
 
-quickstart: $(CORE) ## installs JAX for CPU and runs the main job (OUT=runs/quickstart)
+quickstart: $(CORE) ## installs JAX for CPU and the page, and runs the main job (OUT=runs/quickstart)
 	GLIBC_TUNABLES="$${GLIBC_TUNABLES:-glibc.malloc.hugetlb=1}" $(BIN)/workings quickstart --out $(OUT)
 
 quick: $(ALL) ## between two edits: lint, types, import contract, and the tests that start no process and train nothing

@@ -4,10 +4,11 @@ Asks the program for its help, and goes into every group of commands. ``--check`
 exits with 1 if the committed page is not what would be written.
 """
 
-import re
 import sys
 from pathlib import Path
+from typing import Any
 
+import typer
 from typer.testing import CliRunner
 
 from tools.generated import deliver
@@ -40,10 +41,12 @@ def help_text(*words: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
-def commands_in(text: str) -> list[str]:
-    """Names in the ``Commands:`` part of a help text, in its order; empty for a command that has none."""
-    _, found, listing = text.partition("\nCommands:\n")
-    return re.findall(r"^  ([a-z][\w-]*)(?:  |$)", listing, flags=re.MULTILINE) if found else []
+def commands_of(*words: str) -> list[str]:
+    """Names of the commands below ``workings WORDS``, in the order of its help; empty for a verb."""
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
+    return [] if not hasattr(command, "commands") else list(command.list_commands(None))
 
 
 def render() -> str:
@@ -54,7 +57,7 @@ def render() -> str:
 def _pages(words: tuple[str, ...]) -> list[str]:
     text = help_text(*words)
     parts = [f"## `{' '.join(('workings', *words))}`\n", f"```text\n{text}\n```\n"]
-    for name in commands_in(text):
+    for name in commands_of(*words):
         parts += _pages((*words, name))
     return parts
 

@@ -16,4 +16,4 @@ def test_time_left_is_that_of_the_pace_since_the_first_report(
         say(done, 100)
     assert capsys.readouterr().err.splitlines() == [
         "10 of 100 prompts", "20 of 100 prompts, 80 s left", "30 of 100 prompts, 4 min left",
-        "40 of 100 prompts, 5.0 h left", "100 of 100 prompts"]
+        "40 of 100 prompts, 5 h 03 min left", "100 of 100 prompts"]

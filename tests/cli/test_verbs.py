@@ -20,7 +20,7 @@ def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
     (["train", "smoke-tny", "--out", "x"], "workings recipes show smoke-tiny"),
     (["train", "smoke-tiny", "--out", "x", "training.stps=3"], "did you mean `training.steps`?"),
     (["train", "smoke-tiny", "--out", "x", "training.steps=many"], "training.steps: 'many'"),
-    (["train", "smoke-tiny"], "--out"),
+    (["train", "smoke-tiny", "--resume"], "--out"),
     (["train", "smoke-tiny", "--out", "x", "training.final_share=0.1"], "leave it out, or training.schedule=cosine"),
     (["plan", "smoke-tiny", "--on", "v5e-8", "training.final_share=0.1"], "leave it out, or training.schedule=cosine"),
     (["plan", "smoke-tiny", "--on", "v5e-8", "precision.rounding=stochastic"], "try:      precision.rounding=nearest"),

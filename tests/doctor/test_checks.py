@@ -13,6 +13,7 @@ from workings.doctor.space import Needs, check_disk, check_host, check_kaggle
 from workings.doctor.tpu import check_tpu, tpu_devices
 from workings.doctor.versions import check_versions, known_conflicts
 from workings.hardware.memory import HostMemory
+from workings.hints import pip_install
 
 
 def by_id(findings):
@@ -30,7 +31,7 @@ JAX = {"jax": ["jaxlib<=0.10.2,>=0.10.1", 'libtpu==0.0.42.*; extra == "tpu"',
 
 def test_jax_with_another_jaxlib_is_wrong():
     found = versions({"jax": "0.10.2", "jaxlib": "0.9.1"}, JAX)["versions.jaxlib"]
-    assert (found.judgement, found.mend) == ("problem", "pip install 'jaxlib<=0.10.2,>=0.10.1'")
+    assert (found.judgement, found.mend) == ("problem", pip_install("jaxlib<=0.10.2,>=0.10.1", extra=False))
     assert list(versions({"jax": "0.10.2", "jaxlib": "0.10.2"}, JAX)) == ["versions"]
 
 
@@ -40,7 +41,7 @@ def test_a_plugin_matters_where_its_hardware_is():
     found = versions(installed, JAX, ["gpu", "tpu"])
     assert found["versions.jax-cuda12-plugin"].judgement == "problem"
     assert (found["versions.libtpu"].judgement, found["versions.libtpu"].mend) == (
-        "note", "pip install 'libtpu==0.0.42.*'")
+        "note", pip_install("libtpu==0.0.42.*", extra=False))
 
 
 @pytest.mark.parametrize(("jax", "seen"), [("0.11.1", True), ("0.11.0", False), ("0.10.2", False)])

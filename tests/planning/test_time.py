@@ -18,12 +18,12 @@ from workings.planning.request import programs_of
 from workings.planning.seconds import (
     DISK_BYTES_A_SECOND,
     Pace,
-    duration,
     parse_duration,
     run_time,
     step_operations,
     step_seconds,
 )
+from workings.record.pace import duration
 from workings.runs import plan_time
 from workings.runs.plan_time import count_items, timed, with_deadline
 from workings.runs.resolve import find_shape

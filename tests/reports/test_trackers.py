@@ -34,7 +34,7 @@ def test_tensorboard_files_hold_the_metrics(tmp_path: Path) -> None:
     scalars.line(LINE | {"step": 2, "loss": 0.125, "evaluation_loss": 0.75})
     scalars.close()
     scalars.close()
-    assert said == [f"tensorboard {tmp_path / 'tensorboard' / 'run'}"]
+    assert said == [f"curves     {tmp_path / 'tensorboard' / 'run'} (TensorBoard)"]
     data = events(tmp_path / "tensorboard" / "run")
     for tag in ("loss", "evaluation_loss", "learning_rate", "grad_norm"):
         assert SCALARS[tag].encode() in data

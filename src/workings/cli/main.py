@@ -3,7 +3,7 @@
 import signal
 import sys
 from types import FrameType
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 import typer.core
@@ -34,7 +34,8 @@ from workings.cli import (
     ui,
     verify,
 )
-from workings.cli.output import say
+from workings.cli.groups import GROUPS
+from workings.cli.output import say_error
 from workings.engines.hardware_probe import launched
 from workings.errors import Interrupted, RequestError, WorkingsError
 
@@ -51,15 +52,44 @@ class Verbs(typer.core.TyperGroup):
             raise Interrupted(f"stopped by {str(stop) or 'Ctrl-C'}: nothing half-written took effect; "
                               "type the same command to start again") from None
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        """In the order of the groups."""
+        return [verb for verbs in GROUPS.values() for verb in verbs]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """A heading for each group, and of each verb the whole sentence."""
+        width = max(map(len, self.commands))
+        for heading, verbs in GROUPS.items():
+            with formatter.section(heading):
+                # As wide as the widest of all groups, so that the sentences stand below each other.
+                formatter.write_dl([(verb.ljust(width), self._sentence(verb)) for verb in verbs])
+
+    def _sentence(self, verb: str) -> str:
+        command = self.commands[verb]
+        return str(command.get_short_help_str(limit=1000))
+
 
 app = typer.Typer(
-    name="workings", cls=Verbs, no_args_is_help=True, add_completion=False, rich_markup_mode=None,
+    name="workings", cls=Verbs, no_args_is_help=True, rich_markup_mode=None,
     pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
     help="Train models that show their workings, and show yours: plan, train, evaluate and prove fine-tuning runs.")
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        # Read only now: the metadata of a distribution take a search of the whole path.
+        from importlib.metadata import version
+
+        typer.echo(f"workings {version('workings')}")
+        raise typer.Exit
+
+
 @app.callback()
-def before_every_verb(context: typer.Context) -> None:
+def before_every_verb(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option(
+        "--version", callback=_version, is_eager=True, help="Print the version and exit.")] = False,
+) -> None:
     """Train models that show their workings, and show yours: plan, train, evaluate and prove fine-tuning runs."""
     # A launcher starts the same command many times at once, and all of them would write one folder.
     several = launched()
@@ -68,7 +98,7 @@ def before_every_verb(context: typer.Context) -> None:
                            "train: the one verb that several processes do together", "the same without the launcher")
 
 
-# In the order of a person's work; `--help` keeps it and puts groups of verbs at the end.
+# `groups.py` has them in the order of a person's work.
 app.command("quickstart")(quickstart.quickstart_command)
 app.command("doctor")(doctor.doctor_command)
 app.add_typer(recipes.app, name="recipes")
@@ -107,7 +137,7 @@ def main() -> None:
     try:
         app()
     except WorkingsError as error:
-        say(str(error))
+        say_error(str(error))
         sys.exit(error.exit_code)
 
 

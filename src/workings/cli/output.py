@@ -1,14 +1,20 @@
 """What every verb shares: answers on standard output, everything else on standard error, errors without traceback."""
 
 import json
+import os
+import re
 import shutil
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TextIO
 
 import typer
+
+from workings.cli.groups import GROUPS
+from workings.hints import typed_path
+from workings.record.pace import duration
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")]
 """The `--json` option of every verb."""
@@ -19,13 +25,39 @@ def program() -> str:
     # Started as `python -m workings` or from a test, the first argument is a file that nobody would type.
     if shutil.which("workings") or not sys.argv[0].endswith("workings"):
         return "workings"
-    called = Path(sys.argv[0])
-    return str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called)
+    return typed_path(Path(sys.argv[0]).absolute())
+
+
+def as_typed(text: str) -> str:
+    """A text whose commands (`workings train …`) work as they stand, also where the program is not on the PATH."""
+    name = program()
+    if name == "workings":
+        return text
+    verbs = "|".join(verb for verbs in GROUPS.values() for verb in verbs)
+    return re.sub(rf"(?<![\w./-])workings (?=(?:{verbs})\b)", f"{name} ", text)
+
+
+Meaning = Literal["good", "bad", "warning"]
+COLOURS: dict[Meaning, int] = {"good": 32, "bad": 31, "warning": 33}
+
+
+def painted(text: str, meaning: Meaning, stream: TextIO) -> str:
+    """The text in the colour of its meaning where the stream is a terminal that shows colours, else as it is."""
+    plain = not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain else f"\x1b[{COLOURS[meaning]}m{text}\x1b[0m"
 
 
 def say(text: str) -> None:
     """Progress and explanations, for people: standard error."""
-    print(text, file=sys.stderr, flush=True)
+    print(as_typed(text), file=sys.stderr, flush=True)
+
+
+def say_error(text: str) -> None:
+    """An error, its parts told apart by colour on a terminal: what is wrong, and what to type next."""
+    labels: dict[str, Meaning] = {"given:": "bad", "expected:": "warning", "try:": "good"}
+    for label, meaning in labels.items():
+        text = re.sub(rf"^{label}", painted(label, meaning, sys.stderr), text, flags=re.MULTILINE)
+    say(text)
 
 
 class Remaining:
@@ -48,13 +80,8 @@ class Remaining:
             self._first = done, now
         elif done < total:
             before, began = self._first
-            left = f", {_duration((now - began) / (done - before) * (total - done))} left"
+            left = f", {duration(round((now - began) / (done - before) * (total - done)))} left"
         say(f"{done} of {total} {self._what}{left}")
-
-
-def _duration(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    return f"{seconds:.0f} s" if seconds < 90 else f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
 
 
 def answer(values: Mapping[str, Any], *, as_json: bool, text: str) -> None:

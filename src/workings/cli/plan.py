@@ -94,7 +94,7 @@ def table(plan: "Plan", recipe: str) -> str:
 def time_lines(plan: "Plan") -> list[str]:
     """How long the run takes and what its checkpoints need."""
     from workings.hardware.memory import gib
-    from workings.planning.seconds import duration
+    from workings.record.pace import duration
 
     if plan.time is None:
         return []
@@ -116,7 +116,7 @@ def time_lines(plan: "Plan") -> list[str]:
 def comparison(plans: list["Plan"]) -> str:
     """Several targets side by side."""
     from workings.hardware.memory import gib
-    from workings.planning.seconds import duration
+    from workings.record.pace import duration
 
     head = ("target", "fits", "peak", "limit", "decided by", "source", "run", "deadline", "nearest plan that fits")
     rows = [head]

@@ -5,13 +5,14 @@ from typing import Annotated
 
 import typer
 
-from workings.cli.output import JsonFlag, answer, program
+from workings.cli.output import JsonFlag, answer, as_typed
 
 
 def quickstart_command(
     overrides: Annotated[list[str] | None, typer.Argument(
         metavar="KEY=VALUE", help="Overrides of the recipe, e.g. training.steps=40.")] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder to make for everything; it must not exist.")] = ...,  # type: ignore[assignment]
+    out: Annotated[Path | None, typer.Option(
+        "--out", help="Folder to make for everything; by default runs/quickstart, or the next free number.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides data, weights and order.")] = 17,
     full: Annotated[bool, typer.Option("--full", help="A third run: answers only, as many supervised tokens.")] = False,
     rewards: Annotated[bool, typer.Option(
@@ -22,14 +23,17 @@ def quickstart_command(
 
     Trains a tiny model twice, with and without its workings; evaluates, compares, seals, verifies, reports.
     """
+    from workings.runs.out import run_directory
+
+    out = out or run_directory("quickstart")
     if rewards:
         from workings.publish.export import export_run
         from workings.runs.quickstart_rewards import quickstart_rewards
 
         learned = quickstart_rewards(out, overrides or (), export=export_run, seed=seed, full=full)
-        answer(learned.as_json(), as_json=as_json, text=learned.text(program()))
+        answer(learned.as_json(), as_json=as_json, text=as_typed(learned.text()))
         return
     from workings.runs.quickstart import quickstart
 
     result = quickstart(out, overrides or (), seed=seed, full=full)
-    answer(result.as_json(), as_json=as_json, text=result.text(program()))
+    answer(result.as_json(), as_json=as_json, text=as_typed(result.text()))

@@ -1,11 +1,13 @@
 """`workings train`: run a recipe and seal the record."""
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from workings.cli.output import JsonFlag, answer, say
+from workings.cli.output import JsonFlag, answer, as_typed, say
 from workings.errors import DoesNotFit
 
 
@@ -13,7 +15,9 @@ def train_command(
     recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")],
     overrides: Annotated[list[str] | None, typer.Argument(
         metavar="KEY=VALUE", help="Overrides, e.g. training.steps=100.")] = None,
-    out: Annotated[Path, typer.Option("--out", help="Run directory to make; it must not exist.")] = ...,  # type: ignore[assignment]
+    out: Annotated[Path | None, typer.Option(
+        "--out", help="Run directory to make; by default runs/NAME, NAME as in the recipe, or the next free number.",
+    )] = None,
     resume: Annotated[bool, typer.Option(
         "--resume", help="Go on with a run that was killed, interrupted or failed.")] = False,
     smoke: Annotated[bool, typer.Option(
@@ -24,12 +28,16 @@ def train_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Run a recipe: check, plan, train, evaluate, seal."""
+    from workings.config.load import load_recipe
+    from workings.runs.out import run_directory
     from workings.runs.smoke import Smoke
     from workings.runs.train_and_evaluate import train_and_evaluate
 
     small = Smoke(steps=smoke_steps or 2) if smoke or smoke_steps is not None else None
+    loaded = load_recipe(recipe, overrides or ())
+    place = out or run_directory(loaded.recipe.name + "-smoke" * (small is not None), resume=resume)
     try:
-        result = train_and_evaluate(recipe, out, overrides or (), resume=resume, smoke=small, force=force)
+        result = train_and_evaluate(loaded, place, resume=resume, smoke=small, force=force)
     # Not an error of this program: the plan that refused is the answer, with its own exit code.
     except DoesNotFit as refused:
         say(str(refused))
@@ -37,9 +45,17 @@ def train_command(
         raise typer.Exit(refused.exit_code) from None
     if result.training.process:  # it took part to the end; what came of it is for process 0 to say
         return
-    answer(result.as_json(), as_json=as_json, text=result.sentence())
+    answer(result.as_json(), as_json=as_json, text=as_typed(result.sentence(again=_again(place))))
     # 128 and the number of SIGINT, as a shell reports a command that Ctrl-C has ended.
     if result.training.status == "interrupted":
         raise typer.Exit(130)
     if result.training.status == "failed":
         raise typer.Exit(1)
+
+
+def _again(place: Path) -> str:
+    """The command that makes this run go on: as it was typed, and what it left out."""
+    typed = sys.argv[1:]
+    missing = [*(() if "--resume" in typed else ("--resume",)),
+               *(() if any(word.startswith("--out") for word in typed) else ("--out", str(place)))]
+    return shlex.join(["workings", *typed, *missing])

@@ -7,6 +7,7 @@ import typer
 
 from workings.cli.output import say
 from workings.errors import RequestError
+from workings.hints import pip_install
 
 
 def ui_command(
@@ -20,7 +21,7 @@ def ui_command(
     # The page's libraries are an extra, so that training machines need not install a web server.
     except ModuleNotFoundError as error:
         raise RequestError(f"workings ui without {error.name}", "the libraries of the page",
-                           "pip install 'workings[ui]' from the place this package came from") from error
+                           pip_install("ui")) from error
     if not folder.is_dir():
         raise RequestError(f"{folder}", "a folder that exists; it may be empty", f"mkdir {folder}")
     serve(folder, port, open_browser=browser, say=say)

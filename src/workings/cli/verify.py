@@ -1,15 +1,20 @@
 """`workings verify`: can a stranger check this record? Offline, without any ML library."""
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from workings.cli.output import JsonFlag, answer, say
+from workings.cli.output import JsonFlag, Meaning, answer, painted, say
 from workings.errors import RequestError
 
+if TYPE_CHECKING:
+    from workings.evidence.verify import Verification
+
 MARKS = {"passed": "passed     ", "failed": "FAILED     ", "not_checked": "not checked"}
+MEANINGS: dict[str, Meaning] = {"passed": "good", "failed": "bad", "not_checked": "warning"}
 
 
 def verify_command(
@@ -24,34 +29,45 @@ def verify_command(
         "--data", help="Level 3: the traces, where they are not where the recipe names them.")] = None,
     weights: Annotated[Path | None, typer.Option(
         "--weights", help="Level 3: directory of the weights that training started from, likewise.")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for every check, and what it says.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Check a record, offline, to level 2 without any ML library.
 
     Levels: 0 integrity, 1 consistency, 2 scores computed again, 3 steps taken again (needs the run's engine and data).
     """
-    from workings.evidence.verify import HIGHEST_LEVEL, Verification, verify
+    from workings.evidence.verify import HIGHEST_LEVEL, verify
     from workings.record.digest import HashProgress
 
     if level > HIGHEST_LEVEL:
         raise RequestError(f"--level {level}", f"a level from 0 to {HIGHEST_LEVEL}", f"--level {HIGHEST_LEVEL}")
 
-    def text(found: Verification) -> str:
-        lines = [f"{MARKS[str(check.verdict)]}  {check.id}: {check.text}" for check in found.checks]
-        reached = f"level {found.level}" if found.level >= 0 else "no level"
-        return "\n".join([*lines, "", *found.claims, "",
-                          f"{found.passed} passed, {found.failed} failed, {found.not_checked} not checked; "
-                          f"the record reaches {reached} of the {found.asked_level} that were asked for",
-                          *([f"root {found.root}"] if found.root else [])])
-
     found = verify(path, level=level, expect_root=expect_root, trusted=_trusted(key or []),
                    progress=HashProgress(say, _size(path)), replay=_replayer(level, steps, data, weights))
-    answer(found.to_json(), as_json=as_json, text=text(found))
+    answer(found.to_json(), as_json=as_json, text=_text(found, verbose=verbose))
     # A failed check goes before a level that was not reached: something is wrong, and not only missing.
     if found.failed:
         raise typer.Exit(1)
     if found.level < require_level:
         raise typer.Exit(3)
+
+
+def _text(found: "Verification", *, verbose: bool) -> str:
+    """One line where all is well; what is wrong or kept a level from being reached; all checks if ``verbose``."""
+    lines = []
+    for check in found.checks:
+        verdict = str(check.verdict)
+        # What only somebody outside can provide is not made in most checks, and nothing is wrong then.
+        if verbose or verdict == "failed" or (verdict == "not_checked" and check.blocking):
+            lines.append(painted(f"{MARKS[verdict]}  {check.id}: {check.text}", MEANINGS[verdict], sys.stdout))
+    well = not found.failed and found.level == found.asked_level
+    reached = f"level {found.level} of {found.asked_level}" if found.level >= 0 else f"no level of {found.asked_level}"
+    word, meaning = ("verified", "good") if well else ("FAILED", "bad") if found.failed else ("not reached", "warning")
+    summary = painted(f"{word}: {found.path}", meaning, sys.stdout) + (
+        f", {reached}: {found.passed} checks passed, {found.failed} failed, {found.not_checked} not made"
+        + ("" if verbose else "; -v lists them"))
+    claims = ["", *found.claims, ""] if verbose else []
+    return "\n".join([*lines, *claims, summary, *([f"root {found.root}"] if found.root else [])])
 
 
 def _trusted(files: list[Path]) -> tuple[bytes, ...]:

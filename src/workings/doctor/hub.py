@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from workings.doctor.finding import Finding
+from workings.hints import pip_install
 
 WHY = "a gated model such as Gemma is downloaded only with a token whose owner has accepted its licence"
 
@@ -59,7 +60,7 @@ def _ask(model: str, revision: str) -> Iterator[Finding]:
         )
     except ModuleNotFoundError:
         yield Finding(id="model", judgement="problem", what="huggingface_hub is not installed", why=WHY,
-                      mend="pip install 'workings[hub]'")
+                      mend=pip_install("hub"))
         return
     # That there is a token is said, its value never: findings are shown and packed into records.
     token = "HF_TOKEN is set" if os.environ.get("HF_TOKEN") else (

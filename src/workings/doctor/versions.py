@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from workings.doctor.finding import Finding
+from workings.hints import pip_install
 
 DECLARING = ("jax", "jaxlib", "flax", "google-tunix", "qwix", "optax", "torch", "transformers", "peft", "accelerate",
              "bitsandbytes")
@@ -100,4 +101,4 @@ def _declared_conflict(name: str, have: str, other: str, found: str, wanted: Spe
     stops = used and other != "libtpu"
     return Finding(id=f"versions.{other}", judgement="problem" if stops else "note",
                    what=f"{other} {found} beside {name} {have}, which asks for {other}{wanted}", why=why,
-                   mend=f"pip install '{other}{wanted}'" if used else "")
+                   mend=pip_install(f"{other}{wanted}", extra=False) if used else "")

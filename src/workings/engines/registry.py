@@ -8,7 +8,9 @@ from importlib.metadata import EntryPoint, entry_points
 
 from workings.config.recipe import DEFAULT_ENGINE
 from workings.engines.base import Engine, PlanningEngine
+from workings.engines.quiet import without_noise
 from workings.errors import RequestError
+from workings.hints import pip_install
 
 GROUP = "workings.engines"
 PLANNING_GROUP = "workings.planning_engines"
@@ -31,7 +33,7 @@ def engine_names() -> list[str]:
 
 def install_hint(name: str) -> str:
     """What brings the libraries of one of our engines."""
-    return f"pip install 'workings[{name}]' from the place this package came from"
+    return pip_install(name)
 
 
 def find_engine(name: str) -> RegisteredEngine:
@@ -51,7 +53,8 @@ def find_engine(name: str) -> RegisteredEngine:
     point = points[0]
     try:
         # Imports the engine's framework, which takes seconds.
-        engine = point.load()
+        with without_noise():
+            engine = point.load()
     except ModuleNotFoundError as error:
         raise RequestError(f"engine: {name}", f"its libraries to be installed; {error.name!r} is not",
                            install_hint(name)) from error

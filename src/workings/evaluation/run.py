@@ -15,6 +15,7 @@ from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings, is_aggregate
 from workings.evaluation.summary import EvaluationSummary
 from workings.evaluation.unit import EvaluationWriter
+from workings.hints import pip_install
 from workings.record.digest import bytes_digest, file_digest
 from workings.scoring.items import Item, items_digest
 from workings.scoring.judge import Judgement
@@ -221,7 +222,7 @@ def _second_opinion(settings: EvaluationSettings) -> dict[str, str]:
         return {"name": "math-verify", "version": version("math-verify")}
     except PackageNotFoundError:
         raise RequestError("a second opinion, and math-verify is not installed", "the extra `score`",
-                           "pip install 'workings[score]'") from None
+                           pip_install("score")) from None
 
 
 def _check_samples(aggregate: str, samples: int) -> None:

@@ -7,6 +7,7 @@ from importlib.resources import files
 from types import ModuleType
 
 from workings.errors import RequestError
+from workings.hints import pip_install
 from workings.kaggle.settings import Machine
 
 UPGRADABLE = "jax"
@@ -104,5 +105,5 @@ def _nbformat() -> ModuleType:
         import nbformat
     except ModuleNotFoundError:
         raise RequestError("a notebook, and nbformat is not installed", "the extra `kaggle`",
-                           "pip install 'workings[kaggle]'") from None
+                           pip_install("kaggle")) from None
     return nbformat

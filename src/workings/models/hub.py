@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from workings.errors import RequestError
+from workings.hints import pip_install
 
 TOKENIZER_FORMS = ("tokenizer.model", "added_tokens.json", "vocab.json", "merges.txt")
 """The tokenizer of ``tokenizer.json`` once more, as other tools read it: Gemma's GGUF converter the first two."""
@@ -44,7 +45,7 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
         )
     except ModuleNotFoundError:
         raise RequestError(name, "an existing local directory; the Hub needs the package huggingface_hub",
-                           "pip install huggingface_hub") from None
+                           pip_install("hub")) from None
     try:
         wanted = list(PATTERNS if tensors else SMALL)
         directory = Path(snapshot_download(name, revision=revision, allow_patterns=wanted))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RecordError, RequestError, WorkingsError
+from workings.hints import pip_install
 from workings.record.reader import Run
 from workings.record.values import Absent
 from workings.reports.tracked import artifacts, numbers, scores, settings, tags
@@ -39,7 +40,7 @@ def log_run(path: Path, uri: str, experiment: str, *, weights: bool = False) -> 
         from mlflow.exceptions import MlflowException
     except ModuleNotFoundError as error:
         raise RequestError("an MLflow server without its client", "the package mlflow-skinny",
-                           "pip install 'workings[track]'") from error
+                           pip_install("track")) from error
     run = Run.open(path)
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # its default waits for minutes
     client = MlflowClient(tracking_uri=uri)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RequestError, WorkingsError
+from workings.hints import pip_install
 from workings.record.reader import Run
 from workings.reports.tracked import artifacts, numbers, scores, settings, tags
 
@@ -39,7 +40,7 @@ def write_offline(path: Path, out: Path, project: str, *, weights: bool = False)
         import wandb
     except ModuleNotFoundError as error:
         raise RequestError("an offline run of Weights & Biases without its package", "the package wandb",
-                           "pip install 'workings[wandb]'") from error
+                           pip_install("wandb")) from error
     out.mkdir(parents=True, exist_ok=True)
     # The names of its settings change between versions, and an unknown one is an error.
     known = wandb.Settings.model_fields

@@ -10,7 +10,8 @@ from workings.models.shape import ModelShape
 from workings.planning.changes import changed
 from workings.planning.plan import Plan, make_plan
 from workings.planning.request import engine_request, programs_of
-from workings.planning.seconds import Pace, duration, run_time, step_operations, step_seconds
+from workings.planning.seconds import Pace, run_time, step_operations, step_seconds
+from workings.record.pace import duration
 from workings.runs.datasets import ADDITION, ADDITION_ITEMS
 from workings.runs.teacher import teacher_shape
 

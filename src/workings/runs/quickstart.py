@@ -53,8 +53,8 @@ class QuickstartResult:
             values["same_tokens_accuracy"] = self.more[SAME_TOKENS].to_json()["a"]["accuracy"]
         return values
 
-    def text(self, program: str = "workings") -> str:
-        """The finding and what to try next, for people; ``program`` is how they call the command line."""
+    def text(self) -> str:
+        """The finding and what to try next, for people."""
         run = self.runs[WITH_STEPS].training.run
         tokens = ", ".join(f"{name} {_supervised(result):,}" for name, result in self.runs.items())
         lines = [
@@ -64,9 +64,10 @@ class QuickstartResult:
             f"Not equal: supervised tokens ({tokens}).",
             f"All runs are sealed and verified. Report: {self.out / 'report.html'}  ({self.seconds:.0f} s)", "",
             "Try next:",
-            f"  {program} ask {shlex.quote(str(run))} \"What is 47+25?\"",
-            f"  {program} verify {shlex.quote(str(run))}",
-            f"  {program} compare {shlex.quote(str(self.runs[ANSWER_ONLY].training.run))} {shlex.quote(str(run))}",
+            f"  workings ask {shlex.quote(str(run))} \"What is 47+25?\"",
+            f"  workings verify {shlex.quote(str(run))}",
+            f"  workings compare {shlex.quote(str(self.runs[ANSWER_ONLY].training.run))} {shlex.quote(str(run))}",
+            f"  workings ui {shlex.quote(str(self.out))}",
         ]
         return "\n".join(lines)
 

@@ -126,7 +126,7 @@ class RewardsQuickstartResult:
                 f"{imitation.seconds:.0f} s of more imitation reached {percent(imitation.accuracy)}, {random.steps} "
                 f"updates from random rewards {percent(random.accuracy)}.")
 
-    def text(self, program: str = "workings") -> str:
+    def text(self) -> str:
         """The finding, a table, and what to try next, for people."""
         run = shlex.quote(str(self.arms[REWARDS].run))
         lines = [
@@ -138,9 +138,10 @@ class RewardsQuickstartResult:
             "Equal in all arms: the weights they start from, a fresh optimizer with a warm-up, the held-out items.",
             f"All runs are sealed and verified. Report: {self.out / 'report.html'}  ({self.seconds:.0f} s)", "",
             "Try next:",
-            f"  {program} ask {run} \"What is 47+25?\"",
-            f"  {program} verify {run}",
-            f"  {program} compare {shlex.quote(str(self.arms[START].run))} {run}",
+            f"  workings ask {run} \"What is 47+25?\"",
+            f"  workings verify {run}",
+            f"  workings compare {shlex.quote(str(self.arms[START].run))} {run}",
+            f"  workings ui {shlex.quote(str(self.out))}",
         ]
         return "\n".join(lines)
 

@@ -344,7 +344,7 @@ def _observer(setup: TrainSetup, settings: LoopSettings, display: Display, watch
     return HeldOutObserver(
         engine=setup.engine, batches=setup.held_out, prompts=settings.prompts, tokenizer=setup.tokenizer,
         template=setup.template, max_new_tokens=settings.max_new_tokens, every_steps=settings.look_every,
-        last_step=setup.schedule.steps, say=display.say, watched=watched)
+        last_step=setup.schedule.steps, say=display.sample, watched=watched)
 
 
 def _save(start: Start, setup: TrainSetup, state: State, at: Progress) -> None:

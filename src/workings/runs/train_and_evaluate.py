@@ -61,8 +61,8 @@ class TrainAndEvaluateResult:
             values |= {"items": overall.n, "accuracy": overall.mean}
         return values if self.base is None else values | self.base.as_json()
 
-    def sentence(self) -> str:
-        """What came out, for people, with what to type next."""
+    def sentence(self, again: str = "the same command with --resume") -> str:
+        """What came out, for people, with what to type next; ``again`` makes an interrupted run go on."""
         training = self.training
         loss = "" if training.final_loss is None else f", final loss {training.final_loss:.4f}"
         if training.rewards is not None:
@@ -71,7 +71,7 @@ class TrainAndEvaluateResult:
         if training.status == "failed":
             lines.append(f"reason: {training.reason}; the last checkpoint in the run is the last good state")
         if training.status == "interrupted":
-            lines.append("to go on: the same command with --resume")
+            lines.append(f"to go on: {again}")
         if self.scorecard is not None:
             overall = self.scorecard.overall
             lines.append(f"accuracy {overall.mean:.1%} on {overall.n} items")

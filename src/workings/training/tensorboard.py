@@ -36,7 +36,7 @@ class Scalars:
             from tensorboard.compat.proto.event_pb2 import Event, SessionLog
             from tensorboard.summary.writer.record_writer import RecordWriter
         except ModuleNotFoundError:
-            say("tensorboard none: the package is not installed (the extra `track` has it)")
+            say("curves     no files for TensorBoard: the package is not installed (the extra `track` has it)")
             return
         folder = run.parent / FOLDER / run.name
         try:
@@ -44,12 +44,12 @@ class Scalars:
             # A name that no earlier attempt can have: its files stay beside this one.
             self._file = RecordWriter((folder / f"events.out.tfevents.{time.time_ns()}").open("xb"))
         except OSError as error:
-            say(f"tensorboard none: {folder}: {error.strerror}")
+            say(f"curves     no files for TensorBoard: {folder}: {error.strerror}")
             return
         self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
         # TensorBoard hides what other files of the run hold from this step on.
         self._write(Event(wall_time=time.time(), step=after_step + 1, session_log=SessionLog(status=SessionLog.START)))
-        say(f"tensorboard {folder}")
+        say(f"curves     {folder} (TensorBoard)")
 
     def line(self, metric: dict[str, Any]) -> None:
         """Add one metrics line."""

@@ -16,13 +16,12 @@ from workings.record.layout import (
     SEAL,
     SELECTION,
 )
+from workings.record.pace import pace
 from workings.reports.run_table import learned_from
 from workings.ui.folder import Folder
 from workings.ui.verified import Verified
 
 State = Literal["running", "complete", "interrupted", "failed", "stopped", "unreadable"]
-RECENT = 20
-"""Steps whose mean time predicts the time left."""
 
 
 class Accuracy(BaseModel):
@@ -122,9 +121,7 @@ def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
     lines = folder.metrics(path)
     state = folder.state(path)
     step = int(lines[-1]["step"]) if lines else 0
-    recent = [float(line["seconds"]) for line in lines[-RECENT:]]
-    # The last steps and not all: after a resume a run may go on at another speed.
-    left = (planned - step) * sum(recent) / len(recent) if recent and state == "running" else None
+    now = pace(lines, planned) if state == "running" else None
     model = config["model"]
     return RunRow(
         name=name, kind="run", state=_state(state), recipe=str(config["name"]),
@@ -132,7 +129,7 @@ def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
         learned_from=learned_from(config, {}),
         device=str(config["device"]), dtypes=dtypes_text(config["precision"]) if "precision" in config else "",
         steps=step, planned_steps=planned, tokens=sum(int(line["tokens"]) for line in lines),
-        loss=float(lines[-1]["loss"]) if lines else None, seconds_left=left)
+        loss=float(lines[-1]["loss"]) if lines else None, seconds_left=now.seconds_left if now else None)
 
 
 def _family(model: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ from workings.data.importing.records import (
     parse,
 )
 from workings.errors import RequestError
+from workings.hints import pip_install
 
 _CHUNK_BYTES = 1 << 20
 _EXCERPT_BYTES = 1000
@@ -83,7 +84,7 @@ def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSour
     try:
         import datasets
     except ImportError:
-        raise RequestError(f"data set: {name}", "the `datasets` library", "pip install datasets") from None
+        raise RequestError(f"data set: {name}", "the `datasets` library", pip_install("hub")) from None
 
     def records(_: Progress) -> Records:
         try:
@@ -228,7 +229,8 @@ def _parquet(path: Path, progress: Progress) -> Records:
         import pyarrow as arrow
         from pyarrow import parquet
     except ImportError:
-        raise RequestError(f"file: {path}", "the `pyarrow` library, for parquet", "pip install pyarrow") from None
+        raise RequestError(f"file: {path}", "the `pyarrow` library, for parquet",
+                           pip_install("pyarrow", extra=False)) from None
     number = 0
     try:
         with parquet.ParquetFile(path) as file:

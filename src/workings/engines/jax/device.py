@@ -11,10 +11,12 @@ import numpy as np
 
 from workings.engines.errors_text import first_line
 from workings.engines.hardware_probe import accelerators, cpu_memory, cpu_name
+from workings.engines.quiet import without_noise
 from workings.errors import DeviceError
 from workings.hardware.device import without_alias
+from workings.hints import pip_install
 
-PLUGINS = {"gpu": "pip install 'workings[cuda]'", "tpu": "pip install 'workings[tpu]'"}
+PLUGINS = {"gpu": pip_install("cuda"), "tpu": pip_install("tpu")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,9 @@ def _open(platform: str) -> tuple[jax.Device, ...]:
         jax.config.update("jax_platforms", "cpu")
         # A step is waited for anyway; computed by the thread that asks, its memory comes from that thread's heap.
         jax.config.update("jax_cpu_enable_async_dispatch", False)
+        # Even so, JAX loads the plugins of other devices to find out what they are called.
+        with without_noise():
+            return tuple(jax.devices(platform))
     return tuple(jax.devices(platform))
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from workings.engines.base import EngineRequest, Inspection, ProgramName
 from workings.errors import RequestError, WorkingsError
 from workings.hardware.compile_target import CompileTarget, CudaTarget, TpuTarget
+from workings.hints import pip_install
 
 REFUSED = (re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm"),
            re.compile(r"required for HLO temporaries \(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+)([KMGT])\)"))
@@ -26,7 +27,7 @@ UNITS = {"K": 2 ** 10, "M": 2 ** 20, "G": 2 ** 30, "T": 2 ** 40}
 DTYPE_BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "f32": 4, "s32": 4, "u32": 4}
 PACKAGES = {"cpu": (), "tpu": ("libtpu",), "gpu": ("jax-cuda12-plugin", "jax-cuda12-pjrt", "nvidia-cuda-nvcc-cu12")}
 """What the compiler for a platform comes in, beside JAX."""
-INSTALL = "pip install 'workings[plan]'"
+INSTALL = pip_install("plan")
 
 
 class CompilerAbsent(RequestError):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workings.errors import RecordError, RequestError
+from workings.hints import pip_install
 from workings.record import atomic
 from workings.record.layout import MANIFEST, SEAL
 from workings.record.storage import storage
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 PUBLIC_SUFFIX = ".pub"
 MAX_KEY_BYTES = 1 << 14
-INSTALL = "pip install 'workings[sign]'"
+INSTALL = pip_install("sign")
 
 
 @dataclass(frozen=True, kw_only=True)

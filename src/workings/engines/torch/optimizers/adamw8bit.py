@@ -23,6 +23,7 @@ from workings.engines.torch.optimizers.base import (
     row_blocks,
 )
 from workings.errors import RequestError
+from workings.hints import pip_install
 
 SCALES = {"exp_avg": "exp_avg_absmax", "exp_avg_sq": "exp_avg_sq_absmax"}
 
@@ -33,7 +34,7 @@ def _kernels() -> Any:
         import bitsandbytes.functional as functional
     except ModuleNotFoundError as error:
         raise RequestError("optimizer.name: adamw8bit without bitsandbytes", "the package bitsandbytes",
-                           "pip install 'workings[torch]', or optimizer.name=adamw") from error
+                           f"{pip_install('torch')}, or optimizer.name=adamw") from error
     return functional
 
 

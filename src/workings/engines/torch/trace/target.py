@@ -10,6 +10,7 @@ from typing import Any
 
 from workings.engines.base import EngineRequest, Inspection
 from workings.errors import RequestError, WorkingsError
+from workings.hints import pip_install
 
 
 def trace_for(request: EngineRequest, programs: Mapping[str, tuple[int, int, int]], platform: str, *,
@@ -50,7 +51,7 @@ def _trace(ask: Mapping[str, Any]) -> dict[str, Any]:
         from workings.engines.torch.trace.inspect import Card, inspect_program
     except ModuleNotFoundError as error:
         return {"wrong": [f"a plan for engine: torch without {error.name}", "the libraries of this engine",
-                          "pip install 'workings[torch]'"]}
+                          pip_install("torch")]}
     card = Card(capability=ask["capability"], limit_bytes=ask["limit_bytes"])
     answers: dict[str, Any] = {}
     request = EngineRequest.from_json(ask["request"])

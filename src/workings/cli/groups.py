@@ -1,0 +1,10 @@
+"""The verbs in groups, as `--help` lists them."""
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Start": ("quickstart", "doctor", "recipes", "data", "reward"),
+    "Train": ("plan", "train", "sample", "improve", "ask"),
+    "Measure": ("eval", "compare", "baseline", "gate"),
+    "Prove": ("verify", "replay", "parity", "note", "key", "sign"),
+    "Show": ("ui", "track", "pack", "export", "kaggle"),
+}
+"""Heading -> verbs, in the order of a person's work."""

@@ -1,0 +1,34 @@
+"""What native libraries print although nothing is wrong, kept from standard error while a framework is imported."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+NOISE = (b"All log messages before absl::InitializeLog() is called are written to STDERR",
+         b"Could not find cuda drivers on your machine, GPU will not be used")
+"""Lines that an installed plugin for CUDA writes on every machine without a card; no setting stops them."""
+
+
+@contextmanager
+def without_noise() -> Iterator[None]:
+    """Keep `NOISE` from standard error meanwhile; every other line appears when the context ends, errors included."""
+    if sys.stderr is None:  # nobody reads it
+        yield
+        return
+    sys.stderr.flush()
+    # C++ writes to the file itself and not to Python's `sys.stderr`.
+    true_stderr = os.dup(2)
+    try:
+        with tempfile.TemporaryFile() as kept:
+            os.dup2(kept.fileno(), 2)
+            try:
+                yield
+            finally:
+                sys.stderr.flush()
+                os.dup2(true_stderr, 2)
+                kept.seek(0)
+                os.write(2, b"".join(line for line in kept if not any(noise in line for noise in NOISE)))
+    finally:
+        os.close(true_stderr)

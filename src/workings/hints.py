@@ -1,0 +1,31 @@
+"""Commands in messages, printed so that they work where they are read."""
+
+import os
+import sys
+from pathlib import Path
+from shutil import which
+
+
+def pip_install(what: str, *, extra: bool = True) -> str:
+    """The line that brings an extra of this package (or another package) into the environment that runs.
+
+    pip finds the installed package `workings` itself, wherever it came from, and adds what the extra names.
+    """
+    return f"{interpreter()} -m pip install '{f'workings[{what}]' if extra else what}'"
+
+
+def interpreter() -> str:
+    """How to type this Python: its name where the shell finds it, else its path, from here or from the home folder."""
+    own = Path(sys.executable)
+    # Compared as written: in a virtual environment the file is a link to the Python that made it.
+    if which(own.name) == str(own):
+        return own.name
+    return typed_path(own)
+
+
+def typed_path(path: Path) -> str:
+    """A path as short as it can be typed here; it names no folder of the person where that can be avoided."""
+    for base, before in ((Path.cwd(), ""), (Path.home(), f"~{os.sep}")):
+        if path.is_relative_to(base):
+            return f"{before}{path.relative_to(base)}"
+    return str(path)

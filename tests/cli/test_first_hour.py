@@ -1,0 +1,89 @@
+"""What a person meets in the first hour: help, version, hints and errors that work as printed."""
+
+import io
+import sys
+
+import typer
+from typer.testing import CliRunner
+
+from workings import hints
+from workings.cli import output
+from workings.cli.groups import GROUPS
+from workings.cli.main import app
+from workings.cli.output import as_typed, painted
+from workings.cli.verify import _text
+from workings.evidence.verify.result import Check, CheckVerdict, Verification
+from workings.hints import interpreter, pip_install
+
+
+def test_every_verb_stands_in_one_group_of_the_help():
+    verbs = [verb for group in GROUPS.values() for verb in group]
+    command = typer.main.get_command(app)
+    assert sorted(verbs) == sorted(command.commands)
+    shown = CliRunner().invoke(app, ["--help"]).stdout
+    assert all(f"\n{heading}:\n" in shown for heading in GROUPS)
+    assert "space, licences." in shown  # to the end of the sentence, on a second line
+
+
+def test_the_version_is_printed():
+    done = CliRunner().invoke(app, ["--version"])
+    assert (done.exit_code, done.stdout.split()[0]) == (0, "workings")
+
+
+def test_a_hint_to_install_names_the_python_that_runs(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(hints, "which", lambda name: None)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv/bin/python"))
+    assert pip_install("ui") == ".venv/bin/python -m pip install 'workings[ui]'"
+    assert pip_install("pyarrow", extra=False) == ".venv/bin/python -m pip install 'pyarrow'"
+    monkeypatch.setattr(hints, "which", lambda name: sys.executable)
+    assert interpreter() == "python"
+    monkeypatch.setattr(hints, "which", lambda name: "/usr/bin/python")
+    monkeypatch.setattr(sys, "executable", "/opt/python")
+    assert interpreter() == "/opt/python"
+
+
+def test_commands_in_a_text_are_typed_as_this_program_was(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(output.shutil, "which", lambda name: None)
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / ".venv/bin/workings")])
+    text = "try `workings recipes list`; the workings of it; to verify: workings verify runs/a; .venv/bin/workings ask"
+    assert as_typed(text) == ("try `.venv/bin/workings recipes list`; the workings of it; "
+                              "to verify: .venv/bin/workings verify runs/a; .venv/bin/workings ask")
+    monkeypatch.setattr(output.shutil, "which", lambda name: "/usr/bin/workings")
+    assert as_typed(text) == text
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_colour_is_for_terminals_alone(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert painted("no", "bad", Terminal()) == "\x1b[31mno\x1b[0m"
+    assert painted("no", "bad", io.StringIO()) == "no"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert painted("no", "bad", Terminal()) == "no"
+
+
+def verification(*verdicts: CheckVerdict, blocking=True) -> Verification:
+    checks = tuple(Check(id=f"integrity.{n}", level=0, verdict=verdict, text="said", blocking=blocking)
+                   for n, verdict in enumerate(verdicts))
+    return Verification(path="runs/a", checks=checks, asked_level=0, root="", claims=("a claim",))
+
+
+def test_a_good_record_is_one_line_and_a_bad_one_says_what_is_wrong():
+    passed, failed, not_made = CheckVerdict.PASSED, CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED
+    good = verification(passed, not_made, blocking=False)
+    assert _text(good, verbose=False) == (
+        "verified: runs/a, level 0 of 0: 1 checks passed, 0 failed, 1 not made; -v lists them")
+    assert _text(good, verbose=True).splitlines()[:4] == [
+        "passed       integrity.0: said", "not checked  integrity.1: said", "", "a claim"]
+    bad = _text(verification(passed, failed), verbose=False).splitlines()
+    assert bad[0] == "FAILED       integrity.1: said"
+    assert bad[1].startswith("FAILED: runs/a, no level of 0: ")
+    missing = _text(verification(passed, not_made), verbose=False).splitlines()
+    assert missing[0] == "not checked  integrity.1: said"
+    assert missing[1].startswith("not reached: runs/a")

@@ -1,0 +1,41 @@
+"""What is shown while a run trains: rates of a window behind compilation, completions on one line."""
+
+from workings.record.pace import pace
+from workings.training.display import Display
+from workings.training.loop import Progress
+from workings.training.one_line import one_line
+
+
+def line(step, seconds, tokens=100):
+    return {"step": step, "seconds": seconds, "tokens": tokens, "loss": 1.0, "learning_rate": 0.1}
+
+
+def test_the_pace_leaves_the_first_step_out_and_looks_at_the_last_ones():
+    lines = [line(1, 60.0), line(2, 1.0), line(3, 3.0)]
+    assert pace(lines[:2], 10) is None
+    found = pace(lines, 10)
+    assert (found.tokens_per_second, found.seconds_left) == (50.0, 14.0)
+    # An attempt that goes on at step 3 compiles there.
+    assert pace(lines, 10, first=3) is None
+    steady = [line(step, 1.0 if step >= 10 else 100.0) for step in range(1, 40)]
+    assert pace(steady, 49).seconds_left == 10.0
+
+
+def test_nothing_is_said_of_speed_before_the_third_step(capsys):
+    log = []
+    start = Progress(step=0, position=None)
+    with Display("run", 4, start, log.append) as display:
+        for step, seconds in ((1, 60.0), (2, 1.0), (3, 1.0)):
+            display.show(line(step, seconds), Progress(step=step, position=None, tokens=100 * step))
+        display.sample("sample after step 3: 'Q' -> '" + "<reasoning>" * 32 + "' (length)")
+    assert log[:3] == ["step 1/4  loss 1.0000  lr 0.1", "step 2/4  loss 1.0000  lr 0.1",
+                       "step 3/4  loss 1.0000  lr 0.1  100 tokens/s  1 s left"]
+    assert "<reasoning>" * 32 in log[3]  # the log keeps what the line leaves out
+    assert capsys.readouterr().err.splitlines()[-1] == "sample after step 3: 'Q' -> '<reasoning> x32 ' (length)"
+
+
+def test_a_completion_is_one_line_and_repeats_are_counted():
+    assert one_line(r"'\n\n\n\n\n'", 80) == r"'\n x5 '"
+    assert one_line("1000 + 2000", 80) == "1000 + 2000"
+    assert one_line("abcdefghij", 5) == "abcd…"
+    assert one_line("no no no no no ", 80) == "no  x5 "
