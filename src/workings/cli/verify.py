@@ -62,8 +62,8 @@ def _text(found: "Verification", *, verbose: bool) -> str:
             lines.append(painted(f"{MARKS[verdict]}  {check.id}: {check.text}", MEANINGS[verdict], sys.stdout))
     well = not found.failed and found.level == found.asked_level
     reached = f"level {found.level} of {found.asked_level}" if found.level >= 0 else f"no level of {found.asked_level}"
-    word, meaning = ("verified", "good") if well else ("FAILED", "bad") if found.failed else ("not reached", "warning")
-    summary = painted(f"{word}: {found.path}", meaning, sys.stdout) + (
+    word = "verified" if well else "FAILED" if found.failed else "not reached"
+    summary = painted(f"{word}: {found.path}", "good" if well else "bad" if found.failed else "warning", sys.stdout) + (
         f", {reached}: {found.passed} checks passed, {found.failed} failed, {found.not_checked} not made"
         + ("" if verbose else "; -v lists them"))
     claims = ["", *found.claims, ""] if verbose else []
