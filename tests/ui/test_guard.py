@@ -7,7 +7,7 @@ import pytest
 import uvicorn
 
 from tests.ui.making import BASE, TOKEN, client, two_runs
-from workings.ui.serve import serve
+from workings.ui.serve import kept_token, serve
 
 ROUTES = ["/", "/run/runs/plain", "/compare?run=runs/plain&run=runs/steps", "/data", "/plan", "/start", "/jobs",
           "/api/runs", "/api/live/runs/plain", "/api/openapi.json", "/static/page.js", "/static/base.css",
@@ -76,3 +76,15 @@ def test_whoever_follows_the_link_at_once_is_not_refused(tmp_path: Path, monkeyp
     serve(tmp_path, 0, open_browser=False, say=lambda text: None)
     assert met == ["127.0.0.1"]
     assert capsys.readouterr().out.startswith("http://127.0.0.1:")
+
+
+def test_links_stay_good_until_a_new_token_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
+    first = kept_token(tmp_path / "runs")
+    assert kept_token(tmp_path / "runs") == first
+    assert kept_token(tmp_path / "others") != first
+    (file,) = [path for path in (tmp_path / "cache").rglob("token") if path.read_text().strip() == first]
+    assert file.stat().st_mode & 0o777 == 0o600
+    second = kept_token(tmp_path / "runs", new=True)
+    assert second != first
+    assert kept_token(tmp_path / "runs") == second

@@ -137,6 +137,81 @@ def test_a_run_that_is_being_written_is_live(tmp_path: Path, monkeypatch: pytest
     assert (row["state"], row["steps"], row["loss"]) == ("running", before + 1, 0.125)
 
 
+def test_a_running_run_stands_first_under_the_name_that_it_will_have(tmp_path: Path,
+                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    for name in ("live.partial", "live.interrupted-1"):
+        shutil.copytree(tmp_path / "runs" / "steps", tmp_path / "runs" / name)
+    live = tmp_path / "runs" / "live.partial"
+    for name in ("run_manifest.json", "SEAL.json", "SHA256SUMS"):
+        (live / name).unlink()
+    page = client(tmp_path, monkeypatch)
+    lock = DirectoryLock(live)
+    try:
+        rows = page.get("/api/runs").json()["rows"]
+        shown = Page(page.get("/").text).text
+        names = [page.get(f"/api/run/runs/{name}").json()["row"]["name"] for name in ("live", "live.partial")]
+    finally:
+        lock.release()
+    assert (rows[0]["name"], rows[0]["state"]) == ("runs/live", "running")
+    assert rows[0]["started_at"] == json.loads((live / "train/events.jsonl").read_text().splitlines()[0])["time"]
+    assert {row["name"]: row["earlier_of"] for row in rows}["runs/live.interrupted-1"] == "runs/live"
+    assert "live.interrupted-1" not in shown
+    assert "1 of them went on in another: show it" in shown
+    assert "live.interrupted-1" in Page(page.get("/?earlier=true").text).text
+    assert names == ["runs/live", "runs/live"]
+    shutil.copy(tmp_path / "runs/steps/run_manifest.json", live)
+    live.rename(live.with_name("live"))  # as sealing does: the address of yesterday is good
+    assert page.get("/run/runs/live.partial").status_code == 200
+
+
+def test_what_differs_in_recipes_can_be_columns_and_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    manifest = tmp_path / "runs/plain/run_manifest.json"
+    said = json.loads(manifest.read_text())
+    said["config_snapshot"] = {**said["config_snapshot"], "training": {"learning_rate": 0.125}}
+    manifest.write_text(json.dumps(said))
+    page = client(tmp_path, monkeypatch)
+    assert "training.learning_rate" in page.get("/api/runs").json()["differing"]
+    shown = Page(page.get("/?column=training.learning_rate&group=training.learning_rate&sort=name").text).text
+    assert "training.learning_rate 0.125 (1)" in shown
+    assert shown.count("0.125") >= 2  # the group's name and the column
+    assert "runs (2)" in Page(page.get("/?group=folder").text).text
+
+
+def test_every_file_of_a_run_opens_and_nothing_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    run = tmp_path / "runs" / "steps"
+    page = client(tmp_path, monkeypatch)
+    files = [row["path"] for row in page.get("/api/run/runs/steps").json()["detail"]["files"]]
+    opened = {name: page.get("/api/files/runs/steps", params={"file": name}).json() for name in files}
+    assert {name: found["problem"] for name, found in opened.items() if found["problem"]} == {}
+    weights = next(name for name in files if name.endswith("model.safetensors"))
+    assert opened[weights]["tensors"]
+    assert '"status": "complete"' in opened["run_manifest.json"]["text"]
+    assert "run_manifest.json" in Page(page.get("/run/runs/steps?tab=files").text).text
+    assert "&lt;b&gt;" in page.get("/run/runs/steps", params={"tab": "files", "file": _written(run, "<b>")}).text
+    (run / "way-out").symlink_to(tmp_path)
+    (run / "a-link").symlink_to(run / "run_manifest.json")
+    for name in ("../plain/run_manifest.json", "way-out/secret", "a-link", "/etc/hostname", "", "eval", "a\0b"):
+        assert page.get("/api/files/runs/steps", params={"file": name}).status_code == 404, name
+
+
+def _written(run: Path, text: str) -> str:
+    (run / "note.txt").write_text(text)
+    return "note.txt"
+
+
+def test_a_mean_is_over_the_steps_that_were_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    page = client(tmp_path, monkeypatch)
+    loss = {mean: next(series for series in page.get(f"/api/curves/runs/steps?mean={mean}").json()["series"]
+                       if series["key"] == "loss") for mean in (1, 3)}
+    assert (loss[1]["smoothed"], loss[3]["smoothing_steps"]) == ([], 3)
+    y = loss[3]["y"]
+    assert loss[3]["smoothed"][1] == pytest.approx(sum(y[:3]) / 3)
+
+
 def test_a_replay_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     two_runs(tmp_path)
     unit = tmp_path / "runs" / "steps" / "replay" / "again"

@@ -13,6 +13,8 @@ from workings.hints import pip_install
 def ui_command(
     folder: Annotated[Path, typer.Argument(help="The folder of runs.")] = Path(),
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")] = 8765,
+    new_token: Annotated[bool, typer.Option("--new-token", help="Make another token: links of earlier starts open "
+                                            "nothing any more.")] = False,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
 ) -> None:
     """Open a local page over a folder of runs. It listens on this machine only; the printed link holds its token."""
@@ -24,4 +26,4 @@ def ui_command(
                            pip_install("ui")) from error
     if not folder.is_dir():
         raise RequestError(f"{folder}", "a folder that exists; it may be empty", f"mkdir {folder}")
-    serve(folder, port, open_browser=browser, say=say)
+    serve(folder, port, open_browser=browser, say=say, new_token=new_token)

@@ -38,13 +38,16 @@ class Folder:
     def path(self, name: str) -> Path:
         """The place of a run by its name, which is its path below the folder.
 
+        A run that is not sealed yet lies under another name; both find it, before and after it is sealed, so that an
+        address stays good.
+
         Raises:
             RequestError: there is no such run, or the name leads out of the folder.
         """
-        place = self.inside(name)
-        if not _is_unit(place):
-            raise RequestError(f"run {name}", "a run of this folder", "look at the list of runs")
-        return place
+        for each in (name, name + PARTIAL_SUFFIX, name.removesuffix(PARTIAL_SUFFIX)):
+            if _is_unit(place := self.inside(each)):
+                return place
+        raise RequestError(f"run {name}", "a run of this folder", "look at the list of runs")
 
     def inside(self, name: str) -> Path:
         """A path below the folder, links resolved. Raises `RequestError` for one that leads out of it."""
@@ -58,7 +61,10 @@ class Folder:
         return place
 
     def name(self, run: Path) -> str:
-        """A run's name: its path below the folder; `.` is the folder itself."""
+        """A run's name: its path below the folder, as it will be when it is sealed; `.` is the folder itself."""
+        if run.name.endswith(PARTIAL_SUFFIX) and run != self.root:
+            sealed = run.with_name(run.name.removesuffix(PARTIAL_SUFFIX))
+            run = run if sealed.exists() else sealed  # two runs may not have one name
         if run.is_relative_to(self.root):  # found below it, so nothing on the way is a link
             return run.relative_to(self.root).as_posix()
         return run.resolve().relative_to(self.root.resolve()).as_posix()

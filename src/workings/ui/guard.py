@@ -16,7 +16,7 @@ HEADERS = {"content-security-policy": POLICY, "x-content-type-options": "nosniff
            "cross-origin-opener-policy": "same-origin", "cross-origin-resource-policy": "same-origin",
            "cache-control": "no-store"}
 NO_TOKEN = ("This page needs the link that `workings ui` printed: it carries a token, so that other programs and "
-            "sites cannot use the page. Start `workings ui` again for a new one.\n")
+            "sites cannot use the page. `workings ui` prints the same link at every start.\n")
 
 
 class Guard:

@@ -15,7 +15,7 @@ X = Literal["step", "tokens", "seconds"]
 POINTS = 1200
 """Points a curve is thinned to."""
 SMOOTHING_SHARE = 50
-"""The smoothed loss is a centered mean over this part (1/50) of the shown steps."""
+"""Where nobody says otherwise, smoothed curves are centered means over this part (1/50) of the run's steps."""
 
 
 class Series(BaseModel):
@@ -136,12 +136,15 @@ def places(columns: Columns, x: X) -> dict[int, float]:
 
 
 def curves(columns: Columns, x: X, low: float | None = None, high: float | None = None,
-           after: float | None = None) -> list[Series]:
+           after: float | None = None, mean: int = 0) -> list[Series]:
     """The curves between two places of the axis (both ends included); all of it without them.
 
-    With ``after``, only what came behind that place, and no mean: it is drawn onto what is there already.
+    ``mean`` is the number of steps that smoothed curves are the mean of: 0 a part of the run (`SMOOTHING_SHARE`),
+    1 none. With ``after``, only what came behind that place, and no mean: it is drawn onto what is there already.
     """
     at = columns[x]
+    # Of the whole run and not of the shown part: looking closer does not make another curve of it.
+    span = 1 if after is not None else mean or len(at) // SMOOTHING_SHARE
     inside = np.ones(len(at), dtype=bool)
     for bound, keep in ((low, np.greater_equal), (high, np.less_equal), (after, np.greater)):
         if bound is not None:
@@ -156,12 +159,12 @@ def curves(columns: Columns, x: X, low: float | None = None, high: float | None 
                             note=OBJECTIVE.format(instead=instead))
         # That of pairs stands among the panels.
         if not (key == "loss" and "preference_loss" in columns.rewarded):
-            found.append(_series(columns[key], at, inside, after, series))
-    first = [_series(values, at, inside, after, series) for values, series in _rewarded(columns.rewarded)]
+            found.append(_series(columns[key], at, inside, span, series))
+    first = [_series(values, at, inside, span, series) for values, series in _rewarded(columns.rewarded)]
     return [series for series in (*first, *found) if series.x]
 
 
-def _series(values: Values, at: Values, inside: NDArray[np.bool_], after: float | None, empty: Series) -> Series:
+def _series(values: Values, at: Values, inside: NDArray[np.bool_], span: int, empty: Series) -> Series:
     """A curve with what it has inside of the range; without points where there is none."""
     shown = inside & np.isfinite(values)
     values, axis = values[shown], at[shown]
@@ -170,8 +173,7 @@ def _series(values: Values, at: Values, inside: NDArray[np.bool_], after: float 
     # Thinned after the range was chosen, so that zooming in shows every step again.
     kept = kept_places(values, POINTS)
     series = empty.model_copy(update={"x": axis[kept].tolist(), "y": values[kept].tolist()})
-    span = len(values) // SMOOTHING_SHARE
-    if series.key in SMOOTHED and span >= 2 and after is None:
+    if series.key in SMOOTHED and span >= 2:
         # The mean is over all steps and thinned afterwards: over the kept extremes it would be another number.
         series.smoothed, series.smoothing_steps = moving_mean(values, span)[kept].tolist(), span
     return series

@@ -1,5 +1,6 @@
 """Listening on loopback, printing the link, opening the browser."""
 
+import os
 import secrets
 import socket
 import webbrowser
@@ -10,12 +11,33 @@ import uvicorn
 
 from workings.errors import RequestError
 from workings.ui.app import make_app
+from workings.ui.site import page_directory
 
 HOST = "127.0.0.1"
 
 
-def serve(root: Path, port: int, *, open_browser: bool, say: Callable[[str], None]) -> None:
+def kept_token(root: Path, *, new: bool = False) -> str:
+    """The token of the page over a folder: the same at every start, so that links and bookmarks stay good.
+
+    It lies in the person's cache in a file that only they can read. ``new`` makes another one; links with the one
+    before open nothing any more.
+    """
+    path = page_directory(root) / "token"
+    if not new and path.is_file() and (token := path.read_text("ascii").strip()):
+        return token
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    token = secrets.token_urlsafe(32)
+    # Made with its rights, not given them afterwards: in between others could open it.
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+        file.write(token + "\n")
+    return token
+
+
+def serve(root: Path, port: int, *, open_browser: bool, say: Callable[[str], None], new_token: bool = False) -> None:
     """Serve the page until it is stopped; prints the link on standard output.
+
+    ``new_token`` makes the links of earlier starts useless.
 
     Raises:
         RequestError: something else listens on the port.
@@ -30,8 +52,7 @@ def serve(root: Path, port: int, *, open_browser: bool, say: Callable[[str], Non
     listener.listen(128)  # before the link is out: whoever is quicker than the server waits instead of being refused
     # With port 0 the system has chosen one, and the guard has to know it: `Host` names it.
     port = listener.getsockname()[1]
-    # New at every start: a link from yesterday opens nothing.
-    token = secrets.token_urlsafe(32)
+    token = kept_token(root, new=new_token)
     link = f"http://{HOST}:{port}/?token={token}"
     say(f"the page over {root.resolve()} is at the link below; stop it with Ctrl-C")
     print(link, flush=True)  # noqa: T201  the link is the answer of this verb

@@ -34,6 +34,12 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
+def page_directory(root: Path) -> Path:
+    """What the page over a folder keeps lies here, in the person's cache: the runs' folder stays as it is."""
+    # By the folder's path, so that two folders have jobs of their own.
+    return cache_directory() / "ui" / bytes_digest(str(root.resolve()).encode())[:16]
+
+
 @dataclass(frozen=True)
 class Site:
     """One page over one folder."""
@@ -50,10 +56,8 @@ class Site:
     @classmethod
     def over(cls, root: Path) -> "Site":
         """The page over a folder; jobs and verdicts lie in the person's cache, under the folder's digest."""
-        # By the folder's path, so that two folders have jobs of their own and the runs' folder stays as it is.
-        place = cache_directory() / "ui" / bytes_digest(str(root.resolve()).encode())[:16]
         folder = Folder(root.resolve())
-        return cls(folder=folder, jobs=Jobs(place / "jobs", root.resolve()),
+        return cls(folder=folder, jobs=Jobs(page_directory(root) / "jobs", root.resolve()),
                    compared=ComparedPairs(lambda unit: read_answers(folder, unit)),
                    verified=VerifiedStore(cache_directory() / "ui" / "verified"))
 

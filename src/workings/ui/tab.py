@@ -35,7 +35,7 @@ class OpenedRun:
         path = site.folder.path(name)
         row, detail = site.row(path), read_detail(site.folder, path)
         return cls(name=name, path=path, row=row, detail=detail, evaluated=bool(units_of(path)),
-                   sealed=not name.endswith(PARTIAL_SUFFIX) and row.state != "unreadable")
+                   sealed=not path.name.endswith(PARTIAL_SUFFIX) and row.state != "unreadable")
 
     @property
     def trained(self) -> bool:

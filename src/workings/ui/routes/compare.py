@@ -14,14 +14,16 @@ from workings.evaluation.comparison.ranking import rank
 from workings.record.layout import SEAL
 from workings.reports.figures import accuracy_figure, delta_figure
 from workings.reports.gather import configuration_rows, view_run
-from workings.reports.html import MAX_RUNS, write_report
+from workings.reports.html import write_report
 from workings.ui.answers import PAGE, Change, Pair, pair
 from workings.ui.differences import Difference, differences
 from workings.ui.series import Curves
 from workings.ui.site import Site
 from workings.ui.tabs.curves import run_curves
 
-Names = Annotated[list[str], Query(description="Two to four runs, A first")]
+MOST_RUNS = 12
+"""Curves of more runs cannot be told apart: colours and dashes together make as many."""
+Names = Annotated[list[str], Query(description="Two to twelve runs, A first")]
 
 
 class Compared(BaseModel):
@@ -46,9 +48,9 @@ class Pairs(BaseModel):
 
 
 def two(site: Site, names: list[str]) -> list[Path]:
-    """Places of two to four different runs."""
-    if not 2 <= len(names) <= MAX_RUNS or len(set(names)) != len(names):
-        raise RequestError(f"{len(set(names))} runs", f"2 to {MAX_RUNS} different runs to compare",
+    """Places of two to `MOST_RUNS` different runs."""
+    if not 2 <= len(names) <= MOST_RUNS or len(set(names)) != len(names):
+        raise RequestError(f"{len(set(names))} runs", f"2 to {MOST_RUNS} different runs to compare",
                            "tick them in the list")
     return [site.folder.path(name) for name in names]
 

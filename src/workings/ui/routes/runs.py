@@ -1,6 +1,8 @@
 """`/`: the list of runs."""
 
+from collections import Counter
 from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
@@ -8,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from workings.ui.listing import RunRow
 from workings.ui.rounds import Improvement, listed_improvements, rounds_here
+from workings.ui.routes.compare import MOST_RUNS
 from workings.ui.routes.rounds import shown
 from workings.ui.site import Site
 
@@ -16,14 +19,32 @@ SortKey = Literal["started_at", "name", "state", "recipe", "model", "engine", "d
 
 
 class RunList(BaseModel):
-    """Runs of the folder that match, in the asked order."""
+    """Runs of the folder that match, in the asked order; those that are running come first where it is by time."""
 
     folder: str
     total: int
     found: int
     states: list[str]
     rows: list[RunRow]
+    differing: list[str] = Field(description="Keys of recipes in which the folder's runs differ: columns to choose")
     improvements: list[Improvement] = Field(description="What `workings improve` made in the folder, unfiltered")
+
+
+class ListQuery(BaseModel):
+    """What the address of the list may say."""
+
+    q: str = Field(default="", max_length=200, description="Words, each in some column")
+    state: str = ""
+    sort: SortKey = "started_at"
+    order: Literal["up", "down"] = "down"
+    column: list[str] = Field(default=[], max_length=12, description="Keys of recipes that are shown as columns")
+    group: str = Field(default="", max_length=200, description="A key of the recipes, or folder: runs in groups by it")
+    earlier: bool = Field(default=False, description="Also interrupted runs that others went on from")
+
+    def address(self, **changes: Any) -> str:
+        """The address of the list with some of these changed; what is not asked for is left out."""
+        said = self.model_copy(update=changes).model_dump(exclude_defaults=True)
+        return f"/?{urlencode(said, doseq=True)}" if said else "/"
 
 
 def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> RunList:
@@ -36,8 +57,17 @@ def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> Ru
     # Sorting is stable: rows that are equal in the asked column stay in the order of their names.
     found.sort(key=lambda row: row.name)
     found.sort(key=lambda row: _key(row, sort), reverse=descending)
+    if sort == "started_at":
+        found.sort(key=lambda row: row.state != "running")
     return RunList(folder=site.folder.root.name, total=len(rows), found=len(found), rows=found,
+                   differing=_differing([row.settings for row in rows if row.settings]),
                    states=sorted({row.state for row in rows}), improvements=listed_improvements(site.folder))
+
+
+def _differing(settings: list[dict[str, str]]) -> list[str]:
+    """Keys that do not have one value in all recipes; a key that a recipe lacks is another value."""
+    keys = dict.fromkeys(key for each in settings for key in each if key != "name")  # the list has it as the recipe
+    return [key for key in keys if len({each.get(key) for each in settings}) > 1]
 
 
 def _key(row: RunRow, sort: str) -> Any:
@@ -51,6 +81,15 @@ def _key(row: RunRow, sort: str) -> Any:
     return getattr(row, sort)
 
 
+def _groups(rows: list[RunRow], key: str) -> list[tuple[str, list[RunRow]]]:
+    """Rows by their value of a key, in the order in which values first appear; one group without a key."""
+    groups: dict[str, list[RunRow]] = {}
+    for row in rows:
+        value = row.name.rpartition("/")[0] if key == "folder" else row.settings.get(key, "not said") if key else ""
+        groups.setdefault(value, []).append(row)
+    return list(groups.items())
+
+
 def router(site: Site) -> APIRouter:
     """Routes of the list."""
     routes = APIRouter()
@@ -62,13 +101,16 @@ def router(site: Site) -> APIRouter:
         return listed(site, q, state, sort, order == "down")
 
     @routes.get("/", include_in_schema=False)
-    def runs_page(q: Annotated[str, Query(max_length=200)] = "", state: str = "", sort: SortKey = "started_at",
-                  order: Literal["up", "down"] = "down") -> HTMLResponse:
-        found = listed(site, q, state, sort, order == "down")
+    def runs_page(wanted: Annotated[ListQuery, Query()]) -> HTMLResponse:
+        found = listed(site, wanted.q, wanted.state, wanted.sort, wanted.order == "down")
         if not found.total:
             return site.html("start.html.jinja", page="start", jobs=site.jobs.all(), empty=True, shipped=[],
                              written=[])
-        return site.html("runs.html.jinja", page="runs", found=found, q=q, state=state, sort=sort, order=order,
+        earlier = Counter(row.earlier_of for row in found.rows if row.earlier_of)
+        runs = [row for row in found.rows if row.kind == "run" and not (row.earlier_of and not wanted.earlier)]
+        return site.html("runs.html.jinja", page="runs", found=found, wanted=wanted, groups=_groups(runs, wanted.group),
+                         alone=[row for row in found.rows if row.kind != "run"], earlier=earlier,
+                         most=MOST_RUNS,
                          **shown(rounds_here(site)))
 
     return routes

@@ -24,11 +24,14 @@ function numberText(value) {
   return Number(value.toPrecision(5)).toString();
 }
 
+/** Steps that the slider's places mean: 0 leaves the choice to the page, 1 is no mean. */
+const MEANS = [0, 1, 3, 5, 11, 25, 51, 101, 251, 501];
+
 /** What the form asks for, from an address. */
 function wishes(search) {
   const query = new URLSearchParams(search);
   const number = (key) => (query.get(key) ? Number(query.get(key)) : null);
-  return { x: query.get("x") || "step", low: number("low"), high: number("high"), log: query.get("log") === "1", smooth: query.get("smooth") !== "0" };
+  return { x: query.get("x") || "step", low: number("low"), high: number("high"), log: query.get("log") === "1", mean: query.get("smooth") === "0" ? 1 : number("mean") ?? 0 };
 }
 
 /** The address of a state of the curves, everything else of it kept. */
@@ -39,7 +42,8 @@ function addressOf(search, wish) {
   set("low", wish.low);
   set("high", wish.high);
   set("log", wish.log ? "1" : null);
-  set("smooth", wish.smooth ? null : "0");
+  set("mean", wish.mean || null);
+  set("smooth", null); // of older addresses
   return `?${query}`;
 }
 
@@ -64,6 +68,17 @@ function appended(found, news) {
   return { ...news, series };
 }
 
+/** Place of the last value of a row; the library asks by place. */
+function lastValue(row) {
+  for (let at = row.length - 1; at >= 0; at -= 1) if (row[at] !== null) return at;
+  return null;
+}
+
+/** The slider's place for a number of steps: the nearest. */
+function place(steps) {
+  return MEANS.reduce((best, each, index) => (Math.abs(each - steps) < Math.abs(MEANS[best] - steps) ? index : best), 0);
+}
+
 class Curves {
   constructor(holder) {
     this.holder = holder;
@@ -81,9 +96,10 @@ class Curves {
       this.form.high.value = "";
       this.form.x.value = this.wish.x;
       this.form.log.checked = this.wish.log;
-      this.form.smooth.checked = this.wish.smooth;
+      this.form.mean.value = place(this.wish.mean);
       this.asked();
     }));
+    this.form.mean.addEventListener("input", () => this.sayMean());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
     new ResizeObserver(() => this.resize()).observe(this.place);
   }
@@ -93,14 +109,21 @@ class Curves {
     this.form.low.value = this.wish.low ?? "";
     this.form.high.value = this.wish.high ?? "";
     this.form.log.checked = this.wish.log;
-    this.form.smooth.checked = this.wish.smooth;
+    this.form.mean.value = place(this.wish.mean);
+    this.sayMean();
+  }
+
+  /** What the slider means where it stands, in words. */
+  sayMean() {
+    const steps = MEANS[this.form.mean.value];
+    this.holder.querySelector("[data-mean]").textContent = steps === 0 ? "by a fiftieth of the run" : steps === 1 ? "not at all" : `mean of ${steps} steps`;
   }
 
   asked() {
     const number = (input) => (input.value === "" ? null : Number(input.value));
     const x = this.form.x.value;
     const moved = x !== this.wish.x;
-    this.wish = { x, low: moved ? null : number(this.form.low), high: moved ? null : number(this.form.high), log: this.form.log.checked, smooth: this.form.smooth.checked };
+    this.wish = { x, low: moved ? null : number(this.form.low), high: moved ? null : number(this.form.high), log: this.form.log.checked, mean: MEANS[this.form.mean.value] };
     this.show();
   }
 
@@ -134,7 +157,7 @@ class Curves {
   }
 
   address(name, after) {
-    const query = new URLSearchParams({ x: this.wish.x });
+    const query = new URLSearchParams({ x: this.wish.x, mean: this.wish.mean });
     if (this.wish.low !== null) query.set("low", this.wish.low);
     if (this.wish.high !== null) query.set("high", this.wish.high);
     if (after !== undefined) query.set("after", after);
@@ -157,6 +180,13 @@ class Curves {
     if (changed) this.draw();
     this.watching = this.live();
     return this.watching;
+  }
+
+  /** Where all figures begin and end; null where nothing was measured. */
+  span() {
+    const places = this.loaded.flatMap((run) => run.series.flatMap((series) => [series.x[0], series.x[series.x.length - 1]]));
+    const [low, high] = [this.wish.low ?? Math.min(...places), this.wish.high ?? Math.max(...places)];
+    return places.length && low < high ? [low, high] : null;
   }
 
   draw() {
@@ -199,9 +229,9 @@ class Curves {
       return series && { series, name: this.names.length > 1 ? this.names[index] : curves.length > 1 ? series.title : title };
     }));
     const smoothing = Math.max(...found.map((each) => (each ? each.series.smoothing_steps : 0)));
-    const smooth = this.wish.smooth && smoothing > 0;
+    const smooth = smoothing > 0;
     const log = this.wish.log || (always && found.some((each) => each && each.series.y.some((value) => value > 0)));
-    plot.heading.textContent = title + (unit ? `, ${unit}` : "") + (log && !this.wish.log ? ", log axis" : "") + (smooth ? ` (mean of ${smoothing} steps over the measured values)` : "");
+    plot.heading.textContent = title + (unit ? `, ${unit}` : "") + (log && !this.wish.log ? ", log axis" : "") + (smooth ? `, mean of ${smoothing} steps` : "");
     const style = getComputedStyle(document.documentElement);
     const color = (name) => style.getPropertyValue(name).trim();
     const lines = [];
@@ -228,10 +258,13 @@ class Curves {
     const words = { step: "steps", tokens: "tokens", seconds: "seconds in steps" };
     const settings = {
       width: Math.max(260, plot.body.clientWidth), height: 230, series: [{ label: words[this.wish.x], value: (u, value) => numberText(value) }, ...options],
-      scales: { x: { time: false }, y: { distr: log ? 3 : 1, ...(zero && { range: [0, 1] }) } },
+      // One axis for all figures: what is drawn below each other was measured at the same time.
+      scales: { x: { time: false, ...(this.span() && { range: this.span() }) }, y: { distr: log ? 3 : 1, ...(zero && { range: [0, 1] }) } },
       axes: [{ ...axis, values: (u, ticks) => ticks.map(numberText) }, { ...axis, size: 64, values: (u, ticks) => ticks.map((tick) => (tick === null ? "" : numberText(tick))) }],
-      cursor: { drag: { x: true, y: false, setScale: false } },
+      cursor: { drag: { x: true, y: false, setScale: false }, sync: { key: "curves", setSeries: false } },
       hooks: {
+        // Without a pointer the key says how each curve ends, not dashes.
+        setLegend: [(u) => { if (u.cursor.idx == null && data[0].length) u.setLegend({ idxs: data.map(lastValue) }, false); }],
         setSelect: [(u) => { if (u.select.width > 4) this.zoom(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")); }],
         draw: [(u) => {
           for (const at of resumed) {
@@ -252,6 +285,9 @@ class Curves {
     };
     if (plot.plot) plot.plot.destroy();
     plot.plot = new uPlot(settings, data, plot.body);
+    plot.plot.setLegend({ idxs: data.map(lastValue) }, false);
+    // The faint line needs no entry of its own: the mean's has its colour.
+    plot.body.querySelectorAll(".u-legend .u-series").forEach((entry, index) => { entry.hidden = index > 0 && options[index - 1].label.endsWith(", measured"); });
     plot.body.querySelector("canvas").setAttribute("role", "img");
     plot.body.querySelector("canvas").setAttribute("aria-label", `${title}: ${options.map((option, index) => `${option.label} from ${numberText(lines[index].y[0])} to ${numberText(lines[index].y[lines[index].y.length - 1])}`).join("; ")}`);
     this.numbers(plot.table, title, options, lines);

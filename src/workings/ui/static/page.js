@@ -62,7 +62,7 @@ function watchRun(element) {
     const { status, value: row } = await asked(`/api/live/${runPath(element.dataset.live)}`);
     if (status !== 200 && status !== 404) return null;
     if (!row || row.state !== "running") {
-      location.assign(row ? location.href : location.href.replace(".partial", ""));
+      location.reload();
       return false;
     }
     const bar = element.querySelector("progress");
@@ -92,8 +92,29 @@ function watchJob(element) {
   });
 }
 
+/** A button beside a command or a file's text that puts it on the clipboard. */
+function addCopyButton(text) {
+  const holder = document.createElement("div");
+  const button = document.createElement("button");
+  holder.className = "copied";
+  button.type = "button";
+  button.textContent = "Copy";
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Not allowed";
+    }
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+  text.replaceWith(holder);
+  holder.append(text, button);
+}
+
 document.addEventListener("DOMContentLoaded", () => {
   showTimes(document);
+  document.querySelectorAll("pre.command, pre[data-copy]").forEach(addCopyButton);
   document.querySelectorAll("[data-live]").forEach(watchRun);
   document.querySelectorAll("[data-job]").forEach(watchJob);
   document.querySelectorAll("form[data-confirm]").forEach((form) => {

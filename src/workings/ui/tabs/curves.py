@@ -1,5 +1,9 @@
 """Loss, learning rate, speed and memory over steps, tokens or seconds; the page draws them from the JSON twin."""
 
+from typing import Annotated
+
+from fastapi import Query
+
 from workings.record.layout import EVENTS
 from workings.ui.series import Curves, X, curves, places
 from workings.ui.site import Site
@@ -7,9 +11,10 @@ from workings.ui.tab import Tab
 
 
 def run_curves(site: Site, name: str, x: X = "step", low: float | None = None, high: float | None = None,
-               after: float | None = None) -> Curves:
+               after: float | None = None, mean: Annotated[int, Query(ge=0, le=100_000)] = 0) -> Curves:
     """Curves of a run over steps, tokens or seconds, thinned; ``low`` and ``high`` bound the axis.
 
+    Smoothed ones are the mean of ``mean`` steps (0: chosen by the length of the run; 1: none).
     With ``after``, only what came behind that place of the axis: a page that draws a living run asks for that.
     """
     run = site.folder.path(name)
@@ -19,7 +24,7 @@ def run_curves(site: Site, name: str, x: X = "step", low: float | None = None, h
     # The mapping has an entry for every step, so it is only made where a resume has to be drawn.
     at = places(columns, x) if resumed else {}
     return Curves(run=name, x=x, last_step=row.steps, planned_steps=row.planned_steps, state=row.state,
-                  seconds_left=row.seconds_left, series=curves(columns, x, low, high, after),
+                  seconds_left=row.seconds_left, series=curves(columns, x, low, high, after, mean),
                   resumed_at=[at[step] for step in resumed if step in at])
 
 

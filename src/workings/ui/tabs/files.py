@@ -1,5 +1,102 @@
-"""Files of a run with their sizes, and its root digest."""
+"""Files of a run with their sizes and its root digest, and what stands in one of them."""
 
-from workings.ui.tab import Tab
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
 
-TAB = Tab(key="files", title="Files", position=100)
+from pydantic import BaseModel, Field
+
+from workings.errors import RecordError, RequestError
+from workings.ui.site import Site
+from workings.ui.tab import OpenedRun, Tab
+
+MOST_BYTES = 200_000
+"""Of a file that are shown: a longer text is not read on a page."""
+HEADER_BYTES = 4_000_000
+"""Longest header of a file of tensors that is read."""
+
+
+class FilesQuery(BaseModel):
+    """Which file is opened."""
+
+    file: str = Field(default="", max_length=2_000)
+
+
+class Tensor(BaseModel):
+    """One tensor of a file of weights or moments."""
+
+    name: str
+    dtype: str
+    shape: list[int]
+
+
+class OpenedFile(BaseModel):
+    """What stands in a file of a run: its text, or of weights the names and shapes."""
+
+    path: str
+    size_bytes: int
+    text: str = ""
+    cut: bool = Field(default=False, description="Whether the text is only the beginning")
+    tensors: list[Tensor] = []
+    problem: str = Field(default="", description="Why nothing is shown")
+
+
+def run_file(site: Site, name: str, file: str = "") -> OpenedFile:
+    """What stands in a file of a run."""
+    run = site.folder.path(name)
+    path = run / file
+    # Resolved: neither `..` nor a folder that is a link leads out of the run.
+    if not file or "\0" in file or not path.resolve().is_relative_to(run.resolve()) or not _is_plain(path):
+        raise RequestError(f"file {file} of {name}", "a file of this run that is no link",
+                           "look at the list of its files")
+    size = path.lstat().st_size
+    if path.suffix == ".safetensors":
+        try:
+            return OpenedFile(path=file, size_bytes=size, tensors=_tensors(path))
+        except (RecordError, ValueError, KeyError, TypeError, RecursionError) as error:
+            return OpenedFile(path=file, size_bytes=size, problem=f"its header cannot be read: {error}"[:300])
+    with path.open("rb") as opened:
+        data = opened.read(MOST_BYTES + 1)
+    text = data[:MOST_BYTES].decode("utf-8", "replace")
+    if "\0" in text:
+        return OpenedFile(path=file, size_bytes=size, problem="it is no text")
+    cut = len(data) > MOST_BYTES
+    return OpenedFile(path=file, size_bytes=size, text=text if cut else _readable(path, text), cut=cut)
+
+
+def _is_plain(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _readable(path: Path, text: str) -> str:
+    """JSON with a line a value; everything else as it stands."""
+    if path.suffix == ".json":
+        try:
+            return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        except (ValueError, RecursionError):
+            return text
+    return text
+
+
+def _tensors(path: Path) -> list[Tensor]:
+    """The header of a file of tensors: eight bytes with its length, then JSON."""
+    with path.open("rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        if length > min(HEADER_BYTES, os.fstat(opened.fileno()).st_size):
+            raise RecordError(f"it would have {length} bytes")
+        header = json.loads(opened.read(length))
+    return [Tensor(name=name, dtype=entry["dtype"], shape=entry["shape"])
+            for name, entry in header.items() if name != "__metadata__"]
+
+
+def values(site: Site, run: OpenedRun, query: FilesQuery) -> dict[str, Any]:
+    """The opened file, where one was asked for."""
+    return {"opened": run_file(site, run.name, query.file) if query.file else None}
+
+
+TAB = Tab(key="files", title="Files", position=100, query=FilesQuery, values=values, answer=run_file)
