@@ -1,7 +1,10 @@
 """Train models that show their workings, and show yours.
 
-The Python interface is the verbs: `plan`, `train`, `evaluate`, `compare`, `verify`. They are imported when they
-are first used, so that `import workings` brings in no framework.
+    run = workings.train(model="Qwen/Qwen3-0.6B", data=rows, method="lora", steps=100)
+    run.ask("What is 47+25?")
+
+The Python interface is the verbs: `plan`, `train`, `evaluate`, `compare`, `verify`, and `Run`, what `train` returns
+and `Run.open` opens. They are imported when they are first used, so that `import workings` brings in no framework.
 """
 
 from importlib import import_module
@@ -10,21 +13,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from workings.evaluation.comparison.compare import compare as compare
     from workings.evidence.verify import verify as verify
+    from workings.runs.api import train as train
     from workings.runs.evaluate import evaluate_run as evaluate
+    from workings.runs.handle import Run as Run
     from workings.runs.plan import plan as plan
-    from workings.runs.train_and_evaluate import train_and_evaluate as train
+
+    __version__: str
 
 _PLACES = {
+    "Run": ("workings.runs.handle", "Run"),
     "compare": ("workings.evaluation.comparison.compare", "compare"),
     "evaluate": ("workings.runs.evaluate", "evaluate_run"),
     "plan": ("workings.runs.plan", "plan"),
-    "train": ("workings.runs.train_and_evaluate", "train_and_evaluate"),
+    "train": ("workings.runs.api", "train"),
     "verify": ("workings.evidence.verify", "verify"),
 }
-__all__ = ["compare", "evaluate", "plan", "train", "verify"]
+__all__ = ["Run", "compare", "evaluate", "plan", "train", "verify"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("workings")
     if name not in _PLACES:
         raise AttributeError(f"module 'workings' has no attribute {name!r}")
     module, attribute = _PLACES[name]
@@ -32,4 +43,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "__version__"])

@@ -1,26 +1,115 @@
-"""`import workings`: the verbs as functions, and light."""
+"""`import workings`: the verbs as functions, as people write them, and light."""
+
+import threading
 
 import pytest
 
 import workings
 from tests.runs.runs_helpers import write_recipe
+from workings.config.load import load_recipe
+from workings.errors import RequestError
 from workings.evaluation.settings import EvaluationSettings
+from workings.runs.given_data import rows_of
+
+SHAPE = {"source": "scratch", "shape": {"layers": 1, "width": 8, "mlp_width": 8, "heads": 1, "kv_heads": 1,
+                                        "head_dim": 8}}
+UNIGRAM = {"engine": "unigram", "device": "cpu", "memory": {}, "data.max_length": 64, "batch.accumulation": 1,
+           "optimizer": {"name": "adamw"}, "evaluation.max_new_tokens": 4}
+ROWS = [{"prompt": f"What is {n}+1?", "steps": [f"{n}+1={n + 1}"], "answer": str(n + 1)} for n in range(20)]
+ITEMS = [{"question": f"What is {n}+2?", "answer": n + 2} for n in range(10)]
 
 
 def test_the_verbs_as_functions(tmp_path):
     recipe = write_recipe(tmp_path / "asked")
-    trained = workings.train(str(recipe), tmp_path / "run")
-    scorecard = workings.evaluate(tmp_path / "run", recipe.with_name("items.jsonl"), tmp_path / "again",
+    trained = workings.train(str(recipe), str(tmp_path / "run"), {"training.steps": 3, "training.warmup_steps": 1})
+    assert (trained.status, len(trained.metrics)) == ("complete", 3)
+    scorecard = workings.evaluate(str(tmp_path / "run"), recipe.with_name("items.jsonl"), tmp_path / "again",
                                    settings=EvaluationSettings(max_new_tokens=4, batch_size=8, form="tags", seed=5))
     assert scorecard.overall.n == trained.scorecard.overall.n == 10
-    comparison = workings.compare(tmp_path / "run", tmp_path / "again")
+    comparison = workings.compare(str(tmp_path / "run"), tmp_path / "again")
     assert comparison.to_json()["items"] == 10
-    assert workings.verify(tmp_path / "run").failed == 0
+    assert workings.verify(str(tmp_path / "run")).failed == 0
     with pytest.raises(AttributeError, match="no attribute 'deploy'"):
         workings.deploy  # noqa: B018
+
+
+def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    seen = []
+    run = workings.train(model=SHAPE, data=ROWS, items=ITEMS, method="full", steps=4, overrides=UNIGRAM,
+                         callbacks=[lambda line: seen.append(line["step"])])
+    assert (str(run.path), seen) == ("runs/scratch-full", [1, 2, 3, 4])
+    assert (run.path / "data/traces.jsonl").read_text().count("\n") == 20
+    assert "traces: ../data/traces.jsonl" in run.recipe
+    assert run.verify().failed == 0
+    assert run.scorecard.overall.n == 10
+    page = run._repr_html_()
+    assert "&lt;svg" in page
+    assert "<svg" not in page  # inside of its frame alone
+    # What it prints trains the same again, from the run's own copies.
+    assert repr(run).splitlines()[-1] == f"the same again: {run.command}"
+    loaded = load_recipe(str(run.path / "config/recipe.yaml"), UNIGRAM)
+    again = workings.train(loaded, "runs/again")
+    assert again.record.manifest.final_loss == run.record.manifest.final_loss
+    assert again.record.manifest.data_digests == run.record.manifest.data_digests
+
+    opened = workings.Run.open(str(run.path))
+    assert isinstance(opened.ask("What is 1+1?", max_new_tokens=3), str)
+    assert opened.evaluate([{"id": "a", "prompt": "1+1?", "expected_answer": 2}], "more").overall.n == 1
+    assert set(opened.evaluations) == {"items", "more"}
+    assert opened.compare(again).verdict == "inconclusive"
+
+
+def test_a_callback_stops_a_run_and_a_thread_may_train(tmp_path):
+    recipe, ended = write_recipe(tmp_path / "asked"), []
+
+    def work():
+        ended.append(workings.train(recipe, tmp_path / "run", callbacks=[lambda line: line["step"] < 2]))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert [(run.status, len(run.metrics)) for run in ended] == [("interrupted", 2)]
+
+
+def test_frames_and_data_sets_are_rows():
+    class Frame:
+        columns = ("prompt", "n")
+
+        def to_dict(self, how):
+            assert how == "records"
+            return [{"prompt": "a", "n": float("nan")}, {"prompt": "b", "n": 2}]
+
+    class Dataset:
+        column_names = ("prompt",)
+
+        def to_list(self):
+            return [{"prompt": "a", "n": None}]
+
+    assert rows_of(Frame(), "data") == [{"prompt": "a"}, {"prompt": "b", "n": 2}]
+    assert rows_of(Dataset(), "data") == [{"prompt": "a"}]
+
+
+@pytest.mark.parametrize(("keywords", "said"), [
+    ({}, "a recipe, or model and data"),
+    ({"recipe": "smoke-tiny", "data": ROWS}, "a recipe and data"),
+    ({"model": "x", "data": [], "steps": 1}, "data: no rows"),
+    ({"model": "x", "data": ["text"], "steps": 1}, "a row of type str"),
+    ({"model": "x", "data": [{"a": 1}], "steps": 1}, "data: rows with a"),
+])
+def test_a_request_that_makes_no_run_says_what_would(keywords, said):
+    with pytest.raises(RequestError, match=said):
+        workings.train(**keywords)
+
+
+def test_overrides_as_a_dict_mean_what_their_values_are():
+    loaded = load_recipe("smoke-tiny", {"training.steps": 4, "name": "1e3", "mesh": {"tp": 1}})
+    assert loaded.overrides == ("training.steps=4", 'name="1e3"', 'mesh={"tp": 1}')
+    assert (loaded.recipe.training.steps, loaded.recipe.name) == (4, "1e3")
 
 
 def test_importing_brings_no_framework(run_python):
     code = ("import sys, workings; heavy = {'jax', 'torch', 'transformers', 'pandas', 'numpy', 'scipy'}; "
             "print(sorted(heavy & set(sys.modules)), dir(workings))")
-    assert run_python("-c", code).stdout.strip() == "[] ['compare', 'evaluate', 'plan', 'train', 'verify']"
+    assert run_python("-c", code).stdout.strip() == (
+        "[] ['Run', '__version__', 'compare', 'evaluate', 'plan', 'train', 'verify']")

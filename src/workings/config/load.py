@@ -1,9 +1,10 @@
 """From a file or a shipped name, plus ``key=value`` overrides, to a checked `Recipe`."""
 
 import difflib
+import json
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -37,6 +38,14 @@ class LoadedRecipe:
     """What was written in another trainer's words, and what it is called here."""
     chosen: tuple[str, ...] = ()
     """What the recipe left to us, and what was chosen, with the reason."""
+    kept: tuple[str, ...] = ()
+    """Files that exist for this run alone: their places in the run directory, which keeps a copy. `base` is then the
+    folder `config` of a folder that is laid out as the run directory is."""
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it was read from a file or shipped; else it was given in Python, and the run keeps its only copy."""
+        return self.origin != GIVEN
 
     def resolved(self) -> dict[str, Any]:
         """Every key with its value, defaults included, as JSON values; the home folder is written as `~`.
@@ -51,13 +60,28 @@ class LoadedRecipe:
             return self.text
         # Only keys that were given: a file with every default would hide what was asked for.
         values = self.recipe.model_dump(mode="json", exclude_unset=True)
-        return (f"# {self.origin} with {' '.join(self.overrides)}\n"
-                + yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
+        return f"# {self.origin} with {' '.join(self.overrides)}\n" + _dump(values)
 
     def path(self, name: str) -> Path:
         """A path that the recipe names, seen from the recipe's directory."""
         # An absolute path replaces the recipe's directory in the join.
         return (self.base / Path(name).expanduser()).resolve()
+
+
+def _dump(values: Mapping[str, Any]) -> str:
+    """Sections and keys as YAML."""
+    return yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True)
+
+
+def _flow(value: Any) -> str:
+    """A value as it is written in an override."""
+    if isinstance(value, Path):
+        value = str(value)
+    # A text that YAML would read as something else (`1e-3`, `true`) is put in quotes; JSON is YAML.
+    try:
+        return value if isinstance(value, str) and parse_yaml(value, "an override") == value else json.dumps(value)
+    except RequestError:
+        return json.dumps(value)
 
 
 def shipped_recipes() -> dict[str, str]:
@@ -67,14 +91,24 @@ def shipped_recipes() -> dict[str, str]:
             for entry in sorted(folder.iterdir(), key=lambda entry: entry.name) if entry.name.endswith(".yaml")}
 
 
-def load_recipe(name: str | LoadedRecipe, overrides: Sequence[str] = ()) -> LoadedRecipe:
+RecipeLike = str | Path | Mapping[str, Any] | LoadedRecipe
+"""A file, the name of a shipped recipe, sections and keys as a dict, or a recipe that is loaded already."""
+Overrides = Sequence[str] | Mapping[str, Any]
+"""``key=value`` words, or dotted keys with their values."""
+GIVEN = "the recipe given in Python"
+"""Origin of a recipe that is no file."""
+
+
+def load_recipe(name: RecipeLike, overrides: Overrides = ()) -> LoadedRecipe:
     """Read, override, check; a recipe that is loaded already stays as it is, and ``overrides`` count for nothing.
 
     Raises `RequestError` for anything that is not a recipe, and for a key that decides nothing.
     """
     if isinstance(name, LoadedRecipe):
         return name
-    text, origin, base = _find(name)
+    if isinstance(overrides, Mapping):
+        overrides = [f"{key}={_flow(value)}" for key, value in overrides.items()]
+    text, origin, base = (_dump(name), GIVEN, Path.cwd()) if isinstance(name, Mapping) else _find(str(name))
     values = parse_yaml(text, origin)
     if not isinstance(values, dict):
         raise RequestError(f"{origin}: {type(values).__name__}", "a mapping of recipe keys",

@@ -105,14 +105,14 @@ def commands(runs: list[RunView]) -> list[tuple[str, str]]:
     for run in runs:
         place = shlex.quote(str(run.path))
         if run.manifest is not None:
-            found.append((f"Train {run.name} again", _train_again(run.path)))
+            found.append((f"Train {run.name} again", train_again(run.path)))
         found.append((f"Verify {run.name}", f"workings verify {place} --expect-root {run.root}"))
     if len(runs) > 1:
         found.append(("Compare", f"workings compare {shlex.quote(str(runs[0].path))} {shlex.quote(str(runs[1].path))}"))
     return found
 
 
-def _train_again(run: Path) -> str:
+def train_again(run: Path) -> str:
     """The command that trains a run again: its recipe where it stood, if that is known, and its overrides.
 
     A recipe names its data relative to its own place, so the copy in the run is shown only if the original is gone.

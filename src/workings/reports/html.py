@@ -49,7 +49,7 @@ def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None 
     if not 1 <= len(runs) <= MAX_RUNS:
         raise RequestError(f"{len(runs)} runs", f"1 to {MAX_RUNS} runs on one page")
     out.parent.mkdir(parents=True, exist_ok=True)
-    atomic.write_text(out, render_report(_views(runs, comparison), comparison))
+    atomic.write_text(out, render_report(report_views(runs, comparison), comparison))
     return out
 
 
@@ -84,7 +84,7 @@ def render_page(template: str, **values: Any) -> str:
     return environment.get_template(template).render(style=style, style_hash=f"sha256-{digest}", **values)
 
 
-def _views(runs: Sequence[Path], comparison: Comparison | None) -> list[RunView]:
+def report_views(runs: Sequence[Path], comparison: Comparison | None) -> list[RunView]:
     """Runs with the very evaluations that were compared; colors follow the order A, B, then the others."""
     units: dict[Path, EvaluationRecord] = {}
     # A run may hold several evaluations, and the page has to show the two that the verdict is about.

@@ -62,7 +62,10 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     writer.write_text(RECIPE, loaded.text)
     writer.write_json(OVERRIDES, {"origin": Path(loaded.origin).name, "overrides": list(loaded.overrides),
                                   "renamed": list(loaded.renamed), "chosen": list(loaded.chosen),
-                                  "base": base_from(writer.final, loaded.base)})
+                                  "base": Path(RECIPE).parent.as_posix() if loaded.kept
+                                  else base_from(writer.final, loaded.base)})
+    for name in loaded.kept:
+        writer.write_cleaned(name, (loaded.base.parent / name).read_bytes())
     writer.write_json(CONFIG, setup.config)
     setup.tokenizer.save(writer.path(TOKENIZER))
     writer.write_json(MODEL_SHAPE, setup.shape.as_json())
@@ -172,7 +175,9 @@ def reproduce_command(setup: TrainSetup, out: Path) -> str:
     written down (it may name a person's home), and the copy in `config/` stands for it.
     """
     loaded = setup.loaded
-    if loaded.origin.startswith("shipped:"):
+    if not loaded.is_file:
+        name = RECIPE
+    elif loaded.origin.startswith("shipped:"):
         name = loaded.origin.removeprefix("shipped:")
     else:
         name = os.path.relpath(Path(loaded.origin).absolute(), out.absolute())

@@ -39,7 +39,7 @@ def ask(run: Path, question: str, *, max_new_tokens: int = 256) -> Reply:
                  tokens=len(completion.tokens))
 
 
-def evaluate_run(run: Path, items: Path, out: Path, *, settings: EvaluationSettings | None = None,
+def evaluate_run(run: str | Path, items: str | Path, out: str | Path, *, settings: EvaluationSettings | None = None,
                  device: str = AS_RECORDED, progress: Callable[[int, int], None] | None = None) -> Scorecard:
     """Evaluate a run's last checkpoint on items and seal the evaluation at ``out``.
 
@@ -56,10 +56,11 @@ def evaluate_run(run: Path, items: Path, out: Path, *, settings: EvaluationSetti
         RecordError: the run has no intact checkpoint.
     """
     # First, because a bad line is found at once, and to open a model may take minutes.
-    questions = read_items(items)
-    opened = open_run(run, device)
-    return evaluate(opened.session, questions, out, settings=settings or EvaluationSettings(), made_from=opened.root,
-                    facts={"run": opened.run.path.resolve().name, "step": opened.checkpoint.step}, progress=progress)
+    questions = read_items(Path(items))
+    opened = open_run(Path(run), device)
+    return evaluate(opened.session, questions, Path(out), settings=settings or EvaluationSettings(),
+                    made_from=opened.root, progress=progress,
+                    facts={"run": opened.run.path.resolve().name, "step": opened.checkpoint.step})
 
 
 def evaluate_weights(model: str, items: Path, out: Path, *, request: WeightsRequest,

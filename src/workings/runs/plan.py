@@ -1,10 +1,9 @@
 """`plan`: does a recipe fit a machine that is not here, why, and what is the nearest that does. Downloads nothing."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from workings.config.load import LoadedRecipe, load_recipe
+from workings.config.load import Overrides, RecipeLike, load_recipe
 from workings.hardware.catalog import find_target
 from workings.planning.history import own_pace
 from workings.planning.plan import Plan
@@ -18,14 +17,14 @@ OWN_RUNS = Path("runs")
 """Where a person's runs are looked for unless told otherwise."""
 
 
-def plan(recipe: str | LoadedRecipe, on: str, overrides: Sequence[str] = (), *, nearest: bool = True,
+def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: bool = True,
          runs: Path = OWN_RUNS, deadline: float = 0.0) -> Plan:
     """Say whether a recipe's run fits a target, and how long it would take.
 
     Args:
-        recipe: a file, a shipped recipe's name, or one that is loaded already.
+        recipe: a file, a shipped recipe's name, a recipe as a dict, or one that is loaded already.
         on: a target of the catalog, or another spelling of it.
-        overrides: ``key=value`` words.
+        overrides: ``key=value`` words, or a dict of dotted keys.
         nearest: where it does not fit, look for the plan that does and changes least.
         runs: folder of this person's runs; finished ones on the same device correct the time.
         deadline: seconds in which the run has to finish; 0: none.

@@ -54,6 +54,9 @@ from workings.training.stopping import StopRequest
 from workings.training.tensorboard import Scalars
 from workings.training.watched import WatchedItems
 
+Callback = Callable[[Mapping[str, Any]], bool | None]
+"""Called with a step's metrics when the step is done; `False` asks for a stop."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainResult:
@@ -144,7 +147,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
 
 
 def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume: bool, smoke: Smoke | None,
-             force: bool) -> TrainResult:
+             force: bool, callbacks: Sequence[Callback] = ()) -> TrainResult:
     """`train` by processes that have met; what follows may ask the state that it ends with.
 
     Process 0 alone sees the run directory. The others return when process 0 has left the group.
@@ -187,8 +190,7 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
         # Between compiling and the first weight: what is resident now belongs to compiler and libraries.
         watch = MemoryWatch()
         try:
-            outcome = _take_steps(start, setup, settings, out,
-                                  lambda: processes.stop_requested(stop.requested), examined)
+            outcome = _take_steps(start, setup, settings, out, _Told(callbacks, stop, processes), examined)
             result = _seal(start, setup, settings, outcome, out, facts, watch)
         finally:
             start.writer.close()  # harmless after sealing; after an error the folder stays and can be resumed
@@ -253,8 +255,26 @@ def _start(setup: TrainSetup, out: Path, resume: bool, examined: Examination) ->
     return start
 
 
+@dataclass(frozen=True)
+class _Told:
+    """What callbacks are told, and whether a signal, one of them or another process asks for a stop."""
+
+    callbacks: Sequence[Callback]
+    stop: StopRequest
+    processes: ProcessGroup
+
+    def __call__(self, line: Mapping[str, Any]) -> None:
+        for callback in self.callbacks:
+            # A copy: the line itself goes into the record.
+            if callback(dict(line)) is False:
+                self.stop.requested = True
+
+    def stop_requested(self) -> bool:
+        return self.processes.stop_requested(self.stop.requested)
+
+
 def _take_steps(start: Start, setup: TrainSetup, settings: LoopSettings, out: Path,
-                stop_requested: Callable[[], bool], examined: Examination) -> Outcome:
+                told: "_Told", examined: Examination) -> Outcome:
     writer = start.writer
     writer.checkpoints.keep_last = settings.keep_last
     with Display(settings.name, setup.schedule.steps, start.progress, writer.log) as display:
@@ -282,14 +302,18 @@ def _take_steps(start: Start, setup: TrainSetup, settings: LoopSettings, out: Pa
             writer.metric(line)  # first: the record counts
             scalars.line(line)
 
+        def show(line: dict[str, Any], at: Progress) -> None:
+            display.show(line, at)
+            told(line)
+
         try:
             with setup.learned.experience(setup.engine, writer) as experience, _watched(setup, settings) as watched:
                 parts = LoopParts(
                     engine=setup.engine, experience=experience, schedule=setup.schedule,
                     observer=_observer(setup, settings, display, watched), write_metric=write_metric,
                     save=lambda state, at: _save(start, setup, state, at),
-                    checkpoint_due=lambda step: step % settings.save_every == 0, stop_requested=stop_requested,
-                    show=display.show)
+                    checkpoint_due=lambda step: step % settings.save_every == 0, stop_requested=told.stop_requested,
+                    show=show)
                 # The first state is made inside of the loop: memory may run out there, too, and that end is recorded.
                 outcome = run_loop(parts, lambda: _first_state(start, setup, watched), start.progress)
         finally:

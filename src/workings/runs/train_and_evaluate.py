@@ -18,7 +18,7 @@ from workings.record.values import Absent
 from workings.runs.prepare import TrainSetup
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
-from workings.runs.train import TrainResult, train_in
+from workings.runs.train import Callback, TrainResult, train_in
 
 EVALUATION = "eval/items"
 """Where the evaluation of a recipe's items stands in its run directory."""
@@ -85,16 +85,18 @@ class TrainAndEvaluateResult:
 
 
 def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
-                       smoke: Smoke | None = None, force: bool = False) -> TrainAndEvaluateResult:
+                       smoke: Smoke | None = None, force: bool = False,
+                       callbacks: Sequence[Callback] = ()) -> TrainAndEvaluateResult:
     """`train`, then evaluate the state it ended with and, unless the recipe says no, the one it began with.
 
-    Arguments and errors are those of `train`. The state of the result is None where the base was evaluated: two
-    models do not fit where one was planned for.
+    Arguments and errors are those of `workings.runs.train.train`, ``callbacks`` those of `train_in`. The state of the
+    result is None where the base was evaluated: two models do not fit where one was planned for.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
     with ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device) as group:
         # Handed on at once: a name for it here would keep the trained model beside the untrained one.
-        return _evaluated(train_in(group, loaded, out, resume=resume, smoke=smoke, force=force))
+        return _evaluated(train_in(group, loaded, out, resume=resume, smoke=smoke, force=force,
+                                   callbacks=callbacks))
 
 
 def _evaluated(training: TrainResult) -> TrainAndEvaluateResult:

@@ -88,14 +88,14 @@ class Comparison:
                 "newly_right_ids": self.newly_right[:SHOWN_IDS], "newly_wrong_ids": self.newly_wrong[:SHOWN_IDS]}
 
 
-def compare(a: Path, b: Path) -> Comparison:
+def compare(a: str | Path, b: str | Path) -> Comparison:
     """Compare two evaluations pair by pair; ``a`` and ``b`` are run directories or evaluation units.
 
     Raises:
         RequestError: a path holds no evaluation, or several and it is not clear which one is meant.
         RecordError: a unit is not what was sealed.
     """
-    return compare_records(*find_pair(a, b))
+    return compare_records(*find_pair(Path(a), Path(b)))
 
 
 def compare_records(a: EvaluationRecord, b: EvaluationRecord) -> Comparison:

@@ -51,7 +51,7 @@ them in another way fails the check instead of ending in a traceback."""
 READABLE = "integrity.readable"
 
 
-def verify(path: Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
+def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
            progress: Callable[[int], None] | None = None, trusted: tuple[bytes, ...] = (),
            replay: Callable[[Path], Mapping[str, Any]] | None = None) -> Verification:
     """Verify a run directory, a folder of runs, one unit, or a zip of any of them. Writes nothing, runs nothing of it.
@@ -74,7 +74,7 @@ def verify(path: Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
     wanted = sorted((entry for entry in CHECKS.values() if entry.level <= level),
                     key=lambda entry: (entry.level, GROUPS.index(entry.id.partition(".")[0])))
     try:
-        record = replace(load(open_tree(path), expect_root, progress, trusted), replay=replay)
+        record = replace(load(open_tree(Path(path)), expect_root, progress, trusted), replay=replay)
     # Nothing could be opened, and still every asked check is listed: an answer that left them out would look complete.
     except RecordError as error:
         unread = [Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED, text="nothing could be read")

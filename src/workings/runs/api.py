@@ -1,0 +1,79 @@
+"""The Python interface: the verbs as functions, as people write them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from workings.config.load import LoadedRecipe, Overrides, RecipeLike, load_recipe
+from workings.errors import RequestError
+from workings.runs.given_data import Rows
+from workings.runs.handle import Run
+from workings.runs.keyword_recipe import Keywords, keyword_recipe
+from workings.runs.out import run_directory
+from workings.runs.smoke import Smoke
+from workings.runs.train import Callback
+from workings.runs.train_and_evaluate import train_and_evaluate
+
+
+def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overrides: Overrides = (), *,
+          model: str | Path | Mapping[str, Any] | None = None, data: Rows | None = None, items: Rows | None = None,
+          method: Literal["full", "lora", "qlora"] = "lora", steps: int = 0, epochs: float = 0.0,
+          resume: bool = False, smoke: bool | Smoke = False, force: bool = False,
+          callbacks: Sequence[Callback] = ()) -> Run:
+    """Train, seal the record, and ask the model its items before and after.
+
+    Either a recipe, or ``model`` and ``data``:
+
+        workings.train("smoke-tiny", "runs/s", {"training.steps": 4})
+        workings.train(model="Qwen/Qwen3-0.6B", data=rows, method="lora", steps=100)
+
+    Args:
+        recipe: a file, a shipped recipe's name, or sections and keys as a dict.
+        out: the run directory; it must not exist (with ``resume``: a run that did not finish). By default `runs/NAME`,
+            or with the next free number.
+        overrides: any key of the recipe, dotted: ``{"training.learning_rate": 1e-4}``; or ``key=value`` words.
+        model: a Hub id, a folder of weights, or the recipe's section `model`.
+        data: a file, or rows: a list of dicts, a pandas frame, a `datasets.Dataset`. Rows are kept in the run.
+        items: questions with expected answers, as a file or rows; asked before and after training.
+        method: which weights are trained.
+        steps: updates.
+        epochs: rounds through the data, where ``steps`` says nothing.
+        resume: go on where a killed, interrupted or failed run stopped.
+        smoke: the whole path with a tiny model of the same architecture.
+        force: run although the plan says that it does not fit; the record says so.
+        callbacks: each is called with a step's metrics when the step is done; `False` from one asks for a stop, at
+            which the run saves a checkpoint and is sealed as interrupted.
+
+    Returns:
+        The run: it draws itself in a notebook, and has `metrics`, `ask`, `evaluate`, `compare`, `recipe`, `command`.
+
+    Raises:
+        RequestError: what was asked for is wrong; nothing was changed.
+        DoesNotFit: the step needs more memory than there is; the message names the nearest plan that fits.
+    """
+    small = smoke if isinstance(smoke, Smoke) else Smoke() if smoke else None
+
+    def run(loaded: LoadedRecipe) -> Run:
+        name = loaded.recipe.name + "-smoke" * (small is not None)
+        place = Path(out) if out is not None else run_directory(name, resume=resume)
+        result = train_and_evaluate(loaded, place, resume=resume, smoke=small, force=force, callbacks=callbacks)
+        return Run(path=place, result=result)
+
+    if recipe is not None:
+        _refuse_both({"model": model, "data": data, "items": items, "steps": steps, "epochs": epochs})
+        return run(load_recipe(recipe, overrides))
+    if model is None or data is None:
+        raise RequestError("train without a recipe", "a recipe, or model and data",
+                           'workings.train(model="Qwen/Qwen3-0.6B", data=rows, steps=100)')
+    with keyword_recipe(Keywords(model=model, data=data, items=items, method=method, steps=steps, epochs=epochs,
+                                 overrides=overrides)) as loaded:
+        return run(loaded)
+
+
+def _refuse_both(keywords: Mapping[str, Any]) -> None:
+    given = [name for name, value in keywords.items() if value is not None and value != 0]
+    if given:
+        raise RequestError(f"a recipe and {', '.join(given)}", "one of the two: a recipe says all of it",
+                           f'overrides, such as {{"training.steps": {keywords["steps"] or 100}}}')
+
+

@@ -1,0 +1,90 @@
+"""Data given in Python: rows become files in the form that runs read, and the run keeps them with their digests."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from workings.data.importing.hints import looks_like
+from workings.data.importing.records import Records, SourceRecord
+from workings.data.importing.run import ALL_PAIR_FORMATS, ImportRequest, import_records
+from workings.data.importing.sources import Progress, RecordSource
+from workings.errors import RequestError
+from workings.record import atomic
+from workings.record.redact import cleaned
+
+Rows = str | Path | Iterable[Mapping[str, Any]]
+"""A file; or rows: a list of dicts, a pandas frame, a `datasets.Dataset`."""
+FORMS = "rows with prompt, steps and answer; or messages, question and answer, prompt and completion, …"
+
+
+def rows_of(data: Any, name: str) -> list[dict[str, Any]]:
+    """Rows as dicts, without what a frame marks as missing.
+
+    Args:
+        data: a list of dicts, a pandas frame, or a `datasets.Dataset`; none of their packages is imported.
+        name: of the argument, for messages.
+
+    Raises:
+        RequestError: no rows, or a row that is no dict.
+    """
+    if hasattr(data, "to_dict") and hasattr(data, "columns"):  # a frame; iterating over it would give column names
+        data = data.to_dict("records")
+    elif hasattr(data, "to_list") and hasattr(data, "column_names"):  # a Dataset
+        data = data.to_list()
+    rows = list(data)
+    if not rows or not all(isinstance(row, Mapping) for row in rows):
+        what = "no rows" if not rows else f"a row of type {next(type(r).__name__ for r in rows if not _is_row(r))}"
+        raise RequestError(f"{name}: {what}", f"a file, or {FORMS}", f'{name}=[{{"prompt": "1+1?", "answer": "2"}}]')
+    return [{str(key): _plain(value) for key, value in row.items() if not _is_missing(value)} for row in rows]
+
+
+def _is_row(row: object) -> bool:
+    return isinstance(row, Mapping)
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a frame or a data set marks this cell as empty."""
+    # Only NaN differs from itself; pandas has marks of its own beside it.
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (
+        isinstance(value, float) and value != value)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and arrays of NumPy as Python's own."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def write_given_traces(data: Any, out: Path) -> str:
+    """Write rows as traces, or as preference pairs where they hold two completions. Returns the format they had.
+
+    What looks like a secret or a home folder is cut out, as everywhere in a record: the file is what is trained on.
+
+    Raises:
+        RequestError: rows of no form that `workings data import` knows, or one that differs from the first.
+    """
+    rows = cleaned(rows_of(data, "data"))
+    form = looks_like(rows[0])
+    if not form:
+        raise RequestError(f"data: rows with {', '.join(rows[0])}", FORMS, "rename the keys")
+
+    def records(_: Progress) -> Records:
+        return (SourceRecord(number, row) for number, row in enumerate(rows, start=1))
+
+    import_records(RecordSource("data", "row", 0, records), out, ImportRequest(format=form, labels={}))
+    return form
+
+
+def holds_pairs(form: str) -> bool:
+    """Whether rows of this format are preference pairs."""
+    return form in ("preferences", *ALL_PAIR_FORMATS)
+
+
+def write_given_items(data: Any, out: Path) -> None:
+    """Write rows with `prompt` (or `question`) and `expected_answer` (or `answer`) as items; ids are numbers."""
+    lines = []
+    for number, row in enumerate(cleaned(rows_of(data, "items")), start=1):
+        names = {"question": "prompt", "answer": "expected_answer"} if "expected_answer" not in row else {}
+        item = {"id": f"item-{number:05d}"} | {names.get(key, key): value for key, value in row.items()}
+        lines.append(json.dumps(item, ensure_ascii=False))
+    atomic.write_text(out, "".join(f"{line}\n" for line in lines))

@@ -1,0 +1,160 @@
+"""A run in a person's hands: what came out, its curve and scorecard drawn, questions, further evaluations."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from html import escape
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from workings.config.load import check_recipe
+from workings.record import reader
+from workings.record.layout import RECIPE
+from workings.runs.evaluate import ask, evaluate_run
+from workings.runs.given_data import Rows, write_given_items
+from workings.runs.train import settings_of
+
+if TYPE_CHECKING:
+    from workings.evaluation.comparison.compare import Comparison
+    from workings.evaluation.scorecard import Scorecard
+    from workings.evidence.verify import Verification
+    from workings.runs.train_and_evaluate import TrainAndEvaluateResult
+
+HEIGHT = 720
+"""Pixels of the page that a notebook shows."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Run:
+    """A finished run, as `train` returns it or `Run.open` opens it. In a notebook it draws itself."""
+
+    path: Path
+    result: "TrainAndEvaluateResult | None" = None
+    """What `train` returned; None for a run that was opened."""
+
+    @classmethod
+    def open(cls, path: "str | Path | Run") -> "Run":
+        """A run that lies there.
+
+        Raises:
+            RequestError: there is no sealed run at ``path``.
+            RecordError: its manifest or seal cannot be read.
+        """
+        if isinstance(path, Run):
+            return path
+        run = cls(path=Path(path))
+        _ = run.record  # refuses what is no run
+        return run
+
+    @cached_property
+    def record(self) -> reader.Run:
+        """What was sealed: manifest, status, root digest, events."""
+        return reader.Run.open(self.path)
+
+    @property
+    def status(self) -> str:
+        """`complete`, `interrupted` or `failed`."""
+        return self.record.status
+
+    @property
+    def metrics(self) -> Any:
+        """A row a step, with loss, learning rate, seconds and so on: a pandas frame, or dicts without pandas."""
+        rows = self.record.metrics()
+        if find_spec("pandas") is None or not rows:
+            return rows
+        # By name, because no room but the engines may need a library of this weight.
+        return import_module("pandas").DataFrame(rows).set_index("step")
+
+    @property
+    def recipe(self) -> str:
+        """The recipe as it was written, in YAML."""
+        return (self.path / RECIPE).read_text("utf-8")
+
+    @property
+    def command(self) -> str:
+        """What to type to have the same trained again."""
+        from workings.reports.gather import train_again
+
+        return train_again(self.path)
+
+    @property
+    def scorecard(self) -> "Scorecard | None":
+        """How its own items were answered; None without items. Of a run that was opened see `evaluations`."""
+        return None if self.result is None else self.result.scorecard
+
+    @property
+    def evaluations(self) -> dict[str, dict[str, Any]]:
+        """Every sealed evaluation by name, as its summary stands in the record."""
+        return {unit.name: unit.summary for unit in self.record.evaluations()}
+
+    def ask(self, question: str, *, max_new_tokens: int = 256) -> str:
+        """The answer of the trained model to one question, greedily."""
+        return ask(self.path, question, max_new_tokens=max_new_tokens).text
+
+    def evaluate(self, items: Rows, name: str = "") -> "Scorecard":
+        """Ask the trained model items, score them, and seal the evaluation in the run.
+
+        Args:
+            items: a file, or rows with `prompt` and `expected_answer`.
+            name: of the evaluation; by default the file's, or `given`.
+
+        Raises:
+            RequestError: items that are none, or an evaluation of this name is there already.
+        """
+        settings = settings_of(check_recipe(dict(self.record.manifest.config_snapshot), str(self.path)))
+        settings = replace(settings, seed=0)
+        if isinstance(items, str | Path):
+            return evaluate_run(self.path, Path(items), self.path / "eval" / (name or Path(items).stem),
+                                settings=settings)
+        with TemporaryDirectory(prefix="workings-") as folder:
+            file = Path(folder, "given.jsonl")
+            write_given_items(items, file)
+            return evaluate_run(self.path, file, self.path / "eval" / (name or "given"), settings=settings)
+
+    def compare(self, other: "str | Path | Run") -> "Comparison":
+        """Whether this run is better than another one on the same items, pair by pair.
+
+        Raises:
+            RequestError: one of them has no evaluation, or several.
+        """
+        from workings.evaluation.comparison.compare import compare
+
+        return compare(other.path if isinstance(other, Run) else other, self.path)
+
+    def verify(self, level: int = 2) -> "Verification":
+        """Check the record, offline."""
+        from workings.evidence.verify import verify
+
+        return verify(self.path, level)
+
+    def to_html(self) -> str:
+        """One page: verdict against the untrained model, curve, scorecard, answers that differ. No script in it."""
+        from workings.reports.gather import view_run
+        from workings.reports.html import render_report, report_views
+
+        base = None if self.result is None else self.result.base
+        if base is None:
+            return render_report([view_run(self.path, 0)], None)
+        return render_report(report_views([base.path, self.path], base.comparison), base.comparison)
+
+    def _repr_html_(self) -> str:
+        # A frame of its own: the page's style stays away from the notebook's, and the notebook's from the page.
+        return (f'<iframe srcdoc="{escape(self.to_html())}" style="width:100%;height:{HEIGHT}px;border:0" '
+                f'title="{escape(self.path.name)}"></iframe><pre>{escape(repr(self))}</pre>')
+
+    def __repr__(self) -> str:
+        if self.result is not None:
+            said = self.result.sentence()
+        else:
+            manifest: Any = self.record.manifest
+            said = f"{self.status} after {manifest.completed_steps} steps: {self.path}"
+        return f"{said}\nthe same again: {self.command}"
+
+    def as_json(self) -> Mapping[str, Any]:
+        """What `train --json` prints; of a run that was opened its name, status and steps."""
+        if self.result is not None:
+            return self.result.as_json()
+        return {"status": self.status, "steps": self.record.manifest.completed_steps, "run": str(self.path)}

@@ -1,0 +1,116 @@
+"""A recipe from a few keywords: what a person chooses, and for the rest what suits most fine-tuning."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+from workings.config.load import LoadedRecipe, Overrides, load_recipe
+from workings.engines.hardware_probe import accelerators
+from workings.record.layout import CONFIG, GIVEN_ITEMS, GIVEN_TRACES
+from workings.runs.given_data import Rows, holds_pairs, write_given_items, write_given_traces
+
+LEARNING_RATES = {"scratch": 1e-3, "full": 2e-5, "lora": 2e-4, "qlora": 2e-4}
+"""Peak learning rate of a method; adapters take far more than all weights do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keywords:
+    """What is asked for in so many words."""
+
+    model: str | Path | Mapping[str, Any]
+    """A Hub id, a folder of weights, or the recipe's section `model`."""
+    data: Rows
+    """What to learn from."""
+    items: Rows | None = None
+    """Questions with expected answers, that the model is asked before and after."""
+    method: Literal["full", "lora", "qlora"] = "lora"
+    steps: int = 0
+    """Updates; 0: `epochs` says."""
+    epochs: float = 0.0
+    """Rounds through the data; 0: `steps` says."""
+    overrides: Overrides = ()
+    """Any other key of a recipe."""
+
+
+@contextmanager
+def keyword_recipe(asked: Keywords) -> Iterator[LoadedRecipe]:
+    """The recipe, with the rows that were given as files as long as the context lasts.
+
+    Raises:
+        RequestError: rows that are none, or keys that do not go together.
+    """
+    with TemporaryDirectory(prefix="workings-") as folder:
+        # Laid out as the run directory will be, so that the recipe in the run finds the run's own copies.
+        config = Path(folder, CONFIG).parent
+        for place in (config, Path(folder, GIVEN_TRACES).parent):
+            place.mkdir(exist_ok=True)
+        kept: list[str] = []
+        values = _values(asked, Path(folder), kept)
+        loaded = load_recipe(values, asked.overrides)
+        yield replace(loaded, base=config, kept=tuple(kept))
+
+
+def _values(asked: Keywords, folder: Path, kept: list[str]) -> dict[str, Any]:
+    traces, form = _file(asked.data, "traces"), ""
+    if not traces:
+        form = write_given_traces(asked.data, folder / GIVEN_TRACES)
+        traces = f"../{GIVEN_TRACES}"
+        kept.append(GIVEN_TRACES)
+    model: dict[str, Any] = dict(asked.model) if isinstance(asked.model, Mapping) else {
+        "source": "pretrained", "id": _existing(str(asked.model)) or str(asked.model)}
+    scratch = model.get("source") == "scratch"
+    on_accelerator = bool(accelerators())
+    values: dict[str, Any] = {
+        "name": _name(model, asked.method), "engine": "auto", "model": model,
+        **({"tokenizer": "train"} if scratch else {}),
+        "data": {"traces": traces, "template": "gemma" if scratch else "tokenizer",
+                 "reasoning": _reasoning(folder / GIVEN_TRACES if form else None), "max_length": 1024},
+        "method": {"name": asked.method}, "batch": {"micro_batch": 4, "accumulation": 4},
+        "training": {**({"steps": asked.steps} if asked.steps else {}),
+                     **({"epochs": asked.epochs} if asked.epochs else {}),
+                     "learning_rate": LEARNING_RATES["scratch" if scratch else asked.method]},
+        "optimizer": {"name": "adamw", "clip_norm": 1.0},
+        "memory": {"remat": "layer", "loss_chunk": 256}}
+    if holds_pairs(form):
+        values["algorithm"] = {"name": "dpo"}
+    if on_accelerator and not scratch:
+        # An update is far smaller than a step of bf16, so full fine-tuning rounds at random.
+        values["precision"] = {"parameters": "bf16", "compute": "bf16",
+                               **({"rounding": "stochastic"} if asked.method == "full" else {})}
+    if asked.items is not None:
+        items = _file(asked.items, "items")
+        if not items:
+            write_given_items(asked.items, folder / GIVEN_ITEMS)
+            items = f"../{GIVEN_ITEMS}"
+            kept.append(GIVEN_ITEMS)
+        values["evaluation"] = {"items": items}
+    return values
+
+
+def _file(data: Rows, name: str) -> str:
+    """The file or shipped set that was named; empty where rows were given."""
+    return (_existing(str(data)) or str(data)) if isinstance(data, str | Path) else ""
+
+
+def _existing(name: str) -> str:
+    """The absolute path of a file or folder that exists here; empty for any other name."""
+    path = Path(name).expanduser()
+    return str(path.resolve()) if path.exists() else ""
+
+
+def _name(model: Mapping[str, Any], method: str) -> str:
+    base = Path(str(model.get("id", "scratch"))).name.lower()
+    return f"{re.sub(r'[^a-z0-9._-]+', '-', base).strip('-._') or 'model'}-{method}"
+
+
+def _reasoning(traces: Path | None) -> str:
+    """`answer_only` where no row that was given has steps: nothing is written around answers then."""
+    if traces is None:
+        return "tags"
+    steps = any(json.loads(line).get("steps") for line in traces.read_text("utf-8").splitlines())
+    return "tags" if steps else "answer_only"
