@@ -104,9 +104,10 @@ def test_value_at_walks_objects_and_lists():
     assert value_at({"a": [{"b": 3}]}, "a.0.b") == 3
 
 
-@pytest.mark.parametrize("generator", [alias_reference, recipe_reference, command_reference, record_reference, python_reference,
-                                       decision_index, what_fits, benchmarks_page],
-                         ids=["aliases", "recipes", "commands", "record", "decisions", "what fits where", "benchmarks"])
+@pytest.mark.parametrize("generator", [alias_reference, recipe_reference, command_reference, record_reference,
+                                       python_reference, decision_index, what_fits, benchmarks_page],
+                         ids=["aliases", "recipes", "commands", "record", "python", "decisions", "what fits where",
+                              "benchmarks"])
 def test_generated_page_is_current(generator, capsys):
     assert deliver(generator.PAGE, generator.render(), check=True) == 0, capsys.readouterr().err
 
