@@ -35,9 +35,7 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
     Raises:
         NotInspected, RequestError, WorkingsError: see `PlanningEngine.inspect_for`.
     """
-    key = engine.inspection_key(target)
-    places = {name: _place(engine.name, request, name, size, key) for name, size in programs.items()}
-    found: dict[ProgramName, Inspection] = {name: _read(place) for name, place in places.items() if place.is_file()}
+    places, found = _kept(engine, request, programs, target)
     # The answer is no already: compiling the other programs would take time and change nothing.
     if "step" in found and found["step"].refused:
         return {"step": found["step"]}
@@ -50,6 +48,20 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
             write_json(places[name], asdict(one))
         found |= asked
     return {name: found[name] for name in programs if name in found}
+
+
+def kept_inspections(engine: PlanningEngine, request: EngineRequest, programs: Programs,
+                     target: Target) -> Inspections:
+    """What was said before about these programs and is kept; nothing is asked."""
+    return _kept(engine, request, programs, target)[1]
+
+
+def _kept(engine: PlanningEngine, request: EngineRequest, programs: Programs,
+          target: Target) -> tuple[dict[ProgramName, Path], dict[ProgramName, Inspection]]:
+    """Where the answer about each program is kept, and the answers that are there."""
+    key = engine.inspection_key(target)
+    places = {name: _place(engine.name, request, name, size, key) for name, size in programs.items()}
+    return places, {name: _read(place) for name, place in places.items() if place.is_file()}
 
 
 def cache_directory() -> Path:

@@ -8,8 +8,10 @@ from workings.hardware.memory import byte_text
 from workings.ui.detail import DeviceMemory
 
 WIDTH, NARROW, HEIGHT, LEFT = 880, 360, 34, 4
-GROUPS = 6
-"""Colours of parts; further parts begin again, told apart by their hatching and by the table."""
+PARTS = (("parameters",), ("moments", "master weights"),
+         ("gradient", "head gradient", "embedding in fp32", "update in"),
+         ("activations",), ("gathered", "weights and gradients", "reference", "teacher"), ("keys and values", "cache"))
+"""How the names of the parts begin that have a colour of their own, the same in every figure and table."""
 
 
 def memory_bar(memory: DeviceMemory) -> Markup | None:
@@ -22,22 +24,30 @@ def memory_bar(memory: DeviceMemory) -> Markup | None:
     return stacked_bars(bars, memory.limit_bytes)
 
 
+def part_number(name: str) -> int:
+    """Which colour a part has: the same for the same part in every figure and table."""
+    return next((number for number, known in enumerate(PARTS) if name.startswith(known)), len(PARTS))
+
+
 def in_both_widths(draw: Callable[[int], Markup]) -> Markup:
     """A figure drawn for wide and for narrow screens; the style shows one of them."""
     return Markup('<div class="wide">{wide}</div><div class="narrow">{narrow}</div>').format(
         wide=draw(WIDTH), narrow=draw(NARROW))
 
 
-def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int) -> Markup:
-    """One row a bar: its parts side by side, the limit as a line. Sizes in bytes."""
-    return in_both_widths(lambda width: _stacked_bars(bars, limit, width))
+def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, longest: int = 0) -> Markup:
+    """One row a bar: its parts side by side, the limit as a line. Sizes in bytes.
+
+    ``longest`` is what the figures beside this one have to show, so that all have one scale.
+    """
+    return in_both_widths(lambda width: _stacked_bars(bars, limit, longest, width))
 
 
-def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, width: int) -> Markup:
+def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, longest: int,
+                  width: int) -> Markup:
     # A plan that does not fit is longer than the limit, and its bar has to stay in the picture; the rest is a margin.
-    top = max(limit, *(sum(size for _, size in parts) for _, parts in bars)) * 1.04
+    top = max(limit, longest, *(sum(size for _, size in parts) for _, parts in bars)) * 1.04
     scale = (width - 2 * LEFT) / top
-    names = list(dict.fromkeys(name for _, parts in bars for name, _ in parts))
     rows, said = [], []
     for index, (name, parts) in enumerate(bars):
         # Sizes are in units of the view box; a browser scales the whole, text included, to the width of the page.
@@ -48,7 +58,7 @@ def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: 
         for part, size in parts:
             # `Markup.format` escapes what it fills in, so names from a plan of somebody else stay text.
             rows.append(Markup('<rect class="part p{n}" x="{x:.1f}" y="{y}" width="{w:.1f}" height="{h}"><title>'
-                               "{text}</title></rect>").format(n=names.index(part) % GROUPS, x=x, y=y, w=size * scale,
+                               "{text}</title></rect>").format(n=part_number(part), x=x, y=y, w=size * scale,
                                                                h=HEIGHT - 8, text=f"{part}: {byte_text(size)}"))
             x += size * scale
         said.append(f"{name} {byte_text(total)}")

@@ -12,6 +12,7 @@ from workings.hardware.machine import cache_directory
 from workings.record.digest import bytes_digest
 from workings.ui.answers import read_answers
 from workings.ui.compared import ComparedPairs
+from workings.ui.draw import part_number
 from workings.ui.folder import Folder
 from workings.ui.jobs import Jobs
 from workings.ui.listing import RunRow, run_row, run_rows
@@ -30,7 +31,7 @@ def _environment() -> jinja2.Environment:
     # nothing.
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined,
                                      trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(FILTERS)
+    environment.filters.update(FILTERS | {"colour": part_number})
     return environment
 
 

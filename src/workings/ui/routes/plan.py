@@ -1,22 +1,30 @@
 """`/plan`: a recipe on machines that are not here, as bars against their limits."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, RedirectResponse
 from markupsafe import Markup
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from workings.config.load import shipped_recipes
 from workings.hardware.catalog import targets
+from workings.models.shapes import catalog as published
+from workings.planning.matrix import BASE, METHODS, cells, words
 from workings.ui.draw import stacked_bars
 from workings.ui.jobs import Job
 from workings.ui.requests import override_words, recipe_argument, recipe_files, target_names
 from workings.ui.site import Site
 
+Method = Literal["full, Adafactor", "full, AdamW", "LoRA", "QLoRA"]
 QUICK = ("data.max_length", "batch.micro_batch", "batch.accumulation", "optimizer.name", "method.name")
 """Keys that the form offers by name; any other goes into the overrides."""
+
+
+LENGTHS = (512, 1024, 2048, 4096, 8192, 16384, 32768)
+"""Lengths of rows, in tokens, that the table of what fits offers."""
+MAKERS = {"tpu": "Google TPU", "gpu": "NVIDIA card", "cpu": "this machine"}
 
 
 class TargetRow(BaseModel):
@@ -24,14 +32,55 @@ class TargetRow(BaseModel):
 
     name: str
     title: str
+    maker: str
     devices: int
     memory_bytes: int
+
+
+class FitsCell(BaseModel):
+    """Whether one model's step fits one machine. Bytes are per device."""
+
+    target: str
+    fits: bool | None = Field(default=None, description="Left out where the question makes no sense; `why` says so")
+    marginal: bool = False
+    peak_bytes: int = 0
+    limit_bytes: int = 0
+    source: str = Field(default="", description="compiled, traced, or estimated by formula")
+    why: str = ""
+    plan: str = Field(default="", description="Address of the form that has it compiled")
+
+
+class Fits(BaseModel):
+    """A training step of one sequence a device: models against machines."""
+
+    method: str
+    length: int
+    machines: list[TargetRow]
+    models: dict[str, list[FitsCell]]
 
 
 def catalog() -> list[TargetRow]:
     """Machines that can be planned for."""
     return [TargetRow(name=name, title=getattr(target, "title", name), devices=target.devices,
-                      memory_bytes=target.memory_bytes) for name, target in targets().items()]
+                      maker=MAKERS[target.platform], memory_bytes=target.memory_bytes)
+            for name, target in targets().items()]
+
+
+def what_fits(method: str, length: int) -> Fits:
+    """By formula at once; as compiled where `workings plan` was asked before."""
+    machines = [target for target in targets().values() if target.platform != "cpu"]
+    models: dict[str, list[FitsCell]] = {}
+    for cell in cells(list(published()), [method], length, machines):
+        target = targets()[cell.target]
+        shown = FitsCell(target=cell.target, why=cell.why)
+        if (said := cell.verdict) is not None:
+            plan = {"recipe": BASE, "target": cell.target,
+                    "overrides": "\n".join(words(cell.model, method, length, target))}
+            shown = FitsCell(target=cell.target, fits=said.fits, marginal=said.marginal, peak_bytes=said.peak_bytes,
+                             limit_bytes=said.limit_bytes, source=said.source, plan="/plan?" + urlencode(plan))
+        models.setdefault(cell.model, []).append(shown)
+    return Fits(method=method, length=length, models=models,
+                machines=[row for row in catalog() if row.maker != MAKERS["cpu"]])
 
 
 def started(site: Site, recipe: str, chosen: list[str], overrides: list[str]) -> list[Job]:
@@ -42,14 +91,16 @@ def started(site: Site, recipe: str, chosen: list[str], overrides: list[str]) ->
             for target in target_names(chosen)]
 
 
-def bar(job: Job) -> Markup | None:
-    """The parts of a finished plan against its target's limit."""
-    answer: dict[str, Any] = job.answer or {}
-    parts = [(str(part["name"]), int(part["size_bytes"])) for part in answer.get("parts", [])
-             if int(part["size_bytes"]) > 0]
-    if "limit_bytes" not in answer or not parts:
-        return None
-    return stacked_bars([(f"{answer.get('target', '')}, {answer['devices']} devices", parts)], answer["limit_bytes"])
+def bars(jobs: list[Job]) -> list[Markup | None]:
+    """The parts of each finished plan against its target's limit, all on one scale; None where there is none."""
+    answers: list[dict[str, Any]] = [job.answer or {} for job in jobs]
+    parts = [[(str(part["name"]), int(part["size_bytes"])) for part in answer.get("parts", [])
+              if int(part["size_bytes"]) > 0] for answer in answers]
+    longest = max((max(int(answer["limit_bytes"]), sum(size for _, size in own))
+                   for answer, own in zip(answers, parts, strict=True) if "limit_bytes" in answer), default=0)
+    return [stacked_bars([(f"{answer.get('target', '')}, {answer['devices']} devices", own)], answer["limit_bytes"],
+                         longest) if "limit_bytes" in answer and own else None
+            for answer, own in zip(answers, parts, strict=True)]
 
 
 def router(site: Site) -> APIRouter:
@@ -67,12 +118,22 @@ def router(site: Site) -> APIRouter:
         """Start a plan a target; look at the jobs for their answers."""
         return started(site, recipe, target, override_words(overrides))
 
+    @routes.get("/api/fits")
+    def fits_json(method: Method = "LoRA", length: Annotated[int, Query(ge=1, le=1_000_000)] = 2048) -> Fits:
+        """Every published model against every machine, one method, rows of one length."""
+        return what_fits(method, length)
+
+    @routes.get("/fits", include_in_schema=False)
+    def fits_page(method: Method = "LoRA", length: Annotated[int, Query(ge=1, le=1_000_000)] = 2048) -> HTMLResponse:
+        return site.html("fits.html.jinja", page="fits", found=what_fits(method, length), methods=list(METHODS),
+                         lengths=LENGTHS)
+
     @routes.get("/plan", include_in_schema=False)
     def plan_page(recipe: str = "", target: Annotated[list[str] | None, Query()] = None, overrides: str = "",
                   job: Annotated[list[str] | None, Query()] = None) -> HTMLResponse:
         jobs = [site.jobs.get(name) for name in job or []]
         return site.html("plan.html.jinja", page="plan", recipe=recipe, chosen=target or [], overrides=overrides,
-                         jobs=[(found, bar(found)) for found in jobs], catalog=catalog(), quick=QUICK,
+                         jobs=list(zip(jobs, bars(jobs), strict=True)), catalog=catalog(), quick=QUICK,
                          waiting=any(found.state == "running" for found in jobs),
                          shipped=list(shipped_recipes()), written=recipe_files(site.folder))
 

@@ -117,6 +117,9 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("pre.command, pre[data-copy]").forEach(addCopyButton);
   document.querySelectorAll("[data-live]").forEach(watchRun);
   document.querySelectorAll("[data-job]").forEach(watchJob);
+  document.querySelectorAll("form[data-submit-on-change]").forEach((form) => {
+    form.addEventListener("change", () => form.requestSubmit());
+  });
   document.querySelectorAll("form[data-confirm]").forEach((form) => {
     form.addEventListener("submit", (event) => {
       if (!window.confirm(form.dataset.confirm)) event.preventDefault();
