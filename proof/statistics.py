@@ -1,4 +1,4 @@
-"""How often our intervals are wrong: coverage of one accuracy, false alarms and coverage of differences, clusters.
+"""How often our intervals are wrong: accuracies, differences, clusters, equivalence within a margin, pass@k.
 
 A pair is two evaluations of the same items. Under the null hypothesis both models are equally good and disagree on a
 share of the items; a method raises a false alarm when its interval leaves out zero (or its p value is below 5 %).
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from proof import _equivalence_and_pass
 from tools.result_file import write_result
 from workings.evaluation.statistics.differences import mcnemar_exact, score_p, tango
 from workings.evaluation.statistics.intervals import degrees_of_freedom, wilson, z_value
@@ -167,10 +168,13 @@ def measure(pairs: int) -> dict[str, Any]:
     for name, sizes in CLUSTERS.items():
         _tell(f"clusters: {name}")
         clustered[name] = _percent(clustered_false_alarms(sizes, pairs, rng))
+    further = _equivalence_and_pass.measure(_tell)
     return {
+        "equivalence": further["equivalence"], "pass_at_k": further["pass_at_k"],
         "pairs": pairs, "wilson_mean_coverage": _percent({str(n): wilson_coverage(n) for n in (100, 300, 1319)}),
         "paired_false_alarms": null, "paired_coverage": coverage, "clustered_false_alarms": clustered,
         "range": {
+            **further["range"],
             **{name: _range([entry["exact"][name] for entry in null.values()]) for name in _PAIRED},
             "tango_simulated": _range([entry["simulated"]["tango"] for entry in null.values()]),
             "tango_coverage": _range([entry["tango"] for entry in coverage.values()]),
@@ -201,7 +205,8 @@ def main() -> int:
                  command=f"python -m proof.statistics --n {asked.n}", packages=["numpy", "scipy"], values=values)
     found = values["range"]
     good = (found["tango"]["lowest"] >= 4 and found["tango"]["highest"] <= 6 and found["exact_mcnemar"]["highest"] <= 5
-            and found["clustered_t"]["highest"] <= 6
+            and found["clustered_t"]["highest"] <= 6 and found["equivalence_false"]["highest"] <= 5.5
+            and found["pass_at_k_chosen"]["lowest"] >= 92
             and all(94 <= share <= 96 for share in values["wilson_mean_coverage"].values()))
     print(found)
     return 0 if good else 1

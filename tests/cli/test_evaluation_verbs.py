@@ -44,7 +44,7 @@ def test_from_predictions_to_a_gate(tmp_path: Path, workings: Workings) -> None:
     assert set(values["a"]) >= {"accuracy", "ci_low", "ci_high"}
     assert "b is better" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert workings("compare", a, a, check=False).returncode == 3
-    assert workings("compare", a, b).stdout.startswith("On the same 60 items b reaches")
+    assert workings("compare", a, b).stdout.startswith("b is better than a: ")
 
     folder = tmp_path / "baselines"
     assert answer(workings("baseline", "set", "main", a, "--dir", folder, "--json"))["items"] == 60

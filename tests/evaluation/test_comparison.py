@@ -37,9 +37,16 @@ def test_better_with_all_its_numbers(tmp_path: Path) -> None:
     assert (answer["newly_right"], answer["newly_wrong"]) == (30, 4)
     assert answer["newly_wrong_ids"] == ["i40", "i41", "i42", "i43"]
     assert found.sentence.startswith(
-        "On the same 100 items b reaches 70.0 % (95 % interval 60.4 to 78.1) and a 44.0 % (95 % interval 34.7 to "
-        "53.8); the difference is +26.0 points (95 % interval +")
-    assert found.sentence.endswith("b is better than a.")
+        "b is better than a: 70.0 % (95 % interval 60.4 to 78.1) against 44.0 % (95 % interval 34.7 to 53.8) on the "
+        "same 100 items, +26.0 points (95 % interval +")
+    # The wider half of Tango's interval times 2.801585 / 1.959964.
+    assert found.sentence.endswith("; 100 items show differences from 15.0 points on.")
+    assert answer["minimum_detectable_effect"] == pytest.approx((answer["delta_ci_high"] - 0.26) * 1.429406, rel=1e-4)
+    assert [flip.to_json() for flip in found.flips] == answer["flips"] == [
+        {"section": "overall", "wrong_to_right": 30, "right_to_wrong": 4, "both_right": 40, "both_wrong": 26,
+         "items": 100},
+        {"section": "core", "wrong_to_right": 15, "right_to_wrong": 2, "both_right": 20, "both_wrong": 13, "items": 50},
+        {"section": "edge", "wrong_to_right": 15, "right_to_wrong": 2, "both_right": 20, "both_wrong": 13, "items": 50}]
     assert None not in answer.values()
     assert json.loads(json.dumps(answer)) == answer
 

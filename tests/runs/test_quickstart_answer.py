@@ -27,7 +27,7 @@ def test_the_third_run_has_its_own_key(tmp_path: Path) -> None:
     assert told["same_tokens_accuracy"] == 14 / 40
     assert (told["traces_accuracy"], told["answer_only_accuracy"], told["items"]) == (1.0, 8 / 40, 40)
     assert [Path(run).name for run in told["runs"]] == [WITH_STEPS, ANSWER_ONLY, SAME_TOKENS]
-    assert f"{SAME_TOKENS}: On the same 40 items {WITH_STEPS} reaches 100.0 %" in found.text()
+    assert f"{SAME_TOKENS}: {WITH_STEPS} is better than {SAME_TOKENS}: 100.0 %" in found.text()
 
 
 def test_without_it_the_key_is_left_out(tmp_path: Path) -> None:

@@ -19,12 +19,15 @@ def compare_command(
     with_a: Annotated[list[Path] | None, typer.Option("--with-a", help="Another seed of A's recipe.")] = None,
     with_b: Annotated[list[Path] | None, typer.Option("--with-b", help="Another seed of B's recipe.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write one self-contained page here as well.")] = None,
+    equivalent_within: Annotated[float | None, typer.Option(
+        "--equivalent-within", metavar="POINTS", help="Also ask whether the two are shown to differ by less than so "
+        "many percentage points.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Is B better than A, or is that noise?
 
-    Compares two evaluations pair by pair: difference, 95 % interval, p value, verdict. With --with-a and --with-b
-    several seeds a side; with more runs a table.
+    Compares two evaluations pair by pair: difference, 95 % interval, p value, verdict, items that flipped. With
+    --with-a and --with-b several seeds a side; with more runs a table.
     """
     from workings.errors import RequestError
 
@@ -33,18 +36,24 @@ def compare_command(
     several_seeds = len(seeds_a) + len(seeds_b) > 2
     if more and several_seeds:
         raise RequestError("more than two runs and --with-a or --with-b", "a table of runs, or several seeds of two")
+    if equivalent_within is not None:
+        if more or several_seeds:
+            raise RequestError("--equivalent-within with more than two runs", "two evaluations")
+        if not 0 < equivalent_within < 100:
+            raise RequestError(f"--equivalent-within {equivalent_within:g}",
+                               "percentage points above 0 and below 100", "--equivalent-within 2")
     if more:
         _table([a, b, *more], html, as_json)
     elif several_seeds:
         _seeds(seeds_a, seeds_b, html, as_json)
     else:
-        _pair(a, b, html, as_json)
+        _pair(a, b, equivalent_within, html, as_json)
 
 
-def _pair(a: Path, b: Path, html: Path | None, as_json: bool) -> None:
+def _pair(a: Path, b: Path, points: float | None, html: Path | None, as_json: bool) -> None:
     from workings.evaluation.comparison.compare import compare, comparison_text
 
-    comparison = compare(a, b)
+    comparison = compare(a, b, equivalent_within=None if points is None else points / 100)
     if html is not None:
         from workings.reports.html import write_report
 

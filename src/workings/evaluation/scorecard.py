@@ -136,9 +136,14 @@ def percent(share: float, places: int = 1) -> str:
 
 def cell_text(cell: Cell) -> str:
     """An accuracy with its interval."""
-    if isinstance(cell.interval, Interval):
-        return f"{percent(cell.mean)} (95 % interval {100 * cell.interval.low:.1f} to {100 * cell.interval.high:.1f})"
-    return f"{percent(cell.mean)} (no interval: {cell.interval})"
+    return share_text(cell.mean, cell.interval)
+
+
+def share_text(share: float, interval: Interval | str) -> str:
+    """A share with its interval, or with the reason why it has none."""
+    if isinstance(interval, Interval):
+        return f"{percent(share)} (95 % interval {100 * interval.low:.1f} to {100 * interval.high:.1f})"
+    return f"{percent(share)} (no interval: {interval})"
 
 
 def scorecard_text(scorecard: Scorecard, out: Path) -> str:

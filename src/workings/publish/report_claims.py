@@ -15,8 +15,8 @@ from workings.reports.run_table import MEASURES
 # The confidence level stands in every interval's text and is no result.
 CONSTANT = "95"
 # In the order in which the sentence says them: numbers are matched with values from left to right.
-_SENTENCE = ("items", "b/accuracy", "b/ci_low", "b/ci_high", "a/accuracy", "a/ci_low", "a/ci_high", "delta",
-             "delta_ci_low", "delta_ci_high", "p_value")
+_SENTENCE = ("b/accuracy", "b/ci_low", "b/ci_high", "a/accuracy", "a/ci_low", "a/ci_high", "items", "delta",
+             "delta_ci_low", "delta_ci_high", "p_value", "items", "minimum_detectable_effect")
 _TILES = (("a/accuracy", "a/ci_low", "a/ci_high"), ("b/accuracy", "b/ci_low", "b/ci_high"),
           ("delta", "delta_ci_low", "delta_ci_high"), ("items", "newly_right", "newly_wrong", "p_value"))
 _FACTS = {
@@ -143,6 +143,25 @@ def _difference(heads: list[str], row: Row, comparison: dict[str, Any],
         yield from _row((at, text), [f"{base}/{key}" for key in keys], COMPARISON, comparison)
 
 
+def _flips(heads: list[str], row: Row, comparison: dict[str, Any], columns: Sequence[Column]) -> Iterator[Claim | None]:
+    found = comparison.get("flips", [])
+    place = next((at for at, each in enumerate(found) if each["section"] == html.unescape(row[0][1])), None)
+    for cell, key in zip(row[1:], ("wrong_to_right", "right_to_wrong", "both_right", "both_wrong", "items"),
+                         strict=False):
+        if place is not None:
+            yield from _row(cell, [f"/flips/{place}/{key}"], COMPARISON, comparison)
+
+
+def _pass_at_k(heads: list[str], row: Row, comparison: dict[str, Any],
+               columns: Sequence[Column]) -> Iterator[Claim | None]:
+    found = comparison.get("pass_at_k", [])
+    place = next((at for at, each in enumerate(found) if str(each["k"]) == row[0][1]), None)
+    for cell, keys in zip(row, (("k",), ("a/mean", "a/ci_low", "a/ci_high"), ("b/mean", "b/ci_low", "b/ci_high"),
+                                ("delta", "delta_ci_low", "delta_ci_high", "p_value")), strict=False):
+        if place is not None:
+            yield from _row(cell, [f"/pass_at_k/{place}/{key}" for key in keys], COMPARISON, comparison)
+
+
 def _losses(heads: list[str], row: Row, comparison: dict[str, Any],
             columns: Sequence[Column]) -> Iterator[Claim | None]:
     step = row[0][1].replace("\u202f", "")
@@ -191,8 +210,8 @@ def _recipe(heads: list[str], row: Row, comparison: dict[str, Any],
 
 
 _TABLES: dict[tuple[str, ...], Callable[[list[str], Row, dict[str, Any], Sequence[Column]], Iterator[Claim | None]]] = {
-    ("Section", "Run"): _accuracy, ("Section", "Items"): _difference, ("Step",): _losses, ("Measure",): _behaviour,
-    ("",): _facts, ("Recipe key",): _recipe}
+    ("Section", "Run"): _accuracy, ("Section", "Items"): _difference, ("Section", "Wrong to right"): _flips,
+    ("k",): _pass_at_k, ("Step",): _losses, ("Measure",): _behaviour, ("",): _facts, ("Recipe key",): _recipe}
 """Tables by their first heads."""
 
 

@@ -17,13 +17,14 @@ from workings.evaluation.scorecard import percent
 from workings.evaluation.unit import EvaluationRecord
 from workings.models.unproven import said_of_recipe
 from workings.record import atomic
+from workings.reports.comparison_tables import flips_table, pass_table
 from workings.reports.figures import accuracy_figure, delta_figure, loss_figures
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
 from workings.reports.reward_figures import reward_figures, reward_samples
 from workings.reports.run_table import behaviour_rows, run_rows
 
 VERDICTS = {"better": "{b} is better", "worse": "{b} is worse", "inconclusive": "inconclusive",
-            "not comparable": "not comparable"}
+            "equivalent": "equivalent", "not comparable": "not comparable"}
 # Completions are shown in full, and a page should stay readable.
 SHOWN_SAMPLES = 3
 MAX_RUNS = 4
@@ -31,7 +32,8 @@ MAX_RUNS = 4
 METHOD = (
     "Accuracies carry Wilson's 95 % score interval, differences over the same independent items Tango's; where items "
     "share a cluster both are cluster-robust t intervals. The verdict is the interval of the difference: above zero "
-    "better, below zero worse, otherwise inconclusive.")
+    "better, below zero worse, otherwise inconclusive. The differences that so many items show are those that four of "
+    "five such comparisons would find; equivalence within a margin is two one-sided tests of the same method.")
 
 
 def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None = None) -> Path:
@@ -65,7 +67,8 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
         comparison=comparison, sentence=_unbroken(comparison.sentence) if comparison else "",
         verdict_text=_verdict(comparison), numbers=_numbers(comparison), runs=views,
         accuracy=accuracy_figure(views), delta=delta_figure(compared) if compared else None,
-        delta_caption=_delta_caption(comparison), losses=[*reward_figures(views), *loss_figures(views)],
+        delta_caption=_delta_caption(comparison), flips=flips_table(compared), pass_rates=pass_table(compared),
+        losses=[*reward_figures(views), *loss_figures(views)],
         rollouts=reward_samples(views), samples=samples,
         samples_text="Items on which the two differ, in full.", names=_names(comparison), run_rows=run_rows(views),
         scored=[view for view in views if view.evaluation], behaviour=behaviour_rows(views),

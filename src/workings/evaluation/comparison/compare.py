@@ -6,15 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RequestError
+from workings.evaluation.comparison.flips import Flips, count_flips, flips_text
 from workings.evaluation.comparison.paired import (
     PairedDifference,
     compare_configs,
     difference_text,
     p_text,
     paired_difference,
+    paired_equivalence,
+    points,
 )
+from workings.evaluation.comparison.pass_at_k import PassAtK, pass_table
 from workings.evaluation.scorecard import Cell, ItemResult, cell, cell_text
 from workings.evaluation.statistics.differences import holm
+from workings.evaluation.statistics.equivalence import Equivalence
 from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import EvaluationRecord, find_pair
 
@@ -60,7 +65,8 @@ class Comparison:
     """What comparing B with A found."""
 
     verdict: str
-    """Of B seen from A: `better`, `worse`, `inconclusive` or `not comparable`."""
+    """Of B seen from A: `better`, `worse`, `inconclusive` or `not comparable`; `equivalent` where that was asked for,
+    is shown, and neither is better."""
     sentence: str
     name_a: str
     name_b: str
@@ -76,29 +82,56 @@ class Comparison:
     sections: list[SectionDelta] = field(default_factory=list)
     newly_right: list[str] = field(default_factory=list)
     newly_wrong: list[str] = field(default_factory=list)
+    flips: list[Flips] = field(default_factory=list)
+    """Of all items and of each section."""
+    pass_at_k: list[PassAtK] = field(default_factory=list)
+    """Empty where one sample an item was drawn."""
+    equivalence: Equivalence | str | None = None
+    """Within the margin that was asked for, or why nothing is said about it; None: it was not asked for."""
 
     def to_json(self) -> dict[str, Any]:
         """The answer of ``compare --json``; what does not exist is left out."""
+        record = self.first_form()
+        if self.difference is None:
+            return record
+        record |= {"sentence": self.sentence, "flips": [flip.to_json() for flip in self.flips]}
+        if self.pass_at_k:
+            record["pass_at_k"] = [rate.to_json() for rate in self.pass_at_k]
+        if isinstance(self.equivalence, Equivalence):
+            record["equivalence"] = {
+                "margin": self.equivalence.margin, "shown": self.equivalence.shown, "p_value": self.equivalence.p_value,
+                "delta_ci90_low": self.equivalence.interval.low, "delta_ci90_high": self.equivalence.interval.high,
+                "method": self.equivalence.interval.method}
+        return record
+
+    def first_form(self) -> dict[str, Any]:
+        """What ``compare --json`` said before it had flips, with the sentence of that time: packs hold it sealed."""
         record: dict[str, Any] = {"verdict": self.verdict, "sentence": self.sentence, "notes": self.notes}
         if self.a is None or self.b is None or self.difference is None:
             return {**record, "reasons": self.reasons}
-        return {**record, "items": self.a.cell.n, "a": self.a.to_json(), "b": self.b.to_json(),
+        sentence = _first_sentence(self.name_a, self.a.cell, self.name_b, self.b.cell, self.difference)
+        return {**record, "sentence": sentence, "items": self.a.cell.n, "a": self.a.to_json(), "b": self.b.to_json(),
                 **self.difference.to_json(), "equal": self.equal,
                 "sections": [section.to_json() for section in self.sections],
                 "newly_right_ids": self.newly_right[:SHOWN_IDS], "newly_wrong_ids": self.newly_wrong[:SHOWN_IDS]}
 
 
-def compare(a: str | Path, b: str | Path) -> Comparison:
+def compare(a: str | Path, b: str | Path, *, equivalent_within: float | None = None) -> Comparison:
     """Compare two evaluations pair by pair; ``a`` and ``b`` are run directories or evaluation units.
+
+    Args:
+        a: the one that B is seen from.
+        b: the other one.
+        equivalent_within: a share (0.02: two points); whether the two are shown to differ by less. None: not asked.
 
     Raises:
         RequestError: a path holds no evaluation, or several and it is not clear which one is meant.
         RecordError: a unit is not what was sealed.
     """
-    return compare_records(*find_pair(Path(a), Path(b)))
+    return compare_records(*find_pair(Path(a), Path(b)), equivalent_within=equivalent_within)
 
 
-def compare_records(a: EvaluationRecord, b: EvaluationRecord) -> Comparison:
+def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_within: float | None = None) -> Comparison:
     """As `compare`, for units that were found already."""
     # Runs in two folders may have one name, and a sentence about them needs two.
     name_a, name_b = (a.name, b.name) if a.name != b.name else (f"{a.name} (A)", f"{b.name} (B)")
@@ -110,14 +143,19 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord) -> Comparison:
     pairs = pair_results(a, b)
     results_a, results_b = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     difference = paired_difference(pairs)
+    equivalence = None if equivalent_within is None else paired_equivalence(pairs, equivalent_within)
+    verdict = difference.verdict
+    if verdict == "inconclusive" and isinstance(equivalence, Equivalence) and equivalence.shown:
+        verdict = "equivalent"
     side_a = Side(name=name_a, path=str(a.path), cell=cell(results_a))
     side_b = Side(name=name_b, path=str(b.path), cell=cell(results_b))
     return Comparison(
-        verdict=difference.verdict, sentence=comparison_sentence(name_a, side_a.cell, name_b, side_b.cell, difference),
-        name_a=name_a, name_b=name_b, notes=unknown + _notes(side_a, side_b, difference), equal=equal,
+        verdict=verdict, sentence=comparison_sentence(side_a, side_b, difference, verdict, equivalence),
+        name_a=name_a, name_b=name_b, notes=unknown + _notes(side_a, side_b, difference, equivalence), equal=equal,
         a=side_a, b=side_b, difference=difference, sections=_sections(pairs),
         newly_right=[x.id for x, y in pairs if x.score < y.score],
-        newly_wrong=[x.id for x, y in pairs if x.score > y.score])
+        newly_wrong=[x.id for x, y in pairs if x.score > y.score], flips=count_flips(pairs), equivalence=equivalence,
+        pass_at_k=pass_table(a, b, [(x.id, x.cluster) for x, _ in pairs]))
 
 
 def pair_results(a: EvaluationRecord, b: EvaluationRecord) -> list[tuple[ItemResult, ItemResult]]:
@@ -130,8 +168,30 @@ def pair_results(a: EvaluationRecord, b: EvaluationRecord) -> list[tuple[ItemRes
     return [(result, by_id[result.id]) for result in results_a]
 
 
-def comparison_sentence(name_a: str, a: Cell, name_b: str, b: Cell, difference: PairedDifference) -> str:
-    """What was found, in one sentence with n, both accuracies, the difference and the intervals."""
+def comparison_sentence(a: Side, b: Side, difference: PairedDifference, verdict: str,
+                        equivalence: Equivalence | str | None = None) -> str:
+    """The verdict in one sentence: both accuracies, n, the difference, the intervals, and what so many items show."""
+    opening = {"better": f"{b.name} is better than {a.name}", "worse": f"{b.name} is worse than {a.name}",
+               "equivalent": f"{b.name} and {a.name} are equivalent",
+               "inconclusive": f"Which of {b.name} and {a.name} is better stays open"}[verdict]
+    parts = [f"{opening}: {cell_text(b.cell)} against {cell_text(a.cell)} on the same {difference.n} items, "
+             f"{difference_text(difference, difference.p_value)}"]
+    if isinstance(equivalence, Equivalence):
+        parts.append(_equivalence_text(equivalence))
+    if difference.smallest_shown is not None:
+        parts.append(f"{difference.n} items show differences from {100 * difference.smallest_shown:.1f} points on")
+    return "; ".join(parts) + "."
+
+
+def _equivalence_text(found: Equivalence) -> str:
+    margin = f"{100 * found.margin:g} points"
+    interval = f"90 % interval {points(found.interval.low)} to {points(found.interval.high)}, {p_text(found.p_value)}"
+    return (f"a difference of {margin} or more is ruled out ({interval})" if found.shown else
+            f"a difference of {margin} or more is not ruled out ({interval})")
+
+
+def _first_sentence(name_a: str, a: Cell, name_b: str, b: Cell, difference: PairedDifference) -> str:
+    """The sentence of `Comparison.first_form`; its wording stays."""
     verdict = {
         "better": f"{name_b} is better than {name_a}",
         "worse": f"{name_b} is worse than {name_a}",
@@ -151,13 +211,17 @@ def comparison_text(comparison: Comparison) -> str:
     lines = [comparison.sentence]
     if comparison.difference is not None:
         found = comparison.difference
-        lines.append(f"newly right: {found.newly_right}, newly wrong: {found.newly_wrong} items")
+        lines += ["items by what changed from A to B:", *flips_text(comparison.flips)]
         if isinstance(found.mcnemar, float):
             lines.append(f"exact McNemar beside it: {p_text(found.mcnemar)}")
     if len(comparison.sections) > 1:
         lines.append(f"by section ({len(comparison.sections)} looked at, so p values are Holm's):")
         lines += [f"  {section.name}: {difference_text(section.difference, section.p_adjusted)}"
                   for section in comparison.sections]
+    if comparison.pass_at_k:
+        lines.append("any of k samples right (pass@k):")
+        lines += [f"  k = {k}: {a} and {b}, {difference}"
+                  for k, a, b, difference in map(PassAtK.row, comparison.pass_at_k)]
     return "\n".join([*lines, *(f"note: {note}" for note in comparison.notes)])
 
 
@@ -174,9 +238,11 @@ def _sections(pairs: Sequence[tuple[ItemResult, ItemResult]]) -> list[SectionDel
             for name, difference, p in zip(names, differences, adjusted, strict=True)]
 
 
-def _notes(a: Side, b: Side, difference: PairedDifference) -> list[str]:
+def _notes(a: Side, b: Side, difference: PairedDifference, equivalence: Equivalence | str | None) -> list[str]:
     notes = [f"{side.cell.errors} items of {side.name} could not be scored and count as 0"
              for side in (a, b) if side.cell.errors]
     if isinstance(difference.interval, str):
         notes.append(f"no interval: {difference.interval}")
+    if isinstance(equivalence, str):
+        notes.append(f"nothing is said about equivalence: {equivalence}")
     return notes

@@ -10,6 +10,7 @@ from typing import Any
 
 from workings.evaluation.scorecard import ItemResult, cluster_names, too_few_clusters
 from workings.evaluation.statistics.differences import mcnemar_exact, minimum_detectable_effect, score_p, tango
+from workings.evaluation.statistics.equivalence import Equivalence, score_equivalence, t_equivalence
 from workings.evaluation.statistics.intervals import MIN_CLUSTERS, Interval, clustered_t_mean, t_mean, z_value
 from workings.record.values import is_absent
 
@@ -77,6 +78,15 @@ class PairedDifference:
     standard_error: float
 
     @property
+    def smallest_shown(self) -> float | None:
+        """Smallest true difference that these items show in four of five experiments; None without an interval."""
+        if isinstance(self.interval, str):
+            return None
+        # From the wider side: where no item differs the standard error says 0, the interval does not.
+        half = max(self.interval.high - self.delta, self.delta - self.interval.low)
+        return minimum_detectable_effect(half / z_value())
+
+    @property
     def verdict(self) -> str:
         """`better`, `worse` or `inconclusive`, by where the interval lies."""
         # An end that lies exactly at zero is not enough for a claim.
@@ -88,11 +98,8 @@ class PairedDifference:
         """Keys of ``compare --json``; what does not exist is left out."""
         record: dict[str, Any] = {"delta": self.delta, "newly_right": self.newly_right, "newly_wrong": self.newly_wrong}
         if isinstance(self.interval, Interval):
-            # From the wider side: where no item differs the standard error says 0, the interval does not.
-            half = max(self.interval.high - self.delta, self.delta - self.interval.low)
             record |= {"delta_ci_low": self.interval.low, "delta_ci_high": self.interval.high,
-                       "method": self.interval.method,
-                       "minimum_detectable_effect": minimum_detectable_effect(half / z_value())}
+                       "method": self.interval.method, "minimum_detectable_effect": self.smallest_shown}
         if self.p_value is not None:
             record["p_value"] = self.p_value
         if isinstance(self.mcnemar, float):
@@ -129,6 +136,23 @@ def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str
         found = _Found("one item", None, "one item", 0.0)
     return PairedDifference(n=n, delta=math.fsum(differences) / n, interval=found.interval, p_value=found.p_value,
                             mcnemar=found.mcnemar, newly_right=right, newly_wrong=wrong, standard_error=found.error)
+
+
+def paired_equivalence(pairs: Pairs, margin: float) -> Equivalence | str:
+    """Whether the scores are shown to differ by less than the margin, by the method of `paired_values`; or why not."""
+    a, b = [x.score for x, _ in pairs], [y.score for _, y in pairs]
+    differences = [y - x for x, y in zip(a, b, strict=True)]
+    n, names = len(differences), cluster_names([x.cluster for x, _ in pairs])
+    groups = len(set(names))
+    if groups < n:
+        if groups < MIN_CLUSTERS:
+            return too_few_clusters(groups)
+        # As in `_clustered`: without any spread the number of clusters says how much is known.
+        return (t_equivalence(differences, margin, names) if any(differences) else
+                score_equivalence(0, 0, groups, margin))
+    if all(value in (0.0, 1.0) for value in (*a, *b)):
+        return score_equivalence(sum(d > 0 for d in differences), sum(d < 0 for d in differences), n, margin)
+    return t_equivalence(differences, margin) if n > 1 else "one item"
 
 
 def points(share: float) -> str:

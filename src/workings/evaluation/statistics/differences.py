@@ -30,8 +30,8 @@ def tango(newly_right: int, newly_wrong: int, n: int, confidence: float = CONFID
     """
     z = z_value(confidence)
     observed = (newly_right - newly_wrong) / n
-    low = _end(lambda d: _score(newly_right, newly_wrong, n, d) - z, -1.0, observed)
-    high = _end(lambda d: _score(newly_right, newly_wrong, n, d) + z, observed, 1.0)
+    low = _end(lambda d: score_statistic(newly_right, newly_wrong, n, d) - z, -1.0, observed)
+    high = _end(lambda d: score_statistic(newly_right, newly_wrong, n, d) + z, observed, 1.0)
     return Interval(low, high, "tango")
 
 
@@ -59,7 +59,8 @@ def mcnemar_exact(newly_right: int, newly_wrong: int) -> float:
     return min(1.0, 2 * math.fsum(math.exp(term) for term in terms))
 
 
-def _score(newly_right: int, newly_wrong: int, n: int, difference: float) -> float:
+def score_statistic(newly_right: int, newly_wrong: int, n: int, difference: float) -> float:
+    """Tango's statistic of the hypothesis that the difference is this one; positive where more was observed."""
     b = difference * (2 * n - newly_right + newly_wrong) - (newly_right + newly_wrong)
     c = newly_wrong * difference * (1 - difference)
     # The larger root of 2 n q^2 + b q - c = 0; rounding may leave a little less than zero under the root.

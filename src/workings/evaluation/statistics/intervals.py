@@ -11,6 +11,7 @@ from workings.errors import RequestError
 
 CONFIDENCE = 0.95
 """Coverage of every interval in a scorecard or comparison."""
+_FEW_OFF = 20
 MIN_CLUSTERS = 8
 """Below this no interval is claimed: a t interval on so few clusters covers too little."""
 
@@ -40,14 +41,37 @@ def wilson(correct: int, n: int, confidence: float = CONFIDENCE) -> Interval:
     Never leaves [0, 1] and stays sensible at 0 and n correct. Averaged over p its coverage at n of 100 and more is
     95 % within 1; at single values of p it is not (Brown, Cai and DasGupta, 2001).
     """
-    z = z_value(confidence)
-    p = correct / n
+    low, high = _wilson(correct / n, n, z_value(confidence))
+    # At the ends the root is exact in theory only; rounding must not leave the ends open.
+    return Interval(0.0 if correct == 0 else low, 1.0 if correct == n else high, "wilson")
+
+
+def wilson_effective(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """Wilson's interval of a mean of values from 0 to 1, such as estimates of pass@k, over independent items.
+
+    It is that of as many right-or-wrong items as would vary as much: ``n_eff = m (1 - m) / error**2``, never fewer
+    than there are items, because nothing between 0 and 1 varies more. Where fewer than 20 values lie off the nearer end
+    their spread is hardly known, and the items themselves count. Student's t and the bootstrap, which believe that
+    spread, cover far too little near 0 and 1 (`proof/statistics.json`).
+
+    Raises:
+        RequestError: fewer than 2 values.
+    """
+    found = t_mean(values, confidence)
+    n, mean = len(values), found.mean
+    off = sum(value != round(mean) for value in values)
+    spread = found.standard_error ** 2
+    effective = max(n, mean * (1 - mean) / spread) if off >= _FEW_OFF and spread else n
+    from scipy import stats  # not at import: the verbs that need no statistics start without it
+
+    low, high = _wilson(mean, effective, float(stats.t.ppf((1 + confidence) / 2, n - 1)))
+    return Interval(0.0 if mean == 0 else low, 1.0 if mean == 1 else high, "wilson, effective items")
+
+
+def _wilson(p: float, n: float, z: float) -> tuple[float, float]:
     center = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    # At the ends the root is exact in theory only; rounding must not leave the ends open.
-    low = 0.0 if correct == 0 else max(0.0, center - half)
-    high = 1.0 if correct == n else min(1.0, center + half)
-    return Interval(low, high, "wilson")
+    return max(0.0, center - half), min(1.0, center + half)
 
 
 @dataclass(frozen=True, slots=True)

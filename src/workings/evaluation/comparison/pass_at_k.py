@@ -1,0 +1,101 @@
+"""pass@k of two evaluations that drew several samples of each item, each with its interval, and their difference.
+
+An item's estimate is the unbiased one of its samples (Chen et al., 2021); items are the units, so that the samples of
+one item, which are alike, count as one observation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from workings.evaluation.comparison.paired import PairedDifference, difference_text, paired_values
+from workings.evaluation.predictions import read_predictions
+from workings.evaluation.scorecard import cluster_names, mean_interval, share_text
+from workings.evaluation.settings import pass_at_k
+from workings.evaluation.statistics.intervals import Interval, wilson_effective
+from workings.evaluation.unit import EvaluationRecord
+from workings.record.layout import PREDICTIONS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PassRate:
+    """pass@k of one side."""
+
+    mean: float
+    interval: Interval | str
+
+    def to_json(self) -> dict[str, Any]:
+        """A bound that does not exist is left out."""
+        record: dict[str, Any] = {"mean": self.mean}
+        if isinstance(self.interval, Interval):
+            record |= {"ci_low": self.interval.low, "ci_high": self.interval.high, "method": self.interval.method}
+        return record
+
+    def text(self) -> str:
+        """The rate with its interval, in percent."""
+        return share_text(self.mean, self.interval)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PassAtK:
+    """pass@k of both sides over the same items."""
+
+    k: int
+    a: PassRate
+    b: PassRate
+    difference: PairedDifference
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in ``compare --json``."""
+        found = self.difference.to_json()
+        return {"k": self.k, "a": self.a.to_json(), "b": self.b.to_json(),
+                **{key: found[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "method", "p_value")
+                   if key in found}}
+
+    def row(self) -> tuple[str, ...]:
+        """Its line in a table: k, A, B and their difference."""
+        return (str(self.k), self.a.text(), self.b.text(),
+                difference_text(self.difference, self.difference.p_value))
+
+
+def pass_table(a: EvaluationRecord, b: EvaluationRecord, order: Sequence[tuple[str, str]]) -> list[PassAtK]:
+    """pass@1, 2, 4, … and of all samples; empty where one side drew no more than one.
+
+    Args:
+        a: one evaluation, sealed and checked.
+        b: another one, of the same items.
+        order: id and cluster of each item.
+    """
+    counts_a, counts_b = _counts(a), _counts(b)
+    if not counts_a or not counts_b:
+        return []
+    # An item whose samples are not all there has no pass@k of all of them.
+    most = min(n for counts in (counts_a, counts_b) for n, _ in counts.values())
+    ks = sorted({*(1 << power for power in range(most.bit_length())), most})
+    clusters = [cluster for _, cluster in order]
+    found = []
+    for k in ks:
+        values_a, values_b = ([pass_at_k(*counts[name], k) for name, _ in order] for counts in (counts_a, counts_b))
+        # Where no item differs its values say nothing of how far apart the two could be; the number of items does.
+        pair = ([0.0] * len(order), [0.0] * len(order)) if values_a == values_b else (values_a, values_b)
+        found.append(PassAtK(k=k, a=_rate(values_a, clusters), b=_rate(values_b, clusters),
+                             difference=paired_values(*pair, clusters)))
+    return found
+
+
+def _rate(values: Sequence[float], clusters: Sequence[str]) -> PassRate:
+    independent = len(set(cluster_names(clusters))) == len(values) > 1
+    between = any(value not in (0.0, 1.0) for value in values)
+    interval = wilson_effective(values) if independent and between else mean_interval(values, clusters)
+    if isinstance(interval, Interval):  # a t interval of clusters knows no bounds, and a share has two
+        interval = replace(interval, low=max(0.0, interval.low), high=min(1.0, interval.high))
+    return PassRate(mean=sum(values) / len(values), interval=interval)
+
+
+def _counts(record: EvaluationRecord) -> dict[str, tuple[int, int]]:
+    """Samples and right ones of each item; empty where each has one sample."""
+    # The summary counts samples by rule, so that most predictions need not be read a second time.
+    if sum(record.summary["rules"].values()) <= record.summary["scorecard"]["overall"]["n"]:
+        return {}
+    return {samples[0]["id"]: (len(samples), sum(sample["score"] == 1.0 for sample in samples))
+            for samples in read_predictions(record.path / PREDICTIONS)}
