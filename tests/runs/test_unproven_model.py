@@ -17,6 +17,7 @@ from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, PrecisionConfig
 from workings.data.generators import addition
 from workings.engines.torch.engine import TorchEngine
+from workings.engines.weight_files import read_shape
 from workings.errors import RequestError
 from workings.evidence.model_card import model_card
 from workings.evidence.verify import verify
@@ -28,7 +29,6 @@ from workings.record.reader import Run
 from workings.reports.html import write_report
 from workings.runs.open_model import ReplayInputs, open_run, reopen_run
 from workings.runs.plan import plan
-from workings.runs.resolve import read_shape
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
 

@@ -3,11 +3,13 @@
 import json
 import shutil
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from workings.engines.safetensors_file import TensorFile, write_tensors
 from workings.engines.weight_files import model_weights
+from workings.models.json_file import read_object
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.weights import tensor_shapes
@@ -52,7 +54,7 @@ def find_left_aside(directory: Path, shape: ModelShape) -> LeftAside | None:
     parts = {name.removeprefix("model.").partition(".")[0] for name in others}
     return LeftAside(architecture=", ".join(config.get("architectures") or [config["model_type"]]),
                      parts=tuple(sorted(parts)), tensors=len(others),
-                     size=sum(file.read(name).nbytes for name, file in others.items()))
+                     size=sum(prod(file.shape(name)) * file.dtype(name).itemsize for name, file in others.items()))
 
 
 def put_back(text: Path, base: Path, shape: ModelShape) -> None:
@@ -99,6 +101,5 @@ def _name_as_whole(adapter: Path) -> None:
 
 
 def _config(directory: Path) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads((directory / CONFIG).read_text(encoding="utf-8"))
-    return values
+    return read_object(directory / CONFIG)
 

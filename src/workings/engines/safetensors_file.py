@@ -14,7 +14,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from workings.errors import RecordError
+from workings.errors import RecordError, RequestError
+from workings.models.json_file import parse_object
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype(np.float64), "F32": np.dtype(np.float32), "F16": np.dtype(np.float16),
@@ -53,11 +54,20 @@ def write_tensors(path: Path, tensors: Mapping[str, tuple[np.dtype[Any], tuple[i
             file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
-_ENTRY = {"dtype": "", "shape": [], "data_offsets": [0, 0]}
+MAX_HEADER_BYTES = 100_000_000
+"""Longest header that the format's own library reads."""
+MAX_AXES = 32
 
 
 def _is_entry(entry: Any) -> bool:
-    return isinstance(entry, dict) and _ENTRY.keys() <= entry.keys() and len(entry["data_offsets"]) == 2
+    return (isinstance(entry, dict) and isinstance(entry.get("dtype"), str)
+            and _are_sizes(entry.get("shape")) and len(entry["shape"]) <= MAX_AXES
+            and _are_sizes(entry.get("data_offsets")) and len(entry["data_offsets"]) == 2)
+
+
+def _are_sizes(value: Any) -> bool:
+    # By type, because True is an int as well.
+    return isinstance(value, list) and all(type(number) is int and number >= 0 for number in value)
 
 
 class TensorFile:
@@ -73,20 +83,22 @@ class TensorFile:
         with path.open("rb") as file:
             # In a file of another kind these eight bytes may be any number, so it is checked before it is used.
             length = int.from_bytes(file.read(8), "little")
-            if size < 8 or length > size - 8:
+            if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
                 raise RecordError(f"{path.name} is cut short or is no safetensors file ({size} bytes)")
             try:
-                header = json.loads(file.read(length))
-            except ValueError as error:
-                raise RecordError(f"{path.name} has a damaged header") from error
-        # Metadata is text and no entry; a sound entry takes its place for the check.
-        if not isinstance(header, dict) or not all(map(_is_entry, (header | {"__metadata__": _ENTRY}).values())):
-            raise RecordError(f"{path.name} has a damaged header")
+                header = parse_object(file.read(length), path.name)
+            except RequestError as error:
+                raise RecordError(f"{path.name} has a damaged header ({error.given})") from None
         self.metadata: dict[str, str] = header.pop("__metadata__", {})
+        if not isinstance(self.metadata, dict) or not all(isinstance(text, str) for text in self.metadata.values()):
+            raise RecordError(f"{path.name} has a damaged header (metadata that are no texts)")
+        if broken := next((name for name, entry in header.items() if not _is_entry(entry)), ""):
+            raise RecordError(f"{path.name} has a damaged header ({broken[:80]}: {str(header[broken])[:80]})")
         self._entries: dict[str, dict[str, Any]] = header
         self._start = 8 + length
         for name, entry in header.items():
             self._check(name, entry, size)
+        self._check_places(size)
 
     def _check(self, name: str, entry: dict[str, Any], size: int) -> None:
         if entry["dtype"] not in DTYPES:
@@ -96,6 +108,17 @@ class TensorFile:
             raise RecordError(f"{self.path.name}: {name} has {end - start} bytes for shape {entry['shape']}")
         if self._start + end > size:
             raise RecordError(f"{self.path.name} is cut short: {name} ends at byte {self._start + end} of {size}")
+
+    def _check_places(self, size: int) -> None:
+        """As the format wants it: every byte behind the header belongs to one tensor and to no other."""
+        end = 0
+        for start, stop, name in sorted((*entry["data_offsets"], name) for name, entry in self._entries.items()):
+            if start != end:
+                raise RecordError(f"{self.path.name}: {name} begins at byte {start} of the tensors, where "
+                                  f"byte {end} follows")
+            end = stop
+        if self._start + end != size:
+            raise RecordError(f"{self.path.name} has {size - self._start - end} bytes that belong to no tensor")
 
     def names(self) -> list[str]:
         """Names of all tensors, in the file's order."""

@@ -1,18 +1,19 @@
 """Finding and checking a model's weight files before anything is allocated."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from workings.engines.safetensors_file import TensorFile
-from workings.errors import RequestError
+from workings.errors import RecordError, RequestError
+from workings.models.json_file import read_object
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.shapes import from_hf_config, unproven_from_hf
 from workings.models.weights import tensor_shapes
 
+INDEX = "model.safetensors.index.json"
 PREFIXES = ("", "language_model.", "model.language_model.")
 """What stands before Hugging Face's text names: nothing, or (multimodal Gemma 3) an outer model's name."""
 
@@ -26,7 +27,8 @@ class WeightFiles:
         optional_prefix: what published files may leave out at the beginning of names.
 
     Raises:
-        RequestError: a shard or tensor is missing, or a tensor has another shape than the model needs.
+        RequestError: a shard or tensor is missing, a file is broken, a tensor is there twice, or has another shape
+            than the model needs or no floating-point numbers.
     """
 
     def __init__(self, directory: Path, expected: Mapping[str, tuple[int, ...]], optional_prefix: str = "") -> None:
@@ -40,21 +42,30 @@ class WeightFiles:
         if wrong:
             raise RequestError(f"{directory}: {len(wrong)} tensors of another shape, e.g. {wrong[0]}",
                                "weights of the model that config.json describes", "")
+        if whole := next((name for name in expected if self._file(name).dtype(self._names[name]).kind in "iu"), ""):
+            raise RequestError(f"{self._file(whole).path}: {whole} in whole numbers", "floating-point numbers",
+                               "the model's unquantized weights; method.name=qlora quantizes them itself")
 
     def _find(self) -> dict[str, TensorFile]:
-        index = self.directory / "model.safetensors.index.json"
-        if index.is_file():
-            parts = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        else:
-            parts = ["model.safetensors"]
+        index = self.directory / INDEX
+        parts = _shards(index) if index.exists() else ["model.safetensors"]
         missing = [part for part in parts if not (self.directory / part).is_file()]
         if missing:
             raise RequestError(f"{self.directory} without {', '.join(missing)}",
                                "model.safetensors, or every shard that model.safetensors.index.json names",
                                "download the directory again, whole")
-        # The index names the files; which tensor lies where is taken from their own headers.
-        files = [TensorFile(self.directory / part) for part in parts]
-        return {name: file for file in files for name in file.names()}
+        found: dict[str, TensorFile] = {}
+        for part in parts:
+            try:
+                file = TensorFile(self.directory / part)
+            except RecordError as error:
+                raise RequestError(f"{self.directory / part}: {error}", "weights in safetensors, whole",
+                                   "download the file again") from None
+            if twice := next((name for name in file.names() if name in found), ""):
+                raise RequestError(f"{twice} in {found[twice].path} and in {file.path}", "every tensor in one file",
+                                   "download the directory again, whole")
+            found |= dict.fromkeys(file.names(), file)
+        return found
 
     def _stored_name(self, name: str) -> str:
         if name.removeprefix(self._optional_prefix) in self._where:
@@ -84,6 +95,37 @@ class WeightFiles:
         return {name: file for name, file in self._where.items() if name not in needed}
 
 
+def _shards(index: Path) -> list[str]:
+    """Names of the files that an index names, each once."""
+    # The index alone says here which files there are; which tensor lies where is taken from their own headers.
+    places = read_object(index).get("weight_map")
+    names = list(places.values()) if isinstance(places, dict) else []
+    if not names or not all(isinstance(name, str) and name == Path(name).name and name for name in names):
+        raise RequestError(f"{index}: weight_map {str(places)[:80]}",
+                           "a JSON object: name of a tensor -> name of a file in this folder",
+                           "download the file again")
+    return sorted(set(names))
+
+
+def read_shape(directory: Path, *, proven: bool = True) -> ModelShape:
+    """The shape of the model in a directory: from its ``config.json``, and if not ``proven`` from its weights' headers.
+
+    Raises:
+        RequestError: no file of this name, or a broken one; a model that its families do not know, or with
+            ``proven: false`` do know.
+    """
+    file = directory / "config.json"
+    if not file.is_file():
+        raise RequestError(f"{directory} without config.json", "a directory in Hugging Face's format", "")
+    config = read_object(file)
+    try:
+        return from_hf_config(config) if proven else unproven_from_hf(config, stored_shapes(directory))
+    except RequestError as error:
+        # Where the values come from belongs to the mistake; an error that says it already stays as it is.
+        given = error.given if str(directory) in error.given else f"{file}: {error.given}"
+        raise RequestError(given, error.expected, error.try_next) from None
+
+
 def stored_shapes(directory: Path) -> dict[str, tuple[int, ...]]:
     """Name and shape of every tensor in a directory, from the headers of its files alone.
 
@@ -99,11 +141,7 @@ def model_weights(directory: Path, shape: ModelShape) -> WeightFiles:
     Raises:
         RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
     """
-    config = directory / "config.json"
-    if not config.is_file():
-        raise RequestError(f"{directory} without config.json", "a directory in Hugging Face's format", "")
-    values = json.loads(config.read_text(encoding="utf-8"))
-    found = from_hf_config(values) if shape.proven else unproven_from_hf(values, stored_shapes(directory))
+    found = read_shape(directory, proven=shape.proven)
     if found != shape:
-        raise RequestError(f"{config}: {found}", f"{shape}", "")
+        raise RequestError(f"{directory / 'config.json'}: {found}", f"{shape}", "")
     return WeightFiles(directory, tensor_shapes(shape), family_of(shape).optional_prefix)

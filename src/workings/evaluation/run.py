@@ -14,7 +14,7 @@ from workings.evaluation.predictions import Answered, prediction_line, sanitised
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings, is_aggregate
 from workings.evaluation.summary import EvaluationSummary
-from workings.evaluation.unit import EvaluationWriter
+from workings.evaluation.unit import EvaluationWriter, refuse_existing
 from workings.hints import pip_install
 from workings.record.digest import bytes_digest, file_digest
 from workings.scoring.items import Item, items_digest
@@ -146,7 +146,9 @@ def score_and_seal(work: Answering, out: Path, *, progress: Progress | None = No
         RequestError: ``out`` exists, or an interrupted evaluation there was asked for something else.
     """
     sizes = work.sizes
-    with EvaluationWriter(out, work.config) as unit, ScoringProcess(work.settings) as scoring:
+    refuse_existing(out)
+    # The scorer first: one that cannot be loaded leaves nothing behind, and mended it is asked under the same name.
+    with ScoringProcess(work.settings) as scoring, EvaluationWriter(out, work.config) as unit:
         done = unit.finished_chunks(sizes, work.samples)
         items = sum(sizes[:done])
         # Lines are appended here and not in the pool's thread, so that one thread alone writes the file.

@@ -94,6 +94,8 @@ class Family:
 
     def check(self, shape: ModelShape) -> None:
         """Raise `RequestError` for sizes that the family cannot have."""
+        if shape.proven and shape.head_dim % 2:
+            raise RequestError(f"head_dim: {shape.head_dim}", "an even number: rotary embeddings turn pairs")
 
     def in_reach(self, shape: ModelShape) -> ModelShape:
         """A small model's shape changed so that rows of some dozen tokens meet everything that the family is about.
@@ -155,6 +157,7 @@ class Family:
         if biases or config.get("mlp_bias"):
             raise RequestError("attention_bias or mlp_bias: true", "a model without these biases")
         self.check_fixed(config)
+        self.check_activation(config)
         heads, width = int(config["num_attention_heads"]), int(config["hidden_size"])
         sizes = {
             "vocab_size": int(config["vocab_size"]), "layers": int(config["num_hidden_layers"]), "width": width,
@@ -175,6 +178,13 @@ class Family:
         if other := [f"{key}: {config[key]}" for key, value in self.fixed.items() if config.get(key, value) != value]:
             raise RequestError(", ".join(other) + f" in a {self.name} model",
                                ", ".join(f"{key}: {value}" for key, value in self.fixed.items()))
+
+    def check_activation(self, config: Mapping[str, Any]) -> None:
+        """Raise `RequestError` for another activation than the family's. Older Gemma files say `gelu` for its own."""
+        ours = str(self.switches.get("activation", "gelu_tanh"))
+        for key in ("hidden_activation", "hidden_act"):
+            if (said := config.get(key)) is not None and said not in (ACTIVATIONS[ours], ours.partition("_")[0]):
+                raise RequestError(f"{key}: {str(said)[:80]} in a {self.name} model", f"{key}: {ACTIVATIONS[ours]}")
 
     def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Fields of `ModelShape` that say what attention sees and how scores are scaled."""

@@ -106,6 +106,6 @@ def layer_types(shape: ModelShape) -> list[str]:
 
 
 def require(config: Mapping[str, Any], keys: tuple[str, ...]) -> None:
-    """Raise `RequestError` where a ``config.json`` lacks one of these keys."""
-    if missing := [key for key in keys if key not in config]:
+    """Raise `RequestError` where a ``config.json`` lacks one of these keys, or has null for it."""
+    if missing := [key for key in keys if config.get(key) is None]:
         raise RequestError(f"a config.json without {', '.join(missing)}", "a complete Hugging Face config.json")

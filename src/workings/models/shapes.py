@@ -9,6 +9,7 @@ from typing import Any
 
 from workings.config.model import ShapeConfig
 from workings.errors import RequestError
+from workings.models.config_values import check_values
 from workings.models.registry import families, family_of, find_family, find_model_type
 from workings.models.shape import ModelShape
 from workings.models.unproven import unproven_shape
@@ -20,12 +21,12 @@ __all__ = ["catalog", "from_hf_config", "parameter_count", "published_shape", "s
 
 def check_shape(shape: ModelShape) -> ModelShape:
     """The shape itself, or a `RequestError` that shows the numbers that do not go together."""
+    check_values({name: getattr(shape, name) for name in ("vocab_size", "layers", "width", "mlp_width", "heads",
+                                                          "kv_heads", "head_dim", "context")})
     if shape.heads % shape.kv_heads:
         raise RequestError(f"heads: {shape.heads}, kv_heads: {shape.kv_heads}", "kv_heads divides heads",
                            f"kv_heads: {next(k for k in range(shape.kv_heads, 0, -1) if shape.heads % k == 0)}")
     family_of(shape).check(shape)
-    if shape.vocab_size < 1:
-        raise RequestError(f"vocab_size: {shape.vocab_size}", "a vocabulary of at least one token")
     return shape
 
 
@@ -64,6 +65,7 @@ def from_hf_config(config: Mapping[str, Any]) -> ModelShape:
     A multimodal model's text part is read through ``text_config``. Raises `RequestError` for an architecture or a
     setting that this package would compute differently from transformers.
     """
+    check_values(config)
     text = config.get("text_config")
     if isinstance(text, Mapping):
         for family in families():
@@ -84,6 +86,7 @@ def unproven_from_hf(config: Mapping[str, Any], stored: Mapping[str, tuple[int, 
     Raises:
         RequestError: a family does stand for it, or it is not a causal model in plain numbers.
     """
+    check_values(config)
     try:
         family = from_hf_config(config).family
     # A proven family that refuses these very settings does not stand for the model either.

@@ -15,7 +15,10 @@ from typing import Any
 import tokenizers
 
 from workings.errors import RequestError
+from workings.models.json_file import read_object, read_text
 
+MAX_FILE_BYTES = 256 << 20
+"""Largest tokenizer.json that is read: the largest published ones have some forty megabytes."""
 _USUAL_NAMES = {
     "bos_token": ("<bos>", "<s>", "<|begin_of_text|>", "<|endoftext|>"),
     "eos_token": ("<eos>", "</s>", "<|end_of_text|>", "<|endoftext|>"),
@@ -50,7 +53,9 @@ class Tokenizer:
             raise RequestError(f"tokenizer: {path}", "a directory with tokenizer.json, or such a file",
                                "tokenizer=DIRECTORY")
         try:
-            backend = tokenizers.Tokenizer.from_str(file.read_text(encoding="utf-8"))
+            backend = tokenizers.Tokenizer.from_str(read_text(file, max_bytes=MAX_FILE_BYTES))
+        except RequestError as error:
+            raise RequestError(f"tokenizer: {error.given}", error.expected, error.try_next) from None
         except Exception as error:  # the library raises bare Exception for every unreadable file
             raise RequestError(f"tokenizer: {file}: {error}", "a tokenizer.json of the tokenizers library") from error
         return cls(backend, _settings(file.parent, backend))
@@ -167,10 +172,7 @@ class Tokenizer:
 def _settings(directory: Path, backend: tokenizers.Tokenizer) -> dict[str, Any]:
     config = directory / "tokenizer_config.json"
     if config.is_file():
-        try:
-            settings = json.loads(config.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise RequestError(f"tokenizer: {config}: {error}", "a JSON object") from None
+        settings = read_object(config)
         settings.pop("added_tokens_decoder", None)  # says what tokenizer.json says
     else:
         settings = {name: text for name, usual in _USUAL_NAMES.items()
@@ -178,5 +180,5 @@ def _settings(directory: Path, backend: tokenizers.Tokenizer) -> dict[str, Any]:
     # Newer repositories keep the template in a file of its own, and that one wins.
     own_file = directory / "chat_template.jinja"
     if own_file.is_file():
-        settings["chat_template"] = own_file.read_text(encoding="utf-8")
+        settings["chat_template"] = read_text(own_file)
     return dict(settings)

@@ -107,7 +107,8 @@ def layer_prefix(names: Iterable[str], layers: int) -> str:
     for name in names:
         if found := NUMBERED.fullmatch(name):
             numbers.setdefault(found[1], set()).add(int(found[2]))
-    whole = [prefix for prefix, there in numbers.items() if there == {*range(layers)}]
+    # Compared without a set of so many: the number may be anything that a file says.
+    whole = [prefix for prefix, there in numbers.items() if len(there) == layers == max(there) + 1]
     if not whole:
         raise RequestError(f"weights without tensors of {layers} numbered layers", "files as transformers writes them",
                            "load it by `from_pretrained` once, and write it by `save_pretrained`")

@@ -1,6 +1,7 @@
 """Writing a run directory: everything goes to `runs/name.partial`, which becomes `runs/name` when it is sealed."""
 
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from workings.record.layout import (
     MANIFEST,
     METRICS,
     README,
+    ROLLOUTS,
     RUN_FOLDERS,
     check_relative,
     partial_path,
@@ -241,6 +243,20 @@ class RunWriter:
         recovery.finish_sealing(self.final, progress)
         self.close()
         return self.final
+
+    def discard(self) -> bool:
+        """Remove the folder of a new run in which nothing was done yet: no step, no completion, no checkpoint.
+
+        Returns:
+            Whether it is gone. A run that has something to lose, or goes on from an earlier one, stays.
+        """
+        done = (self.metrics() or self.resumed_from or self.checkpoints.folders()
+                or any((self.directory / ROLLOUTS).glob("*")))
+        if not done:
+            # Under the lock, so that nobody has begun to go on with it.
+            shutil.rmtree(self.directory)
+        self.close()
+        return not done
 
     def close(self) -> None:
         """Close the files and release the lock; the folder stays as it is."""

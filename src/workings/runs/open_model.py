@@ -18,6 +18,7 @@ from workings.data.rows import RowSet, build_rows
 from workings.engines.base import Engine, EngineRequest, State
 from workings.engines.registry import engine_names, find_engine
 from workings.engines.session import ModelSession
+from workings.engines.weight_files import read_shape
 from workings.errors import RecordError, RequestError
 from workings.evidence.replay.drawn import Change, DrawnAgain, RecordedRewards
 from workings.evidence.replay.preferred import PairSource
@@ -52,7 +53,6 @@ from workings.runs.resolve import (
     Weights,
     local_folder,
     locate_weights,
-    read_shape,
     weight_digests,
 )
 from workings.runs.row_data import PairData, rows_data
@@ -362,11 +362,12 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
         shape=read_shape(directory), device=without_alias(request.device), optimizer=AdamWConfig(name="adamw"),
         precision=precision, memory=MemoryConfig(), mesh=MeshConfig(), seed=0, weights=directory)
     engine = find_engine(request.engine).engine.open(asked)
-    # Only a folder's own name: its path may name a person. The digests read all weights once.
+    # Loaded before the digests, which read all weights once: a broken file is found by its header.
+    state = engine.load(directory, trainable=False)
+    # Only a folder's own name: its path may name a person.
     facts = {"id": directory.name if weights.revision == LOCAL else model, "revision": weights.revision,
              "precision": request.precision, "weights": weight_digests(directory)}
-    session = ModelSession(engine=engine, state=engine.load(directory, trainable=False), tokenizer=tokenizer,
-                           template=template)
+    session = ModelSession(engine=engine, state=state, tokenizer=tokenizer, template=template)
     return OpenedWeights(session=session, facts=facts, request=asked)
 
 

@@ -1,6 +1,5 @@
 """From the names in a recipe to what they name: data, weights, tokenizer and shape, each found by one function."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -15,13 +14,13 @@ from workings.data.preferences import PreferencePair
 from workings.data.traces import Trace, completion_text
 from workings.engines.base import Engine, State
 from workings.engines.session import ModelSession
-from workings.engines.weight_files import stored_shapes
+from workings.engines.weight_files import read_shape
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 from workings.models.hub import LOCAL, weights_directory
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.shapes import catalog, from_hf_config, published_shape, shape_from_config, unproven_from_hf
+from workings.models.shapes import catalog, published_shape, shape_from_config
 from workings.models.tokenizer import Tokenizer
 from workings.models.tokenizer_training import train_tokenizer
 from workings.record.digest import file_digest, json_digest
@@ -149,7 +148,8 @@ def fetch_tensors(weights: Weights) -> None:
 
 def weight_digests(directory: Path) -> dict[str, str]:
     """SHA-256 of every file of weights in a directory, by name."""
-    return {file.name: file_digest(file) for file in sorted(directory.glob("*.safetensors"))}
+    return {file.name: file_digest(file) for file in sorted(directory.glob("*.safetensors"))
+            if file.is_file()}
 
 
 def find_tokenizer(loaded: LoadedRecipe, weights: Weights, data: Iterable[Trace | PreferencePair]) -> Tokenizer:
@@ -169,19 +169,6 @@ def find_tokenizer(loaded: LoadedRecipe, weights: Weights, data: Iterable[Trace 
     # A name that is no folder here is a Hub id, of which only small files are downloaded.
     local = loaded.path(name)
     return Tokenizer.load(local if local.exists() else weights_directory(name, "main", tensors=False)[0])
-
-
-def read_shape(directory: Path, *, proven: bool = True) -> ModelShape:
-    """The shape of the model in a directory: from its ``config.json``, and if not ``proven`` from its weights' headers.
-
-    Raises:
-        RequestError: no file of this name; a model that its families do not know, or with ``proven: false`` do know.
-    """
-    file = directory / "config.json"
-    if not file.is_file():
-        raise RequestError(f"{directory} without config.json", "a directory in Hugging Face's format", "")
-    config = json.loads(file.read_text("utf-8"))
-    return from_hf_config(config) if proven else unproven_from_hf(config, stored_shapes(directory))
 
 
 def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabulary: int | None = None) -> ModelShape:

@@ -17,6 +17,7 @@ from workings.config.recipe import Recipe
 from workings.config.training import MeshConfig
 from workings.engines.base import Engine, EngineRequest, State
 from workings.engines.registry import find_engine
+from workings.engines.weight_files import read_shape
 from workings.errors import RecordError, RequestError
 from workings.models.batch import Batch
 from workings.models.hub import LOCAL
@@ -35,7 +36,6 @@ from workings.runs.resolve import (
     fetch_tensors,
     local_folder,
     locate_weights,
-    read_shape,
     shape_by_hub_id,
     weight_digests,
 )

@@ -192,6 +192,11 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
         try:
             outcome = _take_steps(start, setup, settings, out, _Told(callbacks, stop, processes), examined)
             result = _seal(start, setup, settings, outcome, out, facts, watch)
+        except RequestError:
+            # Broken weights, a reward that cannot be loaded: mended, they are asked for under the same name.
+            if not start.resumed:
+                start.writer.discard()
+            raise
         finally:
             start.writer.close()  # harmless after sealing; after an error the folder stays and can be resumed
     # Sent with the last call, when the group is left: workers have no record to read it from.

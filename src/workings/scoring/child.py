@@ -9,7 +9,8 @@ import sys
 import time
 from typing import Any
 
-from workings.scoring.child_side import answer_stream, limit_memory
+from workings.errors import RequestError
+from workings.scoring.child_side import ANSWER_TAG, Answers, ignore_signals, limit_memory
 from workings.scoring.items import item_from_json
 from workings.scoring.judge import Judgement, judge
 from workings.scoring.scorers import load_scorer
@@ -21,20 +22,30 @@ FLUSH_SECONDS = 0.02
 
 def main() -> None:
     """Serve requests until standard input ends. The first line is the settings."""
-    answers = answer_stream()
+    ignore_signals()
     first = json.loads(sys.stdin.readline())
+    answers = Answers(first.pop(ANSWER_TAG))
     # JSON has no tuples.
     first["rules"] = tuple(first["rules"])
     settings = ScoringSettings(**first)
     # Before the scorer is loaded, because loading a file runs other people's code as well.
     limit_memory(settings.child_bytes)
-    scorer = load_scorer(settings.scorer)
-    answers.write(json.dumps({"ready": scorer.version}) + "\n")
+    try:
+        scorer = load_scorer(settings.scorer)
+    except RequestError as error:
+        answers.write({"problem": error.given, "expected": error.expected})
+        answers.flush()
+        return
+    except BaseException as error:  # noqa: BLE001 - the file is other people's code; what it raises is the answer
+        answers.write({"problem": f"{settings.scorer} raised {type(error).__name__}: {error}"[:500]})
+        answers.flush()
+        return
+    answers.write({"ready": scorer.version})
     answers.flush()
     for line in sys.stdin:
         flushed = time.monotonic()
         for request in json.loads(line):
-            answers.write(json.dumps(_answer(request, scorer.score, settings)) + "\n")
+            answers.write(_answer(request, scorer.score, settings))
             if time.monotonic() - flushed > FLUSH_SECONDS:
                 answers.flush()
                 flushed = time.monotonic()
@@ -45,7 +56,8 @@ def _answer(request: dict[str, Any], score: Any, settings: ScoringSettings) -> d
     try:
         item = item_from_json(request["item"])
         return judge(item, request["text"], score, settings, second=request["second"]).to_json()
-    except Exception as error:  # noqa: BLE001 - scorers are other people's code; what they raise is the answer
+    # `SystemExit` as well: it would end the process, and cost the other completions of the chunk their time.
+    except BaseException as error:  # noqa: BLE001 - scorers are other people's code; what they raise is the answer
         return Judgement(error=f"scorer raised {type(error).__name__}: {error}"[:500]).to_json()
 
 

@@ -6,6 +6,7 @@ What runs in it may hang, exhaust memory or crash; nothing of that reaches the p
 import json
 import os
 import queue
+import secrets
 import subprocess
 import sys
 import threading
@@ -18,9 +19,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from workings.scoring.child_side import ANSWER_TAG
+
 START_SECONDS = 120.0
 """Longest time until the process is ready: importing a person's libraries on a busy machine."""
 PIECE_BYTES = 1 << 16
+MOST_PIECES = 256
+"""Pieces that wait to be read; a child that writes more of them waits itself."""
+MOST_UNREAD_BYTES = 64 << 20
+"""Longest answer. What is longer comes from somebody else than our own code in the child."""
+
+
+class ForeignAnswer(Exception):
+    """Something else than the child's own code wrote where its answers go."""
 
 
 class ChildProcess:
@@ -36,8 +47,8 @@ class ChildProcess:
     def __init__(self, module: str, settings: Mapping[str, Any]) -> None:
         self._module, self._first_line = module, settings
         self._child: subprocess.Popen[bytes] | None = None
-        self._answers: queue.Queue[bytes] = queue.Queue()
-        self._rest = b""
+        self._answers: queue.Queue[bytes] = queue.Queue(MOST_PIECES)
+        self._rest, self._tag = bytearray(), ""
         self._cancelled = False
 
     def __enter__(self) -> Self:
@@ -56,8 +67,9 @@ class ChildProcess:
     def _not_started(self) -> Exception:
         """What is raised where the child ended, or said nothing for `START_SECONDS`, before it was ready."""
 
-    def _check_ready(self, line: str) -> None:
-        """Look at the line that says that the child is ready; may raise."""
+    @abstractmethod
+    def _refused(self, answer: Mapping[str, Any]) -> Exception:
+        """What is raised where the child says in its first answer that it cannot begin: its ``problem``."""
 
     def _running(self) -> "subprocess.Popen[bytes]":
         """The child, started or replaced where there is none that lives; ready for requests."""
@@ -67,18 +79,21 @@ class ChildProcess:
             return self._child
         self._stop()
         # New with every child: answers of one that was killed may still arrive in the old queue.
-        self._answers, self._rest = queue.Queue(), b""
+        self._answers, self._rest, self._tag = queue.Queue(MOST_PIECES), bytearray(), secrets.token_hex(8)
         child = subprocess.Popen([sys.executable, "-m", self._module], env=_environment(),
                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         # A thread, because reading from a pipe knows no time limit and waiting for a queue does.
         threading.Thread(target=_forward, args=(child.stdout, self._answers), daemon=True).start()
         self._child = child
         try:
-            self._send(child, self._first_line)
-            self._check_ready(self._next(START_SECONDS)[0])
-        except (EOFError, TimeoutError, BrokenPipeError):
+            self._send(child, {**self._first_line, ANSWER_TAG: self._tag})
+            ready = self._next(START_SECONDS)[0]
+        except (EOFError, TimeoutError, BrokenPipeError, ForeignAnswer):
             self._stop()
             raise self._not_started() from None
+        if "problem" in ready:
+            self._stop()
+            raise self._refused(ready)
         return child
 
     def _send(self, child: "subprocess.Popen[bytes]", request: Any) -> None:
@@ -87,10 +102,18 @@ class ChildProcess:
         child.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[union-attr]
         child.stdin.flush()  # type: ignore[union-attr]
 
-    def _next(self, seconds: float) -> list[str]:
-        """The next lines of the process, at least one. Raises ``TimeoutError`` or ``EOFError``."""
+    def _next(self, seconds: float) -> list[dict[str, Any]]:
+        """The next answers of the process, at least one.
+
+        Raises:
+            TimeoutError: none came in time.
+            EOFError: the process ended.
+            ForeignAnswer: a line is none of the child's own; nothing that comes after it can be trusted.
+        """
         deadline = time.monotonic() + seconds
-        while b"\n" not in self._rest:
+        # Only what is new is looked through: a long answer comes in many pieces.
+        piece = bytes(self._rest)
+        while b"\n" not in piece:
             try:
                 piece = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
@@ -98,8 +121,20 @@ class ChildProcess:
             if not piece:
                 raise EOFError
             self._rest += piece
+            if len(self._rest) > MOST_UNREAD_BYTES:
+                raise ForeignAnswer
         whole, _, self._rest = self._rest.rpartition(b"\n")
-        return whole.decode("ascii").split("\n")
+        return [self._own(line) for line in bytes(whole).split(b"\n")]
+
+    def _own(self, line: bytes) -> dict[str, Any]:
+        """One answer; a line that somebody else wrote does not take its place, for it has not its tag."""
+        try:
+            tag, answer = json.loads(line)
+        except (ValueError, TypeError, RecursionError):
+            raise ForeignAnswer from None
+        if tag != self._tag or not isinstance(answer, dict):
+            raise ForeignAnswer
+        return answer
 
     def _stop(self) -> None:
         child, self._child = self._child, None
@@ -108,6 +143,10 @@ class ChildProcess:
         child.kill()
         # Without it the killed child would stay in the process table.
         child.wait()
+        # The thread that reads may wait for room; it ends when it has handed over what is left.
+        with suppress(queue.Empty):
+            while True:
+                self._answers.get(timeout=0.0)
         with suppress(BrokenPipeError):  # closing writes what is still buffered, and nobody reads it any more
             child.stdin.close()  # type: ignore[union-attr]
 

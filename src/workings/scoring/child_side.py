@@ -1,15 +1,44 @@
 """What the processes that score do before they run other people's code: streams of their own, and less memory."""
 
 import contextlib
+import json
 import os
-from typing import TextIO
+import signal
+from typing import Any, TextIO
+
+STOPPED_BY_THE_PARENT = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+"""Signals that a terminal or a scheduler sends to all processes of a run at once."""
 
 
-def answer_stream() -> TextIO:
-    """Where answers are written. A scorer that prints must not break the protocol: it prints to standard error."""
-    answers = os.fdopen(os.dup(1), "w", encoding="ascii")
-    os.dup2(2, 1)
-    return answers
+ANSWER_TAG = "answer_tag"
+"""Key of the first line that a child is sent: what each of its answers begins with."""
+
+
+class Answers:
+    """Where answers are written, one line each. A scorer that prints must not break the protocol: it prints to stderr.
+
+    Args:
+        tag: begins each line. By it the reader knows an answer from what other code wrote to the same descriptor.
+    """
+
+    def __init__(self, tag: str) -> None:
+        self._stream, self._tag = os.fdopen(os.dup(1), "w", encoding="ascii"), tag
+        os.dup2(2, 1)
+
+    def write(self, answer: dict[str, Any]) -> None:
+        """Add an answer; it may wait for others until `flush`."""
+        self._stream.write(json.dumps([self._tag, answer]) + "\n")
+
+    def flush(self) -> None:
+        """Send what is waiting."""
+        self._stream.flush()
+
+
+def ignore_signals() -> None:
+    """Leave signals to the parent: it ends this process when it has decided what becomes of the completions here."""
+    for name in STOPPED_BY_THE_PARENT:
+        if hasattr(signal, name):  # Windows has fewer
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
 
 
 def request_stream() -> TextIO:

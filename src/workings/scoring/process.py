@@ -1,23 +1,31 @@
 """The scoring process seen from outside: chunks in, judgements out, each completion under a time limit."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from workings.errors import RequestError
-from workings.scoring.child_process import ChildProcess, ending
+from workings.scoring.child_process import ChildProcess, ForeignAnswer, ending
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement
 from workings.scoring.settings import ScoringSettings
 
 
 class ScoringProcess(ChildProcess):
-    """A child process that scores. Use as a context manager; a child that hangs or dies is replaced."""
+    """A child process that scores. Use as a context manager; a child that hangs or dies is replaced.
+
+    Raises:
+        RequestError: a person's own scorer cannot be loaded.
+    """
 
     def __init__(self, settings: ScoringSettings) -> None:
         super().__init__("workings.scoring.child", settings.for_scoring())
         self._settings = settings
+
+    def __enter__(self) -> Self:
+        # At once: a scorer that cannot be loaded is to be known before the first completion has cost anything.
+        self._running()
+        return self
 
     def judge(self, completions: Sequence[tuple[Item, str]]) -> list[Judgement]:
         """Judgements in the order given; one that hangs or kills the process is an error of that item alone."""
@@ -40,22 +48,28 @@ class ScoringProcess(ChildProcess):
         try:
             self._send(child, [{"item": item.to_json(), "text": text, "second": second} for item, text in completions])
             while len(done) < len(completions):
-                done += [_judgement(line) for line in self._next(self._settings.item_seconds)]
+                done += [_judgement(answer) for answer in self._next(self._settings.item_seconds)]
         except TimeoutError:
             self._stop()
             return done, f"time limit: not scored within {self._settings.item_seconds:g} s"
         except (EOFError, BrokenPipeError):
             self._stop()
             return done, f"the scoring process died ({ending(child)})"
+        except ForeignAnswer:
+            self._stop()
+            return done, "the scorer wrote where its answers go"
         return done, ""
+
+    def _refused(self, answer: Mapping[str, Any]) -> RequestError:
+        return RequestError(f"scorer: {answer['problem'].removeprefix('scorer: ')}",
+                            answer.get("expected", "a scorer that can be loaded"),
+                            f"python {self._settings.scorer.split(':')[0]}")
 
     def _not_started(self) -> RequestError:
         return RequestError(f"scorer: {self._settings.scorer}",
-                            "a scorer that can be loaded (its error stands above)",
+                            "a scorer that can be loaded (an error stands above, or loading did not end)",
                             f"python {self._settings.scorer.split(':')[0]}")
 
 
-def _judgement(line: str) -> Judgement:
-    record: dict[str, Any] = json.loads(line)
-    record["wrong_steps"] = tuple(record["wrong_steps"])
-    return Judgement(**record)
+def _judgement(answer: dict[str, Any]) -> Judgement:
+    return Judgement(**{**answer, "wrong_steps": tuple(answer["wrong_steps"])})

@@ -17,7 +17,7 @@ from typing import Any
 
 from workings.config.rewards import FileReward, RewardConfig, reward_name
 from workings.errors import RequestError
-from workings.scoring.child_side import answer_stream, limit_memory, request_stream
+from workings.scoring.child_side import ANSWER_TAG, Answers, ignore_signals, limit_memory, request_stream
 from workings.scoring.items import UNSPECIFIED, Item
 from workings.scoring.rewards import (
     CompletionToReward,
@@ -42,8 +42,10 @@ Compute = Callable[[list[CompletionToReward]], object]
 
 def main() -> None:
     """Serve requests until standard input ends. The first line is the settings."""
-    answers, requests = answer_stream(), request_stream()
+    ignore_signals()
+    requests = request_stream()
     first = json.loads(requests.readline())
+    answers = Answers(first[ANSWER_TAG])
     settings = settings_from_json(first["settings"])
     # Before any file is loaded, because loading runs other people's code as well.
     limit_memory(settings.child_bytes)
@@ -52,17 +54,17 @@ def main() -> None:
     for reward, version in zip(settings.rewards, first["versions"], strict=True):
         try:
             computed.append(_load(reward, version, settings))
-        except Exception as error:  # noqa: BLE001 - the file is other people's code; what it raises is the answer
+        except BaseException as error:  # noqa: BLE001 - the file is other people's code; what it raises is the answer
             problem = error.given if isinstance(error, RequestError) else _raised(error, settings)
-            answers.write(json.dumps({"reward": reward_name(reward), "problem": problem}) + "\n")
+            answers.write({"reward": reward_name(reward), "problem": problem})
             answers.flush()
             return
-    answers.write(json.dumps({"ready": len(computed)}) + "\n")
+    answers.write({"ready": len(computed)})
     answers.flush()
     for line in requests:
         for compute in computed:
             answer = _answer(compute, line, settings)
-            answers.write(json.dumps(answer) + "\n")
+            answers.write(answer)
             answers.flush()
             if "problem" in answer:
                 break
@@ -114,7 +116,7 @@ def _answer(compute: Compute, line: str, settings: RewardSettings) -> dict[str, 
         # Read anew for each function: it may change the lists that it is given.
         samples = list(map(sample_from_json, json.loads(line)))
         return _checked(compute(samples), samples)
-    except Exception as error:  # noqa: BLE001 - rewards are other people's code; what they raise is the answer
+    except BaseException as error:  # noqa: BLE001 - rewards are other people's code; what they raise is the answer
         return {"problem": _raised(error, settings)}
 
 
@@ -131,7 +133,7 @@ def _checked(given: object, samples: Sequence[CompletionToReward]) -> dict[str, 
     return {"values": [float(value) for value in given]}
 
 
-def _raised(error: Exception, settings: RewardSettings) -> str:
+def _raised(error: BaseException, settings: RewardSettings) -> str:
     limit = f" (the limit is {settings.child_bytes} bytes)" if isinstance(error, MemoryError) else ""
     return f"raised {type(error).__name__}: {error}"[:MAX_PROBLEM] + limit
 

@@ -4,7 +4,6 @@ A shipped reward is what a scorecard says about a text (`workings.scoring.judge`
 so a verifier computes it again. A person's own function is executed only in the process that `RewardProcess` starts.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -16,7 +15,7 @@ from pydantic import TypeAdapter
 from workings.config.rewards import FileReward, OverlongReward, RewardConfig, reward_name
 from workings.errors import RequestError, RewardError
 from workings.record.digest import file_digest
-from workings.scoring.child_process import ChildProcess, ending
+from workings.scoring.child_process import ChildProcess, ForeignAnswer, ending
 from workings.scoring.extract import EXTRACTION_VERSION
 from workings.scoring.form import CHANNEL, check_form, keeps_form
 from workings.scoring.items import Item
@@ -252,19 +251,22 @@ class RewardProcess(ChildProcess):
     def _ask(self, samples: Sequence[CompletionToReward], values: dict[str, list[float]]) -> None:
         """Put the values of one reward after the other into ``values``."""
         child = self._running()
-        name, lines = self._names[0], list[str]()
+        name, answers = self._names[0], list[dict[str, Any]]()
         try:
             self._send(child, [sample.to_json() for sample in samples])
             for name in self._names:
                 # One line a reward, so each has the whole time for itself.
-                lines = lines or self._next(self._settings.call_seconds)
-                answer = json.loads(lines.pop(0))
+                answers = answers or self._next(self._settings.call_seconds)
+                answer = answers.pop(0)
                 if "problem" in answer:
                     raise RewardError(f"reward {name}: {answer['problem']}")
                 values[name] = answer["values"]
         except TimeoutError:
             raise RewardError(f"reward {name}: no values for {len(samples)} completions within "
                               f"{self._settings.call_seconds:g} s, the limit of one call; it was killed") from None
+        except ForeignAnswer:
+            raise RewardError(f"reward {name}: it wrote where its values go, so that none can be told from it"
+                              ) from None
         except (EOFError, BrokenPipeError):
             self._stop()
             if self._cancelled:
@@ -272,12 +274,9 @@ class RewardProcess(ChildProcess):
             raise RewardError(f"reward {name}: its process died ({ending(child)}) over {len(samples)} completions"
                               ) from None
 
-    def _check_ready(self, line: str) -> None:
-        answer = json.loads(line)
-        if "problem" in answer:
-            self._stop()
-            raise RequestError(f"rewards: {answer['reward']}: {answer['problem']}",
-                               "a file that can be loaded, with the function (prompts, completions, **columns)")
+    def _refused(self, answer: Mapping[str, Any]) -> RequestError:
+        return RequestError(f"rewards: {answer['reward']}: {answer['problem']}",
+                            "a file that can be loaded, with the function (prompts, completions, **columns)")
 
     def _not_started(self) -> RequestError:
         files = [reward.scorer for reward in self._settings.rewards if isinstance(reward, FileReward)]

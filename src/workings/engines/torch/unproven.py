@@ -7,6 +7,7 @@ attention, loss and generation do not expect is looked for by `workings.engines.
 from collections.abc import Mapping
 from typing import Any
 
+from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
@@ -47,7 +48,7 @@ def unproven_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
         values: content of its ``config.json``, with what this engine changes in it.
 
     Raises:
-        RequestError: transformers itself has no causal class for the model.
+        RequestError: transformers itself has no causal class for the model, or refuses its settings.
     """
     if shape.family not in CONFIG_MAPPING or shape.family not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise RequestError(f"model_type: {shape.family} with model.proven: false",
@@ -55,7 +56,12 @@ def unproven_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
                            "(auto_map in its config.json) is never run", "another model.id, or a newer transformers")
     kind = CONFIG_MAPPING[shape.family]
     # transformers writes infinities as objects, and turns them back where it reads a file.
-    config = kind.from_dict(kind._decode_special_floats(dict(values)))
+    try:
+        config = kind.from_dict(kind._decode_special_floats(dict(values)))
+    except (StrictDataclassError, TypeError, ValueError, KeyError, AttributeError) as error:
+        what = " ".join(str(error).split())[:300]
+        raise RequestError(f"a config.json that transformers refuses: {what}",
+                           f"settings of a {shape.family} model", "download the directory again, whole") from None
     # A step has to be the same when it is taken again.
     for name, value in config.to_dict().items():
         if "drop" in name and isinstance(value, int | float) and not isinstance(value, bool) and value:

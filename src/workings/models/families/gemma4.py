@@ -39,6 +39,7 @@ class Gemma4(Family):
 
     def check(self, shape: ModelShape) -> None:
         """Raise `RequestError` for sizes that a Gemma 4 cannot have."""
+        super().check(shape)
         own = range(shape.layers - shape.shared_kv_layers)
         lonely = [i for i in range(shape.layers) if shape.shares_keys(i)
                   and not any(shape.slides(j) == shape.slides(i) for j in own)]
@@ -107,6 +108,7 @@ class Gemma4(Family):
         """Shape of a model from the content of its ``config.json``."""
         require(config, self.needed)
         self.check_fixed(config)
+        self.check_activation(config)
         # Among images tokens may see each other in the published models ("vision"); in text none sees what follows it.
         if config.get("use_bidirectional_attention") == "all":
             raise RequestError("use_bidirectional_attention: all", "a model in which no token sees what follows it")

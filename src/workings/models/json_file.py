@@ -1,0 +1,63 @@
+"""JSON that comes with published models, read so that a broken file is an error that names it, in bounded memory."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RequestError
+
+MAX_BYTES = 64 << 20
+"""Largest file of settings that is read: published indexes of the largest models have some megabytes."""
+
+
+def read_object(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
+    """The object in a JSON file. Raises `RequestError`, naming the file, for whatever else is there."""
+    return parse_object(read_bytes(path, max_bytes=max_bytes), str(path))
+
+
+def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
+    """All bytes of a file. Raises `RequestError`, naming it, where it is too large or cannot be read."""
+    try:
+        # By what is read and not by what the file system says: links may lead to devices without an end.
+        with path.open("rb") as file:
+            data = file.read(max_bytes + 1)
+    except OSError as error:
+        raise RequestError(f"{path}: {error.strerror or error}", "a file that can be read") from None
+    if len(data) > max_bytes:
+        raise RequestError(f"{path}, larger than {max_bytes} bytes", "the file that was published with the model",
+                           "download it again")
+    return data
+
+
+def read_text(path: Path, *, max_bytes: int = MAX_BYTES) -> str:
+    """The text of a file in UTF-8. Raises `RequestError` as `read_bytes` does, and for other bytes."""
+    try:
+        return read_bytes(path, max_bytes=max_bytes).decode()
+    except UnicodeDecodeError as error:
+        raise RequestError(f"{path}: {error}", "text in UTF-8", "download it again") from None
+
+
+def parse_object(data: bytes, where: str) -> dict[str, Any]:
+    """The object in bytes of JSON; ``where`` is the file's name in errors.
+
+    Raises:
+        RequestError: other bytes than JSON in UTF-8, no object, nested too deep, or a key that is there twice with
+            two values. Infinities stay: published files of models with a state have them.
+    """
+    try:
+        value = json.loads(data.decode(), object_pairs_hook=_agreeing)
+    except RecursionError:
+        raise RequestError(f"{where}: nested too deep", "a JSON object", "download it again") from None
+    except ValueError as error:  # also bytes that are no UTF-8, and integers of more than 4,300 digits
+        raise RequestError(f"{where}: {str(error)[:200]}", "a JSON object in UTF-8", "download it again") from None
+    if not isinstance(value, dict):
+        raise RequestError(f"{where}: a JSON {type(value).__name__}", "a JSON object", "download it again")
+    return value
+
+
+def _agreeing(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    # Readers differ in which of two they take; the same value twice means the same to all.
+    if len(found) != len(pairs) and (other := [key for key, value in pairs if found[key] != value]):
+        raise ValueError(f"key {other[0][:80]!r} is given twice, with two values")
+    return found
