@@ -22,7 +22,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 CORE := $(VENV)/.installed-core
 ALL := $(VENV)/.installed-all
 
-.PHONY: help setup quickstart quick test check docs proof bench dist clean
+.PHONY: help setup quickstart quick test oldest newest check docs proof bench dist clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -58,6 +58,12 @@ quick: $(ALL) ## between two edits: lint, types, import contract, and the tests 
 test: $(ALL) ## everything a pull request must hold; with CI set, branch coverage too, gate 85 % (JOBS=2)
 	rm -f .coverage .coverage.*
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 15 $(if $(CI),$(COVERAGE))
+
+oldest: $(ALL) ## the quick tests on the lower bounds of pyproject.toml, in build/oldest (8 GB)
+	TESTS_QUICK=1 $(BIN)/python -m tools.version_lane oldest -n $(JOBS) --dist worksteal
+
+newest: $(ALL) ## the quick tests on the newest releases, in build/newest (8 GB)
+	TESTS_QUICK=1 $(BIN)/python -m tools.version_lane newest -n $(JOBS) --dist worksteal
 
 check: $(ALL) ## lint, types, import contract
 	$(BIN)/ruff check .

@@ -154,7 +154,9 @@ def test_shared_layers_send_gradients_to_the_keys_of_an_earlier_layer() -> None:
     state, batch = rough(engine), random_batch(engine.spec.shape)
     whole = gradients(engine, state, batch)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.Tensor, "to", _cut_shared(torch.Tensor.to))
+        name = f"workings_{engine.spec.attention}"
+        patch.setitem(transformers.AttentionInterface._global_mapping, name,
+                      _cut_shared(transformers.AttentionInterface()[name]))
         cut = gradients(engine, state, batch)
     assert torch.equal(whole["loss"], cut["loss"])
     for layer, kind in ((2, "sliding"), (3, "global")):
@@ -162,13 +164,13 @@ def test_shared_layers_send_gradients_to_the_keys_of_an_earlier_layer() -> None:
         assert float((whole[name] - cut[name]).norm()) > 1e-2 * float(whole[name].norm()), kind
 
 
-def _cut_shared(real: Any) -> Any:
-    """`Tensor.to` that stops the gradient of keys and values on their way to a shared layer, which calls it on them."""
-    def to(x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        moved = real(x, *args, **kwargs)
-        keys = x.ndim == 4 and args and isinstance(args[0], torch.device)
-        return moved.detach() if keys else moved
-    return to
+def _cut_shared(attend: Any) -> Any:
+    """An attention function that stops the gradient of a shared layer's keys and values, which are an earlier one's."""
+    def cut(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **given: Any) -> Any:
+        if module.is_kv_shared_layer:
+            key, value = key.detach(), value.detach()
+        return attend(module, query, key, value, *args, **given)
+    return cut
 
 
 def test_scores_are_multiplied_by_one_and_logits_capped(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_parts_add_up_to_what_the_compiler_says(share, certainty):
 
 def test_the_least_change_comes_first():
     asked = recipe(memory={"attention": "plain", "remat": "none"}, mesh={"fsdp": 1})
-    found = candidates(asked, targets()["v5e-8"])
+    found = candidates(asked, targets()["v5e-8"], shape())
     assert difference(asked, next(found)) == ("mesh.fsdp=auto",)
     assert difference(asked, next(found)) == ("memory.attention=auto",)
 
@@ -108,13 +108,13 @@ def test_the_least_change_comes_first():
 @pytest.mark.slow
 def test_no_candidate_changes_the_global_batch():
     asked = recipe(batch={"micro_batch": 4, "accumulation": 2})
-    rows = {c.batch.micro_batch * c.batch.accumulation for c in candidates(asked, targets()["t4"])}
+    rows = {c.batch.micro_batch * c.batch.accumulation for c in candidates(asked, targets()["t4"], shape())}
     assert rows == {8}
 
 
 def test_more_devices_share_the_rows_there_are():
     asked = recipe(batch={"micro_batch": 8, "accumulation": 2}, mesh={"fsdp": 1})
-    assert difference(asked, next(candidates(asked, targets()["v5e-8"]))) == (
+    assert difference(asked, next(candidates(asked, targets()["v5e-8"], shape()))) == (
         "batch.micro_batch=2", "batch.accumulation=1", "mesh.fsdp=auto")
 
 
@@ -126,7 +126,7 @@ def test_another_optimizer_is_written_as_one_word():
 @pytest.mark.slow
 def test_adapters_are_the_last_resort():
     asked = recipe(precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"})
-    found = [difference(asked, each) for each in candidates(asked, targets()["t4"])]
+    found = [difference(asked, each) for each in candidates(asked, targets()["t4"], shape())]
     methods = [next((word for word in words if word.startswith("method=")), "") for words in found]
     assert methods == sorted(methods, key=["", "method={name: lora}", "method={name: qlora}"].index)
     lora = next(words for words in found if "method={name: lora}" in words)

@@ -22,6 +22,7 @@ class ThirdPlanning:
     name = "third"
     libraries = ("third_engine",)
     inspected_platforms = ("gpu", "tpu")
+    splits_frozen = True
     asked = []
 
     @classmethod

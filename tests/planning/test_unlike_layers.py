@@ -1,6 +1,7 @@
 """Plans of models whose layers differ: Gemma 4 E2B's parts, counted by hand."""
 
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -10,13 +11,15 @@ from workings.engines.base import EngineRequest, Inspection
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import find_target
 from workings.models.shapes import published_shape
-from workings.models.weights import parameter_count
+from workings.models.weights import parameter_count, projections
 from workings.planning.breakdown import split_parts
+from workings.planning.changes import changed, difference
 from workings.planning.frozen import teacher_bytes, teacher_request
 from workings.planning.inspecting import not_shallow, refused_parts
 from workings.planning.parts import beside_the_step, cached_numbers, checkpoint_bytes, estimated_parts, exact_parts
 from workings.planning.plan import device_of, explain
 from workings.planning.request import engine_request, longest_batch
+from workings.planning.search import candidates
 from workings.planning.seconds import answer_seconds, step_operations
 from workings.planning.tensors import PER_LAYER_TABLE, host_parts, layer_tensors
 from workings.runs.plan import plan
@@ -50,6 +53,32 @@ def test_the_table_is_a_part_of_its_own_and_has_neither_gradient_nor_moments() -
 
 def test_eight_devices_share_the_table_by_its_rows() -> None:
     assert exact_parts(asked(), (1, 8, 512), 8, 1)[PER_LAYER_TABLE] == 2 * TABLE // 8
+
+
+def test_an_engine_that_splits_nothing_frozen_has_the_table_and_four_bits_whole_on_every_device() -> None:
+    """PyTorch: FSDP splits parameters that are trained or frozen, but neither this table nor 4-bit matrices."""
+    whole = replace(asked(), split_frozen=False)
+    found, split = (exact_parts(each, (1, 8, 512), 8, 1) for each in (whole, asked()))
+    assert found.pop(PER_LAYER_TABLE) == 2 * TABLE == 8 * split.pop(PER_LAYER_TABLE)
+    assert found == split
+    four_bits = asked(method={"name": "qlora"}, precision={"parameters": "bf16", "compute": "bf16"})
+    one, each = (exact_parts(replace(four_bits, split_frozen=False), (1, n, 512), n, 1)["parameters"] for n in (1, 8))
+    # Embeddings, projections of the per-layer inputs, the vectors and adapters are all that eight devices share.
+    matrices = sum(count * (size[0] * size[1] // 2 + 4 * (size[0] * size[1] // 64))
+                   for (name, size), count in layer_tensors(E2B).items()
+                   if name.removesuffix(".weight") in projections(E2B))
+    assert matrices < each < one
+    assert (one - matrices) / 8 < each - matrices < (one - matrices) / 7
+
+
+def test_the_search_leaves_the_table_on_the_host_first_where_the_engine_can() -> None:
+    recipe = changed(load_recipe("gemma-4-e2b-lora-t4x2").recipe, {"memory.per_layer_embeddings": "device"})
+    target = find_target("t4x2")
+    first = difference(recipe, next(candidates(recipe, target, E2B)))
+    assert first == ("memory.per_layer_embeddings=host",)
+    for other in (candidates(changed(recipe, {"engine": "jax"}), target, E2B),
+                  candidates(recipe, target, replace(E2B, per_layer_width=0))):
+        assert not any("per_layer" in word for each in islice(other, 4) for word in difference(recipe, each))
 
 
 def test_a_factored_moment_has_no_row_for_the_table() -> None:

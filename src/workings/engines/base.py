@@ -56,6 +56,8 @@ class EngineRequest:
     """Directory of the frozen weights beside which `restore` puts adapters; None: random ones from ``seed``."""
     packed: bool = False
     """Whether a sequence may hold several rows (`data.packing`)."""
+    split_frozen: bool = True
+    """Copied from `PlanningEngine.splits_frozen` by planning, for its formulas; engines do not read it."""
 
     @classmethod
     def of(cls, recipe: Recipe, shape: ModelShape, *, device: str = "", mesh: MeshConfig | None = None,
@@ -77,7 +79,7 @@ class EngineRequest:
     def to_json(self) -> dict[str, Any]:
         """As JSON values, for a child process that compiles or traces and for digests.
 
-        ``weights`` is left out: neither a compiler nor a trace reads them.
+        ``weights`` and ``split_frozen`` are left out: neither a compiler nor a trace reads them.
         """
         return {"shape": asdict(self.shape), "device": self.device, "optimizer": self.optimizer.model_dump(),
                 "precision": self.precision.model_dump(), "memory": self.memory.model_dump(),
@@ -392,6 +394,9 @@ class PlanningEngine(Protocol):
     inspected_platforms: tuple[str, ...]
     """Platforms of the targets that `inspect_for` takes. On a CPU that is not among them the engine is opened and asked
     by `Engine.inspect`; other programs are estimated, and a TPU is refused."""
+    splits_frozen: bool
+    """Whether ``fsdp`` splits matrices in four bits and the table of per-layer embeddings too. Where it does not, every
+    device has them whole."""
 
     def refusals(self, request: EngineRequest) -> Sequence[Refusal]:
         """What the engine does not do, of what is asked for; empty where it does all of it."""

@@ -7,7 +7,7 @@ and the verdict is the worst of them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workings.config.algorithms import Distill
@@ -149,7 +149,7 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
         if fsdp * recipe.mesh.tp > 1:
             raise RequestError(f"mesh.fsdp x mesh.tp = {fsdp} x {recipe.mesh.tp} on cpu", "one device",
                                "mesh.fsdp=1 mesh.tp=1")
-    request = engine_request(recipe, shape, target)
+    request = replace(engine_request(recipe, shape, target), split_frozen=engine is None or engine.splits_frozen)
     # The target is this machine, so the engine can be opened and asked itself.
     if target.platform == "cpu" and not inspects:
         return _by_its_engine(recipe, request, target)

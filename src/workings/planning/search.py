@@ -6,11 +6,14 @@ limit is compiled whole. If the compiler refuses it, the search goes on behind i
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import chain, product
 from math import gcd
 
 from workings.config.algorithms import Distill
 from workings.config.recipe import Recipe
+from workings.engines.base import EngineRequest
+from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
 from workings.planning.answering import fewer_answers, shorter_completions, smaller_rollouts
@@ -127,27 +130,43 @@ LADDER: tuple[tuple[Change, int], ...] = (
 """Changes and how often each may be made: first what changes the training most, last what only uses more devices."""
 
 
-def candidates(recipe: Recipe, target: Target) -> Iterator[Recipe]:
+def candidates(recipe: Recipe, target: Target, shape: ModelShape) -> Iterator[Recipe]:
     """Every combination of changes, the least first: one rung less is worth all rungs below it."""
+    ladder = (*LADDER, (_table_on_host, 1)) if _takes_table_on_host(recipe, shape) else LADDER
     # The last factor turns fastest, so all changes of the upper rungs are put off as long as possible.
-    for counts in product(*(range(most + 1) for _, most in LADDER)):
-        candidate = _combined(recipe, target, counts)
+    for counts in product(*(range(most + 1) for _, most in ladder)):
+        candidate = _combined(recipe, target, [(change, count) for (change, _), count in zip(ladder, counts,
+                                                                                            strict=True)])
         if candidate is not None and candidate != recipe:
             yield candidate
 
 
-def for_drawing(recipe: Recipe, target: Target) -> Iterator[Recipe]:
+def _table_on_host(recipe: Recipe, target: Target) -> Words:
+    return {"memory.per_layer_embeddings": "host"} if recipe.memory.per_layer_embeddings == "device" else {}
+
+
+def _takes_table_on_host(recipe: Recipe, shape: ModelShape) -> bool:
+    """Whether the model has per-layer embeddings, and its engine does not refuse to leave them on the host."""
+    engine = find_planning_engine(recipe.engine)
+    if not shape.per_layer_width or engine is None:
+        return False
+    asked, moved = (EngineRequest.of(changed(recipe, {"memory.per_layer_embeddings": place}), shape)
+                    for place in ("device", "host"))
+    return len(engine.refusals(moved)) == len(engine.refusals(asked))
+
+
+def for_drawing(recipe: Recipe, target: Target, shape: ModelShape) -> Iterator[Recipe]:
     """Candidates where drawing completions is what does not fit, the least change first.
 
     The ladder's changes help as far as they make smaller what lies in memory while completions are drawn.
     """
     fsdp = 1 if target.platform == "cpu" else mesh_of(recipe, target)[0]
-    return chain(smaller_rollouts(recipe, fsdp), candidates(recipe, target), shorter_completions(recipe))
+    return chain(smaller_rollouts(recipe, fsdp), candidates(recipe, target, shape), shorter_completions(recipe))
 
 
-def _combined(recipe: Recipe, target: Target, counts: tuple[int, ...]) -> Recipe | None:
+def _combined(recipe: Recipe, target: Target, counted: list[tuple[Change, int]]) -> Recipe | None:
     """The recipe with these changes; None where one has nothing to change (a combination without it is the same)."""
-    for (change, _), count in zip(LADDER, counts, strict=True):
+    for change, count in counted:
         for _ in range(count):
             changes = change(recipe, target)
             if not changes:
@@ -187,9 +206,13 @@ def nearest(recipe: Recipe, shape: ModelShape, target: Target, asked: Plan,
     tried: list[str] = []
     limit = asked.verdict.limit_bytes
     # Formulas are off by a factor that mostly carries over from one candidate to the next.
-    factor = asked.verdict.peak_bytes / max(1, estimated(recipe, shape, target, teacher))
-    for candidate in _pool(recipe, target, asked):
-        guess = estimated(candidate, shape, target, teacher)
+    # Asked once, because looking an engine up reads the entry points of all packages.
+    engine = find_planning_engine(recipe.engine)
+    guess_of = partial(estimated, shape=shape, target=target, teacher=teacher,
+                       split_frozen=engine is None or engine.splits_frozen)
+    factor = asked.verdict.peak_bytes / max(1, guess_of(recipe))
+    for candidate in _pool(recipe, target, shape, asked):
+        guess = guess_of(candidate)
         # A tenth stays free here already, so that fewer compilations end in a refusal.
         if guess * factor > MARGINAL_SHARE * limit:
             continue
@@ -207,19 +230,24 @@ def nearest(recipe: Recipe, shape: ModelShape, target: Target, asked: Plan,
     return None
 
 
-def _pool(recipe: Recipe, target: Target, asked: Plan) -> Iterator[Recipe]:
+def _pool(recipe: Recipe, target: Target, shape: ModelShape, asked: Plan) -> Iterator[Recipe]:
     """Candidates for whichever program needs the most."""
     # Where answering is what does not fit, training need not change at all.
     if asked.program == "generation":
         return fewer_answers(recipe)
-    return for_drawing(recipe, target) if asked.program == "drawing" else candidates(recipe, target)
+    return (for_drawing if asked.program == "drawing" else candidates)(recipe, target, shape)
 
 
-def estimated(recipe: Recipe, shape: ModelShape, target: Target, teacher: ModelShape | None = None) -> int:
-    """Closed-form peak of a recipe on a target, bytes per device: of the program that needs the most."""
+def estimated(recipe: Recipe, shape: ModelShape, target: Target, teacher: ModelShape | None = None, *,
+              split_frozen: bool = True) -> int:
+    """Closed-form peak of a recipe on a target, bytes per device: of the program that needs the most.
+
+    ``split_frozen``: as of `EngineRequest`.
+    """
     on_cpu = target.platform == "cpu"
     # A CPU is planned as one device, and a larger mesh of the recipe would be refused.
-    request = engine_request(changed(recipe, {"mesh.fsdp": 1}) if on_cpu else recipe, shape, target)
+    asked = changed(recipe, {"mesh.fsdp": 1}) if on_cpu else recipe
+    request = replace(engine_request(asked, shape, target), split_frozen=split_frozen)
     mesh = (1, 1) if on_cpu else mesh_of(recipe, target)
     frozen = 0
     if teacher is not None and isinstance(recipe.algorithm, Distill):

@@ -110,8 +110,8 @@ def _piece(length: int, axes: tuple[int, ...]) -> int:
 
 def table_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
     """Bytes of one device's piece of the per-layer embeddings, wherever it lies; 0 for a model without them."""
-    stored = BYTES_OF_FORMAT[request.precision.parameters]
-    return sum(stored * each.elements for each in local_tensors(request.shape, fsdp, tp)
+    stored, mesh = BYTES_OF_FORMAT[request.precision.parameters], (fsdp, tp) if request.split_frozen else (1, 1)
+    return sum(stored * each.elements for each in local_tensors(request.shape, *mesh)
                if each.name == PER_LAYER_EMBEDDING)
 
 
@@ -132,9 +132,11 @@ def weight_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
     """
     stored, total = BYTES_OF_FORMAT[request.precision.parameters], 0
     four_bit = {f"{name}.weight" for name in projections(request.shape)} if request.method.name == "qlora" else set()
-    for each in local_tensors(request.shape, fsdp, tp):
+    whole = (each.elements for each in local_tensors(request.shape, 1, 1))
+    for each, elements in zip(local_tensors(request.shape, fsdp, tp), whole, strict=True):
         if each.name in four_bit and each.in_layer:
-            total += each.count * (prod(each.size) // 2 + 4 * (prod(each.size) // NF4_BLOCK))
+            size = each.count * prod(each.size) if request.split_frozen else elements
+            total += size // 2 + 4 * (size // NF4_BLOCK)
         elif each.name != PER_LAYER_EMBEDDING:
             total += stored * each.elements
     return total

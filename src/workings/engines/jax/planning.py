@@ -38,6 +38,7 @@ class JaxPlanning:
     name = "jax"
     libraries: tuple[str, ...] = ("jax",)
     inspected_platforms: tuple[str, ...] = ("cpu", "gpu", "tpu")
+    splits_frozen: bool = True
 
     @classmethod
     def refusals(cls, request: EngineRequest) -> Sequence[Refusal]:

@@ -22,6 +22,7 @@ class TorchPlanning:
     name = "torch"
     libraries: tuple[str, ...] = ("torch", "transformers")
     inspected_platforms: tuple[str, ...] = ("gpu",)
+    splits_frozen: bool = False
 
     @classmethod
     def refusals(cls, request: EngineRequest) -> Sequence[Refusal]:
