@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from workings.cli.output import JsonFlag, answer
+from workings.cli.output import JsonFlag, answer, say
 
 
 def ask_command(
@@ -16,6 +16,11 @@ def ask_command(
 ) -> None:
     """Ask a trained run one question."""
     from workings.runs.evaluate import ask
+    from workings.scoring.wrong_step import wrong_place
 
     reply = ask(run, question, max_new_tokens=max_new_tokens)
-    answer(reply.as_json(), as_json=as_json, text=reply.text)
+    place = wrong_place(reply.text)
+    answer(reply.as_json() | ({"wrong_step": place.to_json()} if place else {}), as_json=as_json, text=reply.text)
+    # For the reader and not for a pipe: what the model wrote is the answer, this is about it.
+    if place:
+        say(place.text())

@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from workings.cli.output import JsonFlag, answer, say
+
+if TYPE_CHECKING:
+    from workings.evaluation.breaks import Breaks
+    from workings.evaluation.comparison.compare import Comparison
 
 # As everywhere here: 2 says that the request was wrong, 3 that the answer is open; a script can tell them apart.
 NOT_COMPARABLE, INCONCLUSIVE = 2, 3
@@ -60,8 +64,31 @@ def _pair(a: Path, b: Path, points: float | None, html: Path | None, as_json: bo
         # The page first: where it cannot be written, no answer says that all went well.
         write_report(html, [a, b], comparison)
         say(f"page: {html}")
-    answer(comparison.to_json(), as_json=as_json, text=comparison_text(comparison))
+    breaks = _breaks(comparison)
+    values = comparison.to_json() | ({"first_wrong_step": {side: found.kinds for side, found in breaks.items()}}
+                                     if breaks else {})
+    answer(values, as_json=as_json, text="\n".join([comparison_text(comparison), *_breaks_text(breaks)]))
     _exit(comparison.verdict)
+
+
+def _breaks(comparison: "Comparison") -> "dict[str, Breaks]":
+    """Where the reasoning of A and B breaks; empty where they are not comparable."""
+    from workings.evaluation.breaks import count_breaks
+    from workings.evaluation.unit import EvaluationRecord
+
+    return {name: count_breaks(EvaluationRecord(Path(side.path)))
+            for name, side in (("a", comparison.a), ("b", comparison.b)) if side is not None}
+
+
+def _breaks_text(breaks: "dict[str, Breaks]") -> list[str]:
+    from workings.evaluation.breaks import BROKEN, KINDS
+
+    shown = [kind for kind in KINDS if any(kind in found.kinds for found in breaks.values())]
+    if not any(kind in BROKEN for kind in shown):
+        return []
+    rows = [(kind, *(str(found.kinds.get(kind, 0)) for found in breaks.values())) for kind in shown]
+    return ["items by the line of their first wrong step (A, B):",
+            *(f"  {kind:<20}  {a:>6}  {b:>6}" for kind, a, b in rows)]
 
 
 def _seeds(a: Sequence[Path], b: Sequence[Path], html: Path | None, as_json: bool) -> None:

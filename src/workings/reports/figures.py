@@ -41,7 +41,8 @@ class Drawn:
 
     wide: Markup
     narrow: Markup
-    table: Table
+    table: Table | None
+    """None: the figure's text alternative alone has the numbers."""
     key: list[dict[str, Any]] = field(default_factory=list)
 
 

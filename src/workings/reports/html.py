@@ -4,24 +4,31 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from workings.errors import RequestError
+from workings.evaluation.breaks import count_breaks
 from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.paired import p_text, points
+from workings.evaluation.predictions import read_predictions
 from workings.evaluation.scorecard import percent
 from workings.evaluation.unit import EvaluationRecord
 from workings.models.unproven import said_of_recipe
 from workings.record import atomic
+from workings.record.layout import PREDICTIONS
 from workings.reports.comparison_tables import flips_table, pass_table
-from workings.reports.figures import accuracy_figure, delta_figure, loss_figures
+from workings.reports.figures import Drawn, accuracy_figure, delta_figure, loss_figures
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
 from workings.reports.reward_figures import reward_figures, reward_samples
 from workings.reports.run_table import behaviour_rows, run_rows
+from workings.reports.wrong_steps import CAPTION, breaks_figure, marked
+from workings.scoring.wrong_step import wrong_place
 
 VERDICTS = {"better": "{b} is better", "worse": "{b} is worse", "inconclusive": "inconclusive",
             "equivalent": "equivalent", "not comparable": "not comparable"}
@@ -34,6 +41,10 @@ METHOD = (
     "share a cluster both are cluster-robust t intervals. The verdict is the interval of the difference: above zero "
     "better, below zero worse, otherwise inconclusive. The differences that so many items show are those that four of "
     "five such comparisons would find; equivalence within a margin is two one-sided tests of the same method.")
+
+
+SAMPLES = ("Items on which the two differ, in full, and the first whose reasoning breaks in the second run. The first "
+           "wrong step is underlined, and what would be right stands beside it.")
 
 
 def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None = None) -> Path:
@@ -69,18 +80,26 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
         accuracy=accuracy_figure(views), delta=delta_figure(compared) if compared else None,
         delta_caption=_delta_caption(comparison), flips=flips_table(compared), pass_rates=pass_table(compared),
         losses=[*reward_figures(views), *loss_figures(views)],
-        rollouts=reward_samples(views), samples=samples,
-        samples_text="Items on which the two differ, in full.", names=_names(comparison), run_rows=run_rows(views),
+        breaks=_breaks(views), breaks_caption=CAPTION, rollouts=reward_samples(views), samples=samples,
+        samples_text=SAMPLES, names=_names(comparison), run_rows=run_rows(views),
         scored=[view for view in views if view.evaluation], behaviour=behaviour_rows(views),
         configured=configured, same=same, different=different, equal=_equal(comparison),
         notes=[*_unproven(views), *(comparison.notes if comparison else [])], commands=commands(list(views)),
         method=METHOD)
 
 
+def _breaks(views: Sequence[RunView]) -> Drawn | None:
+    """Where reasoning breaks. Without its table: a pack wants a recorded value behind each number of a table."""
+    drawn = breaks_figure([(view.name, view.color, count_breaks(view.evaluation)) for view in views
+                           if view.evaluation is not None])
+    return replace(drawn, table=None) if drawn else None
+
+
 def render_page(template: str, **values: Any) -> str:
     """A template of this package with the style that all pages share, inlined and allowed by its digest alone."""
     environment = jinja2.Environment(loader=jinja2.PackageLoader("workings.reports"), autoescape=True,
                                      undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters["marked"] = marked
     style = (files("workings.reports") / "templates" / "style.css").read_text(encoding="utf-8")
     # The page's policy allows this one style by its digest: markup in a text of a run could bring no style of its own.
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -172,4 +191,13 @@ def _samples(views: Sequence[RunView], comparison: Comparison | None) -> list[An
     # One item that got worse is always among them, where there is one: only gains would flatter B.
     wrong = comparison.newly_wrong[:1]
     wanted = comparison.newly_right[:SHOWN_SAMPLES - len(wrong)] + wrong
+    wanted += [name for name in _first_break(views[1].evaluation) if name not in wanted]
     return sample_pairs(views[0].evaluation, views[1].evaluation, wanted)
+
+
+def _first_break(record: EvaluationRecord) -> list[str]:
+    """The first item that was answered wrong and has a step that is wrong, where there is one."""
+    found = (samples[0] for samples in read_predictions(record.path / PREDICTIONS))
+    return [sample["id"] for sample in islice(
+        (sample for sample in found if sample["score"] != 1 and isinstance(sample["completion"], str)
+         and wrong_place(sample["completion"])), 1)]

@@ -32,6 +32,20 @@ class StepCheck:
     wrong: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class WrongStep:
+    """An equation that does not hold."""
+
+    start: int
+    """Where it begins, in characters of the text."""
+    end: int
+    """Behind its last character."""
+    written: str
+    """The equation as it stands there."""
+    expected: str
+    """The value of the side that calculates, such as `17`."""
+
+
 class _NotArithmetic(ValueError):
     pass
 
@@ -69,6 +83,37 @@ def check_steps(text: str) -> StepCheck:
         elif len(wrong) < MAX_SHOWN:
             wrong.append(f"{left.text}={right.text}")
     return StepCheck(checked, valid, tuple(wrong))
+
+
+def first_wrong_step(text: str) -> WrongStep | None:
+    """The first equation of a text that does not hold; None where none is found to be wrong.
+
+    >>> first_wrong_step("7+5=12, carry 1; 4+2+1=8")
+    WrongStep(start=17, end=24, written='4+2+1=8', expected='7')
+    """
+    # Both replacements keep every character's place.
+    plain = _TIMES_X.sub(r"\1*\2", text[:MAX_CHARACTERS].translate(_SYMBOLS))
+    begin = 0
+    for left_text, right_text in pairwise(plain.split("=")):
+        equals = begin + len(left_text)
+        left, right = _left_side(left_text), _right_side(right_text)
+        if left is not None and right is not None:
+            try:
+                expected, given = _work_out(left.tokens), _work_out(right.tokens)
+            except _NotArithmetic:
+                expected = given = Fraction(0)
+            if abs(expected - given) > _rounding(right.tokens):
+                start = begin + left_text.rindex(left.text)
+                end = equals + 1 + right_text.index(right.text) + len(right.text)
+                return WrongStep(start, end, text[start:end], _number(expected))
+        begin = equals + 1
+    return None
+
+
+def _number(value: Fraction) -> str:
+    """A whole number or a short decimal as such, any other as a fraction."""
+    short = value.denominator > 1 and (value * 10 ** 6).denominator == 1
+    return f"{float(value):.10g}" if short else str(value)
 
 
 def _left_side(text: str) -> _Side | None:

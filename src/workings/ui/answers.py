@@ -2,7 +2,8 @@
 
 import difflib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
 from workings.record.layout import EVALUATION_SUMMARY, PARTIAL_SUFFIX, PREDICTIONS
+from workings.scoring.wrong_step import WrongPlace, wrong_place
 from workings.ui.folder import Folder
 
 # More on one page would be slow to draw: each row holds a whole prompt and a whole completion.
@@ -37,6 +39,8 @@ class Answer:
     right: bool
     error: str = ""
     finish_reason: str = ""
+    wrong_step: Annotated[WrongPlace | None, Field(description="The first step that is wrong; worked out for what is "
+                                                   "shown")] = None
 
 
 class Answers(BaseModel):
@@ -58,6 +62,8 @@ class AnswerPiece(BaseModel):
 
     text: str
     same: bool
+    wrong: bool = Field(default=False, description="Part of the first step that is wrong")
+    right_value: str = Field(default="", description="At the end of that step: what would be right")
 
 
 class Pair(BaseModel):
@@ -150,7 +156,11 @@ def search(folder: Folder, run: Path, *, unit: str = "", text: str = "", result:
         raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")
     return Answers(unit=name, units=list(units_of(run)), total=len(rows), found=len(found), page=page, pages=pages,
                    sections=sorted({row.section for row in rows}), rules=sorted({row.rule for row in rows}),
-                   rows=found[PAGE * (page - 1):PAGE * page])
+                   rows=[_with_wrong_step(row) for row in found[PAGE * (page - 1):PAGE * page]])
+
+
+def _with_wrong_step(row: Answer) -> Answer:
+    return replace(row, wrong_step=wrong_place(row.completion))
 
 
 def _result(row: Answer) -> Result:
@@ -180,9 +190,26 @@ def pair(a: Answer, b: Answer, change: Change) -> Pair:
     # Comparing costs up to the product of the two lengths, so long texts are cut, and longer lists not compared.
     # Without `autojunk=False` difflib ignores frequent tokens, which blanks and digits are here.
     left, right = _TOKEN.findall(a.completion[:20_000]), _TOKEN.findall(b.completion[:20_000])
+    a, b = _with_wrong_step(a), _with_wrong_step(b)
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=False) if len(left) + len(right) < 4_000 else None
     return Pair(id=a.id, section=a.section, prompt=a.prompt, gold=a.gold, change=change, a=a, b=b,
-                a_pieces=_pieces(left, matcher, first=True), b_pieces=_pieces(right, matcher, first=False))
+                a_pieces=_with_mark(_pieces(left, matcher, first=True), a.wrong_step),
+                b_pieces=_with_mark(_pieces(right, matcher, first=False), b.wrong_step))
+
+
+def _with_mark(pieces: list[AnswerPiece], place: WrongPlace | None) -> list[AnswerPiece]:
+    """The pieces, cut where the first wrong step begins and ends."""
+    if place is None:
+        return pieces
+    found, at = [], 0
+    for piece in pieces:
+        end = at + len(piece.text)
+        for low, high in pairwise(sorted({at, end, *(edge for edge in (place.start, place.end) if at < edge < end)})):
+            wrong = place.start <= low and high <= place.end
+            found.append(AnswerPiece(text=piece.text[low - at:high - at], same=piece.same, wrong=wrong,
+                                     right_value=place.expected if wrong and high == place.end else ""))
+        at = end
+    return found
 
 
 def _pieces(tokens: list[str], matcher: difflib.SequenceMatcher[str] | None, *, first: bool) -> list[AnswerPiece]:

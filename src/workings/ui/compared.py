@@ -6,10 +6,12 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
+from workings.evaluation.breaks import Breaks, count_breaks
 from workings.evaluation.comparison.compare import Comparison, compare_records
 from workings.evaluation.unit import EvaluationRecord, find_pair
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SUMS
 from workings.ui.answers import Answer, Change, pair_changes
+from workings.ui.file_cache import FileCache
 
 KEPT = 16
 """Pairs that are kept in memory."""
@@ -26,6 +28,7 @@ class ComparedPairs:
     """All completions of an evaluation."""
     _kept: dict[Stamp, Comparison] = field(default_factory=dict)
     _changes: dict[Stamp, Changes] = field(default_factory=dict)
+    _breaks: FileCache = field(default_factory=lambda: FileCache(KEPT))
     _lock: Lock = field(default_factory=Lock)
 
     def of(self, a: Path, b: Path) -> Comparison:
@@ -38,6 +41,10 @@ class ComparedPairs:
         pair = find_pair(a, b)
         return self._remembered(self._changes, _stamp(pair),
                                 lambda: pair_changes(self.read(pair[0].path), self.read(pair[1].path)))
+
+    def breaks(self, evaluation: EvaluationRecord) -> Breaks:
+        """An evaluation's items by their first wrong step."""
+        return self._breaks.of(evaluation.path / PREDICTIONS, lambda: count_breaks(evaluation))
 
     def _remembered(self, kept: dict[Stamp, T], stamp: Stamp, make: Callable[[], T]) -> T:
         with self._lock:

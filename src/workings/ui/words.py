@@ -5,6 +5,7 @@ from datetime import datetime
 from workings.evaluation.scorecard import percent
 from workings.hardware.memory import byte_text
 from workings.reports.run_table import count, duration
+from workings.reports.wrong_steps import marked, marked_samples, right_value
 
 
 def time_text(text: str) -> str:
@@ -29,4 +30,4 @@ def value_text(value: object) -> str:
 
 
 FILTERS = {"size": byte_text, "time": time_text, "value": value_text, "count": count, "duration": duration,
-           "percent": percent}
+           "percent": percent, "marked": marked, "marked_samples": marked_samples, "right_value": right_value}

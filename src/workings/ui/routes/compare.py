@@ -11,10 +11,13 @@ from pydantic import BaseModel, Field
 from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.ranking import rank
+from workings.evaluation.unit import EvaluationRecord
 from workings.record.layout import SEAL
+from workings.reports.comparison_tables import flips_table, pass_table
 from workings.reports.figures import accuracy_figure, delta_figure
 from workings.reports.gather import configuration_rows, view_run
 from workings.reports.html import write_report
+from workings.reports.wrong_steps import CAPTION, breaks_figure
 from workings.ui.answers import PAGE, Change, Pair, pair
 from workings.ui.differences import Difference, differences
 from workings.ui.series import Curves
@@ -35,6 +38,8 @@ class Compared(BaseModel):
     problem: str = Field(default="", description="Why there is no comparison")
     different: list[Difference]
     counts: dict[Change, int] = {}
+    first_wrong_step: dict[str, dict[str, int]] = Field(
+        default={}, description="Items of each run by the line of their first wrong step")
 
 
 class Pairs(BaseModel):
@@ -70,6 +75,8 @@ def compared(site: Site, names: list[str]) -> tuple[Compared, Comparison | None]
     except RequestError as error:
         values["problem"] = f"{error.given}; expected {error.expected}"
     if found is not None and found.difference is not None:
+        values["first_wrong_step"] = {side.name: site.compared.breaks(EvaluationRecord(Path(side.path))).kinds
+                                      for side in (found.a, found.b) if side is not None}
         values["counts"] = {change: len(rows) for change, rows in site.compared.changes(*runs).items()}
     return Compared(**values), found
 
@@ -127,6 +134,9 @@ def router(site: Site) -> APIRouter:
         return site.html(
             "compare.html.jinja", page="runs", answer=answer, comparison=comparison, names=run, show=show, same=same,
             accuracy=accuracy_figure(views), delta=delta_figure(comparison) if comparison and has_delta else None,
+            flips=flips_table(comparison), pass_rates=pass_table(comparison), breaks_caption=CAPTION,
+            breaks=breaks_figure([(view.name, view.color, site.compared.breaks(view.evaluation)) for view in views
+                                  if view.evaluation is not None]),
             pairs=pairs_page(site, run, show, page) if has_delta else None,
             trained=[name for name, path in zip(run, paths, strict=True) if (path / "train").is_dir()])
 

@@ -1,0 +1,71 @@
+"""Where reasoning breaks: the items of an evaluation by the line of their first wrong step, from its predictions."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from workings.evaluation.predictions import read_predictions
+from workings.evaluation.scorecard import mean_interval
+from workings.evaluation.statistics.intervals import Interval
+from workings.evaluation.unit import EvaluationRecord
+from workings.record.layout import PREDICTIONS
+from workings.scoring.wrong_step import wrong_place
+
+RIGHT, DESPITE = "right, no step wrong", "right, a step wrong"
+NOT_FOUND, UNSCORED = "wrong, no step wrong", "could not be scored"
+FIRST_LINES = 5
+"""Lines that have a kind of their own; further ones share the last."""
+LATER = f"wrong from step {FIRST_LINES + 1}+"
+BROKEN = (DESPITE, *(f"wrong from step {line} on" for line in range(1, FIRST_LINES + 1)), LATER)
+"""Kinds with a step that is wrong."""
+KINDS = (RIGHT, *BROKEN, NOT_FOUND, UNSCORED)
+"""All kinds of items, in the order in which they are shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Breaks:
+    """The items of one evaluation by kind, in the order in which they are shown; of each the first sample counts."""
+
+    kinds: dict[str, int]
+    clusters: dict[str, list[str]]
+    """Of each kind the clusters of its items, for the intervals."""
+
+    @property
+    def items(self) -> int:
+        """All of them."""
+        return sum(self.kinds.values())
+
+    def share(self, kind: str) -> tuple[float, Interval | str]:
+        """Share of the items that are of this kind, with its interval."""
+        values, names = [], []
+        for name, clusters in self.clusters.items():
+            values += [float(name == kind)] * len(clusters)
+            names += clusters
+        return sum(values) / len(values), mean_interval(values, names)
+
+
+def kind_of_item(sample: dict[str, Any]) -> str:
+    """The kind of a prediction: by its score and the first wrong step of its text, a line being a step."""
+    if "error" in sample or not isinstance(sample["completion"], str):
+        return UNSCORED
+    place = wrong_place(sample["completion"])
+    if sample["score"] == 1:
+        return DESPITE if place else RIGHT
+    if place is None:
+        return NOT_FOUND
+    return BROKEN[min(place.line, FIRST_LINES + 1)]
+
+
+def count_breaks(record: EvaluationRecord) -> Breaks:
+    """Count the items of a sealed evaluation. Raises `RecordError` where its predictions cannot be read."""
+    return breaks_of(samples[0] for samples in read_predictions(record.path / PREDICTIONS))
+
+
+def breaks_of(samples: Iterable[dict[str, Any]]) -> Breaks:
+    """Count items, a sample of each (at least one)."""
+    clusters: dict[str, list[str]] = {}
+    for sample in samples:
+        clusters.setdefault(kind_of_item(sample), []).append(str(sample.get("cluster", "")))
+    counts = Counter({kind: len(found) for kind, found in clusters.items()})
+    return Breaks(kinds={kind: counts[kind] for kind in KINDS if counts[kind]}, clusters=clusters)

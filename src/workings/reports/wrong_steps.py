@@ -1,0 +1,82 @@
+"""The first wrong step, visible: marked in a completion, and a figure of where the reasoning of runs breaks."""
+
+import re
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from workings.evaluation.breaks import BROKEN, KINDS, Breaks
+from workings.evaluation.scorecard import percent
+from workings.evaluation.statistics.intervals import Interval
+from workings.reports.figures import NARROW, WIDE, Drawn, Table, key_entry
+from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark, draw_interval_chart
+from workings.scoring.wrong_step import wrong_place
+
+_FENCED = re.compile(r"^(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
+CAPTION = ("Items by the first line of their reasoning whose arithmetic does not hold, with 95 % intervals; of each "
+           "item the first sample. What stands before it is right as far as it can be read.")
+
+
+def marked(completion: str) -> Markup:
+    """A completion as HTML, its first wrong step underlined and with the right value beside it."""
+    place = wrong_place(completion)
+    if place is None:
+        return Markup("{}").format(completion)
+    return Markup('{}<span class="wrong-step">{}</span>{}{}').format(
+        completion[:place.start], completion[place.start:place.end], right_value(place.expected),
+        completion[place.end:])
+
+
+def marked_samples(text: str) -> Markup:
+    """The text of a ``samples.md`` as HTML, each completion marked: of every two fences the second."""
+    parts = _FENCED.split(text)
+    # The split gives what stands between, the fence, and what it holds, in turn; a prompt stands before its completion.
+    found = []
+    for number, (between, fence, held) in enumerate(zip(parts[::3], parts[1::3], parts[2::3], strict=False)):
+        found.append(Markup("{}{}text\n{}\n{}").format(between, fence, marked(held) if number % 2 else held, fence))
+    return Markup("").join([*found, Markup("{}").format(parts[-1])])
+
+
+def right_value(expected: str) -> Markup:
+    """What would be right, as it stands beside a wrong step; the words are for those who do not see the line."""
+    return Markup('<span class="right-value"><span class="hidden"> (this step is wrong; right is </span>{}'
+                  '<span class="hidden">) </span></span>').format(expected)
+
+
+def breaks_figure(named: Sequence[tuple[str, int, Breaks]]) -> Drawn | None:
+    """Shares of the items of each run by their first wrong step; None where no completion has an equation to check.
+
+    Args:
+        named: name, colour and counts of each run, the one before training first.
+    """
+    shown = [kind for kind in KINDS if any(kind in breaks.kinds for _, _, breaks in named)]
+    if not any(kind in BROKEN for kind in shown):
+        return None
+    rows, table = [], []
+    for kind in shown:
+        marks = []
+        for name, color, breaks in named:
+            share, interval = breaks.share(kind)
+            marks.append(_mark(share, interval, color))
+            table.append([kind, name, str(breaks.kinds.get(kind, 0)), percent(share), _bounds(interval)])
+        rows.append(IntervalRow(name=kind, marks=marks))
+    description = "; ".join(f"{row[1]}, {row[0]}: {row[2]} items, {row[3]}" for row in table)
+    chart = IntervalChart(title="Items by their first wrong step", description=description, rows=rows,
+                          x_label="items, %", low=0.0, high=100.0)
+    return Drawn(wide=draw_interval_chart(chart, WIDE), narrow=draw_interval_chart(chart, NARROW),
+                 key=[key_entry(name, color, "mark") for name, color, _ in named],
+                 table=Table(caption="Items by their first wrong step", rows=table,
+                             heads=["First wrong step", "Run", "Items", "Share", "95 % interval"]))
+
+
+def _mark(share: float, interval: Interval | str, color: int) -> Mark:
+    if isinstance(interval, str):
+        return Mark(value=100 * share, low=None, high=None, color=color, label=f"{100 * share:.1f}")
+    low, high = 100 * interval.low, 100 * interval.high
+    return Mark(value=100 * share, low=low, high=high, color=color, label=f"{100 * share:.1f} ({low:.1f}–{high:.1f})")
+
+
+def _bounds(interval: Interval | str) -> str:
+    if isinstance(interval, str):
+        return f"none: {interval}"
+    return f"{100 * interval.low:.1f} to {100 * interval.high:.1f}"

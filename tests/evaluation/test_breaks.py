@@ -1,0 +1,108 @@
+"""The first wrong step: where it stands in a completion, how items are counted by it, and how it is shown."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.evaluation.making import items, write_lines
+from workings.evaluation.breaks import BROKEN, breaks_of, count_breaks, kind_of_item
+from workings.evaluation.comparison.compare import compare
+from workings.evaluation.run import evaluate_predictions
+from workings.evaluation.statistics.intervals import wilson
+from workings.evaluation.unit import EvaluationRecord
+from workings.reports.html import write_report
+from workings.reports.wrong_steps import breaks_figure, marked, marked_samples
+from workings.scoring.wrong_step import wrong_place
+from workings.ui.answers import Answer, pair
+
+WRONG = "<reasoning>8+9+0=17, write 7 carry 1\n\n8+9+1=17, write 7 carry 1\n1+2=4</reasoning><answer>177</answer>"
+
+
+def test_the_place_is_that_in_the_whole_completion() -> None:
+    place = wrong_place(WRONG)
+    assert place is not None
+    assert WRONG[place.start:place.end] == place.written == "8+9+1=17"
+    assert (place.expected, place.line) == ("18", 2)
+    assert place.text() == "first wrong step, line 2: 8+9+1=17 (right is 18)"
+
+
+@pytest.mark.parametrize("text", ["", "7", "<reasoning>8+9=17</reasoning><answer>7+1=9</answer>", "no equation at all"])
+def test_nothing_is_marked_where_no_step_is_wrong(text: str) -> None:
+    assert wrong_place(text) is None
+    assert re.sub("&lt;", "<", re.sub("&gt;", ">", marked(text))) == text
+
+
+def line(score: float, completion: Any, **more: Any) -> dict[str, Any]:
+    return {"id": "i", "score": score, "completion": completion, **more}
+
+
+def test_each_item_is_of_one_kind() -> None:
+    deep = "\n".join(["1+1=2"] * 7 + ["1+1=3"])
+    lines = [line(1, "1+1=2"), line(1, "1+1=3"), line(0, "1+1=3"), line(0, "1+1=2\n2+2=5\n1+1=3"), line(0, deep),
+             line(0, "1+1=2"), line(0, {"absent": "missing"}, error="missing"), line(0.5, "1+1=2")]
+    assert [kind_of_item(each) for each in lines] == [
+        "right, no step wrong", "right, a step wrong", "wrong from step 1 on", "wrong from step 2 on",
+        "wrong from step 6+", "wrong, no step wrong", "could not be scored", "wrong, no step wrong"]
+    found = breaks_of(lines)
+    assert sum(found.kinds.values()) == found.items == 8
+    assert found.share("wrong, no step wrong") == (0.25, wilson(2, 8))
+    assert found.share(BROKEN[3]) == (0.0, wilson(0, 8))
+
+
+def unit(folder: Path, name: str, wrong: int) -> Path:
+    """Twenty additions, the first ``wrong`` of them with a wrong second step and a wrong answer."""
+    asked = items(20)
+    texts = [f"<reasoning>1+1=2\n{k}+7={k + 7 + (k < wrong)}</reasoning><answer>{k + 7 + (k < wrong)}</answer>"
+             for k in range(20)]
+    file = write_lines(folder / f"{name}.jsonl", [{"id": item.id, "completion": text}
+                                                  for item, text in zip(asked, texts, strict=True)])
+    evaluate_predictions(file, asked, folder / name)
+    return folder / name
+
+
+def test_the_figure_and_the_report_are_of_the_sealed_texts(tmp_path: Path) -> None:
+    a, b = unit(tmp_path, "a", 12), unit(tmp_path, "b", 3)
+    counts = [count_breaks(EvaluationRecord(path)) for path in (a, b)]
+    assert [found.kinds for found in counts] == [{"right, no step wrong": 8, "wrong from step 2 on": 12},
+                                                 {"right, no step wrong": 17, "wrong from step 2 on": 3}]
+    drawn = breaks_figure([("a", 0, counts[0]), ("b", 1, counts[1])])
+    assert drawn is not None
+    assert drawn.table is not None
+    assert drawn.table.rows[2:] == [["wrong from step 2 on", "a", "12", "60.0 %", "38.7 to 78.1"],
+                                    ["wrong from step 2 on", "b", "3", "15.0 %", "5.2 to 36.0"]]
+    assert breaks_figure([("b", 1, breaks_of([line(1, "7"), line(0, "8")]))]) is None
+    page = write_report(tmp_path / "page.html", [a, b], compare(a, b)).read_text()
+    assert "Where reasoning breaks" in page
+    assert "a, wrong from step 2 on: 12 items, 60.0 %" in page
+    # Item 3 is newly right; item 0, wrong on both sides, shows where B breaks.
+    assert page.count('<span class="wrong-step">0+7=8</span><span class="right-value">') == 2
+
+
+def test_markup_in_a_completion_stays_text() -> None:
+    text = "<b>1+1=3</b><script>"
+    assert marked(text) == (
+        '&lt;b&gt;<span class="wrong-step">1+1=3</span><span class="right-value"><span class="hidden"> (this step is '
+        'wrong; right is </span>2<span class="hidden">) </span></span>&lt;/b&gt;&lt;script&gt;')
+
+
+def test_samples_are_marked_and_prompts_are_not() -> None:
+    text = "# Samples\n\n## i: wrong\n\n```text\nIs 1+1=3?\n```\n\n````text\n```\n1+1=3\n````\n\nend\n"
+    found = marked_samples(text)
+    assert found.count("wrong-step") == 1
+    assert re.sub(r"<span class=\"right-value\">.*?</span></span>|</?span[^>]*>", "", found) == text
+
+
+def test_both_marks_of_a_pair_are_cut_to_pieces_that_join_again() -> None:
+    def side(text: str, right: bool) -> Answer:
+        return Answer(id="i", sample=0, section="s", category="c", difficulty="d", prompt="p", completion=text,
+                      extracted="", gold="18", rule="none", right=right)
+
+    found = pair(side("8+9+1=18, ok", True), side("8+9+1=17, ok", False), "newly_wrong")
+    assert "".join(piece.text for piece in found.b_pieces) == "8+9+1=17, ok"
+    assert [(piece.text, piece.same, piece.right_value) for piece in found.b_pieces if piece.wrong] == [
+        ("8+9+1=", True, ""), ("17", False, "18")]
+    assert not any(piece.wrong for piece in found.a_pieces)
+    assert json.loads(found.model_dump_json())["b"]["wrong_step"]["expected"] == "18"
