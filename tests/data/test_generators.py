@@ -6,7 +6,7 @@ import re
 import pytest
 
 from workings.data import named_sets
-from workings.data.checking.arithmetic import equations
+from workings.data.equations.check import find_equations
 from workings.data.generators import mixed
 from workings.data.generators.base import Kind, Problem, items_bytes
 from workings.data.traces import trace_from_json, traces_bytes
@@ -31,7 +31,7 @@ def test_every_equation_holds_when_python_computes_it(made) -> None:
                 assert eval(left) == int(right), (trace.id, step)
                 looked_at += 1
     assert looked_at > 2000
-    assert sum(len(equations(step)) for trace in traces for step in trace.steps) >= looked_at
+    assert sum(len(find_equations(step)) for trace in traces for step in trace.steps) >= looked_at
 
 
 def test_the_answer_follows_from_the_last_steps(made) -> None:

@@ -107,7 +107,7 @@ def test_what_decides_is_recorded(tmp_path):
     assert chosen.recorded() == [
         {"name": "answer", "weight": 1.0, "parameters": {"extraction_version": 1}, "version": "1"},
         {"name": "form", "weight": 1.0, "parameters": {"form": "tags"}, "version": "1"},
-        {"name": "steps", "weight": 1.0, "parameters": {}, "version": "1"},
+        {"name": "steps", "weight": 1.0, "parameters": {}, "version": "2"},
         {"name": "overlong", "weight": 2.0, "parameters": {"max_new_tokens": 10, "buffer": 4}, "version": "1"},
         {"name": "own.py:f", "weight": 1.0, "parameters": {},
          "version": f"sha256:{hashlib.sha256(code.encode()).hexdigest()}"},

@@ -84,7 +84,8 @@ def _key(session: "ModelSession", items: Sequence[Item], settings: EvaluationSet
         "template": bytes_digest(session.template.source.encode()), "engine": session.engine.name,
         "versions": dict(device.versions), "platform": device.platform, "device": device.kind,
         "scorer": [scorer, version], "decoding": decoding,
-        "extraction": settings.extraction(), "form": settings.form, "aggregate": settings.aggregate,
+        "extraction": settings.extraction(), "steps": settings.steps(), "form": settings.form,
+        "aggregate": settings.aggregate,
         "second_opinion": settings.second_opinion, "limits": settings.limits()})[:12]
 
 

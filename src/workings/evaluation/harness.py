@@ -132,7 +132,7 @@ def _config(log: HarnessLog, items: list[Item]) -> dict[str, Any]:
     return {
         "schema": "eval_config/1", "items": {"count": len(items), "digest": items_digest(items)},
         "scorer": {"name": f"lm-evaluation-harness {log.metric}, filter {log.filter}", "version": unknown},
-        "extraction": unknown, "form": "any", "aggregate": "mean",
+        "extraction": unknown, "steps": EvaluationSettings().steps(), "form": "any", "aggregate": "mean",
         "second_opinion": {"absent": "not asked for"}, "limits": EvaluationSettings().limits(),
         "source": {"kind": "lm-evaluation-harness", "file": log.path.name, "digest": file_digest(log.path)},
         "made_from": {"absent": "not made from a sealed run"}, "software": {"workings": version("workings")},

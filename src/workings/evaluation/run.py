@@ -207,6 +207,7 @@ def _config(items: Sequence[Item], settings: EvaluationSettings, *, source: dict
         "items": {"count": len(items), "digest": items_digest(items)},
         "scorer": {"name": name, "version": scorer},
         "extraction": settings.extraction(),
+        "steps": settings.steps(),
         "form": settings.form,
         "aggregate": settings.aggregate,
         "second_opinion": _second_opinion(settings),

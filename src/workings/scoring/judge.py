@@ -9,7 +9,11 @@ from workings.scoring.form import keeps_form, reasoning_text, said_text
 from workings.scoring.items import Item
 from workings.scoring.scorers import ScoreFunction, answer_kind
 from workings.scoring.settings import ScoringSettings
-from workings.scoring.steps import check_steps
+from workings.scoring.steps import STEPS_VERSION, check_steps
+from workings.scoring.version_1 import steps as version_1_steps
+
+STEP_CHECKERS = {1: version_1_steps.check_steps, STEPS_VERSION: check_steps}
+"""By version: records of an earlier one are scored again as they were."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +52,7 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
     # A completion that is nothing but its answer has no reasoning.
     reasoning = "" if text.strip() == found.text else reasoning_text(text)
     # Of the reasoning alone: an equation in the answer is judged by its result.
-    steps = check_steps(reasoning)
+    steps = STEP_CHECKERS[settings.steps_version](reasoning)
     return Judgement(
         extracted=found.text, rule=found.rule, score=float(value), format_ok=keeps_form(text, settings.form),
         reasoning_chars=len(reasoning), steps_checked=steps.checked, steps_valid=steps.valid, wrong_steps=steps.wrong,

@@ -22,9 +22,11 @@ from workings.scoring.items import Item
 from workings.scoring.judge import Judgement, judge
 from workings.scoring.scorers import get_scorer
 from workings.scoring.settings import ScoringSettings
+from workings.scoring.steps import STEPS_VERSION
 
-SHIPPED_VERSIONS = {"form": "1", "steps": "1", "length": "1", "overlong": "1"}
-"""Raised whenever a reward's value changes; `answer` and `exact` have the versions of their scorers."""
+SHIPPED_VERSIONS = {"form": "1", "length": "1", "overlong": "1"}
+"""Raised whenever a reward's value changes; `answer` and `exact` have the versions of their scorers, and `steps` that
+of the checker of equations."""
 _REWARDS: TypeAdapter[tuple[RewardConfig, ...]] = TypeAdapter(tuple[RewardConfig, ...])
 
 
@@ -72,6 +74,8 @@ class RewardSettings:
     """Limit on the length of a completion, in tokens without the stop token."""
     base: Path = Path()
     """Directory that relative paths of files start from: that of the recipe."""
+    steps_version: int = STEPS_VERSION
+    """How `steps` judges equations; an earlier one only to compute a record of that version again."""
     call_seconds: float = 60.0
     """Time limit of one call of one reward for all completions of a rollout, in seconds."""
     child_bytes: int = 4 * 1024**3
@@ -136,6 +140,8 @@ class RewardSettings:
 
     def version(self, reward: RewardConfig) -> str:
         """What `recorded` says of one reward. Raises `RequestError` where its file does not exist."""
+        if reward.scorer == "steps":
+            return str(self.steps_version)
         if not isinstance(reward, FileReward):
             return SHIPPED_VERSIONS.get(reward.scorer) or get_scorer(reward.scorer).version
         path = self.path(reward)
@@ -148,6 +154,7 @@ class RewardSettings:
         """All fields, to be sent to the process that computes rewards."""
         return {"rewards": [reward.model_dump(mode="json") for reward in self.rewards], "form": self.form,
                 "max_new_tokens": self.max_new_tokens, "base": str(self.base.resolve()),
+                "steps_version": self.steps_version,
                 "call_seconds": self.call_seconds, "child_bytes": self.child_bytes}
 
 
@@ -181,7 +188,8 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
 
 
 def _judgement(sample: CompletionToReward, scorer: str, settings: RewardSettings) -> Judgement:
-    return judge(sample.item, sample.text, get_scorer(scorer).score, ScoringSettings(scorer=scorer, form=settings.form))
+    return judge(sample.item, sample.text, get_scorer(scorer).score, ScoringSettings(
+        scorer=scorer, form=settings.form, steps_version=settings.steps_version))
 
 
 def total(values: Mapping[str, float], settings: RewardSettings) -> float:

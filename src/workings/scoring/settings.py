@@ -6,6 +6,7 @@ from typing import Any
 from workings.errors import RequestError
 from workings.scoring.extract import EXTRACTION_VERSION, check_rules
 from workings.scoring.form import check_form
+from workings.scoring.steps import STEPS_VERSION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,8 @@ class ScoringSettings:
     """Memory limit of the process that scores, in bytes."""
     max_completion_chars: int = 1_000_000
     """A longer completion is not scored; it is named and counts as an error."""
+    steps_version: int = STEPS_VERSION
+    """How equations in the steps are checked; an earlier one only to score a record of that version again."""
 
     def __post_init__(self) -> None:
         check_rules(self.rules)
@@ -38,6 +41,10 @@ class ScoringSettings:
     def extraction(self) -> dict[str, Any]:
         """What decides which answer is found."""
         return {"version": EXTRACTION_VERSION, "rules": list(self.rules) or "default"}
+
+    def steps(self) -> dict[str, int]:
+        """What decides how the equations of the steps are judged."""
+        return {"version": self.steps_version}
 
     def limits(self) -> dict[str, Any]:
         """Limits beyond which a completion counts as an error."""

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
-from workings.data.checking.arithmetic import wrong_equations
 from workings.data.checking.findings import CheckReport, DataFinding, excerpt, shown
 from workings.data.checking.overlap import NGRAM, Question, find_leaks, near_duplicates, question_words, words
 from workings.data.checking.reading import (
@@ -16,6 +15,7 @@ from workings.data.checking.reading import (
     report_of,
     row_findings,
 )
+from workings.data.equations.check import wrong_equations
 from workings.data.traces import Trace
 
 _CONTROL = re.compile(rf"{TURN_MARKS.pattern}|</?(?:reasoning|answer|think)>|<\|channel>|<channel\|>")

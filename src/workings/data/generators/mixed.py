@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from workings.data.checking.arithmetic import wrong_equations
+from workings.data.equations.check import wrong_equations
 from workings.data.generators import (
     arithmetic,
     comparison,

@@ -196,6 +196,7 @@ def _item_facts(row: dict[str, Any]) -> dict[str, Any]:
 def _settings(unit: Unit) -> "EvaluationSettings | str":
     """The recorded settings of extraction and scoring, or why nothing can be scored again with them."""
     from workings.evaluation.settings import EvaluationSettings
+    from workings.scoring.judge import STEP_CHECKERS
     from workings.scoring.scorers import SCORERS
     config = _object(unit, EVALUATION_CONFIG)
     scorer, extraction, limits = config.get("scorer"), config.get("extraction"), config.get("limits")
@@ -208,10 +209,16 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
     if scorer.get("version") != SCORERS[name].version:
         return f"scorer {name!r}: version {str(scorer.get('version'))[:20]!r} there, {SCORERS[name].version!r} here"
     rules = extraction.get("rules")
+    # Records say so since version 2.
+    steps = config.get("steps", {"version": 1})
+    steps_version = steps.get("version") if isinstance(steps, dict) else None
+    if steps_version not in STEP_CHECKERS:
+        return f"equations in the steps were checked by version {str(steps_version)[:20]!r}, unknown here"
     try:
         settings = EvaluationSettings(
             scorer=name, rules=tuple(rules) if isinstance(rules, list) else (), form=str(config.get("form")),
-            max_completion_chars=int(limits["max_completion_chars"]), item_seconds=ITEM_SECONDS)
+            max_completion_chars=int(limits["max_completion_chars"]), item_seconds=ITEM_SECONDS,
+            steps_version=steps_version)
     except (RequestError, KeyError, TypeError, ValueError) as error:
         raise RecordError(f"{unit.full(EVALUATION_CONFIG)}: {str(error)[:120]}") from None
     there, here = extraction.get("version"), settings.extraction()["version"]

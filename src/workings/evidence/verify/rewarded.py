@@ -237,7 +237,8 @@ def _read(unit: Unit) -> _Learned:
         if not isinstance(algorithm, DrawingAlgorithm):
             raise RecordError("its recipe draws nothing to learn from")
         settings = RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning,
-                                  max_new_tokens=algorithm.max_new_tokens) if recipe.learns_from_rewards else None
+                                  max_new_tokens=algorithm.max_new_tokens,
+                                  steps_version=_steps_version(unit)) if recipe.learns_from_rewards else None
     except RequestError as error:
         raise RecordError(f"config_snapshot cannot be read: {error.given[:120]}") from None
     fsdp = unit.manifest.mesh.get("fsdp", 1)
@@ -260,6 +261,16 @@ def _read(unit: Unit) -> _Learned:
     # Padding is in no digest, so that its id need not be known.
     return _Learned(recipe=recipe, algorithm=algorithm, prompts=found,
                     shape=RolloutShape.of(recipe, algorithm, fsdp=fsdp, pad_id=0), settings=settings, rollouts=drawn)
+
+
+def _steps_version(unit: Unit) -> int:
+    """The version by which the record's rewards judged equations; this one's where it names none that is known."""
+    from workings.scoring.judge import STEP_CHECKERS
+    from workings.scoring.steps import STEPS_VERSION
+    recorded = unit.json(REWARDS)
+    versions = {entry.get("version") for entry in recorded if isinstance(entry, dict) and entry.get("name") == "steps"
+                } if isinstance(recorded, list) else set()
+    return next((version for version in STEP_CHECKERS if versions == {str(version)}), STEPS_VERSION)
 
 
 def _reward_problems(recorded: Any, settings: "RewardSettings", said: str | None) -> list[str]:

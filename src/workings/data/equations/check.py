@@ -1,0 +1,246 @@
+"""Equations in a text, worked out with exact fractions: right, wrong, or not read.
+
+The one checker of arithmetic: of traces (`workings data check`), of generated data, and of what models write (step
+validity, the first wrong step). It reads plain text and LaTeX. An equation is called wrong only if it is plainly one
+between numbers, no reading of it holds, and its writer claims it: a check that cries wolf is switched off.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal
+
+from workings.data.equations import words
+from workings.data.equations.sides import Pair, Side, pairs
+from workings.data.equations.tokens import Token, tokenize
+from workings.data.equations.value import DividesByZero, NotRead, values
+
+Verdict = Literal["right", "wrong", "not read"]
+_ANNOTATION = re.compile(r"<<([^<>\n]{1,300})>>")
+_CONTEXT = 120
+"""Characters before and behind an equation in which its writer may take it back."""
+_OPERATIONS = frozenset({"frac", "fraction", "sqrt", "binom", "factorial", "power"})
+_LOOKS_ROUNDED = re.compile(r"\.\d*(?:33|66|67|17|83|14)$|\.\d{3,}$")
+_PLACES_OF_A_FLOAT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """An equation of a text."""
+
+    start: int
+    """Where it begins, in characters of the text."""
+    end: int
+    """Behind its last character."""
+    written: str
+    """The equation as it stands there."""
+    verdict: Verdict
+    expected: str = ""
+    """Of a wrong one: the value of the side that calculates."""
+
+
+def find_equations(text: str) -> list[Equation]:
+    """Every equation of a text in order that calculates something; `a = b = c` counts as two.
+
+    A statement such as `x = 5` or `5 = 5` calculates nothing and is left out. Time in proportion to the text.
+
+    >>> [(found.written, found.verdict, found.expected) for found in find_equations("7+5=12, carry 1; 4+2+1=8")]
+    [('7+5=12', 'right', ''), ('4+2+1=8', 'wrong', '7')]
+    """
+    # Most lines of most texts hold none, and looking for it is cheap.
+    if not re.search(r"[=≈]|\\approx|\\simeq|\d\W*\b(?:is|equals|makes|gives)\b", text):
+        return []
+    # Calculator annotations (`48/2 = <<48/2=24>>24`) are texts of their own; what stands around them goes on.
+    outer = list(_found(_ANNOTATION.sub(lambda match: " " * len(match.group()), text), text))
+    inner = [replace(found, start=found.start + match.start(1), end=found.end + match.start(1))
+             for match in _ANNOTATION.finditer(text) for found in _found(match[1], match[1])]
+    # The annotation says the same as the text around it, and one mistake should count once.
+    alone = [one for one in inner if not any(
+        other.start <= one.start and one.end <= other.end and other.verdict == one.verdict
+        for other in _around(outer, one))]
+    return sorted([*outer, *alone], key=lambda found: (found.start, found.end))
+
+
+def wrong_equations(text: str) -> list[str]:
+    """The equations of a text that do not hold, as written."""
+    return [found.written for found in find_equations(text) if found.verdict == "wrong"]
+
+
+def _around(outer: Sequence[Equation], one: Equation) -> Iterator[Equation]:
+    """The equations in whose midst another one may stand."""
+    at = bisect_right(outer, one.start, key=lambda found: found.start)
+    yield from outer[max(at - 2, 0):at]
+
+
+def _found(shown: str, text: str) -> Iterator[Equation]:
+    for pair in pairs(tokenize(shown), shown):
+        judged = _judge(pair, shown)
+        if judged is not None:
+            verdict, expected = judged
+            start, end = pair.left.start, max(pair.right.end, pair.left.end)
+            yield Equation(start, end, text[start:end], verdict, expected)
+
+
+def _judge(pair: Pair, text: str) -> tuple[Verdict, str] | None:
+    """Verdict and expected value; None where nothing is calculated."""
+    left, right = pair.left, pair.right
+    calculates = _has_operation(left.tokens), _has_operation(right.tokens)
+    if not left.tokens or not right.tokens:
+        return ("not read", "") if left.end and right.end and any(
+            character in "+-*/^×·÷−" for character in text[left.start:right.end]) else None
+    if not any(calculates):
+        return None
+    # `1/7 is equal to $24/4` says what something comes to; a sum that "is" a number is an equation.
+    if pair.sign.kind == "says" and (calculates[1] or not _is_more_than_fraction(left.tokens)):
+        return None
+    try:
+        given = _values(left)
+    except DividesByZero:
+        return ("wrong", "undefined") if _claimed(pair, text) else ("not read", "")
+    except NotRead:
+        return "not read", ""
+    try:
+        said = _values(right)
+    except NotRead:
+        return "not read", ""
+    about = pair.sign.kind == "about"
+    if any(_equal(one, other, pair, about) for one in given for other in said):
+        return "right", ""
+    # `2 + 3 = 5 * 2 = 10` is no equation for a mathematician, and every calculation in it is right.
+    if pair.goes_on and calculates[1] and _begins_with(right, given):
+        return "right", ""
+    if not _is_plain(pair, calculates) or _may_be_rounded(given, said, pair, text) or not _claimed(pair, text):
+        return "not read", ""
+    computed, shown = (given[0], right) if calculates[0] else (said[0], left)
+    return "wrong", _spelled(computed, shown)
+
+
+def _values(side: Side) -> tuple[Fraction, ...]:
+    return tuple(value for tokens in (side.tokens, *side.others) for value in values(tokens))
+
+
+def _has_operation(tokens: Sequence[Token]) -> bool:
+    return any(token.kind in _OPERATIONS or (token.kind == "op" and token.text != "%") for token in tokens[1:]) or (
+        bool(tokens) and tokens[0].kind in _OPERATIONS)
+
+
+def _is_more_than_fraction(tokens: Sequence[Token]) -> bool:
+    return _has_operation(tokens) and not (len(tokens) <= 3 and any(token.text == "/" for token in tokens))
+
+
+def _number(tokens: Sequence[Token]) -> Token | None:
+    """The number that a side is, whatever sign, percent sign or unit it has."""
+    numbers = [token for token in tokens if token.kind == "number"]
+    return numbers[0] if len(numbers) == 1 and not _has_operation(tokens) else None
+
+
+def _last_place(text: str) -> Fraction:
+    """One in the last decimal place that a number shows; 1 for an integer."""
+    mantissa, _, exponent = text.lower().partition("e")
+    return Fraction(10) ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+
+
+def _equal(given: Fraction, said: Fraction, pair: Pair, about: bool) -> bool:
+    """Whether two values agree within the digits that are shown, rounded or cut off."""
+    gap = abs(given - said)
+    if gap == 0:
+        return True
+    slack = Fraction(0)
+    for side, value in ((pair.left, given), (pair.right, said)):
+        single = _number(side.tokens)
+        if single is not None:
+            place, written = _last_place(single.text), Fraction(single.text)
+            if place < 1 or about or side.cut_off:
+                # A percent sign or `cents` scales what is shown.
+                slack += place * (abs(value / written) if written else 1)
+            if place <= Fraction(1, 10 ** _PLACES_OF_A_FLOAT):
+                slack += abs(value) * Fraction(1, 10 ** (_PLACES_OF_A_FLOAT - 1))
+            continue
+        for token in side.tokens:
+            if token.kind == "number" and (_LOOKS_ROUNDED.search(token.text) or (
+                    side is pair.right and "." in token.text)) and (written := Fraction(token.text)):
+                slack += abs(value) * _last_place(token.text) / written
+    return gap < slack
+
+
+def _begins_with(right: Side, given: Sequence[Fraction]) -> bool:
+    first = right.tokens[0]
+    if first.kind != "number":
+        return False
+    place = _last_place(first.text)
+    return any(abs(value - Fraction(first.text)) < place if place < 1 else value == Fraction(first.text)
+               for value in given)
+
+
+def _is_plain(pair: Pair, calculates: tuple[bool, bool]) -> bool:
+    """Whether an equation that does not hold is one between numbers beyond doubt."""
+    left, right = pair.left, pair.right
+    units = [{token.text.removesuffix("s") for token in side.tokens if token.kind == "unit"} for side in (left, right)]
+    if len(units[0]) > 1 or (units[0] and units[1] and units[0] != units[1]):
+        return False
+    if not calculates[0]:
+        # `Step 3 = 4 + 1` names, `1 week = 7 * 24 hours` converts, `25% = 5 * 5` states.
+        return left.alone and right.alone and {token.kind for token in left.tokens} <= {"number", "op"} and not any(
+            token.text == "%" for token in (*left.tokens, *right.tokens))
+    return not _is_range(pair, calculates[1])
+
+
+def _is_range(pair: Pair, right_calculates: bool) -> bool:
+    """Whether a left side may be from one number to another: `Ages 5-10 = 3 people`, `Season 2010-11 = 5 wins`."""
+    tokens = pair.left.tokens
+    if [token.kind for token in tokens] != ["number", "op", "number"] or tokens[1].text != "-" or (
+            tokens[2].end - tokens[0].start != sum(len(token.text) for token in tokens)):
+        return False
+    low, high = Fraction(tokens[0].text), Fraction(tokens[2].text)
+    if pair.right.tokens[0].text == "-":
+        return False
+    return (low < high and (right_calculates or not pair.right.alone)) or (1900 <= low < 2100 and high < 100)
+
+
+def _may_be_rounded(given: Sequence[Fraction], said: Sequence[Fraction], pair: Pair, text: str) -> bool:
+    """Whether a quotient may stand there without its fraction, because a word around it says so."""
+    single = _number(pair.right.tokens)
+    if single is None or not any(token.text in "/:" or token.kind == "frac" for token in pair.left.tokens):
+        return False
+    near = any(abs(one - other) < 1 for one in given for other in said)
+    return near and bool(words.ROUNDED.search(_before(pair, text) + " " + _after(pair, text)))
+
+
+def _claimed(pair: Pair, text: str) -> bool:
+    """Whether the writer says that the equation holds, and by the arithmetic of everyday."""
+    before, after = _before(pair, text), _after(pair, text)
+    if words.NOT_CLAIMED_BEFORE.search(before) or words.NOT_CLAIMED_AFTER.search(after):
+        return False
+    # Between quotation marks it is mentioned.
+    if before[-1:] in tuple("\"“‘'") and after[:1] in tuple("\"”’'"):
+        return False
+    return not words.OTHER_ARITHMETIC.search(text)
+
+
+def _before(pair: Pair, text: str) -> str:
+    """The sentence up to an equation."""
+    said = text[max(pair.left.start - _CONTEXT, 0):pair.left.start]
+    return re.split(r"\n|[.!?]\s|;\s", said)[-1]
+
+
+def _after(pair: Pair, text: str) -> str:
+    """The rest of its sentence, and the beginning of the next one."""
+    said = text[pair.right.end:pair.right.end + _CONTEXT]
+    parts = re.split(r"(?<=[.!?])\s|\n", said, maxsplit=2)
+    return " ".join([parts[0], *(part[:40] for part in parts[1:2])])
+
+
+def _spelled(value: Fraction, shown: Side) -> str:
+    """A value as people write it: exactly where it has few decimals, else with as many as the other side, or more."""
+    single = _number(shown.tokens)
+    places = len(single.text.partition(".")[2]) if single is not None else 0
+    if value.denominator == 1:
+        return str(value.numerator)
+    for decimals in range(1, 7):
+        if (value * 10 ** decimals).denominator == 1:
+            return f"{float(value):.{decimals}f}"
+    if not places:
+        return f"{value.numerator}/{value.denominator}"
+    return f"{float(value):.{min(max(places, 2), 6)}f}"

@@ -1,0 +1,143 @@
+"""Words among the tokens of a text, taken for what they do: operations, units, asides, or the end of an expression."""
+
+import re
+from collections.abc import Sequence
+
+from workings.data.equations import words
+from workings.data.equations.tokens import Token, ends_operand
+
+_BEGIN_OPERAND = frozenset({"number", "mixed", "fraction", "frac", "binom", "sqrt", "open"})
+_MULTIPLIED_WITHOUT_SIGN = frozenset({"number", "close", "fraction"})
+_MOST_UNIT_WORDS = 2
+_MOST_ASIDE_WORDS = 4
+_MATH_ENDS = re.compile(r"\$\s+\\?\$|\\[)\]]")
+
+
+def mark(tokens: Sequence[Token], text: str) -> list[Token]:
+    """The tokens with words behind numbers replaced by `op`, `power`, `scale`, `cents`, `says` and `unit`.
+
+    Asides (`(ones)`) and breaks within a chain are left out; a `gap` stands between two numbers side by side.
+    """
+    found: list[Token] = []
+    at = 0
+    while at < len(tokens):
+        token, before = tokens[at], found[-1] if found else None
+        operand = before is not None and ends_operand(before)
+        if token.kind == "break" and operand:
+            # A chain goes on where the next line begins with an equals sign.
+            behind = next((place for place in range(at, len(tokens)) if tokens[place].kind != "break"), at)
+            if tokens[behind].kind in ("equals", "about"):
+                at = behind
+                continue
+        elif operand and before is not None:
+            if (taken := before.end < token.start and _aside(tokens, at)) or (taken := _word(tokens, at, found, text)):
+                at = taken
+                continue
+            if token.kind in _BEGIN_OPERAND:
+                found += _between(before, token, text)
+        found.append(token)
+        at += 1
+    return found
+
+
+def _between(before: Token, token: Token, text: str) -> list[Token]:
+    """What stands between two operands without a sign: a product, the end of one formula, or a gap."""
+    if _MATH_ENDS.search(text, before.end, token.start):
+        return [Token("break", "", token.start, token.start)]
+    if token.kind in ("number", "mixed") or before.kind not in _MULTIPLIED_WITHOUT_SIGN:
+        return [Token("gap", "", token.start, token.start)]
+    return []
+
+
+def _aside(tokens: Sequence[Token], at: int) -> int:
+    """Where words in brackets end, as in `29 x 1 (ones) = 29`; 0 where there are none."""
+    if tokens[at].text != "(":
+        return 0
+    for end in range(at + 1, min(at + _MOST_ASIDE_WORDS + 2, len(tokens))):
+        if tokens[end].kind == "close" and end > at + 1:
+            return end + 1
+        if tokens[end].kind != "word" or len(tokens[end].text) == 1 or tokens[end].text in words.CHANGES_WHAT_PRECEDES:
+            return 0
+    return 0
+
+
+def _word(tokens: Sequence[Token], at: int, found: list[Token], text: str) -> int:
+    """Append what a word behind an operand does; where to go on, or 0 where it ends the expression."""
+    token, before = tokens[at], found[-1]
+    if token.kind == "word":
+        # A letter right behind a number is a variable.
+        if before.end == token.start and text[token.start] not in "\\¢" and token.text not in words.UNITS_STUCK:
+            return 0
+        if (made := _changed(token)) is not None:
+            found.append(made)
+            return at + 1
+        if taken := _operation(tokens, at, found):
+            return taken
+    if end := _unit_end(tokens, at, text):
+        found.append(Token("unit", " ".join(one.text for one in tokens[at:end]), token.start, tokens[end - 1].end))
+        return end
+    return 0
+
+
+def _operation(tokens: Sequence[Token], at: int, found: list[Token]) -> int:
+    """Append the operation or the equals sign that words stand for; where to go on, or 0 where they are none."""
+    token, before = tokens[at], found[-1]
+    following = [one.text for one in tokens[at:at + 3]]
+    if following == ["is", "equal", "to"]:
+        found.append(Token("says", "=", token.start, tokens[at + 2].end))
+        return at + 3
+    if operation := words.TWO_WORD_OPERATIONS.get(" ".join(following[:2])):
+        found.append(Token("op", operation, token.start, tokens[at + 1].end))
+        return at + 2
+    if at + 1 == len(tokens) or tokens[at + 1].kind not in _BEGIN_OPERAND:
+        return 0
+    # `20% of 50` and `1/2 of 8` are products; `2 of 3` counts.
+    part = before.text == "%" or before.kind == "fraction" or (len(found) > 2 and found[-2].text == "/")
+    if token.text in words.OPERATIONS and (token.text != "of" or part):
+        found.append(Token("op", words.OPERATIONS[token.text], token.start, token.end))
+        return at + 1
+    if token.text in words.SAYS and tokens[at + 1].kind in ("number", "mixed"):
+        found.append(Token("says", "=", token.start, token.end))
+        return at + 1
+    return 0
+
+
+def _changed(token: Token) -> Token | None:
+    """What a word does to the number before it."""
+    if token.text in words.SCALES:
+        return Token("scale", words.SCALES[token.text], token.start, token.end)
+    if token.text in words.POWERS:
+        return Token("power", words.POWERS[token.text], token.start, token.end)
+    if token.text in ("cents", "cent", "¢"):
+        return Token("cents", "1/100", token.start, token.end)
+    if token.text == "percent":
+        return Token("op", "%", token.start, token.end)
+    return None
+
+
+def _unit_end(tokens: Sequence[Token], at: int, text: str) -> int:
+    """Where a unit ends (`apples`, `square feet`, `km/h`, `/hour`) behind which the expression goes on; else 0."""
+    end, count = at, 0
+    while end < len(tokens) and count < _MOST_UNIT_WORDS:
+        token = tokens[end]
+        stroke = token.text == "/" and end + 1 < len(tokens) and tokens[end + 1].kind == "word" \
+            and tokens[end + 1].start == token.end
+        if stroke:
+            end += 2
+            count += 1
+        elif token.kind == "word" and token.text not in words.NO_UNITS and (
+                len(token.text) > 1 or text[token.start] == "\\" or (end > at and tokens[end - 1].text == "/")):
+            end += 1
+            count += 1
+        else:
+            break
+        if end < len(tokens) and tokens[end].kind == "power":
+            end += 1
+        elif end + 1 < len(tokens) and tokens[end].text == "^" and tokens[end + 1].text in ("2", "3"):
+            end += 2
+    if not count or end >= len(tokens):
+        return 0
+    following = tokens[end]
+    goes_on = following.kind in ("equals", "about", "relation", "close") or (
+        following.kind == "op" and following.text != "%") or _aside(tokens, end)
+    return end if goes_on else 0

@@ -1,0 +1,276 @@
+"""The exact value of one side of an equation, in every reading that a careful writer may have meant.
+
+An equation is called wrong only when no reading of its sides holds, so an ambiguous notation has several values here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from math import comb, factorial, isqrt
+
+from workings.data.equations.tokens import Token, mixed_parts
+
+MAX_TOKENS = 200
+"""Tokens of one side; a longer one is not read."""
+MAX_BITS = 4_000
+"""Exact fractions never overflow, they only grow: beyond so many bits of numerator or denominator nothing is read."""
+# An open bracket costs seven frames of Python's stack and a sign two: together they stay far below its limit.
+_MAX_DEPTH = 40
+_MAX_EXPONENT = 64
+_MULTIPLIED_WITHOUT_SIGN = frozenset({"open", "frac", "fraction", "sqrt", "binom"})
+_MAX_FACTORIAL = 100
+
+
+class NotRead(Exception):
+    """The tokens are not one whole expression between numbers, or it is too large."""
+
+
+class DividesByZero(NotRead):
+    """The expression divides by zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How what is ambiguous is taken."""
+
+    tight: bool = False
+    """`a/b` without spaces, and products without a sign, bind before other products: `25 / 1/3`, `6/2(3)`."""
+    minus_first: bool = False
+    """`-2^2` is 4."""
+    percent: str = "part"
+    """`part`: a hundredth; `unit`: 20 % is 20; `of_sum`: `80 - 25%` takes a quarter away."""
+    plain_units: bool = False
+    """`million` and `cents` are units of both sides and change nothing."""
+    mixed: str = "sum"
+    """`2 1/3` is `sum`, 7/3; `fraction`, 1/3 behind some other number; or `product`, 2/3."""
+
+
+def values(tokens: Sequence[Token]) -> tuple[Fraction, ...]:
+    """All values that the tokens may have, the usual reading first.
+
+    Raises:
+        NotRead: no reading is an expression; `DividesByZero` where the usual one divides by zero.
+    """
+    if len(tokens) == 1 and tokens[0].kind == "number":
+        return (Fraction(tokens[0].text),)
+    if not tokens or len(tokens) > MAX_TOKENS or sum(token.kind == "open" for token in tokens) > _MAX_DEPTH:
+        raise NotRead
+    kinds = {token.kind for token in tokens}
+    texts = [token.text for token in tokens]
+    found: list[Fraction] = []
+    # A second reading is tried only where its notation stands there.
+    divisions = sum(text in ("/", ":") for text in texts) + ("open" in kinds and "/" in texts)
+    for choice in product(
+            (False, True) if divisions > 1 else (False,),
+            (False, True) if "-" in texts and ("^" in texts or "power" in kinds) else (False,),
+            ("part", "unit", "of_sum") if "%" in texts else ("part",),
+            (False, True) if kinds & {"scale", "cents"} else (False,),
+            ("sum", "fraction", "product") if "mixed" in kinds else ("sum",)):
+        try:
+            found.append(_Expression(tokens, _Reading(*choice)).value())
+        except NotRead:
+            # What fails in the usual reading is not rescued by another one.
+            if not found:
+                raise
+    return tuple(dict.fromkeys(found))
+
+
+class _Expression:
+    """Recursive descent. Powers bind from the right: `2^3^2` is 512."""
+
+    def __init__(self, tokens: Sequence[Token], reading: _Reading) -> None:
+        self._tokens, self._reading, self._at, self._signs = tokens, reading, 0, 0
+
+    def value(self) -> Fraction:
+        found = self._sum()
+        if self._at != len(self._tokens):
+            raise NotRead
+        return found
+
+    def _next(self, ahead: int = 0) -> Token | None:
+        at = self._at + ahead
+        return self._tokens[at] if at < len(self._tokens) else None
+
+    def _next_is(self, *texts: str) -> bool:
+        token = self._next()
+        return token is not None and token.kind == "op" and token.text in texts
+
+    def _take(self) -> Token:
+        token = self._next()
+        if token is None:
+            raise NotRead
+        self._at += 1
+        return token
+
+    def _sum(self) -> Fraction:
+        found = self._product()
+        while self._next_is("+", "-"):
+            sign = 1 if self._take().text == "+" else -1
+            start = self._at
+            term = self._product()
+            # `80 - 25%`: only where the percentage is all of the term.
+            alone = self._at == start + 2 and self._tokens[start + 1].text == "%"
+            if self._reading.percent == "of_sum" and alone:
+                term = found * term / 100
+            found = _bounded(found + sign * term)
+        return found
+
+    def _product(self) -> Fraction:
+        found = self._factor()
+        while True:
+            token = self._next()
+            if token is not None and token.kind == "op" and token.text in ("*", "of"):
+                self._take()
+                found = _bounded(found * self._factor())
+            elif self._next_is("/", ":"):
+                self._take()
+                found = _divided(found, self._factor())
+            elif token is not None and token.kind in _MULTIPLIED_WITHOUT_SIGN:
+                found = _bounded(found * self._factor())
+            else:
+                return found
+
+    def _factor(self) -> Fraction:
+        """A signed power, and with `tight` what binds to it without a space or a sign."""
+        found = self._signed()
+        while self._reading.tight:
+            token = self._next()
+            if self._next_is("/") and self._binds_tightly():
+                self._take()
+                found = _divided(found, self._power())
+            elif token is not None and token.kind in _MULTIPLIED_WITHOUT_SIGN:
+                found = _bounded(found * self._power())
+            else:
+                break
+        return found
+
+    def _binds_tightly(self) -> bool:
+        """Whether a stroke makes a fraction of its two numbers: without spaces, or the last one of `14 / 1 / 4`."""
+        stroke, after = self._tokens[self._at], self._next(1)
+        if after is None or after.kind != "number":
+            return False
+        unspaced = self._tokens[self._at - 1].end == stroke.start and stroke.end == after.start
+        return unspaced or (len(self._tokens) == 5 and self._at == 3)
+
+    def _signed(self) -> Fraction:
+        if not self._next_is("-", "+"):
+            return self._power()
+        self._signs += 1
+        if self._signs > _MAX_DEPTH:
+            raise NotRead
+        minus = self._take().text == "-"
+        # A minus of the first number, if it is taken before the power.
+        if minus and self._reading.minus_first and (token := self._next()) and token.kind == "number":
+            return self._raised(-self._postfix())
+        found = self._signed()
+        return -found if minus else found
+
+    def _power(self) -> Fraction:
+        return self._raised(self._postfix())
+
+    def _raised(self, base: Fraction) -> Fraction:
+        token = self._next()
+        if token is not None and token.kind == "power":
+            self._take()
+            try:
+                return _raise(base, Fraction(token.text))
+            except ValueError:
+                raise NotRead from None
+        if not self._next_is("^"):
+            return base
+        self._take()
+        minus = self._next_is("-") and bool(self._take())
+        exponent = self._power()
+        # `9^1/2` is written for a root as often as for a half of 9.
+        if self._next_is("/") and (slash := self._next()) and self._tokens[self._at - 1].end == slash.start:
+            raise NotRead
+        return _raise(base, -exponent if minus else exponent)
+
+    def _postfix(self) -> Fraction:
+        found = self._atom()
+        while (token := self._next()) is not None:
+            if self._next_is("%"):
+                found = found if self._reading.percent != "part" else found / 100
+            elif token.kind == "factorial":
+                if found.denominator != 1 or not 0 <= found <= _MAX_FACTORIAL:
+                    raise NotRead
+                found = Fraction(factorial(int(found)))
+            elif token.kind in ("scale", "cents"):
+                found = found if self._reading.plain_units else _bounded(found * Fraction(token.text))
+            elif token.kind != "unit":
+                break
+            self._take()
+        return found
+
+    def _atom(self) -> Fraction:
+        token = self._take()
+        match token.kind:
+            case "number":
+                return _bounded(Fraction(token.text))
+            case "mixed":
+                whole, top, bottom = mixed_parts(token.text)
+                part = Fraction(top, bottom)
+                return {"sum": whole + part, "fraction": part, "product": whole * part}[self._reading.mixed]
+            case "fraction":
+                digits = [character for character in token.text if character.isdigit()]
+                return _divided(Fraction(digits[0]), Fraction(digits[1]))
+            case "open":
+                found = self._sum()
+                if self._take().text != {"(": ")", "[": "]", "{": "}"}[token.text]:
+                    raise NotRead
+                return found
+            case "frac":
+                return _divided(self._group(), self._group())
+            case "sqrt":
+                return _root(self._group())
+            case "binom":
+                return _binomial(self._group(), self._group())
+        raise NotRead
+
+    def _group(self) -> Fraction:
+        """What a command of LaTeX takes: braces, or one number."""
+        token = self._next()
+        if token is None or token.kind not in ("open", "number") or (token.kind == "number" and len(token.text) > 4):
+            raise NotRead
+        return self._atom()
+
+
+def _bounded(value: Fraction) -> Fraction:
+    if value.numerator.bit_length() > MAX_BITS or value.denominator.bit_length() > MAX_BITS:
+        raise NotRead
+    return value
+
+
+def _divided(top: Fraction, bottom: Fraction) -> Fraction:
+    if bottom == 0:
+        raise DividesByZero
+    return _bounded(top / bottom)
+
+
+def _raise(base: Fraction, exponent: Fraction) -> Fraction:
+    # A root is not expected in a worked step, and a large power is not worked out at all.
+    if exponent.denominator != 1 or abs(exponent) > _MAX_EXPONENT:
+        raise NotRead
+    if exponent < 0 and base == 0:
+        raise DividesByZero
+    bits = max(base.numerator.bit_length(), base.denominator.bit_length())
+    if bits * abs(exponent) > MAX_BITS:
+        raise NotRead
+    return base ** int(exponent)
+
+
+def _binomial(top: Fraction, bottom: Fraction) -> Fraction:
+    if top.denominator != 1 or bottom.denominator != 1 or not 0 <= bottom <= top <= _MAX_FACTORIAL:
+        raise NotRead
+    return Fraction(comb(int(top), int(bottom)))
+
+
+def _root(value: Fraction) -> Fraction:
+    """The square root of a square; of anything else it is no fraction."""
+    if value < 0:
+        raise NotRead
+    root = Fraction(isqrt(value.numerator), isqrt(value.denominator))
+    if root * root != value:
+        raise NotRead
+    return root
