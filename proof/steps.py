@@ -1,0 +1,49 @@
+"""The checker of equations: what it finds in labelled texts, in generated chains with one error each, and in GSM8K.
+
+Precision and recall of the texts in `tests/data/equations`, the first written before the checker; of chains of every
+kind that is taught, in seven notations; and the findings in the published solutions of GSM8K, which is read from
+`../shared/data/gsm8k` beside the repository where it is there.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.data.labelled import FOLDER, found_in, taught, written
+from tools.result_file import ROOT, write_result
+from workings.data.equations.check import find_equations
+
+RESULT = Path(__file__).parent / "steps.json"
+GSM8K = ROOT.parent / "shared" / "data" / "gsm8k"
+PRECISION, RECALL = 0.98, 0.9
+
+
+def gsm8k(split: str) -> dict[str, Any]:
+    """How many equations are right, wrong and not read, and how many solutions have a wrong one."""
+    solutions = [json.loads(line)["answer"] for line in (GSM8K / f"{split}.jsonl").read_text("utf-8").splitlines()]
+    found = [[equation.verdict for equation in find_equations(solution)] for solution in solutions]
+    return {"solutions": len(solutions), "with_a_wrong_equation": sum("wrong" in verdicts for verdicts in found),
+            **{verdict.replace(" ", "_"): sum(verdicts.count(verdict) for verdicts in found)
+               for verdict in ("right", "wrong", "not read")}}
+
+
+def main() -> int:
+    """Count, write the result file, print a line each; 1 where a goal is missed."""
+    texts = {path.stem: written(path.name) for path in sorted(FOLDER.glob("*.txt"))}
+    values: dict[str, Any] = {name: {kind: found_in([one for one in every if one.kind == kind])
+                                     for kind in ("mathematics", "prose")} for name, every in texts.items()}
+    values["taught"] = found_in(list(taught(1000, seed=26)))
+    reached = all(counted["precision"] >= PRECISION for name in texts for counted in values[name].values())
+    reached &= values["taught"]["precision"] >= PRECISION and values["taught"]["recall"] >= RECALL
+    values["gsm8k"] = ({split: gsm8k(split) for split in ("train", "test")} if GSM8K.is_dir()
+                       else {"absent": "no ../shared/data/gsm8k beside the repository"})
+    write_result(RESULT, what="Precision and recall of the checker of equations, and its findings in GSM8K.",
+                 command="python -m proof.steps", packages=[], values=values)
+    for name, counted in values.items():
+        print(name, json.dumps(counted))
+    return 0 if reached else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
