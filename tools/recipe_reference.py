@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from tools.field_text import meaning, type_text
 from tools.generated import deliver
 from workings.config.families import FAMILIES, FamilyName
-from workings.config.load import section_at
+from workings.config.keys import section_at
 from workings.config.recipe import Recipe
 from workings.models.registry import families
 

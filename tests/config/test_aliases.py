@@ -4,7 +4,8 @@ import pytest
 
 from tests.config.test_load import MINIMAL
 from workings.config.aliases import table
-from workings.config.load import known_keys, load_recipe
+from workings.config.keys import known_keys
+from workings.config.load import load_recipe
 from workings.errors import RequestError
 
 
@@ -74,3 +75,17 @@ def test_both_names_with_two_values_are_refused(tmp_path):
 def test_our_own_keys_are_never_renamed(tmp_path):
     # `optimizer` and `seed` mean something in every trainer; here they are ours
     assert loaded(tmp_path, MINIMAL + "seed: 4").renamed == ()
+
+
+def test_the_words_of_adapters_are_understood(tmp_path):
+    found = loaded(tmp_path, TRL + "use_peft: true\nlora_r: 8\nlora_alpha: 16\n").recipe.method
+    assert (found.name, found.rank, found.alpha) == ("lora", 8, 16.0)
+    assert loaded(tmp_path, TRL + "use_peft: true\nload_in_4bit: true\nr: 4\n").recipe.method.name == "qlora"
+    assert loaded(tmp_path, TRL + "use_peft: false\n").recipe.method.name == "full"
+
+
+def test_all_complaints_about_a_file_come_at_once(tmp_path):
+    with pytest.raises(RequestError) as caught:
+        loaded(tmp_path, TRL + "num_train_epochs: 3\nlora_dropout: 0.1\nnonsense: 1\n")
+    said = str(caught.value)
+    assert all(word in said for word in ("num_train_epochs", "lora_dropout", "nonsense", "recipe.yaml:19"))

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from workings.config.load import check_recipe, known_keys, load_recipe, recipe_schema, shipped_recipes
+from workings.config.keys import known_keys
+from workings.config.load import check_recipe, load_recipe, recipe_schema, shipped_recipes
 from workings.config.recipe import Recipe
 from workings.config.yaml_reader import parse_yaml
 from workings.errors import RequestError
@@ -75,8 +76,8 @@ def test_unknown_keys_get_a_suggestion(key, written, said):
     ({"batch": None}, "batch: None"),
     ({"training": {"steps": 2, "learning_rate": 0}}, "greater than 0"),
     ({"training": {"steps": 2, "learning_rate": 1e-3, "warmup_steps": 2}}, "warmup_steps (2) must be below steps (2)"),
-    ({"optimizer": {"name": "sgd"}}, "'adamw', 'adamw8bit', 'adafactor', 'muon'"),
-    ({"model": {"source": "hub", "id": "x"}}, "'scratch', 'pretrained'"),
+    ({"optimizer": {"name": "sgd"}}, "optimizer.name: one of adamw, adamw8bit, adafactor, muon"),
+    ({"model": {"source": "hub", "id": "x"}}, "model.source: one of scratch, pretrained"),
     ({"name": "Not A Name"}, "name: 'Not A Name'"),
 ])
 def test_wrong_values_are_named_with_what_was_expected(changes, said):
@@ -150,3 +151,24 @@ def test_every_key_is_documented():
             yield from undocumented(inner, name)
     assert list(undocumented(recipe_schema(), "recipe")) == []
     assert "batch.micro_batch" in known_keys()
+
+
+@pytest.mark.parametrize(("text", "overrides", "said"), [
+    ("training: {steps: 3, learning_rate: 1e-3, stepz: 4}", [], "training.stepz: 4  in {file}:6"),
+    ("training: {steps: 3, learning_rate: 1e-3}", ["training.stepz=4"],
+     "training.stepz: 4  in the override training.stepz=4"),
+    ("training: {steps: 3, learning_rate: 1e-3}", ["optimizer.name=adamw8"],
+     "optimizer.name: adamw8  in the override optimizer.name=adamw8"),
+    ("training: {steps: 3, learning_rate: 1e-3}", ["optimizer.name=adamw8"],
+     "did you mean `optimizer.name: adamw8bit`?"),
+    ("training: {steps: 3, learning_rate: 1e-3}", ["evaluation=none"], "a section with base, batch_size"),
+    ("training: {steps: many, learning_rate: 1e-3}", [], "training.steps: a whole number"),
+    ("training: {steps: 3, learning_rate: 1e-3, schedule: cosin}", [], "did you mean `training.schedule: cosine`?"),
+])
+def test_an_error_names_file_and_line_or_the_override_and_what_was_meant(tmp_path, text, overrides, said):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(MINIMAL.replace("training: {steps: 3, learning_rate: 1e-3}", text))
+    with pytest.raises(RequestError) as caught:
+        load_recipe(str(path), overrides)
+    assert said.format(file=path) in str(caught.value)
+    assert "Input" not in str(caught.value)  # the library's own words

@@ -9,7 +9,8 @@ import pytest
 
 import workings
 from tests.config.test_load import MINIMAL, values
-from workings.config.load import check_recipe, known_keys, load_recipe, shipped_recipes
+from workings.config.keys import known_keys
+from workings.config.load import check_recipe, load_recipe, shipped_recipes
 from workings.config.section import changed_keys
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, PrecisionConfig
 from workings.errors import RequestError
@@ -42,7 +43,9 @@ def test_a_key_that_decides_nothing_is_refused_with_a_way_on(recipe, words, give
     with pytest.raises(RequestError) as caught:
         load_recipe(recipe, words)
     assert caught.value.exit_code == 2
-    assert caught.value.given == f"{given}\n          in {recipe}"
+    said, _, place = caught.value.given.partition("  in ")
+    assert said == given
+    assert place.startswith((f"{recipe}:", "the override "))
     assert caught.value.expected
     assert caught.value.try_next == try_next
 
@@ -99,7 +102,7 @@ def test_a_rounding_without_meaning_is_refused_for_every_engine(changes, given, 
     with pytest.raises(RequestError) as caught:
         check_recipe(values(engine=engine, **changes), "recipe.yaml")
     assert (caught.value.given, caught.value.expected, caught.value.try_next, caught.value.exit_code) == (
-        f"{given}\n          in recipe.yaml", expected, "precision.rounding=nearest", 2)
+        f"{given}  in recipe.yaml", expected, "precision.rounding=nearest", 2)
 
 
 @pytest.mark.parametrize("method", ["full", "lora"])

@@ -5,6 +5,7 @@ with what to do instead: a setting that looks taken over and is not would be wor
 """
 
 import json
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -19,34 +20,56 @@ def table() -> dict[str, dict[str, Any]]:
     return {row["alias"]: row for row in json.loads(text)["aliases"]}
 
 
-def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> list[str]:
-    """Rename foreign top-level keys in place.
+@dataclass(frozen=True, kw_only=True)
+class Renamed:
+    """What became of the keys of another trainer."""
+
+    notes: tuple[str, ...]
+    """A line for each key that has a counterpart, for the person and the record."""
+    refused: tuple[RequestError, ...]
+    """One for each key that has none, or that contradicts a key of ours."""
+
+
+def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> Renamed:
+    """Rename foreign top-level keys in place; those without counterpart are taken out as well.
 
     Args:
         values: a recipe as read.
         known: our own top-level keys, which are never taken for foreign ones.
         origin: the file, for messages.
-
-    Returns:
-        A line for each renamed key, for the person and the record.
-
-    Raises:
-        RequestError: a key without counterpart, or one whose counterpart is written as well.
     """
-    notes = []
+    notes: list[str] = []
+    refused: list[RequestError] = []
+    implied: dict[str, Any] = {}
     # A list first, because keys are taken out on the way.
     for alias in [key for key in values if key in table() and key not in known]:
-        row = table()[alias]
+        row, value = table()[alias], values.pop(alias)
         source = f"`{alias}` ({', '.join(row['from'])})"
+        # Keys of a JSON table are texts, so true, false and numbers are looked up as JSON writes them.
+        translated = value if isinstance(value, list | dict) else row.get("values", {}).get(
+            value if isinstance(value, str) else json.dumps(value), value)
         if "instead" in row:
-            raise RequestError(f"{source} in {origin}", "keys that have a counterpart here", row["instead"])
-        value = values.pop(alias)
-        # Keys of a JSON table are texts, so true and false are looked up as JSON writes them.
-        translated = row.get("values", {}).get(json.dumps(value) if isinstance(value, bool) else value, value)
-        for key, inner in {row["key"]: translated, **row.get("sets", {})}.items():
-            _set(values, key, inner, source, origin)
+            refused.append(RequestError(f"{source} in {origin}", "keys that have a counterpart here", row["instead"]))
+            continue
+        if translated != "full":
+            implied |= row.get("sets", {})
+        # Only implied, or the default here: another key may still say more.
+        if translated == "":
+            notes.append(f"{source} is " + (", ".join(f"`{key}: {set_}`" for key, set_ in row.get("sets", {}).items())
+                                            or "the default") + " here")
+            continue
+        try:
+            _set(values, row["key"], translated, source, origin)
+        except RequestError as error:
+            refused.append(error)
         notes.append(f"{source} is `{row['key']}: {translated}` here")
-    return notes
+    # Last and only where nothing else was written: `lora_r` means LoRA, unless the weights are loaded in 4 bits.
+    for key, value in implied.items():
+        section, name = key.split(".")
+        inside = values.setdefault(section, {})
+        if isinstance(inside, dict):
+            inside.setdefault(name, value)
+    return Renamed(notes=tuple(notes), refused=tuple(refused))
 
 
 def _set(values: dict[str, Any], dotted: str, value: Any, source: str, origin: str) -> None:

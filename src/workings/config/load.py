@@ -2,22 +2,21 @@
 
 import difflib
 import json
-import types
-import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import ValidationError
 
 from workings.config.aliases import rename
+from workings.config.explain import Place, explain, together
 from workings.config.recipe import Recipe
-from workings.config.section import AS_WRITTEN, REFUSED
-from workings.config.yaml_reader import parse_yaml
+from workings.config.section import AS_WRITTEN
+from workings.config.yaml_reader import key_lines, parse_yaml
 from workings.errors import RequestError
 
 
@@ -114,11 +113,17 @@ def load_recipe(name: RecipeLike, overrides: Overrides = ()) -> LoadedRecipe:
         raise RequestError(f"{origin}: {type(values).__name__}", "a mapping of recipe keys",
                            "workings recipes show smoke-tiny")
     # Before the overrides, which are written in our words alone.
-    renamed = rename(values, frozenset(Recipe.model_fields), origin)
+    moved = rename(values, frozenset(Recipe.model_fields), origin)
     for override in overrides:
         _apply(values, override)
-    return LoadedRecipe(recipe=check_recipe(values, origin, as_written=True), text=text, origin=origin, base=base,
-                        overrides=tuple(overrides), renamed=tuple(renamed))
+    try:
+        recipe = _check(values, partial(_place, text, origin, overrides), as_written=True)
+    except RequestError as wrong:
+        raise together([*moved.refused, wrong]) from None
+    if moved.refused:
+        raise together(moved.refused)
+    return LoadedRecipe(recipe=recipe, text=text, origin=origin, base=base, overrides=tuple(overrides),
+                        renamed=moved.notes)
 
 
 def check_recipe(values: dict[str, Any], origin: str, *, as_written: bool = False) -> Recipe:
@@ -129,10 +134,27 @@ def check_recipe(values: dict[str, Any], origin: str, *, as_written: bool = Fals
         origin: where they come from, for messages.
         as_written: a person wrote these keys, so one that decides nothing is refused. Otherwise all keys may be there.
     """
+    return _check(values, lambda location: origin, as_written=as_written)
+
+
+def _check(values: dict[str, Any], place: Place, *, as_written: bool) -> Recipe:
     try:
         return Recipe.model_validate(values, context=AS_WRITTEN if as_written else None)
     except ValidationError as error:
-        raise _explain(error.errors(include_url=False), origin) from None
+        raise explain(error.errors(include_url=False), place) from None
+
+
+def _place(text: str, origin: str, overrides: Sequence[str], location: tuple[str, ...]) -> str:
+    """Where a key was written: the override that set it or a section around it, or else the file's line."""
+    for override in reversed(overrides):
+        key = tuple(override.partition("=")[0].split("."))
+        # One that sets a single key of a section says nothing about the others.
+        if key == location[:len(key)]:
+            return f"the override {override}"
+    lines = key_lines(text)
+    # A key that is missing has no line; the section that it belongs to has one.
+    near = next((lines[location[:end]] for end in range(len(location), 0, -1) if location[:end] in lines), 0)
+    return f"{origin}:{near}" if near else origin
 
 
 def _find(name: str) -> tuple[str, str, Path]:
@@ -165,122 +187,6 @@ def _apply(values: dict[str, Any], override: str) -> None:
         here = inner
     # The value is read as in a file, so `[]`, `true` and `1e-3` mean the same in both.
     here[last] = parse_yaml(written, f"override {override!r}")
-
-
-def _explain(errors: list[ErrorDetails], origin: str) -> RequestError:
-    given, expected, hints = [], [], []
-    for error in _without_union_noise(errors):
-        location = _location(error)
-        dotted = ".".join(location) or "the recipe"
-        if error["type"] == REFUSED:
-            given.append(error["ctx"]["given"])
-            expected.append(error["ctx"]["expected"])
-            hints.append(error["ctx"]["try_next"])
-        elif error["type"] == "extra_forbidden":
-            given.append(f"{dotted}: {_short(error['input'])}")
-            expected.append(f"no key `{dotted}`")
-            hints.append(_did_you_mean(location))
-        elif error["type"] == "missing":
-            given.append(f"no `{dotted}`")
-            expected.append(f"`{dotted}`" + _described(location))
-        else:
-            given.append(f"{dotted}: {_short(error['input'])}")
-            # pydantic puts these words in front of what a validator of ours says.
-            expected.append(f"{dotted}: {error['msg'].removeprefix('Value error, ')}" + _described(location))
-    hints = [hint for hint in hints if hint] or ["workings recipes show smoke-tiny"]
-    return RequestError(*("\n          ".join(lines) for lines in ([*given, f"in {origin}"], expected, hints)))
-
-
-def _without_union_noise(errors: list[ErrorDetails]) -> list[ErrorDetails]:
-    """pydantic reports every member of a union; only the members that the value comes near to say something."""
-    deeper = {tuple(error["loc"][:length]) for error in errors for length in range(len(error["loc"]) - 1)}
-    return [error for error in errors
-            if not (error["type"] in ("string_type", "model_type") and tuple(error["loc"][:-1]) in deeper)]
-
-
-def _location(error: ErrorDetails) -> tuple[str, ...]:
-    """The dotted place of an error, without the names pydantic gives to the members of a union."""
-    known = {name for section in _sections(Recipe) for name in section.model_fields}
-    parts = [str(part) for part in error["loc"]]
-    # A key that does not exist is in no section, and yet has to be named.
-    keep = [part for index, part in enumerate(parts)
-            if part in known or part.isdigit() or (index == len(parts) - 1 and error["type"] == "extra_forbidden")]
-    return tuple(keep)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "…"
-
-
-def section_at(location: Sequence[str]) -> list[type[BaseModel]]:
-    """The section classes that may stand at a dotted place (several for a union)."""
-    here: list[type[BaseModel]] = [Recipe]
-    # The number of an entry in a list stands between the list's name and the entry's keys.
-    for part in (part for part in location if not part.isdigit()):
-        here = [inner for section in here if part in section.model_fields
-                for inner in _models_in(section.model_fields[part].annotation)]
-    return here
-
-
-def _did_you_mean(location: tuple[str, ...]) -> str:
-    *parents, last = location
-    siblings = {name for section in section_at(parents) for name in section.model_fields}
-    if last in siblings:
-        # The section that was chosen does not have it, and another choice does.
-        others = [choice for section in section_at(parents) if last in section.model_fields
-                  for choice in _choice(section)]
-        return f"`{'.'.join(location)}` goes with {' or '.join(f'`{other}`' for other in others)}"
-    near = difflib.get_close_matches(last, sorted(siblings), n=1, cutoff=0.5)
-    if near:
-        return f"did you mean `{'.'.join([*parents, near[0]])}`?"
-    # Right key, wrong section.
-    elsewhere = [dotted for dotted in known_keys() if dotted.split(".")[-1] == last]
-    if elsewhere:
-        return f"did you mean `{elsewhere[0]}`?"
-    return f"keys there: {', '.join(sorted(siblings))}" if siblings else ""
-
-
-def _choice(section: type[BaseModel]) -> list[str]:
-    """``name: grpo`` for a section that a required literal tells apart from its siblings."""
-    return [f"{name}: {typing.get_args(field.annotation)[0]}" for name, field in section.model_fields.items()
-            if typing.get_origin(field.annotation) is typing.Literal and field.is_required()]
-
-
-def _described(location: Sequence[str]) -> str:
-    for section in section_at(location[:-1]):
-        if location and location[-1] in section.model_fields:
-            return f" ({section.model_fields[location[-1]].description})"
-    return ""
-
-
-def known_keys() -> list[str]:
-    """Dotted names of all keys that a recipe can have, in the order of definition."""
-    def walk(section: type[BaseModel], prefix: str) -> Iterator[str]:
-        for name, field in section.model_fields.items():
-            inner = list(_models_in(field.annotation))
-            for model in inner:
-                yield from walk(model, f"{prefix}{name}.")
-            # A union of sections and a plain value (`model.shape`: numbers or a name) is also a key by itself.
-            if not inner or len(inner) < len(typing.get_args(field.annotation)):
-                yield f"{prefix}{name}"
-    return list(dict.fromkeys(walk(Recipe, "")))
-
-
-def _sections(section: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    yield section
-    for field in section.model_fields.values():
-        for inner in _models_in(field.annotation):
-            yield from _sections(inner)
-
-
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The section classes inside a type: itself, members of a union, what is annotated."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    elif typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated, tuple):
-        for inner in typing.get_args(annotation):
-            yield from _models_in(inner)
 
 
 def recipe_schema() -> dict[str, Any]:

@@ -66,3 +66,25 @@ def parse_yaml(text: str, origin: str) -> Any:
     # PyYAML recurses with the depth of the text; a number of more than 4,300 digits is a ValueError.
     except (RecursionError, ValueError) as error:
         raise RequestError(origin, f"a YAML document of ordinary depth and values ({type(error).__name__})") from None
+
+
+def key_lines(text: str) -> dict[tuple[str, ...], int]:
+    """The line, from 1, on which each key of a document stands, by its place: ``("training", "steps")``.
+
+    Entries of lists count from 0. For a text that `parse_yaml` has read.
+    """
+    lines: dict[tuple[str, ...], int] = {}
+
+    def walk(node: Any, place: tuple[str, ...]) -> None:
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                inner = (*place, str(key.value))
+                lines[inner] = key.start_mark.line + 1
+                walk(value, inner)
+        elif isinstance(node, yaml.SequenceNode):
+            for number, value in enumerate(node.value):
+                lines[(*place, str(number))] = value.start_mark.line + 1
+                walk(value, (*place, str(number)))
+
+    walk(yaml.compose(text, Loader=_Reader), ())
+    return lines

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from workings.config.algorithms import Distill
-from workings.config.load import LoadedRecipe, check_recipe, section_at
+from workings.config.keys import section_at
+from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.model import FromPretrained
 from workings.config.recipe import DEFAULT_ENGINE, Recipe
 from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig

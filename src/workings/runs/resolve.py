@@ -218,7 +218,7 @@ def shape_by_hub_id(name: str, key: str = "model.id") -> ModelShape:
     Instruction-tuned models have the shape of the model they were made from.
     """
     rows: dict[str, dict[str, Any]] = {str(row["hub_id"]): row for row in catalog().values()}
-    base = name.removesuffix("-it")
+    base = name.removesuffix("-it").removesuffix("-Instruct")
     # Gemma 3 marks its pretrained models with `-pt`, the families before it do not mark them.
     for candidate in (name, base, f"{base}-pt"):
         if candidate in rows:

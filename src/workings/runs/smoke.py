@@ -51,6 +51,9 @@ class Smoke:
             values["data"]["template"] = "tokenizer"
         # A tiny model has no per-layer embeddings that could lie on the host.
         values.get("memory", {}).pop("per_layer_embeddings", None)
+        # The machine at hand, whichever the recipe is for.
+        values.pop("device", None)
+        values.pop("mesh", None)
         values["batch"]["micro_batch"] = min(ROWS, loaded.recipe.batch.micro_batch)
         if loaded.recipe.draws:
             # Whole groups on any number of devices.

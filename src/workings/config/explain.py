@@ -1,0 +1,171 @@
+"""What is wrong with a recipe, in our words: where, what was expected there, which key was meant."""
+
+import difflib
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from workings.config.keys import known_keys, section_at, sections
+from workings.config.section import REFUSED
+from workings.errors import RequestError
+
+Place = Callable[[tuple[str, ...]], str]
+"""Where a key was written: `recipe.yaml:12`, or the override that set it."""
+
+EXPECTED: dict[str, str] = {
+    "int_type": "a whole number", "int_parsing": "a whole number", "int_from_float": "a whole number",
+    "float_type": "a number", "float_parsing": "a number", "finite_number": "a number that is finite",
+    "bool_type": "true or false", "bool_parsing": "true or false", "string_type": "a text",
+    "tuple_type": "a list", "list_type": "a list", "dict_type": "a section", "model_type": "a section",
+    "greater_than": "a number greater than {gt}", "greater_than_equal": "{ge} or more",
+    "less_than": "a number less than {lt}", "less_than_equal": "{le} or less",
+    "multiple_of": "a multiple of {multiple_of}",
+    "string_pattern_mismatch": "a text of the form {pattern}", "too_short": "at least {min_length} of them",
+}
+"""The library's kinds of error, and what each asks for; numbers in braces are the error's own."""
+
+
+
+def explain(errors: list[ErrorDetails], place: Place) -> RequestError:
+    """One error that names every wrong key with its place.
+
+    Args:
+        errors: of the library that validates.
+        place: where a key was written.
+    """
+    given, expected, hints = [], [], []
+    for error in _without_union_noise(errors):
+        location = _location(error)
+        dotted = ".".join(location) or "the recipe"
+        where = place(location)
+        if error["type"] == REFUSED:
+            given.append(f"{error['ctx']['given']}  in {where}")
+            expected.append(error["ctx"]["expected"])
+            hints.append(error["ctx"]["try_next"])
+        elif error["type"] == "extra_forbidden":
+            given.append(f"{dotted}: {_short(error['input'])}  in {where}")
+            expected.append(f"no key `{dotted}`")
+            hints.append(_did_you_mean(location))
+        elif error["type"] == "missing":
+            given.append(f"no `{dotted}`  in {where}")
+            expected.append(f"`{dotted}`" + _described(location))
+        elif error["type"] in ("union_tag_invalid", "union_tag_not_found"):
+            _explain_choice(error, location, place, (given, expected, hints))
+        else:
+            given.append(f"{dotted}: {_short(error['input'])}  in {where}")
+            expected.append(f"{dotted}: {_expected(error, location)}" + _described(location))
+            hints.append(_near_choice(error, dotted))
+    hints = [hint for hint in hints if hint] or ["workings recipes show smoke-tiny"]
+    return RequestError(*("\n          ".join(dict.fromkeys(lines)) for lines in (given, expected, hints)))
+
+
+def together(errors: Sequence[RequestError]) -> RequestError:
+    """Several as one, each part below the same part of the one before."""
+    parts = ([getattr(error, name) for error in errors if getattr(error, name)]
+             for name in ("given", "expected", "try_next"))
+    return RequestError(*("\n          ".join(dict.fromkeys(lines)) for lines in parts))
+
+
+def _expected(error: ErrorDetails, location: tuple[str, ...]) -> str:
+    """What the place asks for."""
+    context: dict[str, Any] = dict(error.get("ctx", {}))
+    if error["type"] == "literal_error":
+        return f"one of {', '.join(_choices(context))}"
+    if error["type"] in ("model_type", "dict_type"):
+        names = sorted({name for section in section_at(location) for name in section.model_fields})
+        return "a section" + (f" with {', '.join(names)}" if names else "")
+    if error["type"] in EXPECTED:
+        return EXPECTED[error["type"]].format(**context)
+    # pydantic puts these words in front of what a validator of ours says.
+    return error["msg"].removeprefix("Value error, ")
+
+
+def _choices(context: dict[str, Any]) -> list[str]:
+    """The values that the library lists as text."""
+    text = str(context.get("expected") or context.get("expected_tags") or "").replace(" or ", ", ")
+    return [word.strip().strip("'") for word in text.split(",")]
+
+
+def _near_choice(error: ErrorDetails, dotted: str) -> str:
+    """The choice that was probably meant; empty where none is near."""
+    if error["type"] != "literal_error":
+        return ""
+    near = difflib.get_close_matches(str(error["input"]), _choices(dict(error.get("ctx", {}))), n=1)
+    return f"did you mean `{dotted}: {near[0]}`?" if near else ""
+
+
+def _explain_choice(error: ErrorDetails, location: tuple[str, ...], place: Place,
+                    lines: tuple[list[str], list[str], list[str]]) -> None:
+    """A section whose `name` (or `source`) is missing or is none of the choices."""
+    given, expected, hints = lines
+    context: dict[str, Any] = dict(error.get("ctx", {}))
+    key = (*location, str(context["discriminator"]).strip("'"))
+    dotted, where = ".".join(key), place(key)
+    if error["type"] == "union_tag_not_found":
+        names = [choice.partition(": ")[2] for section in section_at(location) for choice in choice_of(section)]
+        given.append(f"no `{dotted}`  in {where}")
+        hints.append("")
+    else:
+        names = _choices(context)
+        given.append(f"{dotted}: {context['tag']}  in {where}")
+        # What was begun is meant rather than what is merely alike.
+        near = [name for name in names if name.startswith(str(context["tag"]))] or difflib.get_close_matches(
+            str(context["tag"]), names, n=1)
+        hints.append(f"did you mean `{dotted}: {near[0]}`?" if near else "")
+    expected.append(f"{dotted}: one of {', '.join(names)}")
+
+
+def _without_union_noise(errors: list[ErrorDetails]) -> list[ErrorDetails]:
+    """pydantic reports every member of a union; only the members that the value comes near to say something."""
+    deeper = {tuple(error["loc"][:length]) for error in errors for length in range(len(error["loc"]) - 1)}
+    return [error for error in errors
+            if not (error["type"] in ("string_type", "model_type") and tuple(error["loc"][:-1]) in deeper)]
+
+
+def _location(error: ErrorDetails) -> tuple[str, ...]:
+    """The dotted place of an error, without the names pydantic gives to the members of a union."""
+    known = {name for section in sections() for name in section.model_fields}
+    parts = [str(part) for part in error["loc"]]
+    # A key that does not exist is in no section, and yet has to be named.
+    keep = [part for index, part in enumerate(parts)
+            if part in known or part.isdigit() or (index == len(parts) - 1 and error["type"] == "extra_forbidden")]
+    return tuple(keep)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "…"
+
+
+def _did_you_mean(location: tuple[str, ...]) -> str:
+    *parents, last = location
+    siblings = {name for section in section_at(parents) for name in section.model_fields}
+    if last in siblings:
+        # The section that was chosen does not have it, and another choice does.
+        others = [choice for section in section_at(parents) if last in section.model_fields
+                  for choice in choice_of(section)]
+        return f"`{'.'.join(location)}` goes with {' or '.join(f'`{other}`' for other in others)}"
+    near = difflib.get_close_matches(last, sorted(siblings), n=1, cutoff=0.5)
+    if near:
+        return f"did you mean `{'.'.join([*parents, near[0]])}`?"
+    # Right key, wrong section.
+    elsewhere = [dotted for dotted in known_keys() if dotted.split(".")[-1] == last]
+    if elsewhere:
+        return f"did you mean `{elsewhere[0]}`?"
+    return f"keys there: {', '.join(sorted(siblings))}" if siblings else ""
+
+
+def choice_of(section: type[BaseModel]) -> list[str]:
+    """``name: grpo`` for a section that a required literal tells apart from its siblings."""
+    return [f"{name}: {typing.get_args(field.annotation)[0]}" for name, field in section.model_fields.items()
+            if typing.get_origin(field.annotation) is typing.Literal and field.is_required()]
+
+
+def _described(location: Sequence[str]) -> str:
+    for section in section_at(location[:-1]):
+        if location and location[-1] in section.model_fields:
+            return f" ({section.model_fields[location[-1]].description})"
+    return ""
