@@ -148,7 +148,7 @@ def _did_you_mean(location: tuple[str, ...]) -> str:
         others = [choice for section in section_at(parents) if last in section.model_fields
                   for choice in choice_of(section)]
         return f"`{'.'.join(location)}` goes with {' or '.join(f'`{other}`' for other in others)}"
-    near = difflib.get_close_matches(last, sorted(siblings), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(last, sorted(siblings), n=1, cutoff=0.6)
     if near:
         return f"did you mean `{'.'.join([*parents, near[0]])}`?"
     # Right key, wrong section.
