@@ -16,7 +16,7 @@ from workings.engines.jax import chunked_attention as chunked
 from workings.engines.jax import feed_forward
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.flash_attention import make_flash_attention
+from workings.engines.jax.flash_attention import flash_refusal, make_flash_attention
 from workings.engines.jax.loss import loss_sum
 from workings.engines.jax.model import final_logits, hidden_states, unembedding
 from workings.engines.jax.remat import POLICIES
@@ -72,6 +72,13 @@ def test_flash_attention_equals_plain_in_interpret_mode(family: str, slides: boo
     shape = ModelShape(**(shape.__dict__ | ({"sliding_window": 100} if shape.sliding_pattern else {})))
     layout = make_layout(tuple(jax.devices("cpu")[:1]), 1, 1)
     compare(make_flash_attention(shape, layout, interpret=True), 256, shape, slides)
+
+
+@pytest.mark.parametrize(("kind", "refused"), [("TPU v2", True), ("TPU v3", True), ("TPU v4", False),
+                                               ("TPU v5 lite", False), ("TPU v6 lite", False)])
+def test_flash_is_for_chips_that_its_kernel_compiles_for(kind: str, refused: bool) -> None:
+    """`workings plan gemma-2b-v5e8 --on v3-8` ended in "Unsupported matmul RHS type" of the TPU's compiler."""
+    assert bool(flash_refusal(tiny_shape(head_dim=128), kind)) is refused
 
 
 def test_flash_refuses_what_its_kernel_cannot_do() -> None:

@@ -4,7 +4,7 @@ Each combination is estimated by formula, corrected by what the compiler said so
 limit is compiled whole. If the compiler refuses it, the search goes on behind it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain, product
@@ -12,7 +12,7 @@ from math import gcd
 
 from workings.config.algorithms import Distill
 from workings.config.recipe import Recipe
-from workings.engines.base import EngineRequest
+from workings.engines.base import EngineRequest, ProgramName
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
@@ -186,12 +186,18 @@ def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, sear
         return replace(asked, remarks=(*asked.remarks, "no plan of the search fits: a smaller model, shorter rows "
                                        "or a larger machine are left", *_not_searched(recipe)))
     way_out = f"nearest plan that fits ({found.source}): " + " ".join(found.overrides)
-    return replace(asked, nearest=found, remarks=(*asked.remarks, way_out, *_grown(asked, found)))
+    return replace(asked, nearest=found, remarks=(*asked.remarks, way_out, *_grown(asked, found), *_another(found)))
 
 
 def _not_searched(recipe: Recipe) -> list[str]:
     return ["not searched: fewer completions an update, smaller groups, and shorter completions together with another "
             "change"] if recipe.draws else []
+
+
+def _another(found: Nearest) -> list[str]:
+    """What is said of a plan that trains other weights than was asked for."""
+    return ["that is another experiment: it trains adapters beside frozen weights, and its result says little about "
+            "training all of them"] if any(word.startswith("method") for word in found.overrides) else []
 
 
 def _grown(asked: Plan, found: Nearest) -> list[str]:
@@ -208,14 +214,15 @@ def nearest(recipe: Recipe, shape: ModelShape, target: Target, asked: Plan,
     # Formulas are off by a factor that mostly carries over from one candidate to the next.
     # Asked once, because looking an engine up reads the entry points of all packages.
     engine = find_planning_engine(recipe.engine)
-    guess_of = partial(estimated, shape=shape, target=target, teacher=teacher,
+    needs_of = partial(estimated_programs, shape=shape, target=target, teacher=teacher,
                        split_frozen=engine is None or engine.splits_frozen)
-    factor = asked.verdict.peak_bytes / max(1, guess_of(recipe))
-    for candidate in _pool(recipe, target, shape, asked):
-        guess = guess_of(candidate)
+    factor = asked.verdict.peak_bytes / max(1, *needs_of(recipe).values())
+    for offered in _pool(recipe, target, shape, asked):
         # A tenth stays free here already, so that fewer compilations end in a refusal.
-        if guess * factor > MARGINAL_SHARE * limit:
+        candidate = _answering_within(offered, MARGINAL_SHARE * limit / factor, needs_of)
+        if candidate is None:
             continue
+        guess = max(needs_of(candidate).values())
         # Not explained: that could compile two shallow models more for every refusal.
         plan = make_plan(candidate, shape, target, explained=False, teacher=teacher)
         words = difference(recipe, candidate)
@@ -230,17 +237,38 @@ def nearest(recipe: Recipe, shape: ModelShape, target: Target, asked: Plan,
     return None
 
 
+def _answering_within(recipe: Recipe, room: float,
+                      needs_of: Callable[[Recipe], Mapping[ProgramName, int]]) -> Recipe | None:
+    """The recipe where it needs at most this many bytes by formula, with fewer answers at a time if that suffices.
+
+    None where its other programs need more: how items are answered changes nothing of the training, so it comes before
+    every other change and never instead of one.
+    """
+    needs = dict(needs_of(recipe))
+    if max(needs.values()) <= room:
+        return recipe
+    if needs.pop("generation", 0) <= room or max(needs.values()) > room:
+        return None
+    return next((fewer for fewer in fewer_answers(recipe) if needs_of(fewer)["generation"] <= room), None)
+
+
 def _pool(recipe: Recipe, target: Target, shape: ModelShape, asked: Plan) -> Iterator[Recipe]:
     """Candidates for whichever program needs the most."""
-    # Where answering is what does not fit, training need not change at all.
+    # Where only answering does not fit, training need not change at all; often the step does not fit either.
     if asked.program == "generation":
-        return fewer_answers(recipe)
+        return chain(fewer_answers(recipe), candidates(recipe, target, shape))
     return (for_drawing if asked.program == "drawing" else candidates)(recipe, target, shape)
 
 
 def estimated(recipe: Recipe, shape: ModelShape, target: Target, teacher: ModelShape | None = None, *,
               split_frozen: bool = True) -> int:
-    """Closed-form peak of a recipe on a target, bytes per device: of the program that needs the most.
+    """Closed-form peak of a recipe on a target, bytes per device: of the program that needs the most."""
+    return max(estimated_programs(recipe, shape, target, teacher, split_frozen=split_frozen).values())
+
+
+def estimated_programs(recipe: Recipe, shape: ModelShape, target: Target, teacher: ModelShape | None = None, *,
+                       split_frozen: bool = True) -> dict[ProgramName, int]:
+    """Closed-form peak of each program of a recipe on a target, bytes per device.
 
     ``split_frozen``: as of `EngineRequest`.
     """
@@ -252,6 +280,6 @@ def estimated(recipe: Recipe, shape: ModelShape, target: Target, teacher: ModelS
     frozen = 0
     if teacher is not None and isinstance(recipe.algorithm, Distill):
         frozen = teacher_bytes(teacher_request(request, teacher, recipe.algorithm.teacher_precision), mesh)
-    return frozen + max(estimated_peak(request, size, *mesh, target.platform) if name == "step" else
-                        sum(beside_the_step(request, name, size, *mesh, target.platform).values())
-                        for name, size in programs_of(recipe, mesh[0]).items())
+    return {name: frozen + (estimated_peak(request, size, *mesh, target.platform) if name == "step" else
+                            sum(beside_the_step(request, name, size, *mesh, target.platform).values()))
+            for name, size in programs_of(recipe, mesh[0]).items()}

@@ -22,8 +22,15 @@ LANES = 128
 """Lengths and head sizes are multiples of this."""
 
 
-def flash_refusal(shape: ModelShape) -> str:
-    """Why the kernel cannot serve this model; empty where it can."""
+CHIPS_WITHOUT = ("TPU v2", "TPU v3")
+"""Chips for which the kernel does not compile: it multiplies bfloat16, which their matrix units do not take within a
+kernel ("Unsupported matmul RHS type")."""
+
+
+def flash_refusal(shape: ModelShape, kind: str) -> str:
+    """Why the kernel cannot serve this model on chips of this kind; empty where it can."""
+    if kind in CHIPS_WITHOUT:
+        return f"the kernel does not compile for a {kind}"
     sizes = {shape.head_dim_of(i) for i in range(shape.layers)}
     return next((f"head_dim {size} is not a multiple of {LANES}" for size in sorted(sizes) if size % LANES), "")
 
@@ -37,10 +44,10 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
         interpret: run the kernel's steps one by one on any device (tests).
 
     Raises:
-        RequestError: the model's head size is not one the kernel takes; when called, a length that is not.
+        RequestError: the chip or the model's head size is not one the kernel takes; when called, a length that is not.
     """
-    if refusal := flash_refusal(shape):
-        raise RequestError(f"memory.attention: flash; {refusal}", "a head size the kernel takes",
+    if refusal := flash_refusal(shape, layout.mesh.devices.flat[0].device_kind):
+        raise RequestError(f"memory.attention: flash; {refusal}", "a chip and a head size that the kernel takes",
                            "memory.attention=chunked")
     # A group of query heads must find its key head on its own device, so both numbers have to divide.
     numbers = {shape.heads, *(shape.kv_heads_of(i) for i in range(shape.layers))}

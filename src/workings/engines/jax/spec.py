@@ -55,9 +55,12 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
 
 
 def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> Attention:
-    """The attention function; ``auto`` is flash on a TPU whose model it serves, chunked on a GPU, plain on a CPU."""
+    """The attention function.
+
+    ``auto`` is flash on a TPU whose chip and model it serves, chunked on any other accelerator, plain on a CPU.
+    """
     if asked == "auto":
-        on_tpu = "chunked" if flash_refusal(shape) else "flash"
+        on_tpu = "chunked" if flash_refusal(shape, layout.mesh.devices.flat[0].device_kind) else "flash"
         asked = {"tpu": on_tpu, "gpu": "chunked"}.get(platform, "plain")
     if asked == "flash" and platform != "tpu":
         raise RequestError(f"memory.attention: flash on a {platform.upper()}", "flash is for TPUs in this engine",
