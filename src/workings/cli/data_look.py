@@ -1,5 +1,6 @@
 """`workings data check` and `workings data preview`: look at data before anything is trained on them."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,6 +9,10 @@ import typer
 from workings.cli.output import JsonFlag, answer
 from workings.errors import RequestError
 
+SHOWN_OF_EACH = 5
+"""Findings of each kind that are shown."""
+FIFTH = 5
+
 
 def check_command(
     file: Annotated[str, typer.Argument(help="A file of traces or of preference pairs, or a shipped name.")],
@@ -15,13 +20,18 @@ def check_command(
     recipe: Annotated[str, typer.Option("--recipe", help="Prove the rows as this recipe would make them.")] = "",
     ngram: Annotated[int, typer.Option("--ngram", min=2, help="Words of a passage that counts as copied.")] = 13,
     fix: Annotated[bool, typer.Option("--fix", help="Write NAME.clean.jsonl and NAME.left_out.jsonl beside.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --fix: leave out more than a fifth without asking.")] = False,
+    findings: Annotated[Path | None, typer.Option("--findings", help="Write every finding to this file, a line "
+                                                  "each.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Look for duplicates, conflicts, wrong arithmetic, pairs that prefer nothing, and leaks.
 
     Exit code 1 when something that matters is found.
     """
+    import json
     import tempfile
+    from collections import Counter
 
     from workings.data.checking.findings import KINDS, WHOLE
     from workings.data.checking.overlap import read_questions
@@ -30,6 +40,7 @@ def check_command(
     from workings.data.generate import make_named
     from workings.data.named_sets import shipped_sets
     from workings.data.open import open_items_file
+    from workings.record import atomic
 
     # Shipped sets are made and not stored, so they are written here for the check and go with it.
     with tempfile.TemporaryDirectory() as folder:
@@ -41,24 +52,50 @@ def check_command(
         pairs = holds_pairs(path)
         read, report = (_check_pairs if pairs else _check_traces)(path, questions, ngram, recipe)
         values = report.to_json()
+        if findings is not None:
+            atomic.write_bytes(findings, b"".join(json.dumps(found.to_json(), ensure_ascii=False).encode() + b"\n"
+                                                  for found in report.findings))
         if fix:
             # The cleaned file would lie in the temporary folder and vanish with it.
             if path.parent == Path(folder):
                 raise RequestError(f"--fix of {file}, a shipped name", "a file, beside which the cleaned one can go",
                                    f"workings data make {file} --out {file}.jsonl")
+            if not yes:
+                _ask_for_much(report)
             clean, left_out = write_clean(read, report, path)
             values |= {"clean": str(clean), "left_out": str(left_out),
                        "kept": read.records - len(report.left_out), "removed": len(report.left_out)}
-    # Counts name every kind; single findings are shown for what matters only, and not by the thousand.
-    first = [finding for finding in report.findings if finding.matters or finding.record == WHOLE][:20]
+    # Counts name every kind; of each that matters the first findings are shown, and not all the thousands.
+    shown: Counter[str] = Counter()
+    first = []
+    for finding in report.findings:
+        shown[finding.kind] += 1
+        if (finding.matters or finding.record == WHOLE) and shown[finding.kind] <= SHOWN_OF_EACH:
+            first.append(finding)
+    first.sort(key=lambda finding: list(KINDS).index(finding.kind))
     lines = [f"{'matters' if KINDS[kind][0] else 'note   '}  {count:>6}  {kind}: {KINDS[kind][1]}"
              for kind, count in report.counts.items()]
     lines += [f"  {finding.id}: {finding.kind}: {finding.text}" for finding in first]
+    lines += [f"every finding: {findings}"] if findings is not None else []
     lines += [f"kept {values['kept']} in {values['clean']}, left out {values['removed']}"] if fix else []
     verdict = ("nothing that matters" if report.passed else
                f"{len(report.left_out)} {'pairs' if pairs else 'traces'} should not be trained on")
     answer(values, as_json=as_json, text="\n".join([*lines, f"{report.records} records: {verdict}"]))
     if not report.passed:
+        raise typer.Exit(1)
+
+
+def _ask_for_much(report: Any) -> None:
+    """Ask before a cleaned file leaves out more than a fifth. Raises `RequestError` where nobody can answer."""
+    gone = report.left_out
+    if len(gone) * FIFTH <= report.records:
+        return
+    kinds = ", ".join(f"{count} {kind}" for kind, count in report.counts.items()
+                      if any(found.kind == kind for reasons in gone.values() for found in reasons))
+    told = f"--fix would leave out {len(gone)} of {report.records} records ({kinds})"
+    if not sys.stdin.isatty():
+        raise RequestError(told, "at most a fifth, or --yes", "look at them with --findings FILE")
+    if not typer.confirm(f"{told}. Go on?", err=True):
         raise typer.Exit(1)
 
 

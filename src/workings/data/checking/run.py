@@ -18,6 +18,8 @@ from workings.data.checking.reading import (
 from workings.data.equations.check import wrong_equations
 from workings.data.traces import Trace
 
+MAX_CLOSED_WORDS = 6
+"""Words of an answer that is right or wrong; a longer one is one of many that an open question has."""
 _CONTROL = re.compile(rf"{TURN_MARKS.pattern}|</?(?:reasoning|answer|think)>|<\|channel>|<channel\|>")
 _NUMBER = re.compile(r"-?[$€£]?-?\d[\d,]*(?:\.\d+)?%?")
 
@@ -50,8 +52,11 @@ def _alone(trace: Trace) -> Iterator[tuple[str, str]]:
     # Two empty steps in a row are named as empty already.
     if any(step.strip() for step in again):
         yield "repeated_step", shown(again)
-    if wrong := [equation for step in (*trace.steps, *_calculations(trace.metadata.get("calculations")))
-                 for equation in wrong_equations(step)]:
+    # The steps as one text: what a later line takes back ("that is wrong") is no mistake of the trace. Most answers of
+    # conversations hold their calculation themselves.
+    if wrong := [equation for text in ("\n".join(trace.steps), trace.answer,
+                                       *_calculations(trace.metadata.get("calculations")))
+                 for equation in wrong_equations(text)]:
         # Each once: an equation often stands in a step and again in the annotation taken out of it.
         yield "wrong_equation", shown(list(dict.fromkeys(wrong)))
     texts = (trace.prompt, *trace.steps, trace.answer)
@@ -108,7 +113,8 @@ def _repeated_questions(traces: Sequence[tuple[int, Trace]]) -> list[DataFinding
 def _about_group(members: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
     # By value, so 5 and 5.0 are one answer. Which of several is right nobody can tell here: all of them are named.
     answers = {_value(trace.answer) for _, trace in members}
-    if len(answers) > 1:
+    # An open question has several good answers; only short ones contradict each other.
+    if len(answers) > 1 and all(len(words(trace.answer)) <= MAX_CLOSED_WORDS for _, trace in members):
         told = shown([f"{trace.id} says {trace.answer}" for _, trace in members])
         return [DataFinding(kind="conflict", record=position, id=trace.id, text=f"{excerpt(trace.prompt)}: {told}")
                 for position, trace in members]
