@@ -178,6 +178,9 @@ def _is_plain(pair: Pair, calculates: tuple[bool, bool]) -> bool:
     """Whether an equation that does not hold is one between numbers beyond doubt."""
     left, right = pair.left, pair.right
     units = [{token.text.removesuffix("s") for token in side.tokens if token.kind == "unit"} for side in (left, right)]
+    # `15 minutes * 4 = 1 hour` converts.
+    if units[0] and right.followed_by and not any(unit in right.followed_by for unit in units[0]):
+        return False
     if len(units[0]) > 1 or (units[0] and units[1] and units[0] != units[1]):
         return False
     if not calculates[0]:

@@ -30,6 +30,8 @@ class Side:
     """Nothing is said right before a left side, or nothing but punctuation and white space follows a right one."""
     cut_off: bool = False
     """Dots follow its digits."""
+    followed_by: str = ""
+    """The word behind a right side: its unit, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,8 @@ def _right(side: Sequence[Token], after: Token | None, text: str, *, strict: boo
     if not clean:
         return unread
     return Side(tokens, tuple(_shorter(tokens, text)), first.start, last.end,
-                alone=after is None or after.kind not in ("word", "ellipsis"), cut_off=cut_off)
+                alone=after is None or after.kind not in ("word", "ellipsis"), cut_off=cut_off,
+                followed_by=after.text if after is not None and after.kind == "word" else "")
 
 
 def _first_unmatched(side: Sequence[Token]) -> tuple[int, int]:
