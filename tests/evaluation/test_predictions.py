@@ -155,3 +155,9 @@ def test_samples_of_markup_stay_text(tmp_path: Path) -> None:
 def test_settings_out_of_range_are_named(setting: str, value: Any) -> None:
     with pytest.raises(RequestError, match=f"{setting}|nope"):
         EvaluationSettings(**{setting: value})
+
+
+def test_a_file_without_completions_is_refused_with_its_keys(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="its keys are id, output"):
+        judge(tmp_path, [{"id": "i0", "output": "7"}, {"id": "i1", "output": "8"}], items(2))
+    assert not (tmp_path / "out").exists()

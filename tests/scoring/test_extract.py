@@ -16,11 +16,11 @@ from workings.scoring.extract import RULES, Extraction, check_rules, extract
     ("so \\boxed{\\frac{1}{2}} is it", "\\frac{1}{2}", "boxed"),
     ("so \\boxed 7.", "7", "boxed"),
     ("The answer is 3.14. Bye", "3.14", "answer_phrase"),
-    ("Final answer: **42**", "42**", "answer_phrase"),
+    ("Final answer: **42**", "42", "answer_phrase"),
     ("Answer: 5\nAnswer: 6", "6", "answer_phrase"),
     ("<think>1+1=2</think>\n\n2", "2", "after_think"),
     ("<think>1+1=2</think> it is the 3rd", "3", "last_number"),
-    ("we get 47+25=72", "72", "last_number"), ("5-3", "3", "last_number"), ("so it is -3", "-3", "last_number"),
+    ("we get 47+25=72", "72", "last_number"), ("5-3", "", "none"), ("so it is -3", "-3", "last_number"),
     ("costs $1,200.50 in all", "$1,200.50", "last_number"), ("half is 1/2", "1/2", "last_number"),
     ("no idea", "", "none"), ("", "", "none"), ("\\boxed{never closed", "", "none"),
 ])
@@ -30,7 +30,8 @@ def test_numbers(text: str, found: str, rule: str) -> None:
 
 @pytest.mark.parametrize(("text", "found", "rule"), [
     ("Paris", "Paris", "whole"), ("<think>hm</think>Paris 1", "Paris 1", "after_think"),
-    ("line\nline", "", "none"), ("The answer is the Eiffel Tower.", "the Eiffel Tower", "answer_phrase"),
+    ("line\nother line", "other line", "whole"), ("The answer is the Eiffel Tower.", "the Eiffel Tower",
+    "answer_phrase"),
 ])
 def test_texts(text: str, found: str, rule: str) -> None:
     assert extract(text, "text") == Extraction(found, rule)

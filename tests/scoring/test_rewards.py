@@ -60,8 +60,10 @@ def test_rewards_look_behind_the_channel_where_it_is_the_form():
         for reward, expected in (("answer", answer), ("form", form), ("steps", float(text != "12"))):
             chosen = settings(reward, form="channel")
             assert shipped_reward(chosen.rewards[0], sample(text), chosen) == expected, (text, reward)
-    entries = [settings("answer", form=form).recorded()[0]["parameters"] for form in ("tags", "channel")]
-    assert entries == [{"extraction_version": 1}, {"extraction_version": 1, "form": "channel"}]
+    entries = [settings("answer", form=form, extraction_version=version).recorded()[0]["parameters"]
+               for form, version in (("tags", 1), ("channel", 1), ("channel", 2))]
+    assert entries == [{"extraction_version": 1}, {"extraction_version": 1, "form": "channel"},
+                       {"extraction_version": 2}]
 
 
 def test_lengths_are_counted_in_tokens():
@@ -105,7 +107,7 @@ def test_what_decides_is_recorded(tmp_path):
     chosen = settings("answer", "form", "steps", {"scorer": "overlong", "buffer": 4, "weight": 2}, "own.py:f",
                       base=tmp_path)
     assert chosen.recorded() == [
-        {"name": "answer", "weight": 1.0, "parameters": {"extraction_version": 1}, "version": "1"},
+        {"name": "answer", "weight": 1.0, "parameters": {"extraction_version": 2}, "version": "2"},
         {"name": "form", "weight": 1.0, "parameters": {"form": "tags"}, "version": "1"},
         {"name": "steps", "weight": 1.0, "parameters": {}, "version": "2"},
         {"name": "overlong", "weight": 2.0, "parameters": {"max_new_tokens": 10, "buffer": 4}, "version": "1"},

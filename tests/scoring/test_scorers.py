@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from workings.errors import RequestError
-from workings.scoring.extract import extract
+from workings.scoring.extract import answer_kind, extract
 from workings.scoring.items import Item, read_items
-from workings.scoring.scorers import answer, answer_kind, exact, get_scorer, normalise_text, register
+from workings.scoring.scorers import answer, exact, get_scorer, register
+from workings.scoring.texts import normalise_text
 
 
 def item(gold: str, **more: object) -> Item:
@@ -17,7 +18,7 @@ def item(gold: str, **more: object) -> Item:
 
 @pytest.mark.parametrize(("given", "gold", "right"), [
     ("72", "72", 1), ("72.0", "72", 1), ("$1,234", "1234", 1), ("She has 42 of them.", "42", 1), ("42 or 43", "42", 0),
-    ("not 41 but 42", "42", 0), ("10**10**10", "10", 0), ("nothing", "42", 0), ("-5", "5", 0), ("1/3", "0.33", 0),
+    ("not 41 but 42", "42", 1), ("10**10**10", "10", 0), ("nothing", "42", 0), ("-5", "5", 0), ("1/3", "0.33", 0),
     ("The Eiffel Tower.", "eiffel tower", 1), ("Paris", "London", 0), ("42", "Paris", 0), ("Paris 1", "paris 1", 1),
     ("3:30", "3:30", 1), ("3:30", "3:45", 0)])
 def test_answers(given: str, gold: str, right: int) -> None:
@@ -43,9 +44,9 @@ def test_normalisation() -> None:
 
 
 def test_a_name_is_registered_once() -> None:
-    assert get_scorer("answer").version == "1"
+    assert get_scorer("answer").version == "2"
     with pytest.raises(RequestError, match="not registered"):
-        register("answer", "2")(answer)
+        register("answer", "3")(answer)
 
 
 FORMS = {
@@ -60,5 +61,5 @@ def test_every_gsm8k_solution_is_right_in_every_form(shared: Path, rule: str) ->
     path = shared / "data/gsm8k/test.jsonl"
     solutions = [json.loads(line)["answer"].rsplit("####", 1)[0] for line in path.read_text("utf-8").splitlines()]
     for one, steps in zip(read_items(path), solutions, strict=True):
-        found = extract(FORMS[rule].format(steps=steps, gold=one.expected_answer), answer_kind(one))
+        found = extract(FORMS[rule].format(steps=steps, gold=one.expected_answer), answer_kind(one.expected_answer))
         assert (found.rule, answer(found.text, one)) == (rule, 1), one.id

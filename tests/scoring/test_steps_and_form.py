@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from workings.errors import RequestError
-from workings.scoring.form import check_form, keeps_form, reasoning_text, said_text
+from workings.scoring.form import check_form, keeps_form, reasoning_text
 from workings.scoring.items import Item
 from workings.scoring.judge import judge
 from workings.scoring.scorers import answer
@@ -98,13 +98,12 @@ def test_reasoning_is_what_stands_before_the_answer() -> None:
     ("<|channel>thought\n<answer>7</answer>\n<channel|>8", "7", "8", 0),
     ("<|channel>thought\nParis or Rome\n<channel|>Rome", "Rome", "Rome", 1),
     ("<|channel>thought\nThe answer is 7\n<channel|>", "7", "", 0),
-    ("<|channel>thought\nso far it is 7", "7", "7", 1),  # cut off
+    ("<|channel>thought\nso far it is 7", "7", "", 0),  # cut off
 ])
 def test_the_answer_stands_behind_the_channel(text: str, expected: str, found: str, score: int) -> None:
     item = Item(id="a", prompt="?", expected_answer=expected)
     judged = judge(item, text, answer, ScoringSettings(form="channel"))
     assert (judged.extracted, judged.score) == (found, score)
-    assert said_text(text, "tags") == text
 
 
 def test_an_unknown_form_is_named() -> None:

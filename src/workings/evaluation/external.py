@@ -43,7 +43,7 @@ class ExternalPredictions:
         """Index the file.
 
         Raises:
-            RequestError: the file is missing, or holds no line for any of the items.
+            RequestError: the file is missing, holds no line for any of the items, or no line with a completion.
         """
         if not path.is_file():
             raise RequestError(f"predictions: {path}", "a file of JSON lines with id and completion")
@@ -52,10 +52,17 @@ class ExternalPredictions:
         self._items = items
         self._offsets: dict[str, array[int]] = {item.id: array("q") for item in items}
         self.samples = 1
+        self._completions = 0
+        self._keys: dict[str, None] = {}
         self._index()
         if not any(self._offsets.values()):
             raise RequestError(f"predictions: {path}: no line has the id of an item",
                                "lines with id and completion, ids as in the items")
+        # A score of 0 on every item would be taken for the model's.
+        if not self._completions:
+            raise RequestError(f"predictions: {path}: no line has a text as its completion; its keys are "
+                               f"{', '.join(self._keys)}"[:400], "lines with id and completion (a text)",
+                               "name the key that holds the text completion")
         # Last, so that a file that is refused is not left open.
         self._file = path.open("rb")
 
@@ -97,6 +104,9 @@ class ExternalPredictions:
                 self.problems.add("unknown ids", name)
             else:
                 self._offsets[name].append(offset)
+                self._completions += isinstance(record.get("completion"), str)
+                if len(self._keys) < SHOWN:
+                    self._keys |= dict.fromkeys(record)
                 sample = record.get("sample", 0)
                 # One wild number would give every item that many missing samples.
                 if _is_index(sample) and sample < MAX_SAMPLES:

@@ -10,6 +10,7 @@ from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.settings import EvaluationSettings, aggregate_score
 from workings.record.canonical import dumps
 from workings.record.digest import bytes_digest
+from workings.scoring.extract import EXTRACTION_VERSION
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement
 from workings.scoring.lines import read_lines
@@ -39,6 +40,11 @@ class Answered:
     problem: str = ""
     """Why there is no text to score (`missing`, `double`, …)."""
 
+    @property
+    def truncated(self) -> bool:
+        """Whether it was cut off by the limit on new tokens."""
+        return self.finish_reason == "length"
+
 
 def sanitised(answered: Answered, settings: EvaluationSettings) -> Answered:
     """The completion as it can be recorded: valid Unicode, and a problem instead of a text that is too long."""
@@ -60,7 +66,7 @@ def prediction_line(answered: Answered, judgement: Judgement, form: str) -> dict
         "extracted": judgement.extracted if judgement.extracted else {"absent": "no rule found an answer"},
         "rule": judgement.rule, "score": judgement.score,
         "format_ok": {"absent": "no form was asked for"} if form == "any" else judgement.format_ok,
-        "truncated": answered.finish_reason == "length", "empty": not answered.problem and not answered.text.strip(),
+        "truncated": answered.truncated, "empty": not answered.problem and not answered.text.strip(),
         "reasoning_chars": judgement.reasoning_chars, "steps_checked": judgement.steps_checked,
         "steps_valid": judgement.steps_valid,
         "finish_reason": answered.finish_reason or {"absent": "not recorded where the completion comes from"},
@@ -118,13 +124,14 @@ def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
         yield group
 
 
-def read_results(path: Path, aggregate: str) -> Iterator[ItemResult]:
+def read_results(path: Path, aggregate: str, extraction_version: int = EXTRACTION_VERSION) -> Iterator[ItemResult]:
     """What counts of every item, in the file's order."""
     for samples in read_predictions(path):
-        yield item_result(samples, aggregate)
+        yield item_result(samples, aggregate, extraction_version)
 
 
-def item_result(samples: list[dict[str, Any]], aggregate: str) -> ItemResult:
+def item_result(samples: list[dict[str, Any]], aggregate: str,
+                extraction_version: int = EXTRACTION_VERSION) -> ItemResult:
     """One item's samples as one result; an item with an unscorable sample is an error."""
     first = samples[0]
     errors = [str(sample["error"]) for sample in samples if "error" in sample]
@@ -134,7 +141,8 @@ def item_result(samples: list[dict[str, Any]], aggregate: str) -> ItemResult:
         each = [_measures(sample) for sample in samples]
         measures = {name: sum(values) / len(values) for name in MEASURES
                     if (values := [found[name] for found in each if name in found])}
-    return ItemResult(id=first["id"], score=aggregate_score(samples, aggregate), error=errors[0] if errors else "",
+    return ItemResult(id=first["id"], score=aggregate_score(samples, aggregate, extraction_version),
+                      error=errors[0] if errors else "",
                       section=str(first["section"]), category=str(first["category"]),
                       difficulty=str(first["difficulty"]), cluster=str(first.get("cluster", "")), measures=measures)
 

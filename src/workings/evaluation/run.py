@@ -179,7 +179,7 @@ def _pipeline(chunks: Sequence[int], answer: Callable[[int], list[Answered]], sc
                         yield waiting[0], _lines(waiting[1], waiting[2].result(), settings)
                     raise
                 # Scored while the next chunk is answered. At most one chunk waits, so memory stays bounded.
-                future = pool.submit(scoring.judge, [(a.item, a.text) for a in answers if not a.problem])
+                future = pool.submit(scoring.judge, [(a.item, a.text, a.truncated) for a in answers if not a.problem])
                 if waiting is not None:
                     yield waiting[0], _lines(waiting[1], waiting[2].result(), settings)
                 waiting = index, answers, future

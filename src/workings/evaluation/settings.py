@@ -3,13 +3,16 @@
 Everything in the settings that changes a score makes two scorecards incomparable.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import comb
 from typing import Any
 
+from workings.scoring.extract import EXTRACTION_VERSION
 from workings.scoring.numbers import parse_number
-from workings.scoring.scorers import normalise_text
 from workings.scoring.settings import ScoringSettings, require
+from workings.scoring.texts import normalise_text
+from workings.scoring.version_1 import answer as version_1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +49,14 @@ class EvaluationSettings(ScoringSettings):
                 "seed": self.seed, "batch_size": self.batch_size}
 
 
-def aggregate_score(samples: list[dict[str, Any]], how: str) -> float:
+def recorded_version(config: Mapping[str, Any]) -> int:
+    """The version of extraction that an ``eval_config.json`` names; this one's where the scores are from elsewhere."""
+    extraction = config.get("extraction")
+    version = extraction.get("version") if isinstance(extraction, dict) else None
+    return version if type(version) is int else EXTRACTION_VERSION
+
+
+def aggregate_score(samples: list[dict[str, Any]], how: str, extraction_version: int = EXTRACTION_VERSION) -> float:
     """An item's score from its samples.
 
     ``mean``: pass@1; ``majority``: score of the most frequent answer; ``pass``: any sample right (pass@n);
@@ -59,7 +69,7 @@ def aggregate_score(samples: list[dict[str, Any]], how: str) -> float:
         return max(scores)
     if how.startswith("pass@"):
         return pass_at_k(len(scores), sum(score == 1.0 for score in scores), int(how.removeprefix("pass@")))
-    return scores[majority_index([sample["extracted"] for sample in samples])]
+    return scores[majority_index([sample["extracted"] for sample in samples], extraction_version)]
 
 
 def is_aggregate(how: str, samples: int) -> bool:
@@ -68,16 +78,17 @@ def is_aggregate(how: str, samples: int) -> bool:
     return how in ("mean", "majority", "pass") or (how != k and k.isdecimal() and 1 <= int(k) <= samples)
 
 
-def majority_index(answers: list[Any]) -> int:
+def majority_index(answers: list[Any], extraction_version: int = EXTRACTION_VERSION) -> int:
     """Index of the first sample with the most frequent answer.
 
     Answers are equal by value (numbers) or normalised text; samples without an answer have no vote unless all are
     without. A tie goes to the answer that came first.
     """
+    same = version_1.vote if extraction_version == 1 else _same
     votes: dict[tuple[object, ...], list[int]] = {}
     for index, answer in enumerate(answers):
         if isinstance(answer, str):
-            votes.setdefault(_same(answer), []).append(index)
+            votes.setdefault(same(answer), []).append(index)
     # `max` keeps the first of equals, and a dictionary the order of the first votes.
     return max(votes.values(), key=len)[0] if votes else 0
 

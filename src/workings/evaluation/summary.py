@@ -7,6 +7,7 @@ from typing import Any
 from workings.evaluation.predictions import item_result, read_predictions
 from workings.evaluation.scorecard import ItemResult, Scorecard, build_scorecard, mean_interval
 from workings.evaluation.statistics.intervals import Interval
+from workings.scoring.extract import EXTRACTION_VERSION
 
 SHOWN_SAMPLES = 12
 _RATES = ("format_ok", "truncated", "empty", "step_validity")
@@ -17,8 +18,9 @@ _SHOWN_IDS = 20
 class EvaluationSummary:
     """One pass over predictions: the scorecard, what else was measured, and the samples to show."""
 
-    def __init__(self, predictions: Path, aggregate: str) -> None:
+    def __init__(self, predictions: Path, aggregate: str, extraction_version: int = EXTRACTION_VERSION) -> None:
         """Read the file once; memory grows with the number of items, not with the length of their texts."""
+        self._version = extraction_version
         self.results: list[ItemResult] = []
         self._rules: Counter[str] = Counter()
         self._errors: dict[str, list[str]] = {}
@@ -30,7 +32,7 @@ class EvaluationSummary:
         self.scorecard: Scorecard = build_scorecard(self.results)
 
     def _add(self, samples: list[dict[str, Any]], aggregate: str) -> None:
-        result = item_result(samples, aggregate)
+        result = item_result(samples, aggregate, self._version)
         self.results.append(result)
         for sample in samples:
             self._rules[str(sample["rule"])] += 1

@@ -14,6 +14,7 @@ from typing import Any
 from workings.errors import RecordError, RequestError
 from workings.evaluation.predictions import read_results
 from workings.evaluation.scorecard import ItemResult
+from workings.evaluation.settings import recorded_version
 from workings.record import atomic
 from workings.record.canonical import loads, record_line
 from workings.record.digest import file_digest, json_digest
@@ -87,7 +88,8 @@ class EvaluationRecord:
         for name in (EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS):
             if sums.get(name) != file_digest(self.path / name):
                 raise RecordError(f"{self.path / name} is not the file that was sealed")
-        results = list(read_results(self.path / PREDICTIONS, str(self.config["aggregate"])))
+        results = list(read_results(self.path / PREDICTIONS, str(self.config["aggregate"]),
+                                    recorded_version(self.config)))
         if len({result.id for result in results}) != len(results):
             raise RecordError(f"{self.path / PREDICTIONS} holds an item twice")
         return results

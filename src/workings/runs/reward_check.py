@@ -125,7 +125,7 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
     with RewardProcess(settings) as other:
         again.append(other.score([text.sample for text in texts]))
     with ScoringProcess(ScoringSettings()) as judge:
-        judged = judge.judge([(text.sample.item, text.sample.text) for text in texts])
+        judged = judge.judge([(text.sample.item, text.sample.text, text.sample.truncated) for text in texts])
     for each in values:
         total(each, settings)  # raises where the sum is no number
     weights = settings.weights

@@ -31,7 +31,7 @@ def main() -> None:
     # Before the scorer is loaded, because loading a file runs other people's code as well.
     limit_memory(settings.child_bytes)
     try:
-        scorer = load_scorer(settings.scorer)
+        scorer = load_scorer(settings.scorer, settings.extraction_version)
     except RequestError as error:
         answers.write({"problem": error.given, "expected": error.expected})
         answers.flush()
@@ -55,7 +55,8 @@ def main() -> None:
 def _answer(request: dict[str, Any], score: Any, settings: ScoringSettings) -> dict[str, Any]:
     try:
         item = item_from_json(request["item"])
-        return judge(item, request["text"], score, settings, second=request["second"]).to_json()
+        return judge(item, request["text"], score, settings, truncated=request["truncated"],
+                     second=request["second"]).to_json()
     # `SystemExit` as well: it would end the process, and cost the other completions of the chunk their time.
     except BaseException as error:  # noqa: BLE001 - scorers are other people's code; what they raise is the answer
         return Judgement(error=f"scorer raised {type(error).__name__}: {error}"[:500]).to_json()

@@ -1,125 +1,241 @@
-"""Finding the answer in a completion: ordered named rules, and the name of the rule that hit is kept.
+r"""Finding the answer in a completion: ordered named rules, and the name of the rule that hit is kept.
 
-Every rule is linear in the length of the text. The last match counts, because a model that corrects itself does so
-later. Rules look at the kind of the expected answer (number or text), never at the answer itself.
+Every rule looks only at what is said and not at what is thought (`workings.scoring.thinking`), and is linear in the
+length of the text. The last match counts, because a model that corrects itself does so later. Rules look at the kind of
+the expected answer (`answer_kind`), never at the answer itself.
 """
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
 
 from workings.errors import RequestError
-from workings.scoring.numbers import MAX_CHARACTERS, parse_number
+from workings.scoring.choices import TRUTHS, choice_in, truth_in
+from workings.scoring.extraction import NO_RULE, Extraction, Kind
+from workings.scoring.final_number import final_number, sentence_number
+from workings.scoring.latex import plain
+from workings.scoring.numbers import parse_number, parse_words
+from workings.scoring.sentences import is_conclusion, last_lines, sentences, without_markup
+from workings.scoring.thinking import Said, said
 
-EXTRACTION_VERSION = 1
+EXTRACTION_VERSION = 2
 """Raised whenever a rule changes what it finds; scorecards of different versions are not comparable."""
+KNOWN_VERSIONS = (1, EXTRACTION_VERSION)
+"""Versions by which a record can be scored again; those before this one stand in ``version_N``."""
 
-Kind = Literal["number", "text"]
-Rule = Callable[[str, Kind], str | None]
+Rule = Callable[[Said, Kind], str | None]
 
 # Characters. A longer text is an explanation that holds the answer, not the answer.
 MAX_AFTER_THINK = 200
-MAX_WHOLE = 100
-NO_RULE = "none"
+MAX_LINE = 300
+LOOKED_AT = 50
+"""Last marks of a kind that are looked at."""
 
 
-@dataclass(frozen=True, slots=True)
-class Extraction:
-    """The answer found in a completion (empty where none was) and the rule that found it."""
+def answer_kind(expected: str) -> Kind:
+    """What kind of answer is expected."""
+    if parse_number(expected) is not None:
+        return "number"
+    if re.fullmatch(r"\s*\(?[A-Ja-j]\)?\.?\s*", expected):
+        return "choice"
+    return "yes_no" if expected.strip(" .").casefold() in TRUTHS else "text"
 
-    text: str
-    rule: str
 
-
-def answer_tag(text: str, kind: Kind) -> str | None:
+def answer_tag(text: Said, kind: Kind) -> str | None:
     """Text of the last closed ``<answer>…</answer>``."""
-    return _between(text, "<answer>", "</answer>")
+    # The closing tag is looked for first, so a tag that is open at the end of a cut text is no answer.
+    end = text.text.rfind("</answer>")
+    start = text.text.rfind("<answer>", 0, end) if end >= 0 else -1
+    return _meant(text.text[start + len("<answer>"):end], kind) if start >= 0 else None
 
 
-def hashes(text: str, kind: Kind) -> str | None:
-    """Rest of the line after the last ``####`` (GSM8K)."""
-    at = text.rfind("####")
-    return text[at + 4:].split("\n", 1)[0] if at >= 0 else None
+_HEADING = re.compile(
+    r"[\s*_]*(?:step|part|case|phase|stage|option|method|approach|section|question|problem|example|task"
+    r"|point)\s*[\dA-Z]|[\s*_]*\d+[.):]\s"
+    r"|[\s*_]*(?:conclusion|solution|explanation|analysis|summary|reasoning|verification|check|calculation"
+    r"|heading|overview|introduction|given"
+    r"|answer|final answer|result|final result|understanding|setup|approach|discussion|background|key|note|why"
+    r"|how|what|steps?|let)\b[^\d]*$",
+    re.IGNORECASE)
 
 
-def boxed(text: str, kind: Kind) -> str | None:
-    r"""Content of the last ``\boxed{…}``, braces matched."""
-    at = text.rfind("\\boxed")
-    if at < 0:
-        return None
-    rest = text[at + len("\\boxed"):].lstrip()
-    if not rest.startswith("{"):
-        return rest.split(maxsplit=1)[0].rstrip("$.") if rest else None
-    # Braces are counted, because a fraction inside of the box has braces of its own and a pattern cannot pair them.
-    depth = 0
-    for index, character in enumerate(rest):
-        depth += (character == "{") - (character == "}")
-        if depth == 0:
-            return rest[1:index]
+def hashes(text: Said, kind: Kind) -> str | None:
+    """Rest of the line after the last ``####`` (GSM8K) that is no heading and has no box behind it."""
+    for at, rest, behind in _hash_lines(text.text):
+        if _HEADING.match(rest) and parse_number(_tidy(rest)) is None:
+            continue
+        if "\\boxed" in behind or "\\fbox" in behind:
+            continue
+        # A number that ends a text which was cut off may be the beginning of another one.
+        if text.truncated and not behind.strip() and "\n" not in text.text[at:].rstrip(" "):
+            continue
+        if kind == "number" and parse_number(_tidy(rest)) is None and not _is_last(behind):
+            continue
+        if (found := _meant(rest, kind)) is not None:
+            return found
     return None
 
 
-_PHRASE = re.compile(r"\banswer\b(?:\s+is)?\s*[:=]?\s*\**\s*", re.IGNORECASE)
-_PHRASE_MARK = re.compile(r"\bis\b|[:=]", re.IGNORECASE)
+def _hash_lines(text: str) -> Iterator[tuple[int, str, str]]:
+    """Place, rest of the line, and what stands behind it, of the last lines with ``####``, from the last one."""
+    end = len(text)
+    for _ in range(LOOKED_AT):
+        at = text.rfind("####", 0, end)
+        if at < 0:
+            return
+        line_end = text.find("\n", at)
+        line_end = len(text) if line_end < 0 else line_end
+        yield at, text[at + 4:line_end].lstrip("#").strip(), text[line_end:]
+        end = at
 
 
-def answer_phrase(text: str, kind: Kind) -> str | None:
-    """What follows the last "Answer:" or "the answer is", to the end of its line or sentence."""
-    found = None
-    for match in _PHRASE.finditer(text):
-        # The bare word, as in "answer these", announces nothing.
-        if _PHRASE_MARK.search(match.group()):
-            found = match
-    if found is None:
+def _is_last(behind: str) -> bool:
+    """Whether nothing is said behind it that could be the answer."""
+    return not any(map(str.isalnum, behind)) or not any(map(str.isdigit, behind[:20_000]))
+
+
+def boxed(text: Said, kind: Kind) -> str | None:
+    r"""Content of the last ``\boxed{…}`` or ``\fbox{…}`` that is closed; of several side by side, all of them."""
+    boxes = list(_boxes(text.text))
+    if not boxes:
         return None
-    line = text[found.end():].split("\n", 1)[0]
-    # A sentence ends at a period before a space; a period inside 3.14 is not one.
-    return re.split(r"[.!?]\s", line, maxsplit=1)[0].rstrip(" .!?")
+    start, _, content = boxes[-1]
+    parts = [content]
+    for before in reversed(boxes[:-1]):
+        # "x = \boxed{2} or x = \boxed{3}": both are the answer.
+        if not re.fullmatch(r"[\s$\\()]*(?:,|and|or|;)[\s$\\()]*(?:and"
+                            r"|or)?[\s$\\()]*(?:[a-zA-Z]\s*=\s*)?", text.text[before[1]:start][:60]):
+            break
+        parts.insert(0, before[2])
+        start = before[0]
+    return _meant_in_box(", ".join(parts), kind)
 
 
-def after_think(text: str, kind: Kind) -> str | None:
-    """A short text after the last ``</think>`` or ``</reasoning>``; for numbers, only if it is one."""
-    at = max(text.rfind(tag) + len(tag) if tag in text else -1 for tag in ("</think>", "</reasoning>"))
-    rest = text[at:].strip() if at >= 0 else ""
-    if not rest or len(rest) > MAX_AFTER_THINK or (kind == "number" and parse_number(rest) is None):
+_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
+
+
+def _boxes(text: str) -> Iterator[tuple[int, int, str]]:
+    """Start, end and content of the last boxes, in order."""
+    found = list(_BOX.finditer(text))[-LOOKED_AT:]
+    for index, match in enumerate(found):
+        # A box ends before the next one begins; where it does not, it holds that one, which is the answer.
+        limit = found[index + 1].start() if index + 1 < len(found) else len(text)
+        if text[match.end():match.end() + 1] != "{":
+            content = text[match.end():match.end() + 100].split(maxsplit=1)[:1]
+            if content and content[0].strip("$."):
+                yield match.start(), match.end() + len(content[0]), content[0].strip("$.")
+            continue
+        end = _brace_end(text, match.end(), limit)
+        if end >= 0 and text[match.end() + 1:end].strip():
+            yield match.start(), end + 1, text[match.end() + 1:end]
+
+
+def _brace_end(text: str, start: int, limit: int) -> int:
+    """Place of the brace that closes the one at ``start``, before ``limit``; or -1."""
+    # Braces are counted, because a fraction inside of the box has braces of its own and a pattern cannot pair them.
+    depth = 0
+    for index in range(start, limit):
+        character = text[index]
+        depth += (character == "{") - (character == "}")
+        if depth == 0:
+            return index
+    return -1
+
+
+_ANNOUNCED = re.compile(r"\b(?:answer|option|choice)\b", re.IGNORECASE)
+_MARK = re.compile(
+    r"[\s*_\"]{0,6}(?:,?\s*(?:then|therefore|thus|hence|here|to (?:the|this|your) (?:question|problem)|for "
+    r"(?:the|this) (?:question|problem))\s*,?)?[\s*_]{0,4}"
+    r"(?::|=|(?:is|are|would be|should be|must be|will be|was)\b(?:\s+(?:therefore|thus|then|simply"
+    r"|that))?\s*:?)[\s*_]*", re.IGNORECASE)
+_NO_ANSWER = re.compile(r"(?:correct|right|helpful|above|as follows|below|clear|obvious|wrong|incorrect|given"
+                        r"|found|unknown|in (?:the|a)|shown|reasonable"
+                        r"|consistent|verified|confirmed)\b", re.IGNORECASE)
+
+
+def answer_phrase(text: Said, kind: Kind) -> str | None:
+    """What follows the last "Answer:", "the answer is" or heading "Final answer" that is followed by an answer."""
+    for match in reversed([*_ANNOUNCED.finditer(text.text)][-LOOKED_AT:]):
+        segment, closed = _announced(text.text, match.end())
+        if not segment or _NO_ANSWER.match(segment):
+            continue
+        if text.truncated and not closed:
+            segment = re.sub(r"[^\s]*\s*$", "", segment)
+        if kind in ("number", "text") and match.group().casefold() != "answer" and choice_in(segment) is None:
+            continue
+        found = _meant(segment, kind)
+        if found is not None and (kind == "text" or found != _tidy(segment) or _is_answer(found, kind)):
+            return found
+    return None
+
+
+def _announced(text: str, start: int) -> tuple[str, bool]:
+    """What an announcement is followed by, in its line or the next one; and whether text stands behind it."""
+    mark = _MARK.match(text, start)
+    line_end = text.find("\n", start)
+    line_end = len(text) if line_end < 0 else line_end
+    if mark is None or mark.end() > line_end:
+        # A heading: nothing but marks behind it on its line.
+        if text[start:line_end].strip(" *_:#\r=\t") or line_end - start > 40:
+            return "", True
+        begin = line_end
+    else:
+        begin = mark.end()
+    rest = text[begin:begin + 4 * MAX_LINE].lstrip("*_: \t")
+    segment = rest.split("\n", 1)[0].strip()
+    if not segment.strip("*_:$ \\"):
+        # The next line that is not blank.
+        lines = [line for line in rest.split("\n") if line.strip("*_: ")]
+        segment = lines[0].strip() if lines else ""
+    # A display that begins on a line of its own.
+    if segment in ("\\[", "$$", "\\(", "\\boxed{", "```"):
+        at = rest.find(segment)
+        closing = {"\\[": "\\]", "$$": "$$", "\\(": "\\)", "\\boxed{": "}", "```": "```"}[segment]
+        end = rest.find(closing, at + len(segment))
+        segment = rest[at + len(segment):end if end >= 0 else None].strip()
+    return segment, bool(text[begin + rest.find(segment) + len(segment):].strip()) if segment else True
+
+
+def after_think(text: Said, kind: Kind) -> str | None:
+    """A short text behind the thinking; for numbers, only if it is one."""
+    rest = text.text.strip()
+    if not text.thought or not rest or len(rest) > MAX_AFTER_THINK or text.truncated:
         return None
-    return rest
+    if kind == "number":
+        return _tidy(rest) if parse_number(_tidy(rest)) is not None else None
+    return _meant(rest, kind)
 
 
-# A minus sign counts only where no operand stands right before it: in `12-5` it is an operation.
-_NUMBER = re.compile(
-    r"(?:(?<![\w).])[-−])?(?:[$€£¥₹]\s?)?(?:(?<![\w).])[-−])?"
-    r"(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)(?:\s?/\s?\d+(?![\d.]))?(?:\s?%)?")
+def last_number(text: Said, kind: Kind) -> str | None:
+    """The number that the last telling sentence says; a short text that is a number as a whole."""
+    whole = _tidy(text.text) if len(text.text) <= MAX_LINE and "=" not in text.text and not text.truncated else ""
+    if whole and _is_answer(whole, "number"):
+        return whole
+    return final_number(text.text, truncated=text.truncated)
 
 
-def last_number(text: str, kind: Kind) -> str | None:
-    """The last number anywhere."""
-    found = None
-    for match in _NUMBER.finditer(text):
-        found = match
-    return found.group() if found else None
-
-
-def only_number(text: str) -> str:
-    """The number of a short text that holds exactly one ("She has 42 of them."), or ""."""
-    found = _NUMBER.findall(text) if len(text) <= MAX_CHARACTERS else []
-    return str(found[0]) if len(found) == 1 else ""
-
-
-def whole(text: str, kind: Kind) -> str | None:
-    """The completion itself where it is one short line."""
-    stripped = text.strip()
-    return stripped if stripped and len(stripped) <= MAX_WHOLE and "\n" not in stripped else None
+def whole(text: Said, kind: Kind) -> str | None:
+    """The completion itself where it is one short line, else its last line."""
+    stripped = text.text.strip()
+    if not stripped or text.truncated:
+        return None
+    if kind in ("choice", "yes_no") and (found := _meant(stripped[-20_000:], kind)) is not None and len(found) <= 5:
+        return found
+    lines = last_lines(stripped) if "\n" in stripped else [stripped]
+    last = lines[-1] if lines else ""
+    if len(last) > MAX_LINE:
+        return None
+    told = sentences(last)
+    # Of several sentences in the last line, the last or the one that concludes.
+    return _tidy(next((each for each in reversed(told) if is_conclusion(each)), told[-1]) if len(told) > 1 else last)
 
 
 RULES: dict[str, Rule] = {rule.__name__: rule for rule in (
     answer_tag, hashes, boxed, answer_phrase, after_think, last_number, whole)}
 # From the plainest mark to the vaguest: a tag is meant as the answer, a last number may be anything.
+_TEXT_RULES = ("answer_tag", "hashes", "boxed", "answer_phrase", "after_think", "whole")
 DEFAULT_RULES: dict[Kind, tuple[str, ...]] = {
     "number": ("answer_tag", "hashes", "boxed", "answer_phrase", "after_think", "last_number"),
-    "text": ("answer_tag", "hashes", "boxed", "answer_phrase", "after_think", "whole"),
-}
+    "choice": _TEXT_RULES, "yes_no": _TEXT_RULES, "text": _TEXT_RULES}
 
 
 def check_rules(names: Sequence[str]) -> None:
@@ -129,17 +245,59 @@ def check_rules(names: Sequence[str]) -> None:
         raise RequestError(f"extraction rules: {', '.join(unknown)}", f"some of {', '.join(RULES)}")
 
 
-def extract(text: str, kind: Kind, rules: Sequence[str] = ()) -> Extraction:
-    """The first rule (in the order given; empty: the default order for this kind) that finds a non-empty answer."""
+def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool = False) -> Extraction:
+    """The first rule (in the order given; empty: the default order for this kind) that finds a non-empty answer.
+
+    Args:
+        text: the completion.
+        kind: what is expected.
+        rules: names of rules; empty: the default ones.
+        truncated: the completion was cut off by the limit on new tokens; then what stands at its very end is no answer.
+    """
+    spoken = said(text, truncated=truncated)
     for name in rules or DEFAULT_RULES[kind]:
-        found = RULES[name](text, kind)
+        found = RULES[name](spoken, kind)
         if found is not None and found.strip():
             return Extraction(found.strip(), name)
     return Extraction("", NO_RULE)
 
 
-def _between(text: str, opening: str, closing: str) -> str | None:
-    # The closing tag is looked for first, so a tag that is open at the end of a cut text is no answer.
-    end = text.rfind(closing)
-    start = text.rfind(opening, 0, end) if end >= 0 else -1
-    return text[start + len(opening):end] if start >= 0 else None
+def _tidy(text: str) -> str:
+    """A text as an answer: without markup, delimiters of mathematics and a final period."""
+    text = without_markup(re.sub(r"^(?:\\[\[(]|\$\$)\s*|\s*(?:\\[\])]|\$\$)\.?$", "", text.strip()))
+    inner = re.fullmatch(r"\$([^$]*)\$", text)
+    return inner[1].strip() if inner and not inner[1].lstrip().startswith("\\$") else text
+
+
+def _is_answer(text: str, kind: Kind) -> bool:
+    return parse_number(text) is not None or parse_words(text) is not None if kind == "number" else len(text) <= 5
+
+
+def _meant(segment: str, kind: Kind) -> str | None:
+    """What a marked text means as an answer of this kind: the text itself where nothing in it is plainer."""
+    boxes = [content for _, _, content in _boxes(segment)]
+    if boxes and segment.count("\\box") == 1:
+        return _meant_in_box(boxes[-1], kind)
+    tidy = _tidy(segment)
+    if kind == "number":
+        if parse_number(tidy) is not None or parse_words(tidy) is not None:
+            return tidy
+        return sentence_number(segment) or tidy
+    if kind == "choice":
+        return choice_in(segment) or tidy
+    if kind == "yes_no":
+        return truth_in(segment) or tidy
+    told = sentences(segment.split("\n", 1)[0] if "\\begin" not in segment else segment)
+    return _tidy(told[0]) if told else None
+
+
+def _meant_in_box(content: str, kind: Kind) -> str | None:
+    """A box is meant exactly; only a sentence in it is read as one."""
+    if kind == "text":
+        return content.strip()
+    if kind == "number" and parse_number(content) is None and re.search(r"[A-Za-z]{2,}\s+\S*\d"
+        r"|\d\s*[A-Za-z]{2,} [A-Za-z]{2,}", plain(content)):
+        return sentence_number(content) or content.strip()
+    if kind == "number":
+        return content.strip()
+    return _meant(content, kind)

@@ -38,12 +38,6 @@ def keeps_form(text: str, form: str) -> bool:
     return len(tags) == len(set(tags))
 
 
-def said_text(text: str, form: str) -> str:
-    """Where an answer is looked for: in the form `channel` what stands behind the channel, else the whole text."""
-    # A channel that is open at the end was cut off; like any such text it can still be right by its last number.
-    return text.rpartition("<channel|>")[2] if form == CHANNEL else text
-
-
 def reasoning_text(text: str) -> str:
     """What stands before the answer: inside the reasoning tags, before ``####`` or ``<answer>``; else all of it."""
     for opening, closing in (("<reasoning>", "</reasoning>"), ("<think>", "</think>"),

@@ -4,12 +4,14 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from workings.scoring.extract import extract
-from workings.scoring.form import keeps_form, reasoning_text, said_text
+from workings.scoring.extract import answer_kind, extract
+from workings.scoring.extraction import Extraction
+from workings.scoring.form import keeps_form, reasoning_text
 from workings.scoring.items import Item
-from workings.scoring.scorers import ScoreFunction, answer_kind
+from workings.scoring.scorers import ScoreFunction
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.steps import STEPS_VERSION, check_steps
+from workings.scoring.version_1 import answer as version_1
 from workings.scoring.version_1 import steps as version_1_steps
 
 STEP_CHECKERS = {1: version_1_steps.check_steps, STEPS_VERSION: check_steps}
@@ -39,12 +41,20 @@ class Judgement:
 
 
 def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings, *,
-          second: bool = False) -> Judgement:
-    """Extract, score and describe one completion; ``second`` asks math-verify as well.
+          truncated: bool = False, second: bool = False) -> Judgement:
+    """Extract, score and describe one completion.
+
+    Args:
+        item: the question with its expected answer.
+        text: the completion.
+        score: the scoring function.
+        settings: rules, form and version.
+        truncated: the completion was cut off by the limit on new tokens.
+        second: math-verify is asked as well.
 
     Raises what the scorer raises.
     """
-    found = extract(said_text(text, settings.form), answer_kind(item), settings.rules)
+    found = find_answer(item, text, settings, truncated=truncated)
     value = score(found.text, item) if found.text else 0.0
     if not is_score(value):
         return Judgement(extracted=found.text, rule=found.rule,
@@ -57,6 +67,13 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
         extracted=found.text, rule=found.rule, score=float(value), format_ok=keeps_form(text, settings.form),
         reasoning_chars=len(reasoning), steps_checked=steps.checked, steps_valid=steps.valid, wrong_steps=steps.wrong,
         second_opinion=second_opinion(found.text, item) if second else "")
+
+
+def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: bool) -> Extraction:
+    """The answer in a completion, by the settings' version of the rules."""
+    if settings.extraction_version == 1:
+        return version_1.find(text, item, settings.rules, settings.form)
+    return extract(text, answer_kind(item.expected_answer), settings.rules, truncated=truncated)
 
 
 def is_score(value: object) -> bool:

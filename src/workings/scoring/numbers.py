@@ -5,60 +5,56 @@ Values are fractions, so ``0.1 + 0.2`` and ``0.3`` are equal and nothing overflo
 """
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+
+from workings.scoring.latex import plain
+from workings.scoring.units import NO_UNIT, Unit, read_unit, same_units
 
 MAX_CHARACTERS = 300
 """A longer text is not a number."""
 MAX_EXPONENT = 400
 """Largest absolute power of ten in scientific notation."""
 
-_CURRENCY = {"$": "dollar", "€": "euro", "£": "pound", "¥": "yen", "₹": "rupee", "US$": "dollar", "USD": "dollar",
-             "EUR": "euro", "GBP": "pound"}
 _SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_UNIT_NAMES = {"km": "kilometer", "kilometre": "kilometer", "m": "meter", "metre": "meter", "cm": "centimeter",
-               "centimetre": "centimeter", "mm": "millimeter", "millimetre": "millimeter", "ft": "foot", "feet": "foot",
-               "inches": "inch", "in": "inch", "mi": "mile", "kg": "kilogram", "g": "gram", "lb": "pound",
-               "lbs": "pound", "oz": "ounce", "l": "liter", "litre": "liter", "ml": "milliliter", "h": "hour",
-               "hr": "hour", "hrs": "hour", "min": "minute", "mins": "minute", "s": "second", "sec": "second",
-               "secs": "second", "usd": "dollar", "eur": "euro", "gbp": "pound", "men": "man", "women": "woman",
-               "people": "person", "children": "child"}
+_LETTER_SCALES = {"k": 10**3, "m": 10**6, "mn": 10**6, "b": 10**9, "bn": 10**9}
+_WORDS = {word: value for value, word in enumerate(
+    ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen",
+    "nineteen"])} | {word: 10 * value for value, word in enumerate(
+        ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], start=2)}
+_DOZEN = "dozen"
 
-_DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
+# Groups of three with one separator: a comma, a space, an apostrophe.
+_DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?:[ ]\d{3})+(?!\d)|\d{1,3}(?:['’]\d{3})+|\d+)"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.\d+)?|\.\d+)"
 _VALUE = re.compile(
     rf"(?P<mixed>{_DIGITS})(?:\s+|\s*-\s*|\s+and\s+)(?P<mixed_top>\d+)\s*/\s*(?P<mixed_bottom>\d+)"
     rf"|(?P<top>{_DECIMAL})\s*/\s*(?P<bottom>{_DECIMAL})"
-    rf"|(?P<decimal>{_DECIMAL})(?:\s*(?:[eE]|(?:x|\*)\s*10\s*(?:\^|\*\*)\s*)(?P<exponent>[+-]?\d{{1,4}}))?")
-_CURRENCY_MARK = re.compile(r"(?:US\$|USD|EUR|GBP|[$€£¥₹])\s*")
-# A word that joins or negates is no unit: "5 or 6" and "5 minus 2" are more than one number.
-_WORD = r"(?!(?:or|and|not|to|but|minus|plus|times)\b)[^\W\d_]+(?:\^?[23])?"
-_UNIT = re.compile(rf"-?{_WORD}(?:[ ./-]+{_WORD}){{0,4}}\.?|°[CF]?", re.IGNORECASE)
-# In this order: fractions while their braces are there, braces that are left over last.
-_LATEX = (
-    (re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r" \1/\2"),
-    (re.compile(r"\\[dt]?frac\s*(\d)\s*(\d)"), r" \1/\2"),
-    (re.compile(r"\\(?:text|mathrm|mbox|textbf|mathbf)\s*\{([^{}]*)\}"), r" \1"),
-    (re.compile(r"\^\s*\{?\\circ\}?"), "°"),
-    (re.compile(r"\\(?:times|cdot)"), "*"),
-    (re.compile(r"\\(?:left|right|displaystyle)"), ""),
-    (re.compile(r"\\([%$€£&#_{}])"), r"\1"),
-    (re.compile(r"\\[ ,;:!()\[\]]"), ""),
-    (re.compile(r"\{,\}"), ","),
-    (re.compile(r"\{([^{}]*)\}"), r"\1"),
-)
-_DASHES = dict.fromkeys(map(ord, "−–—‐‑﹣-"), "-")
+    r"|10\s*\^\s*(?:\{(?P<braced>[+-]?\d{1,3})\}|(?P<power>[+-]?\d{1,3}))"
+    rf"|(?P<decimal>{_DECIMAL})(?:\s*(?:[eE]|(?:x|\*|×)\s*10\s*(?:\^|\*\*)\s*\{{?)(?P<exponent>[+-]?\d{{1,4}})\}}?)?")
+CURRENCY = r"(?:(?:US|CA|AU|[CA])?\$|USD|EUR|GBP|INR|Rs\.?|[$€£¥₹])"
+_CURRENCY_MARK = re.compile(rf"{CURRENCY}\s*")
+_ABOUT = re.compile(r"(?:about|approximately|approx\.?|roughly|around|exactly|only|nearly|almost|a total of|≈|~)\s*",
+                    re.IGNORECASE)
+_COMMA_DECIMAL = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\d.,])")
+_NAME = r"[^\W\d_]+(?:['’-][^\W\d_]+)*"
+# What may stand before an equals sign so that the right side is the answer: a name, f(3), x_1, words, m+n.
+_NAMED = re.compile(rf"(?:∠|Δ)?\s*{_NAME}\.?(?:\s+{_NAME}\.?){{0,9}}\s*(?:_\{{?\w{{1,5}}\}}?)?\s*"
+                    r"(?:\([^()=]{0,40}\))?\s*:?"
+                    r"|[a-w](?:\s*\+\s*[a-w]){1,5}")
+_ARITHMETIC = re.compile(r"(?:[\d\s.,+\-*/×·÷()%$€£¥₹^°{}√!]|\\(?:frac|binom|sqrt)(?![a-z]))+")
+_UNKNOWN = re.compile(r"(?<![^\W\d_])[^\W\d_](?![^\W\d_])|\\|[\d)][^\W\d_](?![^\W\d_])|[\^_√π]")
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """One number as written: its exact value, whether a percent sign stood there, and its unit (or "")."""
+    """One number as written: its exact value, whether a percent sign stood there, and its unit."""
 
     value: Fraction
     percent: bool = False
-    unit: str = ""
+    unit: Unit = NO_UNIT
 
 
 def parse_number(text: str) -> Number | None:
@@ -66,12 +62,33 @@ def parse_number(text: str) -> Number | None:
 
     >>> parse_number("$1,234.50").value
     Fraction(2469, 2)
-    >>> parse_number("47 apples").unit
-    'apple'
-    >>> parse_number("10**10**10") is None
+    >>> parse_number("60 km/h").unit.measure
+    'kilometer/hour'
+    >>> parse_number("6x") is None
     True
     """
     return _parse(text) if len(text) <= MAX_CHARACTERS else None
+
+
+def parse_words(text: str) -> Number | None:
+    """The number that a text is in words, as in "twenty-five apples"; up to 999 of a hundred, thousand or million."""
+    tokens = re.findall(r"[^\W\d_]+", text[:MAX_CHARACTERS].casefold())
+    value = taken = 0
+    for token in tokens:
+        if token in _WORDS:
+            # "twenty five" is one number, "five six" is two.
+            if value % 100 and not (value % 10 == 0 and value % 100 >= 20 and _WORDS[token] < 10):
+                return None
+            value += _WORDS[token]
+        elif token in _SCALES and value:
+            value = value * _SCALES[token]
+        elif token != "and" or not value:
+            break
+        taken += 1
+    if not taken or any(character.isdigit() for character in text):
+        return None
+    unit = read_unit(" ".join(tokens[taken:]))
+    return None if unit is None else Number(Fraction(value), unit=unit)
 
 
 @lru_cache(maxsize=10_000)
@@ -81,10 +98,10 @@ def _parse(text: str) -> Number | None:
     if not cleaned:
         return None
     sign, cleaned = _sign(cleaned)
-    unit = ""
+    currency = ""
     mark = _CURRENCY_MARK.match(cleaned)
     if mark:
-        unit = _CURRENCY[mark.group().strip()]
+        currency = mark.group().strip()
         inner, cleaned = _sign(cleaned[mark.end():])
         sign *= inner
     found = _VALUE.match(cleaned)
@@ -93,48 +110,72 @@ def _parse(text: str) -> Number | None:
     value = _value(found)
     if value is None:
         return None
-    return _with_unit(sign * value, cleaned[found.end():].strip(), unit)
+    return _with_unit(sign * value, cleaned[found.end():], currency)
 
 
 def equal_numbers(given: Number, expected: Number, tolerance: float = 0.0) -> bool:
     """Whether two numbers agree within an absolute tolerance.
 
     A unit that only one of them names is no difference; two different units are. A percent sign that only one of
-    them carries may be a unit (50 % for 50) or a factor (50 % for 0.5): both count.
+    them carries may be a unit (50 % for 50) or a factor (50 % for 0.5): both count, and so do 3 dozen for 36 and for 3.
     """
-    if given.unit and expected.unit and given.unit != expected.unit:
-        return False
     # Through its text: a tolerance of 0.1 means a tenth, and not the double beside it.
     allowed = Fraction(str(tolerance))
-    candidates = [given.value]
+    if (given.percent and expected.unit.measure) or (expected.percent and given.unit.measure):
+        return False
+    pairs = [(given, expected)]
     if given.percent and not expected.percent:
-        candidates.append(given.value / 100)
+        pairs.append((Number(given.value / 100, unit=given.unit), expected))
     if expected.percent and not given.percent:
-        candidates.append(given.value * 100)
-    return any(abs(candidate - expected.value) <= allowed for candidate in candidates)
+        pairs.append((given, Number(expected.value / 100, unit=expected.unit)))
+    if (_DOZEN in given.unit.words) != (_DOZEN in expected.unit.words):
+        # Of 3 dozen eggs there are not 3, though there are 3 of what an answer without a unit may count.
+        if given.unit and expected.unit:
+            pairs = []
+        pairs.append((_dozens(given), _dozens(expected)))
+    return any(abs(one.value - other.value) <= allowed and same_units(one.unit, other.unit) for one, other in pairs)
+
+
+def _dozens(number: Number) -> Number:
+    if _DOZEN not in number.unit.words:
+        return number
+    words = tuple(word for word in number.unit.words if word != _DOZEN)
+    return Number(number.value * 12, unit=Unit(number.unit.measure, words))
 
 
 def _clean(text: str) -> str:
     if text.isascii() and text.isdigit():
         return text
-    # The space is put in first, because NFKC turns the sign ½ into the three characters 1, slash and 2.
-    text = unicodedata.normalize("NFKC", _mixed_vulgar(text)).replace("⁄", "/").translate(_DASHES)
-    for pattern, replacement in _LATEX:
-        text = pattern.sub(replacement, text)
-    text = text.strip().strip("*`\"'").strip()
-    if text.count("=") >= 1:  # "x = 5", "47+25=72": the right side is the number
-        text = text.rsplit("=", 1)[1]
-    text = text.strip().rstrip(".,;:!?").strip()
+    text = plain(text.replace("\\%", "%"))
+    text = _stripped(text)
+    if re.search(r"[=≈]", text):  # "x = 5", "47+25=72": the right side is the number
+        left, text = re.split(r"[=≈](?=[^=≈]*$)", text, maxsplit=1)
+        if not names_a_value(left):
+            return ""
+    text = _ABOUT.sub("", _stripped(text), count=1) if _ABOUT.match(_stripped(text)) else _stripped(text)
+    return _COMMA_DECIMAL.sub(lambda found: f"{found[1].replace('.', '')}.{found[2]}", text)
+
+
+def _stripped(text: str) -> str:
+    text = text.strip().strip("*`\"'_“”’‘").strip().rstrip(".,;:?").strip().strip("*`\"'_“”").strip()
     if len(text) > 1 and text.startswith("$") and text.endswith("$"):
         text = text[1:-1].strip()
     elif text.endswith("$") and text.count("$") == 1:
         text = f"${text[:-1].strip()}"
-    return re.sub(r"^(?:about|approximately|approx\.?|roughly|≈|~)\s*", "", text, flags=re.IGNORECASE)
+    if len(text) > 2 and text[0] == "(" and text[-1] == ")" and "(" not in text[1:-1] and "," not in text:
+        text = text[1:-1].strip()
+    return text
 
 
-def _mixed_vulgar(text: str) -> str:
-    """A space before a one-character fraction: ``1½`` is one and a half, not eleven halves."""
-    return re.sub(r"(?<=\d)(?=[¼-¾⅐-⅞])", " ", text)
+def names_a_value(left: str) -> bool:
+    """Whether what stands before an equals sign makes its right side the answer: a name or arithmetic, no equation.
+
+    >>> names_a_value("Total cost"), names_a_value("3*4"), names_a_value("x^2+y^2")
+    (True, True, False)
+    """
+    parts = [part.strip().strip("*$_") for part in re.split(r"[=≈]", left)]
+    return all(not part or _ARITHMETIC.fullmatch(part) or _NAMED.fullmatch(part) or not (
+        _UNKNOWN.search(part) or re.search(r",\s", part)) for part in parts)
 
 
 def _sign(text: str) -> tuple[int, str]:
@@ -144,7 +185,7 @@ def _sign(text: str) -> tuple[int, str]:
 
 
 def _fraction(digits: str) -> Fraction:
-    return Fraction(digits.replace(",", ""))
+    return Fraction(re.sub("[, '’]", "", digits))
 
 
 def _value(found: re.Match[str]) -> Fraction | None:
@@ -154,6 +195,8 @@ def _value(found: re.Match[str]) -> Fraction | None:
     if found["top"] is not None:
         bottom = _fraction(found["bottom"])
         return _fraction(found["top"]) / bottom if bottom else None
+    if found["decimal"] is None:
+        return Fraction(10) ** int(found["braced"] or found["power"])
     exponent = int(found["exponent"] or 0)
     # Powers of fractions are exact: a large exponent would be as many digits in memory.
     if abs(exponent) > MAX_EXPONENT:
@@ -161,25 +204,20 @@ def _value(found: re.Match[str]) -> Fraction | None:
     return _fraction(found["decimal"]) * Fraction(10) ** exponent
 
 
-def _with_unit(value: Fraction, rest: str, unit: str) -> Number | None:
+def _with_unit(value: Fraction, rest: str, currency: str) -> Number | None:
     percent = False
-    match = re.match(r"(?:%|percent\b|per cent\b)\s*", rest, re.IGNORECASE)
+    match = re.match(r"\s*(?:%|percent\b|per cent\b|percentage points?\b|pct\b)\s*", rest, re.IGNORECASE)
     if match:
         percent, rest = True, rest[match.end():]
     # After the percent sign and before the unit, as in "3 million people".
-    scale = re.match(r"-?([A-Za-z]+)\b\s*", rest)
-    if scale and scale[1].lower() in _SCALES:
-        value, rest = value * _SCALES[scale[1].lower()], rest[scale.end():]
-    if rest and not _UNIT.fullmatch(rest):
+    scale = re.match(r"\s*-?([A-Za-z]+)\b\s*", rest)
+    factor = scale and (_SCALES.get(scale[1].lower()) or (_LETTER_SCALES.get(scale[1].lower()) if currency else None))
+    if scale and factor:
+        value, rest = value * factor, rest[scale.end():]
+    # A hyphen as in "a 5-mile walk", not a minus.
+    unit = read_unit(re.sub(r"^-(?=[^\W\d_]{2})", " ", rest.strip()), currency)
+    # Letters right behind a number are a product, unless they are a measure or a whole word.
+    product = re.match(r"[^\W\d_]{1,3}(?![^\W\d_])", rest) and not match and not factor
+    if unit is None or (product and not unit.measure):
         return None
-    return Number(value, percent, unit_name(rest) if rest else unit)
-
-
-def unit_name(text: str) -> str:
-    """One spelling for a unit: lower case, singular, common abbreviations written out."""
-    name = " ".join(text.casefold().strip(" .-").split())
-    if name in _UNIT_NAMES:
-        return _UNIT_NAMES[name]
-    if name.endswith("s") and not name.endswith("ss") and len(name) > 3:
-        name = name[:-1]
-    return _UNIT_NAMES.get(name, name)
+    return Number(value, percent, unit)

@@ -27,8 +27,12 @@ class ScoringProcess(ChildProcess):
         self._running()
         return self
 
-    def judge(self, completions: Sequence[tuple[Item, str]]) -> list[Judgement]:
-        """Judgements in the order given; one that hangs or kills the process is an error of that item alone."""
+    def judge(self, completions: Sequence[tuple[Item, str, bool]]) -> list[Judgement]:
+        """Judgements in the order given; one that hangs or kills the process is an error of that item alone.
+
+        Args:
+            completions: of each its item, its text, and whether it was cut off by the limit on new tokens.
+        """
         second = self._settings.second_opinion != "none"
         done, _ = self._ask(completions, second)
         # Answers travel in groups: which completion took the process down is known only if each goes alone.
@@ -41,12 +45,13 @@ class ScoringProcess(ChildProcess):
             done += alone or [Judgement(error=error)]
         return done
 
-    def _ask(self, completions: Sequence[tuple[Item, str]], second: bool) -> tuple[list[Judgement], str]:
+    def _ask(self, completions: Sequence[tuple[Item, str, bool]], second: bool) -> tuple[list[Judgement], str]:
         """Judgements until the process ended or went silent, and what happened then (or "")."""
         child = self._running()
         done: list[Judgement] = []
         try:
-            self._send(child, [{"item": item.to_json(), "text": text, "second": second} for item, text in completions])
+            self._send(child, [{"item": item.to_json(), "text": text, "truncated": truncated, "second": second}
+                               for item, text, truncated in completions])
             while len(done) < len(completions):
                 done += [_judgement(answer) for answer in self._next(self._settings.item_seconds)]
         except TimeoutError:

@@ -72,6 +72,8 @@ class RewardSettings:
     """The recipe's `data.reasoning`; `any` checks none."""
     max_new_tokens: int
     """Limit on the length of a completion, in tokens without the stop token."""
+    extraction_version: int = EXTRACTION_VERSION
+    """How answers are found and compared; an earlier one only to compute a record of that version again."""
     base: Path = Path()
     """Directory that relative paths of files start from: that of the recipe."""
     steps_version: int = STEPS_VERSION
@@ -128,8 +130,9 @@ class RewardSettings:
     def _parameters(self, reward: RewardConfig) -> dict[str, Any]:
         match reward.scorer:
             case "answer" | "exact":
-                # Other forms change nothing about where an answer is looked for.
-                return {"extraction_version": EXTRACTION_VERSION, **({"form": CHANNEL} if self.form == CHANNEL else {})}
+                # In version 1 this form alone decided where an answer is looked for; since then none does.
+                form = {"form": CHANNEL} if self.form == CHANNEL and self.extraction_version == 1 else {}
+                return {"extraction_version": self.extraction_version, **form}
             case "form":
                 return {"form": self.form}
             case "length":
@@ -143,7 +146,8 @@ class RewardSettings:
         if reward.scorer == "steps":
             return str(self.steps_version)
         if not isinstance(reward, FileReward):
-            return SHIPPED_VERSIONS.get(reward.scorer) or get_scorer(reward.scorer).version
+            return SHIPPED_VERSIONS.get(reward.scorer) or get_scorer(
+                reward.scorer, self.extraction_version).version
         path = self.path(reward)
         if not path.is_file():
             raise RequestError(f"rewards: {reward.scorer}", f"a file {path}",
@@ -153,8 +157,8 @@ class RewardSettings:
     def to_json(self) -> dict[str, Any]:
         """All fields, to be sent to the process that computes rewards."""
         return {"rewards": [reward.model_dump(mode="json") for reward in self.rewards], "form": self.form,
-                "max_new_tokens": self.max_new_tokens, "base": str(self.base.resolve()),
-                "steps_version": self.steps_version,
+                "max_new_tokens": self.max_new_tokens, "extraction_version": self.extraction_version,
+                "base": str(self.base.resolve()), "steps_version": self.steps_version,
                 "call_seconds": self.call_seconds, "child_bytes": self.child_bytes}
 
 
@@ -188,8 +192,11 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
 
 
 def _judgement(sample: CompletionToReward, scorer: str, settings: RewardSettings) -> Judgement:
-    return judge(sample.item, sample.text, get_scorer(scorer).score, ScoringSettings(
-        scorer=scorer, form=settings.form, steps_version=settings.steps_version))
+    version = settings.extraction_version
+    return judge(sample.item, sample.text, get_scorer(scorer, version).score,
+                 ScoringSettings(scorer=scorer, form=settings.form, extraction_version=version,
+                                 steps_version=settings.steps_version),
+                 truncated=sample.truncated)
 
 
 def total(values: Mapping[str, float], settings: RewardSettings) -> float:

@@ -6,17 +6,21 @@ only in the scoring process; nothing that reads a scorecard later executes it. I
 
 import re
 import runpy
-import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from workings.errors import RequestError
 from workings.record.digest import file_digest
-from workings.scoring.extract import Kind, only_number
+from workings.scoring.extract import EXTRACTION_VERSION
+from workings.scoring.final_number import sentence_number
 from workings.scoring.items import Item
-from workings.scoring.numbers import equal_numbers, parse_number
+from workings.scoring.latex import normal_form
+from workings.scoring.numbers import MAX_CHARACTERS, equal_numbers, parse_number, parse_words
+from workings.scoring.texts import same_text
+from workings.scoring.version_1 import answer as version_1
 
+_SENTENCE = re.compile(r"[^\W\d_]{2,}\s")
 ScoreFunction = Callable[[str, Item], float]
 """Extracted answer and item to a score from 0.0 (wrong) to 1.0 (right)."""
 
@@ -31,6 +35,8 @@ class Scorer:
 
 
 SCORERS: dict[str, Scorer] = {}
+# By name and version of extraction: what records of that version were scored by.
+_EARLIER = {("answer", 1): Scorer("answer", "1", version_1.answer)}
 
 
 def register(name: str, version: str) -> Callable[[ScoreFunction], ScoreFunction]:
@@ -43,11 +49,15 @@ def register(name: str, version: str) -> Callable[[ScoreFunction], ScoreFunction
     return add
 
 
-def get_scorer(name: str) -> Scorer:
-    """The registered scorer of this name. Raises `RequestError` with the names that exist."""
+def get_scorer(name: str, extraction_version: int = EXTRACTION_VERSION) -> Scorer:
+    """The registered scorer of this name, as it was with a version of extraction.
+
+    Raises:
+        RequestError: there is none; with the names that exist.
+    """
     if name not in SCORERS:
         raise RequestError(f"scorer: {name}", f"one of {', '.join(sorted(SCORERS))}, or FILE.py:FUNCTION")
-    return SCORERS[name]
+    return _EARLIER.get((name, extraction_version), SCORERS[name])
 
 
 def scorer_version(name: str) -> tuple[str, str]:
@@ -58,10 +68,10 @@ def scorer_version(name: str) -> tuple[str, str]:
     return f"{path.name}:{function}", f"sha256:{file_digest(path)}"
 
 
-def load_scorer(name: str) -> Scorer:
+def load_scorer(name: str, extraction_version: int = EXTRACTION_VERSION) -> Scorer:
     """The registered scorer, or the function of a file. Executes that file."""
     if ".py:" not in name:
-        return get_scorer(name)
+        return get_scorer(name, extraction_version)
     path, function = _parts(name)
     # The digest is taken before the file runs, because code can change the file that it stands in.
     recorded, version = scorer_version(name)
@@ -78,43 +88,30 @@ def _parts(name: str) -> tuple[Path, str]:
     return Path(path), function
 
 
-def answer_kind(item: Item) -> Kind:
-    """Whether the expected answer is a number or a text."""
-    return "number" if parse_number(item.expected_answer) is not None else "text"
-
-
-@register("answer", "1")
+@register("answer", "2")
 def answer(given: str, item: Item) -> float:
-    """Numbers by value (within the item's tolerance), texts by normalised match; aliases count as well.
+    """Numbers by value (within the item's tolerance), everything else as the same text; aliases count as well.
 
-    Where a number is expected, a sentence that holds exactly one number stands for it; one that holds several does not.
+    Where a number is expected, a sentence that says one stands for it; one that says an expression or several does not.
     """
-    # The whole text first: "1 1/2" is one number as a whole and several when they are searched for.
-    number = parse_number(given) or parse_number(only_number(given))
-    for expected in (item.expected_answer, *item.aliases):
-        target = parse_number(expected)
-        if target is not None and number is not None:
-            if equal_numbers(number, target, item.tolerance):
-                return 1.0
-        # Reached also where only one of the two is a number: then they differ unless their texts are equal.
-        elif normalise_text(given) == normalise_text(expected):
-            return 1.0
-    return 0.0
+    return float(any(_same(given, expected, item.tolerance) for expected in (item.expected_answer, *item.aliases)))
+
+
+def _same(given: str, expected: str, tolerance: float) -> bool:
+    target = parse_number(expected)
+    if target is not None:
+        # The whole text first: "1 1/2" is one number as a whole and several when they are searched for.
+        number = parse_number(given) or parse_words(given)
+        if number is None and len(given) <= MAX_CHARACTERS and _SENTENCE.search(given):
+            number = parse_number(sentence_number(given) or "")
+        if number is not None:
+            return equal_numbers(number, target, tolerance)
+        # Not as prose, which loses the sign of "5!".
+        return normal_form(given) == normal_form(expected)
+    return same_text(given, expected, tolerance)
 
 
 @register("exact", "1")
 def exact(given: str, item: Item) -> float:
     """The very same characters, outer white space aside; aliases count as well."""
     return float(given.strip() in {expected.strip() for expected in (item.expected_answer, *item.aliases)})
-
-
-def normalise_text(text: str) -> str:
-    """Lower case, one space between words, no outer punctuation, no leading article.
-
-    >>> normalise_text("**The  Eiffel Tower.**")
-    'eiffel tower'
-    """
-    text = unicodedata.normalize("NFKC", text).casefold()
-    text = re.sub(r"\\(?:text|mathrm|mbox)\s*\{([^{}]*)\}", r"\1", text)
-    text = " ".join(text.split()).strip(" \"'`*_.,;:!?()[]{}$")
-    return re.sub(r"^(?:the|an|a) (?=.)", "", text)

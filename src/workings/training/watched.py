@@ -21,7 +21,7 @@ RIGHT, WRONG = "1", "0"
 class Judge(Protocol):
     """Scores completions: `workings.scoring.process.ScoringProcess`."""
 
-    def judge(self, completions: Sequence[tuple[Item, str]]) -> list[Judgement]:
+    def judge(self, completions: Sequence[tuple[Item, str, bool]]) -> list[Judgement]:
         """Judgements in the order given."""
         ...
 
@@ -51,7 +51,7 @@ class WatchedItems:
             completions = self.engine.generate(
                 state, [self.template.prompt_ids(item.prompt) for item in some], max_new_tokens=self.max_new_tokens,
                 stop_ids=self.template.stop_ids)
-            judged = self.judge.judge([(item, self.tokenizer.decode(completion.tokens))
+            judged = self.judge.judge([(item, self.tokenizer.decode(completion.tokens), completion.stop_token is None)
                                        for item, completion in zip(some, completions, strict=True)])
             marks += "".join(RIGHT if judgement.score == 1 else WRONG for judgement in judged)
         return {"held_out_score": marks.count(RIGHT) / len(marks), "held_out_items": len(marks),

@@ -97,8 +97,10 @@ def scores(record: Record) -> Iterator[CheckFinding]:
 def summary(record: Record) -> Iterator[CheckFinding]:
     """Every cell, interval, rate and count; the samples for people, too."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
+        from workings.evaluation.settings import recorded_version
         from workings.evaluation.summary import EvaluationSummary
-        recorded, aggregate = _object(unit, EVALUATION_SUMMARY), str(_object(unit, EVALUATION_CONFIG).get("aggregate"))
+        recorded, config = _object(unit, EVALUATION_SUMMARY), _object(unit, EVALUATION_CONFIG)
+        aggregate = str(config.get("aggregate"))
         if not all(is_score(row.get("score")) for row in unit.lines(PREDICTIONS)):
             raise RecordError(f"{unit.full(PREDICTIONS)}: not every line has a score")
         # The summary reads a file by its path, and an entry of a zip has none: this one file is copied out.
@@ -108,7 +110,7 @@ def summary(record: Record) -> Iterator[CheckFinding]:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("error")  # an overflow is no scorecard
-                    again = EvaluationSummary(path, aggregate)
+                    again = EvaluationSummary(path, aggregate, recorded_version(config))
                     value = again.to_json(recorded.get("problems", {}))
                     samples = again.samples_text()
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Warning,
@@ -196,8 +198,9 @@ def _item_facts(row: dict[str, Any]) -> dict[str, Any]:
 def _settings(unit: Unit) -> "EvaluationSettings | str":
     """The recorded settings of extraction and scoring, or why nothing can be scored again with them."""
     from workings.evaluation.settings import EvaluationSettings
+    from workings.scoring.extract import KNOWN_VERSIONS
     from workings.scoring.judge import STEP_CHECKERS
-    from workings.scoring.scorers import SCORERS
+    from workings.scoring.scorers import SCORERS, get_scorer
     config = _object(unit, EVALUATION_CONFIG)
     scorer, extraction, limits = config.get("scorer"), config.get("extraction"), config.get("limits")
     if not isinstance(scorer, dict) or not isinstance(extraction, dict) or not isinstance(limits, dict):
@@ -206,8 +209,17 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
     # A person's scorer is a path to code: running it would hand the verifier's machine to the record.
     if name not in OUR_SCORERS or name not in SCORERS:
         return f"scorer {name[:80]!r} is not one of this project's; its code is not run"
-    if scorer.get("version") != SCORERS[name].version:
-        return f"scorer {name!r}: version {str(scorer.get('version'))[:20]!r} there, {SCORERS[name].version!r} here"
+    # Another version of the rules may honestly find another answer, so a difference would prove nothing.
+    there = extraction.get("version")
+    if there not in KNOWN_VERSIONS:
+        return (f"answers were extracted by version {str(there)[:20]!r}, this knows "
+                f"{' and '.join(map(str, KNOWN_VERSIONS))}")
+    try:
+        here = get_scorer(name, there).version
+    except RequestError as error:
+        return f"scorer {name!r}: {error.given}; it needs {error.expected}: {error.try_next}"
+    if scorer.get("version") != here:
+        return f"scorer {name!r}: version {str(scorer.get('version'))[:40]!r} there, {here!r} here"
     rules = extraction.get("rules")
     # Records say so since version 2.
     steps = config.get("steps", {"version": 1})
@@ -218,13 +230,9 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
         settings = EvaluationSettings(
             scorer=name, rules=tuple(rules) if isinstance(rules, list) else (), form=str(config.get("form")),
             max_completion_chars=int(limits["max_completion_chars"]), item_seconds=ITEM_SECONDS,
-            steps_version=steps_version)
+            steps_version=steps_version, extraction_version=there)
     except (RequestError, KeyError, TypeError, ValueError) as error:
         raise RecordError(f"{unit.full(EVALUATION_CONFIG)}: {str(error)[:120]}") from None
-    there, here = extraction.get("version"), settings.extraction()["version"]
-    # Another version of the rules may honestly find another answer, so a difference would prove nothing.
-    if there != here:
-        return f"answers were extracted by version {str(there)[:20]!r}, this is {here!r}"
     return settings
 
 
@@ -243,7 +251,8 @@ def _scored_again(unit: Unit, settings: "EvaluationSettings") -> tuple[list[str]
     with ScoringProcess(settings) as process:
         for start in range(0, len(rows), CHUNK):
             chunk = rows[start:start + CHUNK]
-            found = process.judge([(by_id[str(row["id"])], row["completion"]) for row in chunk])
+            found = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
+                                   for row in chunk])
             problems += [problem for row, judgement in zip(chunk, found, strict=True)
                          for problem in _verdict_problems(row, judgement)]
             at_limit += sum(judgement.error.startswith(_LIMITS) for judgement in found)

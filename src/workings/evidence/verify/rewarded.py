@@ -238,7 +238,8 @@ def _read(unit: Unit) -> _Learned:
             raise RecordError("its recipe draws nothing to learn from")
         settings = RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning,
                                   max_new_tokens=algorithm.max_new_tokens,
-                                  steps_version=_steps_version(unit)) if recipe.learns_from_rewards else None
+                                  steps_version=_steps_version(unit),
+                                  extraction_version=_extraction_version(unit)) if recipe.learns_from_rewards else None
     except RequestError as error:
         raise RecordError(f"config_snapshot cannot be read: {error.given[:120]}") from None
     fsdp = unit.manifest.mesh.get("fsdp", 1)
@@ -271,6 +272,17 @@ def _steps_version(unit: Unit) -> int:
     versions = {entry.get("version") for entry in recorded if isinstance(entry, dict) and entry.get("name") == "steps"
                 } if isinstance(recorded, list) else set()
     return next((version for version in STEP_CHECKERS if versions == {str(version)}), STEPS_VERSION)
+
+
+def _extraction_version(unit: Unit) -> int:
+    """The version by which the record's rewards found answers; this one's where it names none that is known."""
+    from workings.scoring.extract import EXTRACTION_VERSION, KNOWN_VERSIONS
+    recorded = unit.json(REWARDS)
+    parameters = [entry.get("parameters") for entry in recorded if isinstance(entry, dict)
+                  ] if isinstance(recorded, list) else []
+    named = {entry["extraction_version"] for entry in parameters
+             if isinstance(entry, dict) and type(entry.get("extraction_version")) is int}
+    return next((version for version in KNOWN_VERSIONS if named == {version}), EXTRACTION_VERSION)
 
 
 def _reward_problems(recorded: Any, settings: "RewardSettings", said: str | None) -> list[str]:

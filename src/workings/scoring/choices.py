@@ -1,0 +1,90 @@
+"""Letters of choices, and yes or no: what a text that announces one says."""
+
+import re
+
+from workings.scoring.latex import plain
+from workings.scoring.sentences import last_lines, sentences, without_markup
+
+TRUTHS = frozenset(("yes", "no", "true", "false"))
+_LETTER_ALONE = re.compile(r"[(\[]?([A-Ja-j])[)\]]?[.:)]?")
+_LETTER_FIRST = re.compile(r"(?:option|choice|answer)?\s*(?:[(\[]([A-Ja-j])[)\]]|([A-J])(?:[).:]|\*\*|,? "
+                           r"(?:because|since|as|is (?:the )?(?:correct|right|best)"
+                           r"|and not|not|rather)\b|\s?[-–—(]|,\s(?:not|because|since|as|which)\b))", re.IGNORECASE)
+_LETTER_SAID = re.compile(
+    r"\b(?:option|choice|answer|letter|select|pick|choose|choosing|it(?:'s| is| must be))\s*(?:is|are|would be"
+    r"|:)?\s*[*_\"]*[(\[]?([A-J])(?:[)\]]|(?![\w'’]))", re.IGNORECASE)
+_LETTER_JUDGED = re.compile(r"(?<![\w'’])[(\[]?([A-J])[)\]]?\W{0,3}\s?(?:is|must be|seems) (?:the )?(?:correct"
+                            r"|right|best|true|only)", re.IGNORECASE)
+_OTHER_LETTER = re.compile(r"^\W{0,3}(?:(?:,|and|or|&|/)\s*[(\[]?[A-J][)\]]?(?![\w'’])|(?:is|are"
+                           r"|was)\s+(?:wrong|incorrect|false|not|out|too)\b)", re.IGNORECASE)
+_BOTH = re.compile(r"\b(?:both|either|neither|not|isn't|isn’t|cannot|can't|wrong|incorrect|eliminate|rule out"
+                   r"|nor|or|between)\W{0,3}\s*(?:be\s+)?(?:option |choice )?[(\[]?[A-J](?![\w'’])",
+                   re.IGNORECASE)
+
+_TRUTH_FIRST = re.compile(r"(?:(?:so|therefore|thus|hence|well|then|in short)\b,?\s*)?(yes|no|true|false)(?![\w'’])"
+                          r"(?=\W*$|\s*[,.;:!(—–]|\s-|\W*\s(?:because|since|as|it|he|she|they|we|this"
+                          r"|that)\b)(?!,?\s*(?:and|or)\s)", re.IGNORECASE)
+_TRUTH_LAST = re.compile(r"\b(?:is|are|answer|be|say|would be|conclude)\s*:?\s*[\"'*_“]*(yes|no|true"
+                         r"|false)(?![\w'’])(?!\s*(?:and|or)\s)", re.IGNORECASE)
+_DENIED = re.compile(r"\b(?:not|never|n't|n’t|hard to|whether|if)\s(?:\w+\s){0,3}$", re.IGNORECASE)
+
+
+def choice_in(text: str) -> str | None:
+    """The letter (upper case) that a text chooses; None where it chooses none or several.
+
+    >>> choice_in("(B) Paris"), choice_in("A or B"), choice_in("A number of people")
+    ('B', None, None)
+    """
+    cleaned = without_markup(plain(text))
+    if alone := _LETTER_ALONE.fullmatch(cleaned):
+        return alone[1].upper()
+    lines = last_lines(text)
+    # What is said last counts; a first line that names a choice counts where no later one does.
+    for line in [*reversed(lines[-3:]), *lines[:1]]:
+        for sentence in reversed(sentences(line)):
+            if (found := _sentence_choice(without_markup(plain(sentence)))) is not None:
+                letter = found.upper()
+                return None if _listed(lines, letter) else letter
+    return None
+
+
+def _sentence_choice(sentence: str) -> str | None:
+    if _BOTH.search(sentence) and not re.match(r"[(\[]?[A-J][)\]]?,? (?:and )?(?:not|rather than) ", sentence):
+        return None
+    if alone := _LETTER_ALONE.fullmatch(sentence):
+        return alone[1]
+    for found in (_LETTER_FIRST.match(sentence), *reversed([*_LETTER_SAID.finditer(sentence)][-3:]),
+                  _LETTER_JUDGED.search(sentence)):
+        if found is not None:
+            letter = next(group for group in found.groups() if group)
+            # A small letter is an article or a variable unless it stands in brackets.
+            if (letter.isupper() or "(" in found.group() or "[" in found.group()) and not _OTHER_LETTER.match(
+                    sentence[found.end(found.lastindex or 0):]):
+                return letter
+    return None
+
+
+def _listed(lines: list[str], letter: str) -> bool:
+    """Whether the lines go through several choices, as in "A) wrong", "B) right", so that the last is not chosen."""
+    starts = {found[1] for line in lines[-12:] if (found := re.match(r"[\s*_-]*\(?([A-J])[).:]", line))}
+    return len(starts) > 1 and letter in starts and not any(_LETTER_SAID.search(line) for line in lines[-2:])
+
+
+def truth_in(text: str) -> str | None:
+    """`yes`, `no`, `true` or `false`, as a text says it; None where it says none of them, or both.
+
+    >>> truth_in("Yes, because 7 divides 91."), truth_in("Yes and no."), truth_in("The statement is not false.")
+    ('yes', None, None)
+    """
+    lines = last_lines(text)
+    for line in [*reversed(lines[-3:]), *lines[:1]]:
+        # Only then the first sentence: "No, wait. So the answer is yes."
+        for sentence in reversed(sentences(line)):
+            cleaned = without_markup(plain(sentence))
+            if found := _TRUTH_FIRST.match(cleaned):
+                return found[1].casefold()
+            said = [match for match in _TRUTH_LAST.finditer(cleaned)
+                    if not _DENIED.search(cleaned[max(0, match.start(1) - 40):match.start(1)])]
+            if said:
+                return said[-1][1].casefold()
+    return None

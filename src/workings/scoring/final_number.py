@@ -1,0 +1,229 @@
+"""Which number a sentence says: not the operand, not the one of "for 2 weeks", not a digit of a name.
+
+A sentence that says an expression (`4x + 7`), a pair or a choice between numbers says none.
+"""
+
+import re
+from dataclasses import dataclass
+
+from workings.scoring.latex import plain
+from workings.scoring.numbers import CURRENCY, equal_numbers, names_a_value, parse_number
+from workings.scoring.sentences import is_conclusion, last_lines, sentences, without_reason
+from workings.scoring.units import read_unit
+
+_NUMBER = re.compile(
+    rf"(?:(?<![\w)\].])-\s?)?(?:{CURRENCY}\s?-?)?"
+    r"(?:(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<!\d)\.\d+)(?: \d+/\d+"
+    r"|\s?/\s?\d+(?!\d|\.\d))?"
+    r"(?:\s?(?:%|percent\b|per cent\b)|\s?°[CF]?(?![A-Za-z]))?(?:\s(?:hundred|thousand|million|billion|trillion)\b)?")
+# Addresses, paths, mail, times, dates, versions, names with digits: no numbers.
+_NO_NUMBER = re.compile(
+    r"\S*(?:://|@|www\.)\S*|[^\W\d]\w*[-_./…]?(?:\w*[-_./…])*\d\S*|\b[0-9a-f]*(?:\d[a-f]|[a-f]\d)[0-9a-f]{4,}\b"
+    r"|\d+(?:\s?:\s?\d+)+|\b\d{4}-\d\d?-\d\d?\b|\b\d{1,2}/\d{1,2}/\d{2,4}\b|\d+(?:\.\d+){2,}|…\d+", re.IGNORECASE)
+_OPERATOR = r"[-+*/·×÷^]"
+_ALGEBRA_BEHIND = re.compile(
+    rf"\s?(?:[\^_√π∞∈≤≥<>±]|\*\*\s?\d|!\w|(?:sqrt|pi)\b|\\[a-zA-Z])|\s*{_OPERATOR}\s*\(?(?:[^\W\d_](?![^\W_])"
+    rf"|[√π∞]|\\[a-zA-Z]|\(|\d|{CURRENCY}\s?\d)"
+    rf"|\s?,\s?-?\d+(?:\.\d+)?\s?[)\]}}]")
+_ALGEBRA_BEFORE = re.compile(
+    rf"(?:[\^_√π{{∞≤≥<>±≠∈]\s?\(?|(?:\bsqrt|\blog|\bln|\\[a-zA-Z]+)(?:_\d{{1,3}})?\s?[({{]?|(?:(?<![^\W\d_])[^\W\d_]|\d[^\W\d_]?|[)}}π])\s*{_OPERATOR}\s*\(?"
+    rf"|[(\[{{]\s?-?\d+(?:\.\d+)?\s?,\s?)$")
+_ATTACHED = re.compile(r"[^\W\d_]+")
+_ORDINALS = frozenset(("st", "nd", "rd", "th", "am", "pm"))
+_LEAD = re.compile(r"^(?:(?:so|thus|therefore|hence|and|then|now|finally|however)?,?\s*)(?:after|in|for|if"
+                   r"|when|since|because|with|given|on|at"
+                   r"|from|to|as|during|over|within|by|out of|of|among|once|while|although|though|instead of"
+                   r"|because of)\b[^,]*,\s+(?=\D)",
+                   re.IGNORECASE)
+_CLAUSE = re.compile(r"(?:[,;:]|\.\.\.|…|\s[-–—])\s*(?:so|therefore|thus|hence|meaning(?: that)?|then|no wait"
+                     r"|wait|giving|which gives"
+                     r"|which means|and the (?:final )?answer)\b", re.IGNORECASE)
+# Brackets that say more about a number; a pair of numbers is no remark.
+_BRACKETS = re.compile(r"(?<=[\w*%. ])\((?!\s*-?[\d./]+\s*(?:,\s*-?[\d./]+\s*)+\))[^()]*\)")
+_REFUSED = re.compile(r"\b(?:cannot|can't|can’t|unable to|not possible to|impossible to|not able to|don't know"
+                      r"|do not know|not enough information)\b"
+                      r"|\bneed(?:ed)? more information\b", re.IGNORECASE)
+_VERBS_OF_RESULT = (r"is|are|was|were|be|equals?|makes?|made|gives?|get|gets|has|have|had|cost|costs|earn"
+                    r"|earns|earned|pays?|paid|leaves?|leaving"
+                    r"|totals?|totaling|totalling|making|giving|yielding|yields|becomes|spent|saved?")
+# Prepositions before a number that make it a circumstance of the answer.
+_CIRCUMSTANCE = re.compile(
+    r"\b(?:for|per|after|over|within|every|each|from|than|during|through|across|among|between|using|at|if|when"
+    r"|by|with|on|until"
+    r"|before|those|these|the|all|my|our|their|his|her|its|a|an|both|another|other|out of|\d+%? of|in"
+    r"|to)\s+(?:[^\W\d_]+\s+){0,1}$",
+    re.IGNORECASE)
+_NO_CIRCUMSTANCE = re.compile(
+    r"\b(?:(?:total|sum|average|mean|profit|loss|rate|amount|price|speed|distance|difference|result|answer"
+    r"|number|product|maximum|minimum"
+    r"|remainder|value|cost|all) of|(?:results?|resulted|resulting) in|(?:comes?|came|adds?|amounts?|equal"
+    r"|equals|up|down|out|simplifies"
+    r"|rounds?|rounded|sums|increased|decreased|reduced|rises|rose|grew|grown|evaluates) (?:to|at)|left with"
+    r"|leaving \w+ with|ends? up with"
+    rf"|remains? with|are left|to be|(?:the|a|an|her|his|their|my|our) (?:{_VERBS_OF_RESULT})|(?:all|each|both"
+    rf"|these|those|other)\s(?:{_VERBS_OF_RESULT}))\s+$", re.IGNORECASE)
+_PARTICIPLE = re.compile(r",\s+(?:\w+ly\s+)?(?!leaving|making|giving|total|yielding|bringing|costing|earning"
+                         r"|being|having)[a-z]{2,}ing\s+(?:\w+\s+)?$", re.IGNORECASE)
+_JOINED = re.compile(r"^[^\W\d]*(?:\s?[^\W\d_]+){0,2}\s*(?:,?\s?(?:or|and|to|through)\s(?:[^\W\d_]+\s)?"
+                     r"|[–-]\s*|,\s*)$", re.IGNORECASE)
+_NOT = re.compile(r"\b(?:not|never|isn't|isn’t|rather than|instead of|than just|no "
+                  r"longer)\s+(?:\w+\s)?$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    text: str
+    start: int
+    end: int
+    circumstance: bool = False
+
+
+def final_number(text: str, *, truncated: bool = False) -> str | None:
+    """The number that the last telling sentence of a text says, as written; None where it says none.
+
+    Of a text that was cut off, only a whole sentence that is a conclusion counts.
+    """
+    if truncated:
+        # What stands behind the last end of a sentence was cut: its number may be the beginning of another one.
+        ends = [found.end() for found in re.finditer(r"\n|[.!?](?=\s)", text[-20_000:])]
+        text = text[-20_000:][:ends[-1]] if ends else ""
+    for line in reversed(last_lines(text)):
+        if not any(map(str.isdigit, line)) or (truncated and not is_conclusion(line)):
+            continue
+        for sentence in reversed(sentences(line)):
+            if any(map(str.isdigit, sentence)):
+                found, decided = _said(sentence)
+                if found is not None or decided:
+                    return found
+    return None
+
+
+def sentence_number(sentence: str) -> str | None:
+    """The number that one sentence, or the first of several, says."""
+    for part in sentences(sentence[:2_000].strip()):
+        if any(map(str.isdigit, part)):
+            return _said(part)[0]
+    return None
+
+
+def _said(sentence: str) -> tuple[str | None, bool]:
+    """The number, and whether the sentence decides: one that says an expression or two numbers says none."""
+    if _REFUSED.search(sentence):
+        return None, True
+    sentence = re.sub(r"(?<!\\)\$(?!\s?-?[\d.])", "", plain(sentence)).replace("__", "**").strip()
+    # A power written with stars is no bold text.
+    sentence = re.sub(r"(?<=\d) ?[xX] ?(?=\d)", " * ", sentence)
+    sentence = _parts(re.sub(r"(?<=[\d)])(?:\*\*|\s\*\*\s)(?=[\d(])", "^", sentence))
+    numbers, algebra = _numbers(sentence)
+    if not numbers:
+        return None, algebra
+    at = max(sentence.rfind("="), sentence.rfind("≈"))
+    if at >= 0:
+        return _right_side(sentence, at, numbers)
+    bold = [span.span() for span in re.finditer(r"\*\*[^*]+\*\*", sentence)]
+    marked = [found for found in numbers if any(start <= found.start < end for start, end in bold)]
+    chosen = _chosen(marked or numbers)
+    if chosen is None or _is_open(sentence, chosen, numbers):
+        return None, True
+    return chosen.text, True
+
+
+def _parts(sentence: str) -> str:
+    """The sentence without its reason, its brackets, and what leads to its conclusion, as far as a number is left."""
+    for cut in (without_reason, lambda text: _BRACKETS.sub(" ", text),
+                lambda text: text[max((found.end() for found in _CLAUSE.finditer(text)), default=0):],
+                lambda text: _LEAD.sub("", text, count=1)):
+        shorter = cut(sentence)
+        if _numbers(shorter)[0]:
+            sentence = shorter
+    return sentence
+
+
+def _right_side(sentence: str, at: int, numbers: list[_Found]) -> tuple[str | None, bool]:
+    left = sentence[:at]
+    # The equation begins behind the last word that leads to it.
+    begin = max((found.end() for found in re.finditer(
+        r"(?:\b(?:is|are|so|that|have|get|gives|then|thus|hence|therefore|where|by|total of|have got|chairs "
+        r"in)\b|[:;]|,\s(?!\d{3}))\s*", left)), default=0)
+    part = left[begin:].strip(" *$")
+    behind = [found for found in numbers if found.start > at]
+    second_solution = re.search(r"\b[^\W\d_]\s?=\s?-?\d[^=]*(?:\bor\b|\band\b|,)\s*[^\W\d_]\s*$", left)
+    if second_solution or not names_a_value(part or left):
+        return None, True
+    if not behind or re.search(r"[^\s*$£€≈=~({-]", re.sub(CURRENCY, "", sentence[at + 1:behind[0].start])):
+        return None, True
+    if _is_open(sentence, behind[0], behind):
+        return None, True
+    return behind[0].text, True
+
+
+def _numbers(sentence: str) -> tuple[list[_Found], bool]:
+    """The numbers of a sentence that are values of their own, and whether there are expressions."""
+    masked = _NO_NUMBER.sub(lambda found: "\0" * len(found.group()), sentence)
+    numbers: list[_Found] = []
+    algebra = False
+    for found in _NUMBER.finditer(masked):
+        start, end, before = found.start(), found.end(), masked[max(0, found.start() - 60):found.start()]
+        if before[-1:].isalpha() or before[-1:] in ("\0", "_", "\\", "#"):
+            continue
+        end, unit = _unit_end(masked, end)
+        if end < 0 or masked[end:end + 1] == "\0":
+            algebra = True
+            continue
+        if _ALGEBRA_BEHIND.match(masked[end:end + 40]) or _ALGEBRA_BEFORE.search(sentence[max(0, start - 60):start]):
+            # An operand: what it is part of counts, where that is worked out behind an equals sign.
+            algebra = True
+            continue
+        if _NOT.search(before):
+            continue
+        numbers.append(_Found(sentence[start:end].strip() if unit else found.group().strip(), start, end,
+                              _is_circumstance(before, numbers)))
+    return numbers, algebra
+
+
+def _unit_end(text: str, end: int) -> tuple[int, bool]:
+    """Where the unit behind a number ends; -1 where the letter behind it is no unit, so that it is an expression."""
+    attached = _ATTACHED.match(text, end)
+    if attached is None:
+        spaced = re.compile(r"\s(?:square |cubic |sq\.? )?[^\W\d_]+(?:\^[23]|/[^\W\d_]+(?:\^2)?| per "
+                            r"[^\W\d_]+)?").match(text, end)
+        # "costs $5 in all" are no inches.
+        inches = spaced is not None and spaced.group() == " in" and text[spaced.end():spaced.end() + 1] == " "
+        unit = read_unit(spaced.group()) if spaced and not inches else None
+        return (spaced.end(), True) if spaced and unit is not None and unit.measure and not unit.words else (end, False)
+    if attached.group().casefold() in _ORDINALS:
+        return attached.end(), False
+    rest = re.compile(r"[^\W\d_]+(?:\^[23]|/[^\W\d_]+)?").match(text, end)
+    unit = read_unit(rest.group()) if rest else None
+    if rest is None or unit is None or not unit.measure:
+        return -1, False
+    return rest.end(), True
+
+
+def _is_circumstance(before: str, earlier: list[_Found]) -> bool:
+    if _NO_CIRCUMSTANCE.search(before):
+        return False
+    if _CIRCUMSTANCE.search(before) or _PARTICIPLE.search(before):
+        return True
+    # "on 3 books and 1 pen": what is joined to a circumstance is one.
+    return bool(earlier and earlier[-1].circumstance and re.search(r"\d\s(?:[^\W\d_]+\s){0,3}(?:and|or)\s$", before))
+
+
+def _chosen(numbers: list[_Found]) -> _Found | None:
+    plainly = [found for found in numbers if not found.circumstance]
+    if plainly:
+        return plainly[-1]
+    return numbers[0] if numbers else None
+
+
+def _is_open(sentence: str, chosen: _Found, numbers: list[_Found]) -> bool:
+    """Whether the chosen number is one of several that are said side by side, or the end of a range."""
+    place = numbers.index(chosen)
+    pairs = [(numbers[place - 1], chosen)] if place else []
+    pairs += [(chosen, numbers[place + 1])] if place + 1 < len(numbers) else []
+    for one, other in pairs:
+        if _JOINED.match(sentence[one.end:other.start].replace("*", "")) and one.circumstance == other.circumstance:
+            first, second = parse_number(one.text), parse_number(other.text)
+            if first is None or second is None or not equal_numbers(first, second):
+                return True
+    return False

@@ -1,0 +1,89 @@
+r"""LaTeX and the signs of mathematics in one spelling, for comparing what is written and not what it is worth.
+
+Nothing is worked out: ``2\sqrt{5}`` and ``\sqrt{20}`` stay different here (the scorer `math` knows that they are not).
+"""
+
+import re
+import unicodedata
+
+_RAISED = str.maketrans({sign: f"^{digit}" for digit, sign in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")})
+_LOWERED = str.maketrans({sign: f"_{digit}" for digit, sign in enumerate("₀₁₂₃₄₅₆₇₈₉")})
+_DASHES = dict.fromkeys(map(ord, "−–—‐‑﹣"), "-")
+_TEXT = re.compile(r"\\(?:text|mathrm|mbox|textbf|mathbf|textit|textrm|mathit|operatorname|textsf"
+                   r"|bold)\s*\{([^{}]*)\}")
+_SPACES = re.compile(r"\\(?:quad|qquad|left|right|displaystyle|limits|[bB]igg?[lr]?)(?![A-Za-z])|\\[ ,;:!]|~")
+_DELIMITERS = re.compile(r"\\[()\[\]]|\$\$")
+_SIGNS = {"\\pi": "π", "\\infty": "∞", "\\cdot": "*", "\\times": "*", "\\div": "/", "\\leq": "≤", "\\le": "≤",
+          "\\geq": "≥", "\\ge": "≥", "\\neq": "≠", "\\ne": "≠", "\\approx": "≈", "\\pm": "±", "\\in": "∈",
+          "\\cup": "∪", "\\cap": "∩", "\\theta": "θ", "\\alpha": "α", "\\beta": "β", "\\circ": "°", "\\degree": "°",
+          "\\emptyset": "∅", "\\varnothing": "∅", "\\to": "→", "\\rightarrow": "→", "\\sqrt": "√", "\\angle": "∠",
+          "\\triangle": "Δ"}
+_SIGN = re.compile("(" + "|".join(map(re.escape, _SIGNS)) + r")(?![A-Za-z])")
+_FRACTION_DIGITS = re.compile(r"\\frac\s*(\d)\s*(\d)")
+_FRACTION_FIRST = re.compile(r"\\frac\s*(\d)\s*\{")
+_FRACTION = re.compile(r"\\[dtc]?frac(?![A-Za-z])")
+_ONE_BRACED = re.compile(r"([\^_√])\{([^{}\s])\}")
+_ROOT = re.compile(r"√\s*(\d+|[A-Za-z])")
+_MATH = re.compile(r"[\\\^_√π∞=<>≤≥≠±∈∪∩{}\[\]()*+/]|\d\s*[-:,]\s*-?\d|\d\s*[-+]?\s*[a-zA-Z]\b"
+                   r"|\b[a-zA-Z]\s*[-+]\s*\d")
+
+
+def signs(text: str) -> str:
+    """Unicode in one spelling: raised and lowered digits as ``^2`` and ``_2``, one minus, no compatibility forms."""
+    if text.isascii():
+        return text
+    # Before NFKC, which turns 10² into 102 and 1½ into 11/2.
+    text = re.sub(r"(?<=\d)(?=[¼-¾⅐-⅞])", " ", text.translate(_RAISED).translate(_LOWERED))
+    return unicodedata.normalize("NFKC", text).replace("⁄", "/").translate(_DASHES)
+
+
+def plain(text: str) -> str:
+    """Without delimiters, text commands and commands for space; fractions of plain parts as ``a/b``."""
+    text = _DELIMITERS.sub(" ", signs(text))
+    for _ in range(2):  # a text may stand within a text
+        text = _TEXT.sub(r" \1", text)
+    text = re.sub(r"(?<=\d)(?:\\,|\\ |~|\\!,|\{,\}\\!|\{,\}|,\\!)(?=\d{3})", ",", text)
+    text = _SPACES.sub(" ", text)
+    text = _FRACTION.sub(r"\\frac", text)
+    text = re.sub(r"\\frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}", _slashed, text)
+    text = _FRACTION_DIGITS.sub(r" \1/\2", text)
+    text = re.sub(r"\\([%$€£&#])", r"\1", text)
+    text = re.sub(r"\^\s*\{?\\(?:circ|degree)\}?", "°", text)
+    text = _SIGN.sub(lambda found: _SIGNS[found[1]], text)
+    # Braces that are left over group what stands without them too.
+    return re.sub(r"(?<![√\\}])\{([^{}]{1,3})\}", r"\1", text)
+
+
+def _slashed(found: re.Match[str]) -> str:
+    top, bottom = found[1].strip(), found[2].strip()
+    # A sum within a fraction needs brackets that the slash does not give.
+    return f" {top}/{bottom}" if re.fullmatch(r"[\w.,]+ ?", f"{top}") and re.fullmatch(r"[\w.,]+", bottom) else (
+        f" ({top})/({bottom})")
+
+
+def is_mathematics(text: str) -> bool:
+    """Whether a text is written as mathematics, so that spaces mean nothing in it."""
+    return _MATH.search(text) is not None
+
+
+def normal_form(text: str) -> str:
+    r"""Mathematics in one spelling, without spaces.
+
+    >>> normal_form(r"\dfrac{ \sqrt{3} }{2}") == normal_form(r"\frac{\sqrt3}{2}")
+    True
+    """
+    # The end of a matrix's row is no command for a space.
+    text = re.sub(r"\s+", " ", _DELIMITERS.sub("", signs(text).replace("\\\\", "⏎")))
+    text = text.strip().strip("$").rstrip(".").strip()
+    text = _SPACES.sub("", text)
+    text = _TEXT.sub(r"\1", _TEXT.sub(r"\1", text))
+    text = _FRACTION.sub(r"\\frac", text)
+    text = _FRACTION_DIGITS.sub(r"\\frac{\1}{\2}", text)
+    text = _FRACTION_FIRST.sub(r"\\frac{\1}{", text)
+    text = re.sub(r"\^\s*\{?\\(?:circ|degree)\}?", "°", text)
+    text = _SIGN.sub(lambda found: _SIGNS[found[1]], text).replace("\\{", "{").replace("\\}", "}").replace("$", "")
+    text = re.sub(r"\s+", "", text)
+    text = _ONE_BRACED.sub(r"\1\2", _ROOT.sub(r"√\1", text))
+    text = re.sub(r"√\{(\d+)\}", r"√\1", text)
+    return re.sub(r"(?<![\d.])(\d{1,3}(?:,\d{3})+)(?![\d,])", lambda found: found[1].replace(",", ""), text) \
+        if "(" not in text and "{" not in text and "[" not in text else text

@@ -1,0 +1,157 @@
+"""Whether two texts say the same: prose without case and articles, mathematics without spaces, lists by their parts."""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from workings.scoring.latex import is_mathematics, normal_form, plain
+from workings.scoring.numbers import equal_numbers, parse_number
+from workings.scoring.sentences import sentences, without_markup, without_reason
+
+MAX_CHARACTERS = 2_000
+"""A longer answer is an explanation; only its whole text is compared."""
+MAX_PARTS = 30
+_PAIRS = {"(": ")", "[": "]", "{": "}"}
+_CHOICE = re.compile(r"\(?([A-Ja-j])\)[\s.:]*(?=\S)|([A-J])[.:]\s+(?=\S)")
+_COPULA = re.compile(r"\b(?:is|are|was|were|equals?|be|called|named|means|it's|it’s|that's"
+                     r"|that’s)\s+(?:therefore |thus |then |simply |the name |called "
+                     r"|named |probably )*", re.IGNORECASE)
+_HEDGED = re.compile(r"\b(?:not|n't|n’t|never|whether|if|might|may|maybe|perhaps|possibly|could|either|neither"
+                     r"|or|unsure|unclear|doubt|unlikely"
+                     r"|think|guess|wrong|incorrect|false|except|unless|probably|hardly|no longer)\b", re.IGNORECASE)
+_NAME_BEFORE = re.compile(r"^(?:[A-Za-zθαβ](?:_\w|\([^()]*\))?(?:=|∈))+")
+_PREPOSITION = re.compile(r"^(?:on|in|at|to|by|from|for) ")
+
+
+def normalise_text(text: str) -> str:
+    """Lower case, one space between words, no outer punctuation, no leading article; brackets stay.
+
+    >>> normalise_text("**The  Eiffel Tower.**")
+    'eiffel tower'
+    """
+    text = unicodedata.normalize("NFKC", text).casefold()
+    text = re.sub(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}", r"\1", text)
+    text = " ".join(text.split()).strip(" \"'`*_.,;:!?$“”")
+    return re.sub(r"^(?:the|an|a) (?=.)", "", text)
+
+
+def same_text(given: str, expected: str, tolerance: float = 0.0) -> bool:
+    """Whether an answer says the expected text: as a whole, or as what its first or only sentence says.
+
+    >>> same_text("The capital of France is Paris.", "Paris"), same_text("It is not Paris.", "Paris")
+    (True, False)
+    """
+    if normalise_text(given) == normalise_text(expected):
+        return True
+    if len(given) > MAX_CHARACTERS or len(expected) > MAX_CHARACTERS:
+        return False
+    return any(_same(variant, wanted, tolerance) for wanted in _expected(expected) for variant in _variants(given))
+
+
+def _expected(text: str) -> Iterator[str]:
+    yield text
+    # "(B) Paris" is answered by its letter and by its text.
+    if found := _CHOICE.match(text):
+        yield text[found.end():]
+        yield found[1] or found[2]
+
+
+def _variants(given: str) -> Iterator[str]:
+    """What a text may mean as an answer, from the whole of it to what its sentence says last."""
+    yield given
+    if (choice := _CHOICE.match(without_markup(given))) and not _HEDGED.search(given):
+        yield without_markup(given)[choice.end():]
+    found = sentences(given.strip())
+    if len(found) != 1 and len({normalise_text(sentence) for sentence in found}) != 1:
+        return
+    sentence = without_reason(found[0])
+    yield sentence
+    yield re.sub(r"\s*\\(?:text|mathrm|mbox)\s*\{[^{}]*\}(?:\^\{?\d\}?)?[\s$.]*$", "", sentence)
+    if _HEDGED.search(sentence):
+        return
+    yield re.sub(r"\s*\([^()]*\)\s*$", "", sentence)
+    if len(bold := re.findall(r"\*\*([^*]+)\*\*", sentence)) == 1:
+        yield bold[0]
+    if said := [*_COPULA.finditer(sentence)]:
+        yield sentence[said[-1].end():]
+        yield sentence[said[0].end():]
+    yield _PREPOSITION.sub("", normalise_text(sentence))
+
+
+def _same(given: str, expected: str, tolerance: float) -> bool:
+    given, expected = given.strip(), expected.strip()
+    if not given:
+        return False
+    if _unpaired(normalise_text(given)) == _unpaired(normalise_text(expected)):
+        return True
+    if not (is_mathematics(given) or is_mathematics(expected)):
+        return _same_parts(given, expected, tolerance)
+    one, other = normal_form(given), normal_form(expected)
+    if one == other:
+        return bool(one)
+    # "y = 2x+3" for "2x+3": the name on the left says nothing, where only one side has it.
+    if bool(_NAME_BEFORE.match(one)) != bool(_NAME_BEFORE.match(other)) and (
+            _NAME_BEFORE.sub("", one) == _NAME_BEFORE.sub("", other)):
+        return True
+    return _same_parts(plain(given.strip("$ ")), plain(expected.strip("$ ")), tolerance)
+
+
+def _unpaired(text: str) -> str:
+    """Without one pair of brackets around it: "(Paris)" is Paris; a pair of numbers keeps its brackets."""
+    if len(text) > 2 and _PAIRS.get(text[0]) == text[-1] and not re.search(r"[,;(\[{]", text[1:-1]):
+        return text[1:-1]
+    return text
+
+
+def _same_parts(given: str, expected: str, tolerance: float) -> bool:
+    """Lists and sets by their parts in any order; tuples and intervals in theirs."""
+    (one, opened), (other, wanted) = _opened(given), _opened(expected)
+    if opened != wanted:
+        return False
+    left, right = _parts(one, words=not opened), _parts(other, words=not wanted)
+    if not 2 <= len(left) == len(right) <= MAX_PARTS:
+        return False
+    if opened and opened[0] in "([":
+        return all(_same_part(a, b, tolerance) for a, b in zip(left, right, strict=True))
+    for part in left:
+        match = next((index for index, candidate in enumerate(right) if _same_part(part, candidate, tolerance)), None)
+        if match is None:
+            return False
+        del right[match]
+    return True
+
+
+def _opened(text: str) -> tuple[str, str]:
+    """The inside of brackets around a whole text, and the brackets; or the text and ""."""
+    text = text.strip().strip("$. ").replace("\\{", "{").replace("\\}", "}").strip()
+    if len(text) < 2 or text[0] not in "([{" or text[-1] not in ")]}":
+        return text, ""
+    depth = 0
+    for index, character in enumerate(text):
+        depth += (character in "([{") - (character in ")]}")
+        if depth == 0 and index < len(text) - 1:  # "(1,2), (3,4)"
+            return text, ""
+    return text[1:-1], text[0] + text[-1]
+
+
+def _parts(text: str, *, words: bool) -> list[str]:
+    if words:
+        text = re.sub(r",?\s+(?:and|or)\s+", ", ", text)
+    parts, depth, start = [], 0, 0
+    for index, character in enumerate(text):
+        depth += (character in "([{") - (character in ")]}")
+        if character in ",;" and depth == 0:
+            parts.append(text[start:index])
+            start = index + 1
+    return [part.strip() for part in (*parts, text[start:]) if part.strip()]
+
+
+def _same_part(given: str, expected: str, tolerance: float) -> bool:
+    one, other = parse_number(given), parse_number(expected)
+    if one is not None and other is not None:
+        return equal_numbers(one, other, tolerance)
+    if normalise_text(given) == normalise_text(expected):
+        return True
+    left, right = normal_form(given), normal_form(expected)
+    return left == right or (bool(_NAME_BEFORE.match(left)) != bool(_NAME_BEFORE.match(right))
+                             and _NAME_BEFORE.sub("", left) == _NAME_BEFORE.sub("", right))

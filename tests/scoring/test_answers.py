@@ -1,0 +1,66 @@
+"""Answers as models write them, labelled by hand: every one is judged as a careful reader does."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from workings.scoring.extract import answer_kind, extract
+from workings.scoring.items import Item
+from workings.scoring.judge import judge
+from workings.scoring.scorers import get_scorer
+from workings.scoring.settings import ScoringSettings
+
+ROWS = [json.loads(line) for line in Path(__file__).with_name("answers.jsonl").read_text("utf-8").splitlines()]
+
+
+def test_labelled_answers_are_judged_as_labelled() -> None:
+    wrong = []
+    for row in ROWS:
+        item = Item(id="a", prompt="p", expected_answer=row["expected"])
+        found = judge(item, row["completion"], get_scorer("answer").score, ScoringSettings(form=row.get("form",
+        "any")),
+                      truncated=row.get("truncated", False))
+        if (found.score == 1) != row["right"]:
+            label = "right" if row["right"] else "wrong"
+            wrong.append(f"{row['kind']}: {row['completion']!r}, expected {row['expected']!r}, is {label}; found "
+                         f"{found.extracted!r} by {found.rule}, score {found.score:g}")
+    assert wrong == [], "\n".join(wrong)
+
+
+def test_what_could_be_argued_is_judged_as_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(.+?)` \| `(.+?)` \| (right|wrong) \|$", page, re.MULTILINE)
+    assert len(rows) >= 10
+    for completion, expected, label in rows:
+        item = Item(id="a", prompt="p", expected_answer=expected)
+        found = judge(item, completion, get_scorer("answer").score, ScoringSettings())
+        assert (found.score == 1) == (label == "right"), (completion, expected, found)
+
+
+def test_version_1_judges_as_it_did() -> None:
+    item = Item(id="a", prompt="p", expected_answer="15")
+    text = "<think>The answer is 15.</think>\n14 apples, 6x"
+    scores = [judge(item, text, get_scorer("answer", version).score, ScoringSettings(extraction_version=version)).score
+              for version in (1, 2)]
+    assert scores == [1, 0]
+
+
+def test_there_are_enough_of_both_labels() -> None:
+    assert len(ROWS) >= 400
+    assert sum(not row["right"] for row in ROWS) >= 150
+
+
+@pytest.mark.parametrize("piece", [
+    "answer is ", "<think>", "</think>", "<answer>", "\\boxed{", "\\boxed{}", "1, ", "1 000 ", "(1, ", "a_1",
+    "- 1", "**", "**1",
+    "= ", "x = 1 ", "and 5 ", "\\text{", "$1 ", "a-b_", "1:", "####", "#### 1\n", "so 1, ", "word ", ". A", "(B) ",
+    "yes ", "\n",
+    "\\frac{", "is not ", "'", "deadbeef", "1.1", "\t", "{", "every "])
+def test_no_text_makes_the_rules_slow(piece: str) -> None:
+    """A hundred thousand characters of anything are read in about ten times the work of ten thousand."""
+    text = piece * (100_000 // len(piece))
+    for expected in ("12", "B", "yes", "Paris", "(1,2)"):
+        found = extract(text, answer_kind(expected))
+        get_scorer("answer").score(found.text, Item(id="a", prompt="p", expected_answer=expected))
