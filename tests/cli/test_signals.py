@@ -23,7 +23,8 @@ main.main()
 """
 
 
-@pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM"),
+                                              (signal.SIGHUP, "SIGHUP"), (signal.SIGUSR1, "SIGUSR1")])
 def test_a_verb_that_is_stopped_says_so(number: signal.Signals, name: str, start_forked, tmp_path: Path) -> None:
     child = start_forked("-c", WAITING, cwd=tmp_path)
     while not (tmp_path / "started").exists():
@@ -34,6 +35,51 @@ def test_a_verb_that_is_stopped_says_so(number: signal.Signals, name: str, start
     assert child.returncode == 130
     assert said.startswith(f"stopped by {name}: nothing half-written took effect")
     assert "Traceback" not in said
+
+
+def test_many_signals_end_in_one_sentence(start_forked, tmp_path: Path) -> None:
+    clearing_up = WAITING.replace("    time.sleep(10 ** 6)", """    try:
+        time.sleep(10 ** 6)
+    finally:
+        open("clearing", "w").close()
+        time.sleep(0.3)
+        open("cleared", "w").close()
+""")
+    child = start_forked("-c", clearing_up, cwd=tmp_path)
+    while not (tmp_path / "started").exists():
+        assert child.poll() is None
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    while not (tmp_path / "clearing").exists():
+        time.sleep(0.01)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1):
+        child.send_signal(number)
+    _, said = child.communicate()
+    assert child.returncode == 130
+    assert "Traceback" not in said
+    assert said.count("stopped by") == 1
+    assert (tmp_path / "cleared").exists()
+
+
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGQUIT", "SIGUSR1"])
+def test_a_run_takes_further_signals_as_a_request_to_stop(name: str) -> None:
+    number = getattr(signal, name)
+    before = signal.getsignal(number)
+    with StopRequest() as stop:
+        signal.raise_signal(number)
+        assert stop.requested
+        assert signal.getsignal(number) is before  # the second one is not caught any more
+    assert signal.getsignal(number) is before
+
+
+def test_a_hang_up_that_nohup_hides_stays_unheard() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopRequest() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop.requested
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_verb_started_by_nohup_in_the_background_is_stopped_by_sigterm(child_environment, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from workings.cli.groups import GROUPS
 from workings.cli.output import say_error
 from workings.engines.hardware_probe import launched
 from workings.errors import Interrupted, RequestError, WorkingsError
+from workings.training.stopping import SIGNALS
 
 
 class Verbs(typer.core.TyperGroup):
@@ -49,8 +50,7 @@ class Verbs(typer.core.TyperGroup):
             return super().invoke(ctx)
         # Caught here, because click would turn it into an abort before it reaches `main`.
         except KeyboardInterrupt as stop:
-            raise Interrupted(f"stopped by {str(stop) or 'Ctrl-C'}: nothing half-written took effect; "
-                              "type the same command to start again") from None
+            raise Interrupted(_stopped(stop)) from None
 
     def list_commands(self, ctx: Any) -> list[str]:
         """In the order of the groups."""
@@ -129,20 +129,34 @@ app.command("kaggle")(kaggle.kaggle_command)
 def main() -> None:
     """Entry point: run a verb; errors raised on purpose become a message and an exit code.
 
-    Schedulers and ``kill`` send SIGTERM, at which a Python process just ends. Here SIGTERM does what Ctrl-C does: the
-    verb cleans up, says that it was stopped and exits with 130. While a run trains, `StopRequest` takes both signals.
+    Schedulers and ``kill`` send SIGTERM, at which a Python process just ends; so it does at SIGHUP, SIGQUIT and
+    SIGUSR1. Here all of them do what Ctrl-C does: the verb cleans up, says that it was stopped and exits with 130.
+    While a run trains, `StopRequest` takes the first one.
     """
     # Before the verb is known: a scheduler may end the process while it still imports.
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as a shell leaves them for what runs in its background
+            signal.signal(number, _interrupt)
     try:
         app()
     except WorkingsError as error:
         say_error(str(error))
         sys.exit(error.exit_code)
+    except KeyboardInterrupt as stop:  # while the verb was looked for, or had ended
+        say_error(_stopped(stop))
+        sys.exit(Interrupted.exit_code)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt(signal.Signals(number).name)
+    # Further ones would break into the clearing up, and end in a traceback instead of a sentence.
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
+
+
+def _stopped(stop: KeyboardInterrupt) -> str:
+    return (f"stopped by {str(stop) or 'Ctrl-C'}: nothing half-written took effect; "
+            "type the same command to start again")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from workings.cli.output import JsonFlag, answer, as_typed, say
-from workings.errors import DoesNotFit
+from workings.errors import DoesNotFit, Interrupted
 
 
 def train_command(
@@ -38,6 +38,8 @@ def train_command(
     place = out or run_directory(loaded.recipe.name + "-smoke" * (small is not None), resume=resume)
     try:
         result = train_and_evaluate(loaded, place, resume=resume, smoke=small, force=force)
+    except KeyboardInterrupt as stop:
+        raise Interrupted(_cut_short(place, str(stop) or "Ctrl-C")) from None
     # Not an error of this program: the plan that refused is the answer, with its own exit code.
     except DoesNotFit as refused:
         say(str(refused))
@@ -51,6 +53,18 @@ def train_command(
         raise typer.Exit(130)
     if result.training.status == "failed":
         raise typer.Exit(1)
+
+
+def _cut_short(place: Path, what: str) -> str:
+    """Where a run stands that was not given the time to stop by itself, and what makes it go on."""
+    from workings.record.layout import SEAL, partial_path
+
+    if partial_path(place).is_dir():
+        return f"stopped by {what}: the last checkpoint stays; to go on: {_again(place)}"
+    if (place / SEAL).is_file():
+        return (f"stopped by {what} after training, which is complete and sealed in {place}; its evaluation is not "
+                f"there: workings eval {place} --items ITEMS.jsonl --out {place}/eval/items")
+    return f"stopped by {what}: nothing was begun; type the same command to start again"
 
 
 def _again(place: Path) -> str:

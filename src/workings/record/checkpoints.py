@@ -98,6 +98,8 @@ class CheckpointStore:
 
     def load(self, path: Path) -> Checkpoint:
         """Check one checkpoint's files against its commit and read its facts. Raises `RecordError` naming the file."""
+        if path.is_symlink():
+            raise RecordError(f"{path.name}: a link, which leads out of the run; the folder itself belongs there")
         commit = read_commit(path)
         found = {str(file.relative_to(path).as_posix()) for file in path.rglob("*") if not file.is_dir()} - {COMMIT}
         if found != set(commit):
@@ -149,6 +151,9 @@ class CheckpointStore:
                 self._discard(path)
 
     def _discard(self, path: Path) -> None:
+        if path.is_symlink():
+            path.unlink()  # what it leads to is not ours
+            return
         # Renamed first: a removal that is killed half-way must not leave a folder that looks like a checkpoint.
         hidden = path.with_name(f".{path.name}.old")
         path.rename(hidden)

@@ -75,6 +75,14 @@ def remove_temporaries(directory: Path) -> list[str]:
     return removed
 
 
+def check_metrics(path: Path) -> None:
+    """Raise `RecordError`, which says what to do, where a metrics file has a damaged line."""
+    try:
+        jsonl.read(path)
+    except RecordError as error:
+        raise _cannot_go_on(path, str(error)) from None
+
+
 def keep_metrics(path: Path, last_step: int) -> dict[str, int]:
     """Rewrite a metrics file with its lines up to ``last_step``; how many steps were kept and dropped."""
     data = path.read_bytes()
@@ -82,7 +90,7 @@ def keep_metrics(path: Path, last_step: int) -> dict[str, int]:
     kept = [row for row in rows if int(row["step"]) <= last_step]
     # The checkpoint was saved after these lines were synced; a gap means that somebody removed them.
     if [int(row["step"]) for row in kept] != list(range(1, last_step + 1)):
-        raise RecordError(f"{path}: lines of steps 1 to {last_step} are not all there")
+        raise _cannot_go_on(path, f"lines of steps 1 to {last_step} are not all there, and its checkpoint stands on them")
     # The bytes are cut and not written anew, so the kept lines stay what they were.
     lines = data.split(b"\n")[:len(kept)]
     atomic.write_bytes(path, b"".join(line + b"\n" for line in lines))
@@ -133,6 +141,11 @@ def begin_from_sealed(final: Path) -> None:
         atomic.sync_tree(staging)
         staging.rename(partial)
         atomic.sync_directory(partial.parent)
+
+
+def _cannot_go_on(path: Path, why: str) -> RecordError:
+    return RecordError(f"{path}: {why}\ntry:      put a whole copy of the file back, or start a new run with "
+                       "another --out")
 
 
 def _sealed_origin(final: Path) -> Path:

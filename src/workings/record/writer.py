@@ -99,6 +99,7 @@ class RunWriter:
                                    "an unfinished run", f"workings verify {final}")
             # Repaired before the files are opened for appending: cutting a torn line replaces the file.
             repairs = recovery.repair(partial)
+            recovery.check_metrics(partial / METRICS)
             writer = cls(final, lock, keep_last)
         except BaseException:
             lock.release()

@@ -1,19 +1,22 @@
-"""Ctrl-C and SIGTERM as a polite request: the loop finishes its step, saves, and says how to go on."""
+"""Signals as a polite request: the loop finishes its step, saves, and says how to go on."""
 
 import signal
 import threading
 from types import FrameType
 from typing import Any
 
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1")
+"""Ctrl-C; schedulers and `kill`; a terminal that is closed; Ctrl-\\; Slurm's `--signal=USR1` before the time is up."""
+SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
+"""Those of them that this system has: Windows has the first two."""
+
 
 class StopRequest:
-    """While entered, the first signal sets `requested`; a second one is not caught any more.
+    """While entered, the first signal of `SIGNALS` sets `requested`; a second one is not caught any more.
 
-    Kaggle and job schedulers send SIGTERM before they kill; both mean the same here. Handlers can be set from the
-    main thread only; elsewhere the caller's own handlers stay in force.
+    All mean the same here. Handlers can be set from the main thread only; elsewhere the caller's own handlers stay in
+    force. A hang-up that nobody is to hear of (`nohup`) stays unheard.
     """
-
-    SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
     def __init__(self) -> None:
         self.requested = False
@@ -23,8 +26,9 @@ class StopRequest:
         # `signal.signal` raises ValueError in any other thread, and a server may train in one.
         if threading.current_thread() is not threading.main_thread():
             return self
-        for number in self.SIGNALS:
-            self._previous[number] = signal.signal(number, self._ask)
+        for number in SIGNALS:
+            if number in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(number) is not signal.SIG_IGN:
+                self._previous[number] = signal.signal(number, self._ask)
         return self
 
     def __exit__(self, *unused: object) -> None:
