@@ -90,7 +90,7 @@ def keep_metrics(path: Path, last_step: int) -> dict[str, int]:
     kept = [row for row in rows if int(row["step"]) <= last_step]
     # The checkpoint was saved after these lines were synced; a gap means that somebody removed them.
     if [int(row["step"]) for row in kept] != list(range(1, last_step + 1)):
-        raise _cannot_go_on(path, f"lines of steps 1 to {last_step} are not all there, and its checkpoint stands on them")
+        raise _cannot_go_on(path, f"lines of steps 1 to {last_step} are not all there")
     # The bytes are cut and not written anew, so the kept lines stay what they were.
     lines = data.split(b"\n")[:len(kept)]
     atomic.write_bytes(path, b"".join(line + b"\n" for line in lines))
