@@ -64,7 +64,7 @@ def test_what_a_scorer_does_to_one_item_is_that_items_error(tmp_path: Path) -> N
     scorer = own(tmp_path, f"{SHOUT}\ndef score(answer, item):\n{cases}")
     items = [Item(id=str(number), prompt="1+1?", expected_answer="2") for number in range(len(BODIES))]
     with ScoringProcess(ScoringSettings(scorer=scorer)) as scoring:
-        judged = scoring.judge([(item, "#### 2") for item in items])
+        judged = scoring.judge([(item, "#### 2", False) for item in items])
     for (body, said), judgement in zip(BODIES.items(), judged, strict=True):
         assert judgement.score == (said == ""), body
         assert said in judgement.error, body

@@ -57,7 +57,7 @@ def words(model: str, method: str, length: int, target: Target) -> tuple[str, ..
 
 def cells(models: Sequence[str], methods: Sequence[str], length: int, machines: Sequence[Target]) -> Iterator[Cell]:
     """A cell for every model, method and machine, in that order: by formula, or as it was planned before."""
-    engine = find_planning_engine("jax")  # looking for it reads every installed package's entry points
+    engine = find_planning_engine(_recipe(()).engine)  # looking for it reads every package's entry points
     for model in models:
         for method in methods:
             for target in machines:

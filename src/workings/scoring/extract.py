@@ -68,7 +68,8 @@ def hashes(text: Said, kind: Kind) -> str | None:
         # A number that ends a text which was cut off may be the beginning of another one.
         if text.truncated and not behind.strip() and "\n" not in text.text[at:].rstrip(" "):
             continue
-        if kind == "number" and parse_number(_tidy(rest)) is None and not _is_last(behind):
+        # A heading without a number (`#### Notes`) is none, wherever it stands.
+        if kind == "number" and parse_number(_tidy(rest)) is None and not (_is_last(behind) and _has_digit(rest)):
             continue
         if (found := _meant(rest, kind)) is not None:
             return found
@@ -86,6 +87,10 @@ def _hash_lines(text: str) -> Iterator[tuple[int, str, str]]:
         line_end = len(text) if line_end < 0 else line_end
         yield at, text[at + 4:line_end].lstrip("#").strip(), text[line_end:]
         end = at
+
+
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdigit, text))
 
 
 def _is_last(behind: str) -> bool:
