@@ -78,9 +78,9 @@ CASES: dict[str, tuple[Change, str, str]] = {
                      "of 1 tokens"),
     "nothing learned": (manifest(supervised_tokens=0), "consistency.supervision", "no supervised token in the whole"),
     "rate above the peak": (lines("train/metrics.jsonl", first(learning_rate=0.5)), "consistency.learning_rate",
-                            "step 1: 0.5, the recipe's peak is 0.01"),
+                            "step 1: 0.5, the schedule gives 0.01"),
     "rate below the constant": (lines("train/metrics.jsonl", first(learning_rate=0.001)), "consistency.learning_rate",
-                                "step 1: 0.001, the constant rate is 0.01"),
+                                "step 1: 0.001, the schedule gives 0.01"),
     "digests elsewhere": (json_file("data/digests.json", {}), "consistency.rows", "differs from the manifest"),
     "row without learning": (lines("data/rows.jsonl", first(supervised_tokens=0)), "consistency.rows",
                              "rows without a supervised token"),
@@ -141,12 +141,17 @@ def test_a_file_where_only_units_stand_is_extra(run: Path) -> None:
     assert failed == {"integrity.extra": "eval/x.txt is in no sums"}
 
 
-def test_a_run_without_checkpoints_or_rates_is_not_checked_there(run: Path) -> None:
+def test_a_run_without_checkpoints_is_not_complete(run: Path) -> None:
     shutil.rmtree(run / "checkpoints")
+    reseal.reseal(run)
+    check = next(one for one in verify(run, level=1).checks if one.id == "consistency.checkpoints")
+    assert (str(check.verdict), check.text) == ("failed", "complete, and no checkpoint of its last step")
+
+
+def test_rates_without_a_recipe_are_not_checked(run: Path) -> None:
     reseal.change_config(run, lambda value: value | {"training": {"steps": 6}})
     reseal.reseal(run)
     found = {one.id: str(one.verdict) for one in verify(run).checks}
-    assert (found["integrity.checkpoints"], found["consistency.checkpoints"]) == ("not_checked", "not_checked")
     assert found["consistency.learning_rate"] == "not_checked"
 
 

@@ -26,7 +26,7 @@ IDS = [
     "consistency.evaluated_model",
     "consistency.plan", "consistency.steps", "consistency.losses", "consistency.finite", "consistency.supervision",
     "consistency.learning_rate", "consistency.checkpoints", "consistency.rows", "consistency.order",
-    "consistency.disjoint", "consistency.views", "consistency.attempts", "consistency.scorecard", "consistency.seeds",
+    "consistency.disjoint", "consistency.model", "consistency.tensors", "consistency.tokens", "consistency.views", "consistency.attempts", "consistency.scorecard", "consistency.seeds",
     "recompute.items",
     "recompute.scores", "recompute.scorecard", "attestation.signature",
 ]
@@ -170,7 +170,8 @@ def test_no_list_of_attempts(run: Path) -> None:
     found = verify(run)
     assert found.level == 2
     assert verdicts(found, "not_checked") == {
-        "integrity.anchor", "consistency.attempts", "consistency.plan", "attestation.signature"}
+        "integrity.anchor", "consistency.attempts", "consistency.plan", "consistency.model", "consistency.tensors",
+        "attestation.signature"}
 
 
 def test_progress_counts_every_byte(run: Path) -> None:

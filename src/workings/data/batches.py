@@ -92,6 +92,10 @@ class Batches:
         return [[self._rows.rows[number].id for number in sequence]
                 for sequence in self._plan(position.epoch)[position.batch].sequences]
 
+    def shape_at(self, position: Position) -> tuple[int, int, int]:
+        """Accumulation, rows and positions of the batch at a position."""
+        return (*self._shape, int(self._plan(position.epoch).lengths[position.batch]))
+
     def batches_in_epoch(self, epoch: int) -> int:
         """Number of steps in one epoch (with packing it differs a little from epoch to epoch)."""
         return len(self._plan(epoch))
@@ -140,7 +144,7 @@ class Batches:
         if position.batch >= len(plan):
             raise RecordError(f"data position {position}: epoch {position.epoch} has {len(plan)} batches only")
         # The same form that `digest` finds in the arrays: the shape, then the digests of each sequence's rows.
-        return _sequences_digest((*self._shape, int(plan.lengths[position.batch])),
+        return _sequences_digest(self.shape_at(position),
                                  [[row_digests[row_id] for row_id in ids] for ids in self.row_ids(position)])
 
     def _plan(self, epoch: int) -> EpochPlan:

@@ -1,14 +1,26 @@
-"""`attempts.jsonl` beside the runs: a line for every run that was started, so that the third of seven shows as that."""
+"""`attempts.jsonl` beside the runs: a line for every run that was started, so that the third of seven shows as that.
+
+Each line names the digest of the one before it, and a run's events name the line of each of its starts. Who takes one
+out has to change all lines that follow, and the sealed runs among them say so.
+"""
 
 from pathlib import Path
 from typing import Any
 
+from workings.errors import RecordError
 from workings.record import jsonl
+from workings.record.canonical import line
+from workings.record.digest import bytes_digest
 from workings.record.layout import ATTEMPTS
-from workings.record.values import now
+from workings.record.values import absent, now
+
+AFTER = "after"
+"""Key of a line: digest of the line before it."""
+ATTEMPT = "attempt"
+"""Key of an event that starts a run or goes on with it: digest of its line in the list."""
 
 
-def append(parent: Path, facts: dict[str, Any]) -> Path:
+def append(parent: Path, facts: dict[str, Any]) -> str:
     """Add a line to the list of attempts in a folder of runs, before anything else of the run is done.
 
     Args:
@@ -16,11 +28,25 @@ def append(parent: Path, facts: dict[str, Any]) -> Path:
         facts: `run` (name), `recipe`, `config_digest`, `resume` and whatever else tells attempts apart.
 
     Returns:
-        The list's path.
+        The line's digest.
     """
-    path = parent / ATTEMPTS
-    jsonl.append(path, {"started_at": now(), **facts})
-    return path
+    row = {"started_at": now(), **facts, AFTER: _last_digest(parent)}
+    jsonl.append(parent / ATTEMPTS, row)
+    return line_digest(row)
+
+
+def line_digest(row: dict[str, Any]) -> str:
+    """SHA-256, as hex, of a line in canonical form, its newline included."""
+    return bytes_digest(line(row))
+
+
+def _last_digest(parent: Path) -> str | dict[str, str]:
+    try:
+        before = read(parent)
+    # A damaged list must not keep anybody from training; verification of the runs beside it names the damage.
+    except RecordError:
+        return absent("the lines before cannot be read").model_dump()
+    return line_digest(before[-1]) if before else absent("the first line").model_dump()
 
 
 def read(parent: Path) -> list[dict[str, Any]]:

@@ -33,16 +33,19 @@ class Start:
     """How many times the run was resumed, this time included."""
 
 
-def begin_new(out: Path) -> Start:
-    """A new run directory. Raises `RequestError` if there is one already."""
+def begin_new(out: Path, attempt: str) -> Start:
+    """A new run directory; ``attempt``: digest of its line in the list of attempts.
+
+    Raises `RequestError` if there is a run directory already.
+    """
     writer = RunWriter.create(out)
     started_at = now()
-    writer.event("started")
+    writer.event("started", attempt=attempt)
     return Start(writer=writer, checkpoint=None, progress=Progress(step=0, position=Position()), resumed=False,
                  first_started_at=started_at, resumes=0)
 
 
-def begin_again(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str, int]) -> Start:
+def begin_again(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str, int], attempt: str) -> Start:
     """Go on with a run that did not finish, after its newest complete checkpoint.
 
     A checkpoint does not know how many devices wrote it, so another number may go on with it, as long as a micro batch
@@ -52,6 +55,7 @@ def begin_again(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str
         out: the run directory.
         request: contents of `config/resolved.json` and `data/digests.json` as they are asked for now.
         mesh: sizes of the axes now.
+        attempt: digest of this start's line in the list of attempts.
 
     Raises:
         RequestError: there is nothing to resume, or something else was asked for before.
@@ -65,7 +69,7 @@ def begin_again(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str
         step = 0 if checkpoint is None else checkpoint.step
         # The steps after the checkpoint are taken again, and a step may have one line only.
         facts = writer.truncate_metrics(step)
-        writer.event("resumed", from_step=step, damaged_checkpoints=skipped, **facts,
+        writer.event("resumed", attempt=attempt, from_step=step, damaged_checkpoints=skipped, **facts,
                      **({"moved": moved} if moved else {}))
     # Also on Ctrl-C: a lock that this process keeps would refuse its next attempt.
     except BaseException:

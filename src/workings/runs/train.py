@@ -250,10 +250,10 @@ def _start(setup: TrainSetup, out: Path, resume: bool, examined: Examination) ->
     with storage(out.parent, "make"):
         out.parent.mkdir(parents=True, exist_ok=True)
     # Before the run's own folder: an attempt that dies at once is listed as well.
-    attempts.append(out.parent, {"run": out.name, "recipe": setup.recipe.name,
-                                 "config_digest": setup.config_digest, "resume": resume})
+    attempt = attempts.append(out.parent, {"run": out.name, "recipe": setup.recipe.name,
+                                           "config_digest": setup.config_digest, "resume": resume})
     start = begin_again(out, {CONFIG: setup.config, DATA_DIGESTS: data_digests(setup)},
-                        setup.device.mesh) if resume else begin_new(out)
+                        setup.device.mesh, attempt) if resume else begin_new(out, attempt)
     # A resumed run writes it anew: devices and free memory need not be those of the attempt before.
     write_request(start.writer, setup)
     start.writer.write_json(DOCTOR, examined.as_json())

@@ -104,7 +104,10 @@ def _attempts(paths: list[Path]) -> bytes:
     if not rows:
         raise RequestError(f"no {ATTEMPTS} beside {paths[0]}", "the list of all runs that were started there",
                            "pack the run where `workings train` put it")
-    return b"".join(line(row) for row in sorted(rows, key=lambda row: str(row.get("started_at"))))
+    # One list stays as it is: each of its lines names the one before it, and a clock may have been set back.
+    if len(folders) > 1:
+        rows.sort(key=lambda row: str(row.get("started_at")))
+    return b"".join(map(line, rows))
 
 
 def _size(path: Path) -> int:

@@ -2,7 +2,6 @@
 
 import codecs
 import re
-import struct
 from collections.abc import Iterator
 
 from workings.errors import RecordError
@@ -12,8 +11,8 @@ from workings.evidence.verify.checks import check, each, judged
 from workings.evidence.verify.record import PACK_KIND, Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.schemas import THIRD_PARTY_FILES
+from workings.evidence.verify.tensors import read_header
 from workings.evidence.verify.tree import shown
-from workings.record.canonical import loads
 from workings.record.layout import ATTEST, SUMS
 from workings.record.redact import find_secrets
 
@@ -22,8 +21,6 @@ EXTRA_SUFFIXES = {"report": frozenset({"html", "svg"}), PACK_KIND: frozenset({"h
 """Only in units of these kinds. A notebook is JSON here; nothing of it is run."""
 PLAIN_NAMES = frozenset({"LICENSE", "NOTICE", SUMS})
 """Files without a suffix."""
-# The header is read into memory before its claims can be judged, so it gets a limit of its own.
-MAX_TENSOR_HEADER_BYTES = 16 << 20
 
 # First bytes of what a system or a library would run or unpack, whatever the file is called.
 _RUNS = {b"#!": "a script", b"\x7fELF": "a program", b"PK\x03\x04": "an archive", b"\x1f\x8b": "an archive",
@@ -77,7 +74,7 @@ def _look_at(unit: Unit, name: str) -> None:
     last = name.rpartition("/")[2]
     suffix = last.rpartition(".")[2].lower() if "." in last else ""
     if suffix == "safetensors":
-        _check_safetensors(unit, name)
+        read_header(unit, name)
     elif suffix == "png" and unit.kind == "report":
         _check_png(unit, name)
     elif suffix in TEXT_SUFFIXES or last in PLAIN_NAMES or suffix in EXTRA_SUFFIXES.get(unit.kind, ()) \
@@ -105,31 +102,6 @@ def _check_text(unit: Unit, name: str) -> None:
             if not data:
                 return
             first = False
-
-
-def _check_safetensors(unit: Unit, name: str) -> None:
-    """The header is JSON and its tensors fill the rest of the file exactly, without gaps: nothing else fits in."""
-    size = unit.files[name].size if name in unit.files else 0
-    with unit.tree.open(unit.full(name)) as stream, trees.reading(unit.full(name)):
-        prefix = stream.read(8)
-        length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else -1
-        # Tested before it is read: a header may claim a petabyte, and `read` would try to make room for it.
-        if not 2 <= length <= min(MAX_TENSOR_HEADER_BYTES, size - 8):
-            raise RecordError(f"{shown(name)}: not a safetensors file (header of {length} bytes)")
-        header = stream.read(length)
-    try:
-        tensors = loads(header)
-        spans = sorted(tuple(tensor["data_offsets"]) for key, tensor in tensors.items() if key != "__metadata__")
-        at = 0
-        # Without gaps and up to the last byte there is no place for a pickle or a program behind the tensors.
-        for begin, end in spans:
-            if begin != at or end < begin:
-                raise ValueError("tensors overlap or leave gaps")
-            at = end
-        if at != size - 8 - length:
-            raise ValueError(f"tensors end at {at}, the file at {size - 8 - length}")
-    except (RecordError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RecordError(f"{shown(name)}: not a safetensors file ({str(error)[:80]})") from None
 
 
 def _check_png(unit: Unit, name: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.verify import (
+    attempts,
     attested,
     content,
     data_order,
@@ -24,6 +25,7 @@ from workings.evidence.verify import (
     sampled,
     schemas,
     step_log,
+    tensors,
     views,
 )
 from workings.evidence.verify.checks import CHECKS, RegisteredCheck
@@ -33,8 +35,8 @@ from workings.evidence.verify.result import Check, CheckFinding, CheckVerdict, V
 from workings.evidence.verify.tree import open_tree
 
 MODULES = (
-    integrity, packed, schemas, notes, content, attested, run_consistency, planned,
-    step_log, data_order, preferred, rewarded, distilled, views, evaluated, sampled,
+    integrity, packed, schemas, notes, content, attested, run_consistency, planned, tensors,
+    step_log, data_order, preferred, rewarded, distilled, views, attempts, evaluated, sampled,
     drawn_from, replayed)
 """Modules whose import registers checks."""
 # The bytes come first, then their form, then what they mean: a later group reads values that an earlier one vouches

@@ -1,7 +1,10 @@
 """Level 1: the steps saw the rows that seed and row index imply, and no question of an evaluation among them."""
 
+import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -12,7 +15,7 @@ from workings.evidence.verify.checks import check, each, each_run, judged, not_c
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rewarded import draws
-from workings.record.layout import DATA_DIGESTS, PREDICTIONS, PROMPTS, ROWS, SUMS
+from workings.record.layout import CHECKPOINTS, DATA_DIGESTS, PREDICTIONS, PROMPTS, ROWS, STATE, SUMS
 
 if TYPE_CHECKING:
     from workings.data.batches import Batches, Position
@@ -56,16 +59,71 @@ def order(record: Record) -> Iterator[CheckFinding]:
         if len(unit.metrics) * unit.manifest.global_batch > MAX_SEQUENCES:
             yield not_checked(f"more than {MAX_SEQUENCES:,} sequences", unit)
             return
-        batches = batches_of(unit)
-        # Row digests are enough: a batch's digest is over those of its rows, so the tokens need not be in the record.
-        digests = {row["id"]: row["digest"] for row in kept_rows(unit)}
-        problems, epoch = [], 0
-        for line, position in positions(unit, batches):
-            epoch = position.epoch
-            if batches.digest_at(position, digests) != line.get("batch_digest"):
-                problems.append(f"step {line.get('step')}: another batch than seed and row index imply")
+        problems = [f"step {line.get('step')}: another batch than seed and row index imply"
+                    for line, planned in planned_steps(unit) if planned.digest != line.get("batch_digest")]
+        epoch = planned_steps(unit)[-1][1].at.epoch if unit.metrics else 0
         yield judged(problems, f"{len(unit.metrics)} batches of seed {unit.manifest.seed}, to epoch {epoch}", unit)
     return each_run(record, find)
+
+
+@check("consistency.tokens", level=1, title="tokens and positions of every step are those of the rows in its batch")
+def tokens(record: Record) -> Iterator[CheckFinding]:
+    """Counts of the log against the row index; where in the data a checkpoint stands; padding of the first epoch."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        if draws(unit):
+            return
+        if len(unit.metrics) * unit.manifest.global_batch > MAX_SEQUENCES:
+            yield not_checked(f"more than {MAX_SEQUENCES:,} sequences", unit)
+            return
+        problems = [f"step {line.get('step')}: {name} {str(line[name])[:20]}, its rows have {value}"
+                    for line, planned in planned_steps(unit) for name, value in planned.counts.items()
+                    if name in line and line[name] != value]
+        if unit.described:
+            problems += _place_problems(unit)
+        share = unit.manifest.facts.get("padding_share_of_first_epoch")
+        if share is not None and not (isinstance(share, float | int) and math.isclose(
+                share, batches_of(unit).padding_share(), rel_tol=1e-9, abs_tol=1e-12)):
+            problems.append(f"facts.padding_share_of_first_epoch is {str(share)[:20]}, the rows give another")
+        problems += _dropped_problems(unit)
+        yield judged(problems, f"{sum(line.tokens for line in unit.steps):,} tokens in {len(unit.steps)} steps", unit)
+    return each_run(record, find)
+
+
+def _place_problems(unit: Unit) -> list[str]:
+    """A checkpoint goes on where the batch after its last step begins."""
+    problems, steps, batches = [], planned_steps(unit), batches_of(unit)
+    for name in sorted(unit.files):
+        if not name.startswith(CHECKPOINTS + "/") or not name.endswith("/" + STATE):
+            continue
+        state = unit.json(name)
+        number, facts = (state.get("step"), state.get("facts")) if isinstance(state, dict) else (None, None)
+        # Whether the step is one of this run is `consistency.checkpoints`'s to say.
+        if type(number) is not int or not 1 <= number <= len(steps) or not isinstance(facts, dict):
+            continue
+        at = steps[number - 1][1].at
+        last = at.batch + 1 == batches.batches_in_epoch(at.epoch)
+        after = {"epoch": at.epoch + 1, "batch": 0} if last else {"epoch": at.epoch, "batch": at.batch + 1}
+        if facts.get("position") != after:
+            problems.append(f"{name}: position {str(facts.get('position'))[:60]}, the log ends at {after}")
+    return problems
+
+
+def _dropped_problems(unit: Unit) -> list[str]:
+    """A row was dropped for its length, and says so; every other one was kept."""
+    found = unit.manifest.config_snapshot.get("data")
+    section = found if isinstance(found, dict) else {}
+    limit = section.get("max_length")
+    problems = []
+    for row in unit.lines(ROWS):
+        status, count = row.get("status", "kept"), row.get("tokens")
+        if status not in ("kept", "dropped"):
+            problems.append(f"row {str(row.get('id'))[:40]}: status {str(status)[:20]!r}")
+        elif status == "dropped" and unit.described and type(limit) is int and (
+                type(count) is not int or count <= limit
+                or row.get("reason") != f"{count} tokens, and data.max_length is {limit}"
+                or section.get("over_length") != "drop"):
+            problems.append(f"row {str(row.get('id'))[:40]}: dropped, and neither length nor recipe asks for it")
+    return problems
 
 
 @check("consistency.disjoint", level=1, title="no question of an evaluation was trained on")
@@ -138,19 +196,45 @@ def kept_rows(unit: Unit) -> list[dict[str, Any]]:
     return kept
 
 
-def positions(unit: Unit, batches: "Batches") -> Iterator[tuple[dict[str, Any], "Position"]]:
-    """Each step's line, and where in the data its batch begins."""
+@dataclass(frozen=True, kw_only=True)
+class PlannedStep:
+    """One step as seed and row index imply it."""
+
+    at: "Position"
+    """Where its batch begins."""
+    digest: str
+    counts: dict[str, int]
+    """Of its line in the log: tokens, supervised tokens, positions."""
+
+
+def planned_steps(unit: Unit) -> list[tuple[dict[str, Any], PlannedStep]]:
+    """Each line of the log beside its step as it was planned; made once. Raises `RecordError`."""
+    return unit.once("planned steps", lambda: list(_planned(unit)))
+
+
+def _planned(unit: Unit) -> Iterator[tuple[dict[str, Any], PlannedStep]]:
     from workings.data.batches import Position
-    epoch, number = 0, 0
+    batches, rows = batches_of(unit), {row["id"]: row for row in kept_rows(unit)}
+    # Row digests are enough: a batch's digest is over those of its rows, so the tokens need not be in the record.
+    digests = {name: row["digest"] for name, row in rows.items()}
+    at = Position()
     for line in unit.metrics:
         # Resumes need no care here: a resumed run goes on at the position where the kept steps end.
-        if number == batches.batches_in_epoch(epoch):
-            epoch, number = epoch + 1, 0
-        yield line, Position(epoch, number)
-        number += 1
+        ids = [name for sequence in batches.row_ids(at) for name in sequence]
+        yield line, PlannedStep(at=at, digest=batches.digest_at(at, digests), counts={
+            "tokens": sum(rows[name]["tokens"] for name in ids),
+            "supervised_tokens": sum(rows[name]["supervised_tokens"] for name in ids),
+            "positions": prod(batches.shape_at(at))})
+        last = at.batch + 1 == batches.batches_in_epoch(at.epoch)
+        at = Position(at.epoch + 1, 0) if last else Position(at.epoch, at.batch + 1)
 
 
 def batches_of(unit: Unit) -> "Batches":
+    """The plan of batches from lengths alone, made once. Raises `RecordError`."""
+    return unit.once("batches", lambda: _batches(unit))
+
+
+def _batches(unit: Unit) -> "Batches":
     """The plan of batches from lengths alone: tokens are not in the record and not needed for the order."""
     import numpy as np
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from workings.errors import RecordError
 from workings.evidence.verify.checks import check, each_run, judged, not_checked
-from workings.evidence.verify.data_order import MAX_SEQUENCES, batches_of, kept_rows, learns_from_pairs, positions
+from workings.evidence.verify.data_order import MAX_SEQUENCES, batches_of, kept_rows, learns_from_pairs, planned_steps
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
@@ -152,8 +152,8 @@ def _said(unit: Unit) -> dict[str, float]:
 def _steps(unit: Unit) -> Iterator[tuple[Mapping[str, Any], tuple[list[str], list[str]]]]:
     """Each step's line, and the ids of its chosen rows and of its rejected ones."""
     batches = batches_of(unit)
-    for line, position in positions(unit, batches):
-        ids = [name for sequence in batches.row_ids(position) for name in sequence]
+    for line, planned in planned_steps(unit):
+        ids = [name for sequence in batches.row_ids(planned.at) for name in sequence]
         yield line, (ids[::2], ids[1::2])
 
 

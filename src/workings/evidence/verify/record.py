@@ -19,6 +19,7 @@ from workings.record.layout import (
     EVENTS,
     MANIFEST,
     METRICS,
+    MODEL_SHAPE,
     OUTSIDE_EVERY_SUM,
     PARTIAL_SUFFIX,
     SAMPLED,
@@ -147,6 +148,11 @@ class Unit:
         if self.has(MANIFEST):
             return True
         return self.kind == "run"
+
+    @cached_property
+    def described(self) -> bool:
+        """Whether `workings train` wrote it: a record by the recorder alone says too little to be compared."""
+        return self.has(MODEL_SHAPE)
 
     @property
     def kind(self) -> str:

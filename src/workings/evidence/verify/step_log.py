@@ -4,12 +4,16 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import ValidationError
+
+from workings.config.training import TrainingConfig
 from workings.errors import RecordError
-from workings.evidence.verify.checks import check, each_run, judged, not_checked
+from workings.evidence.verify.checks import check, each_run, failed, judged, not_checked
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.record.layout import CHECKPOINTS, METRICS, STATE
 from workings.record.values import Absent
+from workings.training.schedule import Schedule
 
 
 @check("consistency.steps", level=1, title="steps are 1, 2, 3, … without a gap, and resumes are explained")
@@ -80,44 +84,79 @@ def supervision(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("consistency.learning_rate", level=1, title="the logged learning rate is within what the recipe asks for")
+@check("consistency.learning_rate", level=1, title="every step's learning rate is that of the recipe's schedule")
 def learning_rate(record: Record) -> Iterator[CheckFinding]:
-    """Never above the recipe's peak; with a constant schedule and no warm-up, exactly it."""
+    """Peak, warm-up, schedule and number of steps give the rate of each."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         training = unit.manifest.config_snapshot.get("training")
-        peak = training.get("learning_rate") if isinstance(training, dict) else None
-        if not isinstance(training, dict) or isinstance(peak, bool) or not isinstance(peak, int | float):
+        if not isinstance(training, dict) or "learning_rate" not in training:
             yield not_checked("the recipe's snapshot names no learning rate", unit)
             return
-        # Between zero and the peak every schedule is possible; only the constant one says what each step has to have.
-        rates = [step.learning_rate for step in unit.steps]
-        problems = [f"step {number}: {rate:g}, the recipe's peak is {peak:g}"
-                    for number, rate in enumerate(rates, start=1) if not 0 <= rate <= peak * (1 + 1e-6)]
-        if training.get("schedule") == "constant" and not training.get("warmup_steps"):
-            problems += [f"step {number}: {rate:g}, the constant rate is {peak:g}" for number, rate in
-                         enumerate(rates, start=1) if not math.isclose(rate, peak, rel_tol=1e-6)]
-        yield judged(problems, f"at most {peak:g}", unit)
+        try:
+            schedule = Schedule.of(TrainingConfig.model_validate(training))
+        except ValidationError as error:
+            raise RecordError(f"config_snapshot: training cannot be read ({str(error)[:80]})") from None
+        problems = []
+        for step in unit.steps:
+            expected = schedule.at(step.step) if step.step <= schedule.steps else math.nan
+            # Cosines of two machines differ in the last bits.
+            if not math.isclose(step.learning_rate, expected, rel_tol=1e-9, abs_tol=1e-15 * schedule.peak):
+                problems.append(f"step {step.step}: {step.learning_rate:g}, the schedule gives {expected:g}")
+        yield judged(problems, f"{schedule.kind} from {schedule.peak:g}", unit)
     return each_run(record, find)
 
 
-@check("consistency.checkpoints", level=1, title="the last checkpoint is that of the last completed step")
+@check("consistency.checkpoints", level=1, title="checkpoints are those that the recipe keeps, and agree with the log")
 def last_checkpoint(record: Record) -> Iterator[CheckFinding]:
-    """Its step, and the step its own state names."""
+    """Their steps, the step that their own state names, and what it says of tokens, time and data."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         folders = sorted({name.split("/")[1] for name in unit.files if name.startswith(CHECKPOINTS + "/step_")})
+        if not folders and unit.manifest.status == "complete" and unit.manifest.completed_steps:
+            yield failed("complete, and no checkpoint of its last step", unit)
+            return
         if not folders:
             yield not_checked("the run holds no checkpoint", unit, blocking=False)
             return
-        numbers = [(_number(folder), _state_step(unit, folder)) for folder in folders]
-        problems = [f"{folder} says it is of step {inside}" for folder, (outside, inside) in
-                    zip(folders, numbers, strict=True) if outside != inside]
-        last, done = max(outside for outside, _ in numbers), unit.manifest.completed_steps
+        states = {_number(folder): _state(unit, folder) for folder in folders}
+        problems = [f"step_{number:06d} says it is of step {state.get('step')}" for number, state in states.items()
+                    if state.get("step") != number]
+        last, done = max(states), unit.manifest.completed_steps
         # A run that failed may have died before it could save its last step; every other one saves it before it is
         # sealed.
         if last > done or (unit.manifest.status != "failed" and last != done):
             problems.append(f"the last checkpoint is of step {last}, {done} steps were completed")
+        if unit.described:
+            problems += _kept_problems(unit, sorted(states))
+            for number, state in states.items():
+                problems += _state_problems(unit, number, state)
         yield judged(problems, f"step {last}", unit)
     return each_run(record, find)
+
+
+def _kept_problems(unit: Unit, numbers: list[int]) -> list[str]:
+    """The newest of those that were due. A run that was resumed may keep those of another rhythm."""
+    section, done = unit.manifest.config_snapshot.get("checkpoint"), unit.manifest.completed_steps
+    if not isinstance(section, dict) or unit.manifest.resumes or unit.manifest.status == "failed":
+        return []
+    every, keep = section.get("every_steps"), section.get("keep_last")
+    if type(every) is not int or type(keep) is not int or every < 1 or keep < 1:
+        return ["the recipe's checkpoint.every_steps or keep_last is no count"]
+    due = sorted({done, *range(every, done + 1, every)})[-keep:]
+    return [] if numbers == due else [f"checkpoints of steps {str(numbers[:8])[1:-1]}, the recipe keeps "
+                                      f"{str(due[:8])[1:-1]}"]
+
+
+def _state_problems(unit: Unit, number: int, state: dict[str, Any]) -> list[str]:
+    """What a checkpoint says of tokens and time adds up from the lines of its steps."""
+    facts, rows = state.get("facts"), unit.steps[:number]
+    if not isinstance(facts, dict):
+        return [f"step_{number:06d}: its state says nothing"]
+    sums = {"tokens": sum(row.tokens for row in rows),
+            "supervised_tokens": sum(row.supervised_tokens for row in rows),
+            "training_seconds": math.fsum(row.seconds for row in rows)}
+    return [f"step_{number:06d}: {name} is {str(facts.get(name))[:20]}, the log adds up to {value}"
+            for name, value in sums.items() if not isinstance(facts.get(name), int | float)
+            or not math.isclose(facts[name], value, rel_tol=1e-9)]
 
 
 def _number(folder: str) -> int:
@@ -128,6 +167,6 @@ def _number(folder: str) -> int:
     return int(digits)
 
 
-def _state_step(unit: Unit, folder: str) -> Any:
+def _state(unit: Unit, folder: str) -> dict[str, Any]:
     state = unit.json(f"{CHECKPOINTS}/{folder}/{STATE}")
-    return state.get("step") if isinstance(state, dict) else None
+    return state if isinstance(state, dict) else {}
