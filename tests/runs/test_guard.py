@@ -14,11 +14,12 @@ from workings.data.batches import Position
 from workings.engines.base import Memory
 from workings.engines.registry import find_engine, find_planning_engine
 from workings.errors import DoesNotFit, RecordError
+from workings.evidence.run_readme import memory_sentence
 from workings.evidence.verify import verify
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import gib
 from workings.record.reader import Run
-from workings.runs.guard import MemoryWatch, sentence, target_here
+from workings.runs.guard import MemoryWatch, target_here
 from workings.runs.train import train
 
 WIDE = """# needs 2.5 GiB, nearly all of it activations; nothing but the step is planned and compiled
@@ -230,7 +231,7 @@ def test_what_was_held_is_said_for_a_run_that_did_not_grow(tmp_path):
     facts = watch.facts(setup, setup.engine.memory())
     assert "absent" in facts["growth_bytes"]
     assert "measured_share_of_predicted" not in facts
-    assert "at most" in sentence(facts)
+    assert "at most" in memory_sentence(facts)
 
 
 @pytest.mark.parametrize(("name", "changes", "said"), [

@@ -108,6 +108,11 @@ def load_recipe(name: RecipeLike, overrides: Overrides = ()) -> LoadedRecipe:
     if isinstance(overrides, Mapping):
         overrides = [f"{key}={_flow(value)}" for key, value in overrides.items()]
     text, origin, base = (_dump(name), GIVEN, Path.cwd()) if isinstance(name, Mapping) else _find(str(name))
+    return parse_recipe(text, origin, base, overrides)
+
+
+def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = ()) -> LoadedRecipe:
+    """A recipe from its text. Arguments are those of `LoadedRecipe`; errors those of `load_recipe`."""
     values = parse_yaml(text, origin)
     if not isinstance(values, dict):
         raise RequestError(f"{origin}: {type(values).__name__}", "a mapping of recipe keys",

@@ -1,12 +1,11 @@
 """What a run writes about itself: the files before the first step, and the manifest and README at the end."""
 
 import os
-import shlex
 from pathlib import Path
 from typing import Any
 
 from workings.engines.base import Memory, ReportingEngine
-from workings.models.unproven import unproven_sentence
+from workings.evidence.run_readme import NEAR, command_again
 from workings.models.weights import parameter_count
 from workings.record.environment import collect
 from workings.record.layout import (
@@ -19,7 +18,6 @@ from workings.record.layout import (
     OVERRIDES,
     PLAN,
     RECIPE,
-    SUMS,
     TOKENIZER,
 )
 from workings.record.manifest import DeviceRecord, Distribution, Origin, RunManifest
@@ -31,9 +29,6 @@ from workings.runs.guard import plan_here
 from workings.runs.prepare import TrainSetup
 from workings.runs.resolve import weight_digests
 from workings.training.loop import Outcome
-
-NEAR = 3
-"""Folders that a recipe may lie above its run and still be named by its relative path."""
 
 
 def data_digests(setup: TrainSetup) -> dict[str, str]:
@@ -125,62 +120,7 @@ def _weight_digests(directory: Path | None) -> dict[str, str] | Absent:
     return weight_digests(directory)
 
 
-def readme(manifest: RunManifest, setup: TrainSetup, command: str, memory: str,
-           learned: tuple[float, float] | str | None) -> str:
-    """What this run was, in a screen, and how to reproduce and verify it.
-
-    Args:
-        manifest: of the run.
-        setup: what ran.
-        command: that asks for it again.
-        memory: predicted and measured, in a sentence.
-        learned: mean rewards of the first and the last rollout, where it learned from rewards; what became of its
-            pairs, where it learned from preferences.
-    """
-    loss = "no step was completed" if isinstance(manifest.final_loss, Absent) else (
-        f"loss {manifest.first_loss:.4f} at the first step, {manifest.final_loss:.4f} at the last")
-    if isinstance(learned, tuple):
-        loss = f"mean reward {learned[0]:.3f} at first, {learned[1]:.3f} at last"
-    elif learned is not None:
-        loss = f"{loss}; {learned}"
-    said = "" if setup.shape.proven else f" {unproven_sentence(setup.shape.family)}"
-    return f"""# Run {manifest.name}
-
-Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_steps} of {manifest.planned_steps} steps.
-
-- Model: {manifest.model_id} ({manifest.architecture}, {manifest.parameters:,} parameters), seed {manifest.seed}.{said}
-- Engine: {manifest.engine} from {manifest.engine_distribution.name} {manifest.engine_distribution.version}.
-- Device: {manifest.hardware} ({manifest.actual_device.platform}; {manifest.actual_device.reason}).
-- Data: {setup.learned.sentence()}.
-- Trained on {manifest.supervised_tokens:,} supervised tokens; {loss}.
-- Memory: {memory}.
-- Made by workings {manifest.workings_version}.
-
-Reproduce it, typed in this folder (the recipe as written and the overrides are in `config/`, the digests of the data
-in `{DATA_DIGESTS}`; paths in a recipe are relative to where it stood):
-
-    {command}
-
-Verify it, offline, without any ML library; every file is listed in `{SUMS}`:
-
-    workings verify .
-    sha256sum -c {SUMS}
-"""
-
-
 def reproduce_command(setup: TrainSetup, out: Path) -> str:
-    """The command that asks for this run again, typed inside its directory.
-
-    A recipe file is named where it stood, because what it names is relative to that place; a place far away is not
-    written down (it may name a person's home), and the copy in `config/` stands for it.
-    """
+    """The command that asks for this run again, typed inside its directory."""
     loaded = setup.loaded
-    if not loaded.is_file:
-        name = RECIPE
-    elif loaded.origin.startswith("shipped:"):
-        name = loaded.origin.removeprefix("shipped:")
-    else:
-        name = os.path.relpath(Path(loaded.origin).absolute(), out.absolute())
-        if name.count("..") > NEAR:
-            name = RECIPE
-    return shlex.join(["workings", "train", name, "--out", f"../{out.name}-again", *loaded.overrides])
+    return command_again(out.name, loaded.origin, base_from(out, loaded.base), loaded.overrides)

@@ -4,7 +4,6 @@ The step was compiled by the engine that will run it (`runs/prepare.py`); nothin
 search for the nearest plan that fits compiles, and it compiles other steps than the one that was asked for.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -133,13 +132,3 @@ class MemoryWatch:
         if comparable is not None and verdict.peak_bytes:
             facts["measured_share_of_predicted"] = round(comparable / verdict.peak_bytes, 4)
         return facts
-
-
-def sentence(facts: Mapping[str, Any]) -> str:
-    """Prediction against what happened, for people."""
-    growth = facts.get("growth_bytes", facts["measured_peak_bytes"])
-    happened = gib(growth) if isinstance(growth, int) else f"at most {gib(facts['measured_peak_bytes'])}"
-    ran_out = isinstance(facts["out_of_memory"], str)
-    return (f"predicted {gib(facts['predicted_peak_bytes'])} a device ({facts['predicted_source']}), "
-            + (f"{happened} were held when memory ran out" if ran_out else f"measured {happened}")
-            + f", limit {gib(facts['limit_bytes'])}")

@@ -16,9 +16,11 @@ from workings.distributed.rpc import facts_of
 from workings.engines.base import State
 from workings.errors import DoesNotFit, RequestError
 from workings.evaluation.settings import EvaluationSettings
+from workings.evidence.run_readme import memory_sentence, run_readme
 from workings.hardware.memory import byte_text
 from workings.models.unproven import unproven_sentence
 from workings.models.weights import parameter_count
+from workings.planning.preflight import preflight_lines
 from workings.record import attempts, jsonl
 from workings.record.digest import HashProgress
 from workings.record.layout import CONFIG, DATA_DIGESTS, DOCTOR, EVENTS, MEASURED, METRICS, README
@@ -29,15 +31,13 @@ from workings.runs.datasets import find_data
 from workings.runs.describe import (
     build_manifest,
     data_digests,
-    readme,
     reproduce_command,
     write_request,
 )
 from workings.runs.doctor import Examination, doctor
-from workings.runs.guard import MemoryWatch, refusal, sentence
+from workings.runs.guard import MemoryWatch, refusal
 from workings.runs.held_out import BEFORE, HeldOutChange, held_out_change
 from workings.runs.preference_change import PreferenceChange, preference_change
-from workings.runs.preflight import preflight_lines
 from workings.runs.prepare import TrainSetup, prepare
 from workings.runs.resolve import fetch_tensors
 from workings.runs.select_engine import with_engine
@@ -287,7 +287,7 @@ def _take_steps(start: Start, setup: TrainSetup, settings: LoopSettings, out: Pa
                 recipe=setup.recipe, device=setup.device, shape=setup.shape,
                 parameters=parameter_count(setup.shape),
                 model_id=setup.weights.id, revision=setup.weights.revision, data=setup.learned.sentence(),
-                data_digests=setup.learned.digests, verdict=setup.verdict, out=out):
+                data_digests=setup.learned.digests, memory=setup.verdict.reasons[0], out=out):
             display.say(line)
         if (left := setup.left_aside) is not None:
             display.say(f"left aside {', '.join(left.parts) or 'nothing'} of {left.architecture} ({left.tensors} "
@@ -387,7 +387,7 @@ def _seal(start: Start, setup: TrainSetup, settings: LoopSettings, outcome: Outc
     writer, measured = start.writer, watch.facts(setup, memory, outcome.out_of_memory)
     if outcome.out_of_memory:
         writer.event("out_of_memory", **measured)
-        outcome = replace(outcome, reason=f"{outcome.reason}: {sentence(measured)}; {outcome.out_of_memory}")
+        outcome = replace(outcome, reason=f"{outcome.reason}: {memory_sentence(measured)}; {outcome.out_of_memory}")
     writer.write_json(MEASURED, measured)
     # Read back from the file: the first lines of a resumed run were written by another process.
     metrics = jsonl.read(writer.path(METRICS))[0]
@@ -402,8 +402,9 @@ def _seal(start: Start, setup: TrainSetup, settings: LoopSettings, outcome: Outc
     if outcome.status == "failed":
         writer.event("failed", reason=outcome.reason)
     # Before sealing, which lists the files that are there and refuses a run without this one.
-    writer.write_text(README, readme(manifest, setup, reproduce_command(setup, out), sentence(measured),
-                                    rewards_of(metrics) if preferred is None else preferred.sentence))
+    writer.write_text(README, run_readme(
+        manifest, data=setup.learned.sentence(), command=reproduce_command(setup, out),
+        memory=memory_sentence(measured), learned=rewards_of(metrics) if preferred is None else preferred.sentence))
     run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
     return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,
                        supervised_tokens=outcome.progress.supervised_tokens,

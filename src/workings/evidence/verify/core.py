@@ -15,10 +15,12 @@ from workings.evidence.verify import (
     drawn_from,
     evaluated,
     integrity,
+    machine,
     notes,
     packed,
     planned,
     preferred,
+    recipe_text,
     replayed,
     rewarded,
     run_consistency,
@@ -27,6 +29,7 @@ from workings.evidence.verify import (
     step_log,
     tensors,
     views,
+    written,
 )
 from workings.evidence.verify.checks import CHECKS, RegisteredCheck
 from workings.evidence.verify.claims import claims
@@ -35,8 +38,8 @@ from workings.evidence.verify.result import Check, CheckFinding, CheckVerdict, V
 from workings.evidence.verify.tree import open_tree
 
 MODULES = (
-    integrity, packed, schemas, notes, content, attested, run_consistency, planned, tensors,
-    step_log, data_order, preferred, rewarded, distilled, views, attempts, evaluated, sampled,
+    integrity, packed, schemas, notes, content, attested, run_consistency, recipe_text, machine, planned, tensors,
+    step_log, data_order, preferred, rewarded, distilled, views, written, attempts, evaluated, sampled,
     drawn_from, replayed)
 """Modules whose import registers checks."""
 # The bytes come first, then their form, then what they mean: a later group reads values that an earlier one vouches

@@ -8,12 +8,10 @@ from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import gib
 from workings.models.shape import ModelShape
 from workings.models.unproven import unproven_sentence
-from workings.planning.verdict import Verdict
 
 
 def preflight_lines(*, recipe: Recipe, device: DeviceFacts, shape: ModelShape, parameters: int, model_id: str,
-                    revision: str, data: str, data_digests: Mapping[str, str], verdict: Verdict,
-                    out: Path) -> list[str]:
+                    revision: str, data: str, data_digests: Mapping[str, str], memory: str, out: Path) -> list[str]:
     """One line a subject, in the order in which people ask."""
     mesh = " x ".join(f"{axis}={size}" for axis, size in device.mesh.items())
     data_parallel = device.mesh.get("fsdp", 1)
@@ -32,6 +30,6 @@ def preflight_lines(*, recipe: Recipe, device: DeviceFacts, shape: ModelShape, p
         f"batch      micro {batch.micro_batch} x accumulation {batch.accumulation} x devices {data_parallel} "
         f"= global {total} rows; {recipe.training.steps:,} steps",
         f"data       {data}; " + ", ".join(f"{name} {digest[:16]}…" for name, digest in data_digests.items()),
-        f"memory     {verdict.reasons[0]}",
+        f"memory     {memory}",
         f"writing    {out}",
     ]

@@ -1,0 +1,92 @@
+"""A run's README, made of what its record says: written at the end of a run, and made again by whoever verifies it."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workings.config.load import GIVEN
+from workings.hardware.memory import gib
+from workings.models.unproven import said_of_recipe
+from workings.record.layout import DATA_DIGESTS, RECIPE, SUMS
+from workings.record.manifest import RunManifest
+from workings.record.values import Absent
+
+NEAR = 3
+"""Folders that a recipe may lie above its run and still be named by its relative path."""
+SHIPPED = "shipped:"
+"""Begins the origin of a recipe that comes with the package."""
+
+
+def run_readme(manifest: RunManifest, *, data: str, command: str, memory: str,
+               learned: tuple[float, float] | str | None) -> str:
+    """What this run was, in a screen, and how to reproduce and verify it.
+
+    Args:
+        manifest: of the run.
+        data: how much it learned from, in a sentence.
+        command: that asks for it again.
+        memory: predicted and measured, in a sentence.
+        learned: mean rewards of the first and the last rollout, where it learned from rewards; what became of its
+            pairs, where it learned from preferences.
+    """
+    loss = "no step was completed" if isinstance(manifest.final_loss, Absent) else (
+        f"loss {manifest.first_loss:.4f} at the first step, {manifest.final_loss:.4f} at the last")
+    if isinstance(learned, tuple):
+        loss = f"mean reward {learned[0]:.3f} at first, {learned[1]:.3f} at last"
+    elif learned is not None:
+        loss = f"{loss}; {learned}"
+    said = f" {said_of_recipe(manifest.config_snapshot, manifest.architecture)}".rstrip()
+    return f"""# Run {manifest.name}
+
+Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_steps} of {manifest.planned_steps} steps.
+
+- Model: {manifest.model_id} ({manifest.architecture}, {manifest.parameters:,} parameters), seed {manifest.seed}.{said}
+- Engine: {manifest.engine} from {manifest.engine_distribution.name} {manifest.engine_distribution.version}.
+- Device: {manifest.hardware} ({manifest.actual_device.platform}; {manifest.actual_device.reason}).
+- Data: {data}.
+- Trained on {manifest.supervised_tokens:,} supervised tokens; {loss}.
+- Memory: {memory}.
+- Made by workings {manifest.workings_version}.
+
+Reproduce it, typed in this folder (the recipe as written and the overrides are in `config/`, the digests of the data
+in `{DATA_DIGESTS}`; paths in a recipe are relative to where it stood):
+
+    {command}
+
+Verify it, offline, without any ML library; every file is listed in `{SUMS}`:
+
+    workings verify .
+    sha256sum -c {SUMS}
+"""
+
+
+def command_again(name: str, origin: str, base: str | Mapping[str, str], overrides: Sequence[str]) -> str:
+    """The command that asks for a run again, typed inside its directory.
+
+    A recipe file is named where it stood, because what it names is relative to that place; a place far away is not
+    written down (it may name a person's home), and the copy in `config/` stands for it.
+
+    Args:
+        name: of the run's folder.
+        origin: the recipe's file, or ``shipped:<name>``.
+        base: folder of the file as seen from the run; absent where it is far away.
+        overrides: words of the command line.
+    """
+    if origin.startswith(SHIPPED):
+        recipe = origin.removeprefix(SHIPPED)
+    elif origin == GIVEN or not isinstance(base, str):
+        recipe = RECIPE
+    else:
+        recipe = Path(base, Path(origin).name).as_posix()
+    return shlex.join(["workings", "train", recipe, "--out", f"../{name}-again", *overrides])
+
+
+def memory_sentence(facts: Mapping[str, Any]) -> str:
+    """Prediction against what happened (`plan/measured.json`), for people."""
+    growth = facts.get("growth_bytes", facts["measured_peak_bytes"])
+    happened = gib(growth) if isinstance(growth, int) else f"at most {gib(facts['measured_peak_bytes'])}"
+    ran_out = isinstance(facts["out_of_memory"], str)
+    return (f"predicted {gib(facts['predicted_peak_bytes'])} a device ({facts['predicted_source']}), "
+            + (f"{happened} were held when memory ran out" if ran_out else f"measured {happened}")
+            + f", limit {gib(facts['limit_bytes'])}")
