@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import comb
 from typing import Any
 
+from workings.config.recipe import Recipe
 from workings.scoring.extract import EXTRACTION_VERSION
 from workings.scoring.numbers import parse_number
 from workings.scoring.settings import ScoringSettings, require
@@ -54,6 +55,12 @@ def recorded_version(config: Mapping[str, Any]) -> int:
     extraction = config.get("extraction")
     version = extraction.get("version") if isinstance(extraction, dict) else None
     return version if type(version) is int else EXTRACTION_VERSION
+
+
+def settings_of(recipe: Recipe) -> EvaluationSettings:
+    """How a recipe wants its items asked and scored: greedily, in the form it trains."""
+    return EvaluationSettings(max_new_tokens=recipe.evaluation.max_new_tokens, batch_size=recipe.evaluation.batch_size,
+                              form=recipe.data.reasoning, seed=recipe.seed)
 
 
 def aggregate_score(samples: list[dict[str, Any]], how: str, extraction_version: int = EXTRACTION_VERSION) -> float:

@@ -18,11 +18,12 @@ from workings.data.rows import prompt_digest, row_problems
 from workings.data.traces import Trace, write_traces
 from workings.errors import Interrupted, RecordError, RequestError
 from workings.evaluation.comparison.compare import Comparison, compare
+from workings.evaluation.settings import settings_of
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.record import atomic, jsonl, recovery
 from workings.record.canonical import line, loads
-from workings.record.layout import SEAL, TOKENIZER, partial_path
+from workings.record.layout import RECIPE_EVALUATION, SEAL, TOKENIZER, partial_path
 from workings.record.lock import DirectoryLock
 from workings.record.reader import Run
 from workings.runs.datasets import find_data, read_prompts
@@ -30,8 +31,7 @@ from workings.runs.evaluate import evaluate_run
 from workings.runs.improve_result import ImproveResult, Round, write_result
 from workings.runs.sample import sample_run
 from workings.runs.select_engine import with_engine
-from workings.runs.train import settings_of
-from workings.runs.train_and_evaluate import EVALUATION, train_and_evaluate
+from workings.runs.train_and_evaluate import train_and_evaluate
 from workings.samples.draw import SampleRequest
 from workings.samples.selection import Selection
 from workings.samples.unit import SampleUnit
@@ -246,9 +246,9 @@ class _Steps:
                 raise Interrupted(f"stopped while {run.name} was trained: the same command goes on")
             if training.status != "complete":
                 raise RecordError(f"{run}: {training.reason}")
-        elif not (run / EVALUATION / SEAL).is_file():  # killed between the two
-            with self._timed(f"runs/{run.name}/{EVALUATION}"):
-                evaluate_run(run, self._items(), run / EVALUATION, settings=settings_of(self.loaded.recipe))
+        elif not (run / RECIPE_EVALUATION / SEAL).is_file():  # killed between the two
+            with self._timed(f"runs/{run.name}/{RECIPE_EVALUATION}"):
+                evaluate_run(run, self._items(), run / RECIPE_EVALUATION, settings=settings_of(self.loaded.recipe))
         return run
 
     def _items(self) -> Path:

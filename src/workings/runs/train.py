@@ -10,12 +10,11 @@ from typing import Any
 
 from workings.config.algorithms import Dpo
 from workings.config.load import LoadedRecipe, load_recipe
-from workings.config.recipe import Recipe
 from workings.distributed.process_group import ProcessGroup
 from workings.distributed.rpc import facts_of
 from workings.engines.base import State
 from workings.errors import DoesNotFit, RequestError
-from workings.evaluation.settings import EvaluationSettings
+from workings.evaluation.settings import EvaluationSettings, settings_of
 from workings.evidence.run_readme import memory_sentence, run_readme
 from workings.hardware.memory import byte_text
 from workings.models.unproven import unproven_sentence
@@ -23,7 +22,17 @@ from workings.models.weights import parameter_count
 from workings.planning.preflight import preflight_lines
 from workings.record import attempts, jsonl
 from workings.record.digest import HashProgress
-from workings.record.layout import CONFIG, DATA_DIGESTS, DOCTOR, EVENTS, MEASURED, METRICS, README
+from workings.record.layout import (
+    ANNOUNCED,
+    CONFIG,
+    DATA_DIGESTS,
+    DOCTOR,
+    EVENTS,
+    MEASURED,
+    METRICS,
+    README,
+    RECIPE_EVALUATION,
+)
 from workings.record.manifest import DRAWN_FROM, LEFT_ASIDE, NOT_PROVEN
 from workings.record.storage import storage
 from workings.runs.code_version import code_version
@@ -44,6 +53,7 @@ from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.start import Start, begin_again, begin_new, progress_facts
 from workings.runs.teacher import refuse_processes
+from workings.scoring.items import items_digest
 from workings.scoring.process import ScoringProcess
 from workings.scoring.settings import ScoringSettings
 from workings.training.display import Display
@@ -119,12 +129,6 @@ class LoopSettings:
         return settings
 
 
-def settings_of(recipe: Recipe) -> EvaluationSettings:
-    """How a recipe wants its items asked and scored: greedily, in the form it trains."""
-    return EvaluationSettings(max_new_tokens=recipe.evaluation.max_new_tokens, batch_size=recipe.evaluation.batch_size,
-                              form=recipe.data.reasoning, seed=recipe.seed)
-
-
 def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
           smoke: Smoke | None = None, force: bool = False) -> TrainResult:
     """Train what a recipe asks for and seal the record.
@@ -186,7 +190,7 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
         setup = replace(setup, engine=processes.coordinate(setup.engine), device_check=_all_checks(checks))
         # The engine has run a kernel already and compared it with NumPy, so the doctor runs none.
         examined = doctor(loaded, out=out.parent, kernels=False)
-        start = _start(setup, out, resume, examined)
+        start = _start(setup, settings, out, resume, examined)
         # Between compiling and the first weight: what is resident now belongs to compiler and libraries.
         watch = MemoryWatch()
         try:
@@ -245,7 +249,7 @@ def _check_out(out: Path, resume: bool) -> None:
                            "a place for the run directory", "choose another --out")
 
 
-def _start(setup: TrainSetup, out: Path, resume: bool, examined: Examination) -> Start:
+def _start(setup: TrainSetup, settings: LoopSettings, out: Path, resume: bool, examined: Examination) -> Start:
     """Open the run directory, list the attempt, write down what is asked for."""
     with storage(out.parent, "make"):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -257,6 +261,10 @@ def _start(setup: TrainSetup, out: Path, resume: bool, examined: Examination) ->
     # A resumed run writes it anew: devices and free memory need not be those of the attempt before.
     write_request(start.writer, setup)
     start.writer.write_json(DOCTOR, examined.as_json())
+    if settings.evaluation is not None and not start.resumed:
+        # Sealed with the first events: which items count is said before it is known how they are answered.
+        start.writer.event(ANNOUNCED, evaluation=RECIPE_EVALUATION, decoding=settings.evaluation.decoding(),
+                           items={"count": len(setup.data.items), "digest": items_digest(setup.data.items)})
     return start
 
 

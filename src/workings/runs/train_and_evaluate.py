@@ -14,16 +14,13 @@ from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
-from workings.record.layout import partial_path
+from workings.record.layout import RECIPE_EVALUATION, partial_path
 from workings.record.reader import Run
 from workings.record.values import Absent
 from workings.runs.prepare import TrainSetup
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train import Callback, TrainResult, train_in
-
-EVALUATION = "eval/items"
-"""Where the evaluation of a recipe's items stands in its run directory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +109,7 @@ def _evaluated(training: TrainResult) -> TrainAndEvaluateResult:
     # The evaluation is a unit of its own and names the root digest of the run, which exists since it was sealed.
     sealed = Run.open(training.run)
     # The session is handed on at once: a name for it here would keep the trained model beside the untrained one.
-    unit = training.run / EVALUATION
+    unit = training.run / RECIPE_EVALUATION
     try:
         scorecard = evaluate(
             setup.session(setup.engine, training.state), setup.data.items, unit, settings=settings,

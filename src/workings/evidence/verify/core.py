@@ -7,6 +7,7 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.verify import (
+    announced,
     attempts,
     attested,
     content,
@@ -39,7 +40,7 @@ from workings.evidence.verify.tree import open_tree
 
 MODULES = (
     integrity, packed, schemas, notes, content, attested, run_consistency, recipe_text, machine, planned, tensors,
-    step_log, data_order, preferred, rewarded, distilled, views, written, attempts, evaluated, sampled,
+    step_log, data_order, preferred, rewarded, distilled, views, written, attempts, evaluated, announced, sampled,
     drawn_from, replayed)
 """Modules whose import registers checks."""
 # The bytes come first, then their form, then what they mean: a later group reads values that an earlier one vouches

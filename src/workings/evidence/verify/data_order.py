@@ -1,6 +1,7 @@
 """Level 1: the steps saw the rows that seed and row index imply, and no question of an evaluation among them."""
 
 import math
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -142,10 +143,18 @@ def disjoint(record: Record) -> Iterator[CheckFinding]:
             yield not_checked(f"the index of {run.title} has no digests of questions", unit)
             return
         asked = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines(PREDICTIONS)}
-        both = sorted(name for name, prompt in asked.items() if prompt_digest(prompt) in trained)
+        # With a letter that nobody sees a question would have another digest.
+        both = sorted(name for name, prompt in asked.items()
+                      if {prompt_digest(prompt), prompt_digest(visible(prompt))} & trained)
         problems = [f"{len(both)} of {len(asked)} questions were trained on: {several(both)}"] if both else []
         yield judged(problems, f"{len(asked)} questions, none of them among {len(trained):,} trained ones", unit)
     return each(record.measurements, find)
+
+
+def visible(text: str) -> str:
+    """A text without letters that nobody sees, and with one form of each that looks the same."""
+    kept = unicodedata.normalize("NFKC", text)
+    return "".join(letter for letter in kept if unicodedata.category(letter) not in ("Cf", "Mn", "Me"))
 
 
 def learns_from_pairs(unit: Unit) -> bool:

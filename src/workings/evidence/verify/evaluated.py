@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workings.errors import RecordError, RequestError
-from workings.evidence.verify.checks import check, each, failed, judged, not_checked
+from workings.evidence.verify.checks import check, each, failed, judged, not_checked, several
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.schemas import is_score
@@ -84,12 +84,15 @@ def scores(record: Record) -> Iterator[CheckFinding]:
             yield not_checked(settings, unit)
             return
         try:
-            problems, count = _scored_again(unit, settings)
+            problems, count, limited = _scored_again(unit, settings)
         # The child could not be started at all, which settings in the record may have caused.
         except RequestError as error:
             yield failed(f"cannot be scored again: {error.given}; expected {error.expected}", unit)
             return
         yield judged(problems, f"{count} completions scored again", unit)
+        if limited:
+            yield not_checked(f"{len(limited)} completions count as wrong for a limit that was not met here: "
+                              f"{several(limited)}", unit, blocking=False)
     return each(record.evaluations, find)
 
 
@@ -236,7 +239,8 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
     return settings
 
 
-def _scored_again(unit: Unit, settings: "EvaluationSettings") -> tuple[list[str], int]:
+def _scored_again(unit: Unit, settings: "EvaluationSettings") -> tuple[list[str], int, list[str]]:
+    """What is wrong, how many were scored, and which failed there at a limit and not here."""
     from workings.scoring.process import ScoringProcess
     by_id = {item.id: item for item in _items(unit)}
     rows, problems = [], []
@@ -247,7 +251,7 @@ def _scored_again(unit: Unit, settings: "EvaluationSettings") -> tuple[list[str]
             rows.append(row)
         elif row.get("score") != 0:
             problems.append(f"{str(row.get('id'))[:60]}: no completion, and a score of {row.get('score')}")
-    at_limit = 0
+    at_limit, limited = 0, []
     with ScoringProcess(settings) as process:
         for start in range(0, len(rows), CHUNK):
             chunk = rows[start:start + CHUNK]
@@ -255,10 +259,13 @@ def _scored_again(unit: Unit, settings: "EvaluationSettings") -> tuple[list[str]
                                    for row in chunk])
             problems += [problem for row, judgement in zip(chunk, found, strict=True)
                          for problem in _verdict_problems(row, judgement)]
+            limited += [str(row.get("id"))[:60] for row, judgement in zip(chunk, found, strict=True)
+                        if str(row.get("error", "")).startswith(_LIMITS) and not judgement.error and judgement.score]
             at_limit += sum(judgement.error.startswith(_LIMITS) for judgement in found)
             if at_limit > MAX_AT_LIMIT:  # a record made to cost a verifier's day
-                return [*problems, f"{at_limit} completions reached the time limit; the rest was not scored"], len(rows)
-    return problems, len(rows)
+                return [*problems, f"{at_limit} completions reached the time limit; the rest was not scored"], \
+                    len(rows), limited
+    return problems, len(rows), limited
 
 
 def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> list[str]:
@@ -267,9 +274,9 @@ def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> list[str]:
     # A time limit depends on the machine: the recorded error is believed, as long as it earned nothing.
     if error.startswith(_LIMITS):
         return [f"{name}: {error}, and a score of {row.get('score')}"] if row.get("score") != 0 else []
-    # The scorer failed there and not here; the record may only have lost by it.
+    # One version of a scorer fails on a text or does not, whatever the machine.
     if error and not judgement.error:
-        return [] if row.get("score") == 0 else [f"{name}: recorded error {error[:40]!r}, score {row.get('score')}"]
+        return [f"{name}: recorded error {error[:40]!r}, and scored again there is none"]
     names = {field.name for field in fields(judgement)}
     pairs = [(key, row[key], getattr(judgement, key)) for key in _COMPARED
              if key in names and key in row and not is_absent(row[key])]

@@ -1,7 +1,8 @@
 """Level 1: what was asked for, what ran and what is said about it agree."""
 
+import math
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,10 @@ PLATFORMS = {"cpu": ("cpu",), "gpu": ("gpu",), "cuda": ("gpu",), "tpu": ("tpu",)
 # Kinds of units that are made from a finished run; each names the root that it was made from.
 UNITS_OF_A_RUN = (*EVALUATION_UNITS, "replay", "report", "notes")
 OURS = "workings"
+FIRST_RECORDS = datetime(2026, 11, 1, tzinfo=UTC)
+"""Nothing was recorded in this form before."""
+TIME_ZONES = timedelta(days=1)
+"""How far the clocks of two machines may be apart."""
 CLOCK_SLACK = timedelta(seconds=5)
 """How far a machine's clock may be set back while it runs."""
 
@@ -122,6 +127,10 @@ def time_and_memory(record: Record) -> Iterator[CheckFinding]:
         problems += [f"event {number + 1} is earlier than event {number}"
                      for number, (one, other) in enumerate(pairwise(moments), start=1) if other < one - CLOCK_SLACK]
         problems += _memory_problems(unit)
+        if unit.described:
+            problems += _date_problems(unit, start, end, moments)
+            if not math.isclose(seconds, manifest.training_seconds, rel_tol=1e-6, abs_tol=1e-9):
+                problems.append(f"training_seconds {manifest.training_seconds}, the log adds up to {seconds}")
         yield judged(problems, f"{seconds:.1f} s of steps, {manifest.started_at} to {manifest.finished_at}", unit)
     return each_run(record, find)
 
@@ -178,12 +187,31 @@ def _checked_devices(checks: dict[str, Any], platform: str, count: int) -> list[
                        if not any(mark in str(name).lower() for mark in marks)]
 
 
+def _date_problems(unit: Unit, start: datetime, end: datetime, events: list[datetime]) -> list[str]:
+    """No time before the record's form was made and none to come; events lie within the run that they tell of."""
+    problems = [f"{name} is {when.date()}, {why}" for name, when in (("started_at", start), ("finished_at", end))
+                for why, wrong in (("before records of this form were made", when < FIRST_RECORDS),
+                                   ("and that is still to come", when > datetime.now(UTC) + TIME_ZONES)) if wrong]
+    kinds = [str(row.get("kind")) for row in unit.events]
+    if "started" not in kinds:
+        return [*problems, "no event tells of the start"]
+    if abs(events[kinds.index("started")] - start) > CLOCK_SLACK:
+        problems.append(f"the event of the start is of {events[kinds.index('started')]}, started_at is {start}")
+    # The event of a failure is written when all else is known.
+    if events[-1] > end + CLOCK_SLACK:
+        problems.append(f"the last event is of {events[-1]}, the run ended at {end}")
+    return problems
+
+
 def _memory_problems(unit: Unit) -> list[str]:
     manifest = unit.manifest
     peak = manifest.measured_peak_bytes
     problems = []
     if isinstance(peak, int) and manifest.memory_limit_bytes and peak > manifest.memory_limit_bytes:
         problems.append(f"peak of {peak:,} bytes on a device with {manifest.memory_limit_bytes:,}")
+    grown = [step.memory_bytes for step in unit.steps if isinstance(step.memory_bytes, int)]
+    if unit.described and not manifest.resumes and grown != sorted(grown):
+        problems.append("the peak of the log falls")
     logged = [step.memory_bytes for step in unit.steps if isinstance(step.memory_bytes, int)]
     # After a resume the manifest's peak is the last process's own, while the log still has those of the earlier ones.
     if isinstance(peak, int) and logged and peak < max(logged) and not manifest.resumes:

@@ -28,7 +28,7 @@ MAX_LOG_BYTES = 16 << 20
 UNKNOWN = "\0"
 """Stands in a line for a part that does not follow from the record."""
 _STEP = re.compile(r"step (\d{1,12})/(\d{1,12})  (loss|reward|kl_teacher) (-?[\d.]+|nan|inf)"
-                   r"(?:  evaluation loss ([\d.]+))?  lr ([\d.e+-]+)  [\d,]+ tokens/s  [\d,]+ s left")
+                   r"(?:  evaluation loss ([\d.]+))?  lr ([\d.e+-]+)(?:  [\w,./ ]{1,80})?")
 
 
 @check("consistency.readme", level=1, title="the README is the one that manifest, plan and rows give")
