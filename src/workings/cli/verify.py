@@ -67,7 +67,10 @@ def _text(found: "Verification", *, verbose: bool) -> str:
         f", {reached}: {found.passed} checks passed, {found.failed} failed, {found.not_checked} not made"
         + ("" if verbose else "; -v lists them"))
     claims = ["", *found.claims, ""] if verbose else []
-    return "\n".join([*lines, *claims, summary, *([f"root {found.root}"] if found.root else [])])
+    said = [f"said, not checked: {field.text}" for field in found.said] if verbose else []
+    if found.said:
+        summary += f"\nsaid, not checked: {len(found.said)} fields" + ("" if verbose else "; -v lists them")
+    return "\n".join([*lines, *said, *claims, summary, *([f"root {found.root}"] if found.root else [])])
 
 
 def _trusted(files: list[Path]) -> tuple[bytes, ...]:

@@ -36,6 +36,7 @@ from workings.evidence.verify.checks import CHECKS, RegisteredCheck
 from workings.evidence.verify.claims import claims
 from workings.evidence.verify.record import Record, load
 from workings.evidence.verify.result import Check, CheckFinding, CheckVerdict, Verification
+from workings.evidence.verify.said import said
 from workings.evidence.verify.tree import open_tree
 
 MODULES = (
@@ -76,34 +77,53 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
     """
     if not 0 <= level <= HIGHEST_LEVEL:
         raise ValueError(f"level must be 0 to {HIGHEST_LEVEL}, not {level}")
-    # The sort is stable, so within a group checks keep the order in which their modules registered them.
-    wanted = sorted((entry for entry in CHECKS.values() if entry.level <= level),
-                    key=lambda entry: (entry.level, GROUPS.index(entry.id.partition(".")[0])))
     try:
         record = replace(load(open_tree(Path(path)), expect_root, progress, trusted), replay=replay)
     # Nothing could be opened, and still every asked check is listed: an answer that left them out would look complete.
     except RecordError as error:
         unread = [Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED, text="nothing could be read")
-                  for entry in wanted]
+                  for entry in _wanted(level)]
         first = Check(id=READABLE, level=0, verdict=CheckVerdict.FAILED, text=str(error))
         return Verification(path=str(path), checks=(first, *unread), asked_level=level, root="", claims=())
+    return verified(record, level)
+
+
+def verified(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
+    """`verify` of a record that was opened."""
     readable = Check(id=READABLE, level=0, verdict=CheckVerdict.PASSED,
                      text=f"{len(record.tree.entries):,} names, {len(record.units)} units")
     checks = [readable]
-    for entry in wanted:
+    made: dict[str, dict[str, CheckVerdict]] = {}
+    for entry in _wanted(level):
         # A replay costs engine time, and would start from files that a lower check has just called wrong.
         if entry.level > DEFAULT_LEVEL and any(
                 done.verdict is CheckVerdict.FAILED and done.level <= DEFAULT_LEVEL for done in checks):
             checks.append(Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED,
                                 text="not replayed: checks of lower levels failed"))
-        elif (done := _run(entry, record)) is not None:
-            checks.append(done)
-    return Verification(path=str(path), checks=tuple(checks), asked_level=level, root=_root(record),
-                        claims=claims(record))
+        elif findings := _findings(entry, record):
+            checks.append(_judged(entry, findings))
+            made[entry.id] = _by_unit(findings)
+    return Verification(path=str(record.tree.path), checks=tuple(checks), asked_level=level, root=_root(record),
+                        claims=claims(record), said=said(record, made))
 
 
-def _run(entry: RegisteredCheck, record: Record) -> Check | None:
-    """One check over the whole record; None where it has no subject (no evaluation, no run)."""
+def _wanted(level: int) -> list[RegisteredCheck]:
+    # The sort is stable, so within a group checks keep the order in which their modules registered them.
+    return sorted((entry for entry in CHECKS.values() if entry.level <= level),
+                  key=lambda entry: (entry.level, GROUPS.index(entry.id.partition(".")[0])))
+
+
+def _by_unit(findings: list[CheckFinding]) -> dict[str, CheckVerdict]:
+    """The worst verdict of each unit."""
+    order = (CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED, CheckVerdict.PASSED)
+    found: dict[str, CheckVerdict] = {}
+    for finding in findings:
+        found[finding.unit] = min(found.get(finding.unit, finding.verdict), finding.verdict, key=order.index)
+    return found
+
+
+def _findings(entry: RegisteredCheck, record: Record) -> list[CheckFinding]:
+    """What one check says over the whole record; nothing where it has no subject (no evaluation, no run)."""
     findings: list[CheckFinding] = []
     try:
         findings.extend(entry.find(record))
@@ -113,8 +133,10 @@ def _run(entry: RegisteredCheck, record: Record) -> Check | None:
         findings.append(CheckFinding(
             verdict=CheckVerdict.FAILED, text="the record does not have the form that this check reads "
                                               f"({type(error).__name__}: {str(error)[:120]})"))
-    if not findings:
-        return None
+    return findings
+
+
+def _judged(entry: RegisteredCheck, findings: list[CheckFinding]) -> Check:
     # The worst finding decides, so one bad unit among many fails the check for all of them.
     for verdict in (CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED, CheckVerdict.PASSED):
         deciding = [finding for finding in findings if finding.verdict is verdict]

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from workings.evidence.verify.said import Said
 
 
 class CheckVerdict(StrEnum):
@@ -54,6 +57,8 @@ class Verification:
     """Digest over all units; keep it elsewhere and give it to `--expect-root`. Empty where nothing could be read."""
     claims: tuple[str, ...]
     """What the record says about itself, a sentence each."""
+    said: "tuple[Said, ...]" = ()
+    """Fields that no check stands for: said, not checked."""
 
     @property
     def failed(self) -> int:
@@ -92,7 +97,7 @@ class Verification:
         value: dict[str, Any] = {
             "level": self.level, "passed": self.passed, "failed": self.failed, "not_checked": self.not_checked,
             "checks": [check.to_json() for check in self.checks], "claims": list(self.claims),
-            "asked_level": self.asked_level}
+            "asked_level": self.asked_level, "said": [field.to_json() for field in self.said]}
         # Records and answers hold no nulls: where there is no root, the key is left out.
         return value | ({"root": self.root} if self.root else {})
 

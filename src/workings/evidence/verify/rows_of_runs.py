@@ -1,0 +1,187 @@
+"""Rows of `witnesses`: a run's own files, and what lies beside it.
+
+File -> rows of: fields (several with a space between them), id of the check that finds a change, and what the field
+follows from. `~` before an id: held against bounds, or in some lines only. No id: nothing in a record contradicts it.
+"""
+
+Rows = dict[str, tuple[tuple[str, str, str], ...]]
+REPLAYED = "only steps that are taken again say so (level 3)"
+CLOCK = "a clock said so; it is held against the other times"
+CODE = "the word of the code that ran; a replay by that code says more"
+COPY = "its copy in the manifest"
+
+_MANIFEST = (
+    ("schema_version", "form.schema", "the forms that there are"),
+    ("name", "consistency.attempts", "the list of attempts beside the run"),
+    ("recipe seed requested_device", "consistency.config", "the recipe"),
+    ("engine", "consistency.config", "the recipe"),
+    ("status completed_steps training_steps planned_steps", "consistency.status", "the seal, the recipe, the log"),
+    ("status_reason", "consistency.readme", "the README"),
+    ("workings_version", "consistency.machine", "the packages of the environment"),
+    ("engine_distribution.version", "~consistency.engine", "this package's version; of another package only its word"),
+    ("engine_distribution.name", "consistency.readme", "the README; an engine from elsewhere is named"),
+    ("commit_sha dirty_diff_digest", "", CODE),
+    ("config_digest config_snapshot.*", "consistency.config", "the resolved recipe, and its digest"),
+    ("data_digests.rows", "consistency.rows", "the row index"),
+    ("data_digests.tokenizer", "consistency.tokenizer", "the tokenizer's files"),
+    ("data_digests.prompts", "consistency.prompts", "the prompts"),
+    ("data_digests.rewards", "consistency.prompts", "what decides the rewards"),
+    ("data_digests.teacher", "consistency.teacher", "the teacher's facts"),
+    ("data_digests.*", "consistency.rows", "their copy; the files themselves are not in a record"),
+    ("model_id", "consistency.readme", "the README"),
+    ("model_revision weight_digests weight_digests.*", "", "weights that it began with are not in a record; a replay "
+                                                          "takes them by these digests"),
+    ("architecture parameters", "consistency.model", "the model's shape"),
+    ("actual_device.platform actual_device.kind actual_device.count", "consistency.device", "the device that was checked"),
+    ("actual_device.reason", "consistency.readme", "the README"),
+    ("requested_dtypes.*", "consistency.model", "the recipe"),
+    ("actual_dtypes.compute", "~consistency.model", "the recipe; of an engine from elsewhere only its word"),
+    ("actual_dtypes.*", "consistency.tensors", "the tensors of the checkpoints"),
+    ("mesh.*", "consistency.machine", "the number of devices, the plan"),
+    ("global_batch", "consistency.order", "rows, accumulation and devices"),
+    ("memory_limit_bytes", "consistency.machine", "plan and measurement"),
+    ("memory_limit_source", "consistency.plan", "the plan's reasons"),
+    ("measured_peak_bytes", "~consistency.plan", "the measurement beside the plan, where there is one; the log's peaks"),
+    ("measured_peak_source", "consistency.machine", "measurement and log"),
+    ("hardware", "consistency.machine", "the device"),
+    ("vram", "consistency.device", "a CPU has none"),
+    ("first_loss final_loss supervised_tokens tokens", "consistency.losses", "the log"),
+    ("resumes", "consistency.steps", "the events"),
+    ("resumed_from resumed_from.*", "", "the run that it goes on from is another record"),
+    ("started_at", "consistency.time_and_memory", "the event of the start"),
+    ("finished_at", "~consistency.time_and_memory", CLOCK),
+    ("training_seconds", "consistency.time_and_memory", "the log adds up"),
+    ("kaggle_notebook_url kaggle_notebook_version kaggle_run_id", "", "what a notebook says of itself"),
+    ("facts.forced facts.predicted_peak_bytes", "consistency.plan", "the plan"),
+    ("facts.padding_share_of_first_epoch", "consistency.tokens", "the row index"),
+    ("facts.row_index", "consistency.rows", "the row index, whole"),
+    ("facts.smoke", "~consistency.recipe", "a run that is said to be no smoke run gives its recipe again"),
+    ("facts.drawn_from.*", "consistency.drawn_from", "the samples that it names"),
+    ("facts.*", "", CODE),
+)
+_METRICS = (
+    ("step", "consistency.steps", "the lines before and after"),
+    ("loss", "~consistency.log", "first and last in the manifest, some in the training log; " + REPLAYED),
+    ("learning_rate", "consistency.learning_rate", "peak, warm-up, schedule and steps of the recipe"),
+    ("grad_norm share_of_weights_changed", "", REPLAYED),
+    ("tokens supervised_tokens positions", "consistency.tokens", "the rows of the step's batch"),
+    ("batch_digest", "consistency.order", "seed and row index"),
+    ("seconds", "consistency.time_and_memory", "their sum, and the time between start and end"),
+    ("memory_bytes", "~consistency.time_and_memory", "it never falls, and is at most the manifest's peak"),
+    ("memory_source", "consistency.machine", "the manifest"),
+    ("evaluation_loss", "consistency.log", "the training log"),
+    ("evaluation_supervised_tokens", "~consistency.tokens", "the other lines"),
+    ("reward kl_teacher", "~consistency.log", "the rollouts; the training log"),
+    ("*", "", REPLAYED),
+)
+_PLAN = (
+    ("peak_bytes fits marginal", "consistency.plan", "limit, peaks, and the manifest"),
+    ("limit_bytes devices mesh.* recipe", "consistency.machine", "the manifest"),
+    ("versions.*", "~consistency.machine", "the packages of the environment, where they are among them"),
+    ("available_bytes batch.* source", "consistency.plan", "the measurement, the recipe"),
+    ("program peaks.*", "~consistency.plan", "the peak is the largest, that of the program"),
+    ("reasons.*", "~consistency.plan", "peak and limit stand in the first; the others are words"),
+    ("culprit", "~consistency.plan", "the parts"),
+    ("*", "", "what the compiler said, or a formula; `workings plan` with the same versions says it again"),
+)
+_CHECKPOINT = {
+    "checkpoints/*/COMMIT.json": (("*", "integrity.checkpoints", "the files beside it"),),
+    "checkpoints/*/state.json": (
+        ("step", "consistency.checkpoints", "the folder's name"),
+        ("facts.tokens facts.supervised_tokens facts.training_seconds", "consistency.checkpoints", "the log adds up"),
+        ("facts.position.*", "~consistency.tokens", "where the data go on after its step; of rollouts only a word"),
+        ("*", "", "no check knows it"),
+    ),
+    "checkpoints/*/*.safetensors": (
+        ("header", "consistency.tensors", "model, method, number formats, optimizer and step"),
+        ("numbers", "", REPLAYED),
+    ),
+}
+_RUN: Rows = {
+    "run_manifest.json": _MANIFEST,
+    "README.md": (("", "consistency.readme", "made again from manifest, plan and rows"),),
+    "config/recipe.yaml": (("values", "consistency.recipe", "with the overrides they give the resolved recipe"),
+                           ("comments", "", "a person's words")),
+    "config/overrides.json": (
+        ("overrides overrides.* renamed renamed.*", "consistency.recipe", "with the recipe they give the resolved one"),
+        ("origin base", "consistency.readme", "the command in the README"),
+        ("*", "", "words about a choice"),
+    ),
+    "config/resolved.json": (("*", "consistency.config", "the manifest's snapshot, and its digest"),),
+    "config/model_shape.json": (
+        ("family layers width heads kv_heads head_dim mlp_width vocab_size", "consistency.model",
+         "recipe, number of parameters, tensors"),
+        ("*", "~consistency.model", "the recipe, where it names them; the number of parameters"),
+    ),
+    "config/tokenizer/tokenizer.json": (("*", "consistency.tokenizer", "the tokenizer's digest"),),
+    "config/tokenizer/tokenizer_config.json": (
+        ("bos_token* eos_token* pad_token* chat_template*", "consistency.tokenizer", "the tokenizer's digest"),
+        ("*", "", "other people's settings; none of them decides a token here"),
+    ),
+    "config/tokenizer/*": (("*", "", "other people's files; none of them decides a token here"),),
+    "config/rewards.json": (("*", "consistency.prompts", "its digest in the manifest"),),
+    "config/teacher.json": (("*", "consistency.teacher", "its digest in the manifest"),),
+    "env/env_info.json": (("packages.workings", "consistency.machine", "the manifest"),
+                          ("*", "consistency.views", "the same as text"),),
+    "env/env_info.txt": (("", "consistency.views", "made again from the JSON"),),
+    "env/device_checks.json": (
+        ("platform kind count", "consistency.device", "the manifest"),
+        ("devices.*", "~consistency.device", "their number and platform"),
+        ("*", "", "what a kernel gave on that day"),
+    ),
+    "env/doctor.json": (("*", "", "what was found on that day, in words"),),
+    "env/*": (("*", "", "what the engine said of its surroundings"),),
+    "plan/plan.json": _PLAN,
+    "plan/measured.json": (
+        ("limit_bytes measured_source", "consistency.machine", "the manifest"),
+        ("predicted_peak_bytes predicted_source predicted_for_batch.* measured_peak_bytes available_bytes "
+         "measured_share_of_predicted growth_bytes", "consistency.plan", "plan, manifest, and each other"),
+        ("out_of_memory", "consistency.plan", "an event, and the status"),
+        ("resident_before_bytes", "~consistency.plan", "it is at most the peak"),
+        ("*", "", "no check knows it"),
+    ),
+    "data/digests.json": (("*", "consistency.rows", COPY),),
+    "data/rows.jsonl": (
+        ("id digest", "consistency.rows", "the digest of the index"),
+        ("tokens supervised_tokens", "consistency.tokens", "the log's counts of every step"),
+        ("status reason", "consistency.tokens", "the recipe's longest row"),
+        ("prompt_digest earlier_prompt_digests.*", "~consistency.rows", "the digest of the whole index, where the run "
+                                                                       "recorded it; the data are not in a record"),
+        ("learned_turns.*", "consistency.rows", "the row's supervised tokens"),
+        ("*", "", "no check knows it"),
+    ),
+    "data/prompts.jsonl": (("*", "consistency.prompts", "the digest of the prompts"),),
+    "train/metrics.jsonl": _METRICS,
+    "train/events.jsonl": (
+        ("attempt", "consistency.attempts", "the list of attempts"),
+        ("kind", "~consistency.steps", "resumes of the manifest, the start, memory that ran out"),
+        ("time", "~consistency.time_and_memory", CLOCK),
+        ("items.*", "consistency.announced", "the evaluation that was announced"),
+        ("decoding.*", "consistency.announced", "the recipe, and the evaluation"),
+        ("evaluation", "consistency.announced", "where the evaluation stands"),
+        ("*", "", "what happened, in the run's words"),
+    ),
+    "train/training_log.txt": (
+        ("steps", "consistency.log", "the metrics; what was announced before the first: manifest, shape and recipe"),
+        ("other lines", "", "samples, rates and words for people"),
+    ),
+    "train/rollouts/*.json": (("*", "~consistency.rollouts", "seed, prompts, log and rewards; " + REPLAYED),),
+    "train/reference_log_probs.jsonl": (("*", "~consistency.reference", "the rows; " + REPLAYED),),
+    **_CHECKPOINT,
+}
+_BESIDE: Rows = {
+    "attempts.jsonl": (
+        ("run config_digest", "consistency.attempts", "the runs, and the lines that follow"),
+        ("started_at", "~consistency.attempts", "the start of its run, the lines that follow"),
+        ("after", "consistency.attempts", "the line before"),
+        ("*", "~consistency.attempts", "the digest in the run's events, where it has one"),
+    ),
+}
+_SEAL = (
+    ("schema root unit", "integrity.sealed", "sums and place"),
+    ("status", "consistency.status", "the manifest"),
+    ("made_from", "consistency.made_from", "the run around it"),
+)
+_RUN["SEAL.json"] = _SEAL
+_RUN["SHA256SUMS"] = (("", "integrity.sums", "the bytes of every file"),)
+TABLES: dict[str, Rows] = {"run": _RUN, "beside": _BESIDE}

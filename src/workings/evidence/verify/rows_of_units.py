@@ -1,0 +1,80 @@
+"""Rows of `witnesses`: evaluations, samples, notes, replays, reports and packs. Its form is that of `rows_of_runs`."""
+
+from workings.evidence.verify.rows_of_runs import Rows
+
+ANNOUNCED = "the run's recipe and first events, for an evaluation that was announced"
+OWN = "somebody else's word"
+
+_SEALED: Rows = {
+    "SEAL.json": (
+        ("schema root unit", "integrity.sealed", "sums and place"),
+        ("made_from", "consistency.made_from", "the run around it"),
+        ("status", "integrity.sealed", "a unit beside a run is complete or is none"),
+    ),
+    "SHA256SUMS": (("", "integrity.sums", "the bytes of every file"),),
+}
+_ANSWERS: Rows = {
+    "eval_config.json": (
+        ("schema", "form.schema", "the forms that there are"),
+        ("items.count", "consistency.scorecard", "the items that were answered"),
+        ("items.digest", "recompute.items", "the items, as the predictions repeat them"),
+        ("made_from", "consistency.made_from", "the seal"),
+        ("tokenizer.digest engine.name", "consistency.evaluated_model", "the run around it"),
+        ("source.kind", "consistency.evaluated_model", "the run around it generates"),
+        ("extraction.version scorer.version scorer.name", "recompute.scores", "this version scores again"),
+        ("*", "consistency.announced", ANNOUNCED),
+    ),
+    "eval_summary.json": (
+        ("schema", "form.schema", "the forms that there are"),
+        ("problems problems.*", "~consistency.answers", "there are none where completions were drawn"),
+        ("*", "recompute.scorecard", "computed again from the predictions"),
+    ),
+    "samples.md": (("", "recompute.scorecard", "made again from the predictions"),),
+    "predictions.jsonl": (
+        ("id section category difficulty prompt gold aliases.* tolerance cluster item_extra", "recompute.items",
+         "the digest of the items"),
+        ("completion", "~recompute.scores", "scored again: a text that scores as the recorded one passes; a replay "
+                                            "writes it again"),
+        ("extracted rule score format_ok reasoning_chars steps_checked steps_valid wrong_steps.*", "recompute.scores",
+         "the completion, scored again"),
+        ("sample seed", "consistency.seeds", "the seed of the evaluation"),
+        ("truncated empty finish_reason", "consistency.answers", "each other, and the completion"),
+        ("completion_tokens", "~recompute.scorecard", "their mean, and the longest that was asked for"),
+        ("error completion_chars completion_sha256", "~recompute.scores", "what fails here as well"),
+        ("*", "", "no check knows it"),
+    ),
+}
+_PACK: Rows = {
+    "pack.json": (("*", "integrity.pack", "the units that are here"),),
+    "claims.json": (("*", "recompute.claims", "the records that it names"),),
+    "compare.json": (("*", "recompute.comparison", "computed again from the predictions"),),
+    "model_cards/*": (("", "recompute.model_cards", "made again from the records"),),
+    "report.html": (("", "~recompute.claims", "numbers with a source; words and pictures are somebody's"),),
+    "README.md": (("", "~recompute.claims", "numbers with a source; the words are somebody's"),),
+    "WRITEUP.md": (("", "~recompute.claims", "numbers with a source; the words are somebody's"),),
+    "runs/attempts.jsonl": (("*", "~consistency.attempts", "the runs, and the lines that follow"),),
+    "*": (("*", "", OWN), ("", "", OWN)),
+}
+_SAMPLES: Rows = {
+    **_ANSWERS,
+    "selection.json": (
+        ("schema", "form.schema", "the forms that there are"),
+        ("counts.* pairs pairs.*", "recompute.selection", "counted again from the predictions"),
+        ("*", "~recompute.selection", "the rules, applied again"),
+    ),
+    "kept.jsonl": (("*", "recompute.selection", "the rules, applied again"),),
+    "pairs.jsonl": (("*", "recompute.selection", "the rules, applied again"),),
+}
+TABLES: dict[str, Rows] = {
+    "eval": {**_ANSWERS, **_SEALED},
+    "samples": {**_SAMPLES, **_SEALED},
+    "notes": {"note.json": (
+        ("run", "consistency.notes", "the run around it"), ("schema", "form.notes", "the forms that there are"),
+        ("written_at", "~consistency.notes", "it is later than the run"),
+        ("*", "", "said afterwards, by whoever wrote the note")), **_SEALED},
+    "replay": {"replay.json": (("*", "~recompute.replay", "its own numbers, and the run's"),),
+               "*": (("*", "", "where and with what it was replayed"), ("", "", OWN)), **_SEALED},
+    "report": {**_SEALED, "*": (("*", "", "a page for people: what it shows is made elsewhere"),
+                                ("", "", "a page for people: what it shows is made elsewhere"))},
+    "pack": {**_SEALED, **_PACK},
+}

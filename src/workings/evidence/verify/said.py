@@ -1,0 +1,141 @@
+"""What a record says and nothing in it contradicts: named in the answer, field by field."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from workings.errors import RecordError
+from workings.evidence.verify.attempts import read_lists
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.result import CheckVerdict
+from workings.evidence.verify.tree import shown
+from workings.evidence.verify.witnesses import NO_FILE, NO_ROW, WORDS, Witness, rows_of, witness_of
+from workings.record.values import is_absent
+
+WHOLE = frozenset({
+    "consistency.config", "consistency.views", "consistency.rows", "consistency.tokenizer", "recompute.scorecard",
+    "recompute.comparison", "recompute.selection", "integrity.checkpoints", "integrity.pack", "consistency.prompts",
+    "consistency.teacher"})
+"""Checks that compare a value with all in it, so that the words of an absent one are compared as well."""
+MAX_SAID = 2_000
+"""Fields that are listed of one record; a hostile one can have millions."""
+Made = Mapping[str, Mapping[str, CheckVerdict]]
+"""Check -> unit -> verdict; an empty name stands for the whole record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """One field, or one whole file, that is not checked."""
+
+    unit: str
+    file: str
+    field: str
+    """Keys with dots between them; empty: the whole file."""
+    why: str
+
+    def to_json(self) -> dict[str, str]:
+        """Keys of `verify --json`."""
+        return {"unit": self.unit, "file": self.file, "field": self.field, "why": self.why}
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        place = "/".join(part for part in (self.unit, self.file) if part not in ("", "."))
+        return f"{place}{f': {self.field}' if self.field else ''} ({self.why})"
+
+
+def said(record: Record, made: Made) -> tuple[Said, ...]:
+    """Every field of every file that no check stands for, and those whose check was not made."""
+    found: dict[Said, None] = {}
+    for unit in record.units:
+        for file, field, absent in _fields(unit):
+            if why := _why(unit, file, field, made, absent=absent):
+                found[Said(unit=unit.title, file=shown(file), field=shown(field), why=why)] = None
+                if len(found) >= MAX_SAID:
+                    return tuple(found)
+    for place, listed in read_lists(record).items():
+        for field in sorted({key for row in listed for key in row}):
+            row = witness_of("beside", "attempts.jsonl", field)
+            if row is None or row.is_said:
+                found[Said(unit="", file=shown(place.removeprefix("..") or "attempts.jsonl"), field=shown(field),
+                           why=row.how if row else NO_ROW)] = None
+    # What lies beside the runs belongs to nobody: `integrity.extra` names it, and so does the list.
+    for entry in record.loose:
+        if entry.kind == "file" and not entry.name.endswith("attempts.jsonl") and "/attest/" not in f"/{entry.name}":
+            found[Said(unit="", file=shown(entry.name), field="", why="outside of every seal")] = None
+    return tuple(found)
+
+
+def _why(unit: Unit, file: str, field: str, made: Made, *, absent: bool) -> str:
+    """Why a field is not checked; empty where it is."""
+    kind = "run" if unit.is_run else unit.kind
+    row = witness_of(kind, file, field)
+    if row is None:
+        return NO_ROW if any(fnmatchcase(file, other.file) for other in rows_of(kind)) else NO_FILE
+    if row.is_said:
+        return row.how
+    if not _was_made(row, unit, made):
+        return f"{row.check} was not made"
+    return WORDS if absent and row.check not in WHOLE else ""
+
+
+def _was_made(row: Witness, unit: Unit, made: Made) -> bool:
+    verdicts = made.get(row.check, {})
+    verdict = verdicts.get(unit.title, verdicts.get(""))
+    return verdict in (CheckVerdict.PASSED, CheckVerdict.FAILED)
+
+
+def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
+    """File, field, and whether its value is absent, of all that a unit holds."""
+    for entry in unit.entries:
+        name = entry.name
+        if entry.kind != "file":
+            continue
+        if name.endswith((".json", ".jsonl")) and "tokenizer/" not in name:
+            try:
+                found = _of_lines(unit.lines(name)) if name.endswith("l") else dict.fromkeys(_leaves(unit.json(name), ""))
+            except RecordError:
+                yield name, "", False
+                continue
+            for field, absent in found:
+                yield name, field, absent
+        else:
+            for field in _parts(unit, name):
+                yield name, field, False
+    for name in unit.elsewhere:
+        yield name, "numbers", False
+
+
+def _parts(unit: Unit, name: str) -> list[str]:
+    """Parts of a file that is no JSON of ours: those that the table knows, or the whole."""
+    kind = "run" if unit.is_run else unit.kind
+    parts = [row.field for row in rows_of(kind) if fnmatchcase(name, row.file)]
+    return parts if parts and not any(fnmatchcase("", part) for part in parts) else [""]
+
+
+def _of_lines(rows: list[dict[str, Any]]) -> dict[tuple[str, bool], None]:
+    """Fields of all lines. Most lines have the keys of the one before, and plain values."""
+    found: dict[tuple[str, bool], None] = {}
+    plain: set[tuple[str, ...]] = set()
+    for row in rows:
+        keys = tuple(row)
+        nested = [value for value in row.values() if isinstance(value, dict | list)]
+        if nested or keys not in plain:
+            found |= dict.fromkeys(_leaves(row, ""))
+            if not nested:
+                plain.add(keys)
+    return found
+
+
+def _leaves(value: Any, place: str) -> Iterator[tuple[str, bool]]:
+    if is_absent(value):
+        yield place, True
+    elif isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{place}.{key}" if place else key)
+    elif isinstance(value, list) and value:
+        for inner in value:
+            yield from _leaves(inner, f"{place}.*")
+    else:
+        yield place, False

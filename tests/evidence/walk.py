@@ -1,0 +1,220 @@
+"""A forger who changes one field of one file of a record, plausibly, and seals everything again, in memory."""
+
+import hashlib
+import io
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from workings.evidence.verify import core
+from workings.evidence.verify.record import load
+from workings.evidence.verify.result import Verification
+from workings.evidence.verify.tree import Entry, open_tree, read
+from workings.evidence.verify.witnesses import witness_of
+from workings.record import canonical
+from workings.record.canonical import line
+from workings.scoring.judge import Judgement, judge
+from workings.scoring.scorers import load_scorer
+
+Place = tuple[Any, ...]
+"""Keys and numbers on the way to a value; in a file of lines the number of a line comes first."""
+_DIGEST = re.compile(r"[0-9a-f]{40,64}")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:)(\d\d)(.*)")
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass
+class MemoryTree:
+    """Files of a record in memory."""
+
+    files: dict[str, bytes]
+    path: Path = Path("memory")
+    values: int = 0
+    entries: tuple[Entry, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        folders = {parent for name in self.files for parent in _parents(name)}
+        self.entries = tuple(sorted(
+            [Entry(name=name, kind="file", size=len(data)) for name, data in self.files.items()]
+            + [Entry(name=name, kind="folder", size=0) for name in folders], key=lambda entry: entry.name))
+
+    def open(self, name: str) -> IO[bytes]:
+        return io.BytesIO(self.files[name])
+
+
+def _parents(name: str) -> Iterator[str]:
+    while "/" in name:
+        name = name.rpartition("/")[0]
+        yield name
+
+
+def files_of(path: Path) -> dict[str, bytes]:
+    """Every file of a folder or zip."""
+    tree = open_tree(path)
+    return {entry.name: read(tree, entry.name) for entry in tree.entries if entry.kind == "file"}
+
+
+def verified(files: dict[str, bytes], level: int = 2) -> Verification:
+    """`verify` of files in memory."""
+    return core.verified(load(MemoryTree(files)), level)
+
+
+def resealed(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Commits, sums and seals made again; units inside a run are told its new root."""
+    files = dict(files)
+    for name in [name for name in files if name.endswith("/COMMIT.json")]:
+        folder = name.rpartition("/")[0] + "/"
+        files[name] = line(json.loads(files[name]) | {"files": {
+            other.removeprefix(folder): {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            for other, data in files.items() if other.startswith(folder) and other != name}})
+    units = sorted((name.removesuffix("SEAL.json") for name in files if name.endswith("SEAL.json")), key=len)
+    roots: dict[str, str] = {}
+    for unit in units:
+        seal = json.loads(files[unit + "SEAL.json"])
+        outer = next((other for other in roots if other != unit and unit.startswith(other)), None)
+        if outer is not None and isinstance(seal["made_from"], str):
+            seal["made_from"] = roots[outer]
+            for config in (unit + "eval_config.json", unit + "note.json"):
+                key = "made_from" if config.endswith("eval_config.json") else "run"
+                if config in files:
+                    files[config] = line(json.loads(files[config]) | {key: roots[outer]})
+        inside = [other for other in units if other != unit and other.startswith(unit)]
+        own = sorted(name for name in files if name.startswith(unit) and not name.startswith(tuple(inside))
+                     and name not in (unit + "SEAL.json", unit + "SHA256SUMS") and "/attest/" not in name)
+        sums = "".join(f"{hashlib.sha256(files[name]).hexdigest()}  {name.removeprefix(unit)}\n" for name in own)
+        files[unit + "SHA256SUMS"] = sums.encode()
+        roots[unit] = hashlib.sha256(sums.encode()).hexdigest()
+        files[unit + "SEAL.json"] = line(seal | {"root": roots[unit]})
+    return files
+
+
+def fields(data: bytes, name: str) -> list[tuple[Place, Any]]:
+    """Every value of a JSON file (of lines: of the first line, and of the others what the first does not have)."""
+    if name.endswith(".json"):
+        return list(_leaves(json.loads(data), ()))
+    found: dict[str, tuple[Place, Any]] = {}
+    for number, text in enumerate(data.splitlines()):
+        for place, value in _leaves(json.loads(text), (number,)):
+            found.setdefault(pattern(place[1:]), (place, value))
+    return list(found.values())
+
+
+def pattern(place: Place) -> str:
+    """A place without the numbers of lists."""
+    return ".".join("*" if isinstance(part, int) else str(part) for part in place)
+
+
+def _leaves(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
+    if isinstance(value, dict) and set(value) != {"absent"} and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, (*place, key))
+    elif isinstance(value, list) and value:
+        yield from _leaves(value[0], (*place, 0))
+    else:
+        yield place, value
+
+
+def another(value: Any) -> Any:
+    """A value of the same kind that could as well stand there."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, float):
+        return value * 1.01 if value else 0.01
+    if isinstance(value, dict):
+        return {"absent": value["absent"] + " at all"} if value else {"more": 1}
+    if isinstance(value, list):
+        return ["more"]
+    if _DIGEST.fullmatch(value):
+        return value[:-1] + ("0" if value[-1] != "0" else "1")
+    if found := _TIME.fullmatch(value):
+        return f"{found[1]}{(int(found[2]) + 7) % 60:02d}{found[3]}"
+    if _NUMBER.search(value):
+        return _NUMBER.sub(lambda number: str(int(number.group(0)) + 1), value, count=1)
+    return value + "s"
+
+
+def changed(data: bytes, name: str, place: Place) -> bytes:
+    """The file with another value at a place."""
+    lines = name.endswith(".jsonl")
+    rows = [json.loads(text) for text in data.splitlines()] if lines else [json.loads(data)]
+    _put(rows, place if lines else (0, *place))
+    if name.endswith(("tokenizer.json", "tokenizer_config.json")):
+        return json.dumps(rows[0], indent=2, ensure_ascii=False).encode()
+    return b"".join(canonical.line(row) for row in rows)
+
+
+def _put(value: Any, place: Place) -> None:
+    *way, last = place
+    for part in way:
+        value = value[part]
+    value[last] = another(value[last])
+
+
+class ScoringHere:
+    """The scoring process's work done in this one: the walk scores a record many times, and trusts its texts."""
+
+    def __init__(self, settings: Any) -> None:
+        self.settings, self.scorer = settings, load_scorer(settings.scorer)
+        self.known: dict[tuple[Any, str], Judgement] = {}
+
+    def __enter__(self) -> "ScoringHere":
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        pass
+
+    def judge(self, pairs: list[tuple[Any, str]]) -> list[Judgement]:
+        return [judge(item, text, self.scorer.score, self.settings) for item, text in pairs]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One field that can be changed."""
+
+    name: str
+    place: Place
+
+    @property
+    def field(self) -> str:
+        return pattern(self.place[1:] if self.name.endswith(".jsonl") else self.place)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.field}"
+
+
+def steps_of(files: dict[str, bytes]) -> list[Step]:
+    """Every field of every JSON file but what sealing makes again: sums, seals, commits and the root of a run."""
+    return [Step(name, place) for name, data in sorted(files.items())
+            if name.endswith((".json", ".jsonl")) and name.rpartition("/")[2] not in ("SEAL.json", "COMMIT.json")
+            and "tokenizer/" not in name and "/attest/" not in name for place, _ in fields(data, name)
+            if not (name.endswith("eval_config.json") and place == ("made_from",))]
+
+
+def unit_of(name: str, files: dict[str, bytes]) -> tuple[str, str, str]:
+    """Place and kind of the unit that a file stands in, and its name there; `beside` for lists of attempts."""
+    if name.rpartition("/")[2] == "attempts.jsonl":
+        return "", "beside", "attempts.jsonl"
+    units = [seal.removesuffix("SEAL.json") for seal in files if seal.endswith("SEAL.json")]
+    unit = max((unit for unit in units if name.startswith(unit)), key=len)
+    return unit.rstrip("/"), json.loads(files[unit + "SEAL.json"])["unit"], name.removeprefix(unit)
+
+
+def outcome(files: dict[str, bytes], step: Step) -> str:
+    """What became of a lie about one field: empty where its witness found it, or where the answer names it."""
+    data = changed(files[step.name], step.name, step.place)
+    found = verified(resealed(files | {step.name: data}))
+    failed = {check.id for check in found.checks if check.verdict == "failed"}
+    unit, kind, file = unit_of(step.name, files)
+    row = witness_of(kind, file, step.field)
+    if row is not None and row.check in failed:
+        return ""
+    named = any(one.unit in (unit, "." if not unit else unit) and one.file.endswith(file)
+                and one.field in (step.field, f"{step.field}.*", "") for one in found.said)
+    if named:
+        return ""
+    return f"{step}: {sorted(failed) or 'nothing fails'}, expected {row.check if row else 'a row'}"
