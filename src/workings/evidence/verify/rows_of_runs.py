@@ -32,7 +32,8 @@ _MANIFEST = (
     ("model_revision weight_digests weight_digests.*", "", "weights that it began with are not in a record; a replay "
                                                           "takes them by these digests"),
     ("architecture parameters", "consistency.model", "the model's shape"),
-    ("actual_device.platform actual_device.kind actual_device.count", "consistency.device", "the device that was checked"),
+    ("actual_device.platform actual_device.kind actual_device.count", "consistency.device",
+     "the device that was checked"),
     ("actual_device.reason", "consistency.readme", "the README"),
     ("requested_dtypes.*", "consistency.model", "the recipe"),
     ("actual_dtypes.compute", "~consistency.model", "the recipe; of an engine from elsewhere only its word"),
@@ -41,7 +42,7 @@ _MANIFEST = (
     ("global_batch", "consistency.order", "rows, accumulation and devices"),
     ("memory_limit_bytes", "consistency.machine", "plan and measurement"),
     ("memory_limit_source", "consistency.plan", "the plan's reasons"),
-    ("measured_peak_bytes", "~consistency.plan", "the measurement beside the plan, where there is one; the log's peaks"),
+    ("measured_peak_bytes", "~consistency.plan", "the measurement beside the plan, where there is one; the log"),
     ("measured_peak_source", "consistency.machine", "measurement and log"),
     ("hardware", "consistency.machine", "the device"),
     ("vram", "consistency.device", "a CPU has none"),

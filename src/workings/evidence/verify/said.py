@@ -94,7 +94,8 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
             continue
         if name.endswith((".json", ".jsonl")) and "tokenizer/" not in name:
             try:
-                found = _of_lines(unit.lines(name)) if name.endswith("l") else dict.fromkeys(_leaves(unit.json(name), ""))
+                found = (_of_lines(unit.lines(name)) if name.endswith("l")
+                         else dict.fromkeys(_leaves(unit.json(name), "")))
             except RecordError:
                 yield name, "", False
                 continue
