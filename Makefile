@@ -75,6 +75,7 @@ docs: $(ALL) ## writes the generated pages and builds the site into site/
 	$(BIN)/python -m tools.alias_reference
 	$(BIN)/python -m tools.command_reference
 	$(BIN)/python -m tools.record_reference
+	$(BIN)/python -m tools.witness_reference
 	$(BIN)/python -m tools.python_reference
 	$(BIN)/python -m tools.decision_index
 	$(BIN)/python -m tools.what_fits

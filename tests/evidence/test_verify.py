@@ -27,6 +27,8 @@ IDS = [
     "consistency.plan", "consistency.steps", "consistency.losses", "consistency.finite", "consistency.supervision",
     "consistency.learning_rate", "consistency.checkpoints", "consistency.rows", "consistency.order",
     "consistency.disjoint", "consistency.model", "consistency.tensors", "consistency.tokens", "consistency.views",
+    "consistency.recipe", "consistency.machine", "consistency.tokenizer", "consistency.readme", "consistency.log",
+    "consistency.announced", "consistency.answers",
     "consistency.attempts", "consistency.scorecard", "consistency.seeds",
     "recompute.items",
     "recompute.scores", "recompute.scorecard", "attestation.signature",
@@ -61,10 +63,12 @@ def test_a_good_run_reaches_level_two(run: Path) -> None:
     assert {one.id for one in found.checks} == {"integrity.readable", *IDS}
     assert (found.level, found.failed) == (2, 0)
     assert verdicts(found, "not_checked") == {"integrity.anchor", "attestation.signature", "consistency.plan",
-                                                "consistency.model", "consistency.tensors"}
+                                                "consistency.model", "consistency.tensors", "consistency.recipe",
+                                                "consistency.machine", "consistency.readme", "consistency.log",
+                                                "consistency.announced"}
     value = found.to_json()
     assert list(value)[:5] == ["level", "passed", "failed", "not_checked", "checks"]
-    assert (value["level"], value["passed"], value["not_checked"]) == (2, 38, 5)
+    assert (value["level"], value["passed"], value["not_checked"]) == (2, 40, 10)
     assert set(value["checks"][0]) == {"id", "level", "verdict", "text"}
     json.dumps(value, allow_nan=False)
     assert any("8 of 12 items right" in claim for claim in found.claims)
@@ -173,7 +177,8 @@ def test_no_list_of_attempts(run: Path) -> None:
     assert found.level == 2
     assert verdicts(found, "not_checked") == {
         "integrity.anchor", "consistency.attempts", "consistency.plan", "consistency.model", "consistency.tensors",
-        "attestation.signature"}
+        "attestation.signature", "consistency.recipe", "consistency.machine", "consistency.readme", "consistency.log",
+        "consistency.announced"}
 
 
 def test_progress_counts_every_byte(run: Path) -> None:

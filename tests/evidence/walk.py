@@ -192,7 +192,7 @@ def steps_of(files: dict[str, bytes]) -> list[Step]:
     return [Step(name, place) for name, data in sorted(files.items())
             if name.endswith((".json", ".jsonl")) and name.rpartition("/")[2] not in ("SEAL.json", "COMMIT.json")
             and "tokenizer/" not in name and "/attest/" not in name for place, _ in fields(data, name)
-            if not (name.endswith("eval_config.json") and place == ("made_from",))]
+            if (name.rpartition("/")[2], place) not in (("eval_config.json", ("made_from",)), ("note.json", ("run",)))]
 
 
 def unit_of(name: str, files: dict[str, bytes]) -> tuple[str, str, str]:
@@ -213,7 +213,7 @@ def outcome(files: dict[str, bytes], step: Step) -> str:
     row = witness_of(kind, file, step.field)
     if row is not None and row.check in failed:
         return ""
-    named = any(one.unit in (unit, "." if not unit else unit) and one.file.endswith(file)
+    named = any(one.unit in (unit, unit or ".") and one.file.endswith(file)
                 and one.field in (step.field, f"{step.field}.*", "") for one in found.said)
     if named:
         return ""

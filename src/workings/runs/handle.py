@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from workings.config.load import check_recipe
+from workings.evaluation.settings import settings_of
 from workings.record import reader
 from workings.record.layout import RECIPE
 from workings.runs.evaluate import ask, evaluate_run
 from workings.runs.given_data import Rows, write_given_items
-from workings.runs.train import settings_of
 
 if TYPE_CHECKING:
     from workings.evaluation.comparison.compare import Comparison

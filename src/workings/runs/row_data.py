@@ -18,6 +18,7 @@ from workings.errors import RequestError
 from workings.hardware.machine import cache_directory
 from workings.models.batch import Batch
 from workings.record import jsonl
+from workings.record.digest import bytes_digest
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
 from workings.record.writer import RunWriter
 from workings.runs.resolve import ResolvedRun
@@ -54,9 +55,10 @@ class TraceData:
         writer.write_cleaned(ROWS, self.rows.index_bytes)
 
     def facts(self) -> dict[str, Any]:
-        """Padding, and the positions with which every row begins."""
+        """Padding, the positions with which every row begins, and the digest of the whole index."""
         return {"padding_share_of_first_epoch": self.batches.padding_share(),
-                "shared_prefix_of_rows": self.rows.shared_prefix}
+                "shared_prefix_of_rows": self.rows.shared_prefix,
+                "row_index": bytes_digest(bytes(self.rows.index_bytes))}
 
     def sentence(self) -> str:
         """Rows, dropped ones, supervised tokens and, where a row learns several, turns of the assistant; padding."""

@@ -16,7 +16,18 @@ from workings.evidence.verify.checks import check, each, each_run, judged, not_c
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rewarded import draws
-from workings.record.layout import CHECKPOINTS, DATA_DIGESTS, PREDICTIONS, PROMPTS, ROWS, STATE, SUMS
+from workings.record.digest import bytes_digest
+from workings.record.layout import (
+    CHECKPOINTS,
+    DATA_DIGESTS,
+    GIVEN_ITEMS,
+    GIVEN_TRACES,
+    PREDICTIONS,
+    PROMPTS,
+    ROWS,
+    STATE,
+    SUMS,
+)
 
 if TYPE_CHECKING:
     from workings.data.batches import Batches, Position
@@ -42,6 +53,7 @@ def rows(record: Record) -> Iterator[CheckFinding]:
         problems = [] if digest == said else [f"{ROWS} has digest {digest[:16]}…, the manifest {str(said)[:16]}…"]
         if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != unit.manifest.data_digests:
             problems.append(f"{DATA_DIGESTS} differs from the manifest")
+        problems += _kept_file_problems(unit)
         if unlearned := [row["id"] for row in kept if row["supervised_tokens"] < 1]:
             problems.append(f"rows without a supervised token: {several(unlearned)}")
         if unlike := [row["id"] for row in kept if not _turns_agree(row, learns_every_turn(unit))]:
@@ -167,6 +179,19 @@ def learns_every_turn(unit: Unit) -> bool:
     """Whether a run says that it learned every turn of the assistant; earlier versions learned the last one only."""
     data = unit.manifest.config_snapshot.get("data")
     return isinstance(data, dict) and data.get("learn") == "all"
+
+
+def _kept_file_problems(unit: Unit) -> list[str]:
+    """Data that stood in no file are kept by the run: by their digest, and with the questions of the index."""
+    problems = []
+    for file, name in ((GIVEN_TRACES, "traces"), (GIVEN_ITEMS, "items")):
+        said = unit.manifest.data_digests.get(name)
+        if unit.has(file) and bytes_digest(unit.read(file)) != said:
+            problems.append(f"{file} has another digest than the manifest's {name}, {str(said)[:16]}…")
+    index = unit.manifest.facts.get("row_index")
+    if index is not None and bytes_digest(unit.read(ROWS)) != index:
+        problems.append(f"{ROWS} has another digest than facts.row_index, {str(index)[:16]}…")
+    return problems
 
 
 def _turns_agree(row: dict[str, Any], every_turn: bool) -> bool:

@@ -280,6 +280,8 @@ def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> list[str]:
     names = {field.name for field in fields(judgement)}
     pairs = [(key, row[key], getattr(judgement, key)) for key in _COMPARED
              if key in names and key in row and not is_absent(row[key])]
+    if "wrong_steps" in row:
+        pairs.append(("wrong_steps", row["wrong_steps"], list(judgement.wrong_steps)))
     extracted = row.get("extracted")
     pairs.append(("extracted", "" if is_absent(extracted) else extracted, judgement.extracted))
     # Both sides through canonical JSON, in which 1.0 and 1 are the same number.

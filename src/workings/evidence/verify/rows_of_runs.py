@@ -76,10 +76,11 @@ _METRICS = (
     ("*", "", REPLAYED),
 )
 _PLAN = (
-    ("peak_bytes fits marginal", "consistency.plan", "limit, peaks, and the manifest"),
+    ("peak_bytes source", "~consistency.plan", "measurement, manifest and peaks; earlier records have none of them"),
+    ("fits marginal", "consistency.plan", "peak and limit"),
     ("limit_bytes devices mesh.* recipe", "consistency.machine", "the manifest"),
     ("versions.*", "~consistency.machine", "the packages of the environment, where they are among them"),
-    ("available_bytes batch.* source", "consistency.plan", "the measurement, the recipe"),
+    ("available_bytes batch.*", "consistency.plan", "the measurement, the recipe"),
     ("program peaks.*", "~consistency.plan", "the peak is the largest, that of the program"),
     ("reasons.*", "~consistency.plan", "peak and limit stand in the first; the others are words"),
     ("culprit", "~consistency.plan", "the parts"),
@@ -151,6 +152,8 @@ _RUN: Rows = {
         ("learned_turns.*", "consistency.rows", "the row's supervised tokens"),
         ("*", "", "no check knows it"),
     ),
+    "data/traces.jsonl": (("*", "consistency.rows", "its digest in the manifest"),),
+    "data/items.jsonl": (("*", "consistency.rows", "its digest in the manifest"),),
     "data/prompts.jsonl": (("*", "consistency.prompts", "the digest of the prompts"),),
     "train/metrics.jsonl": _METRICS,
     "train/events.jsonl": (

@@ -22,6 +22,7 @@ _ANSWERS: Rows = {
         ("tokenizer.digest engine.name", "consistency.evaluated_model", "the run around it"),
         ("source.kind", "consistency.evaluated_model", "the run around it generates"),
         ("extraction.version scorer.version scorer.name", "recompute.scores", "this version scores again"),
+        ("engine.versions.*", "~consistency.announced", "the run's packages, where they are among them"),
         ("*", "consistency.announced", ANNOUNCED),
     ),
     "eval_summary.json": (

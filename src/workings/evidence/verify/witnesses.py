@@ -1,7 +1,7 @@
 """Every claim has a witness: each field of each file of a record, and what it is held against.
 
-A field that nothing in the record contradicts is *said, not checked*: the answer of `verify` names it. One that is in no
-row is so named as well, so that nothing passes in silence. `docs/reference/witnesses.md` is this table.
+A field that nothing in the record contradicts is *said, not checked*: the answer of `verify` names it. One that is in
+no row is so named as well, so that nothing passes in silence. `docs/reference/witnesses.md` is this table.
 """
 
 from collections.abc import Iterator
