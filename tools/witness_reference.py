@@ -14,10 +14,10 @@ TITLES = {"run": "A run", "beside": "Beside the runs", "eval": "An evaluation", 
           "notes": "A note", "replay": "A replay", "report": "A report", "pack": "A pack"}
 HEAD = """# Witnesses
 
-Each field of each file of a record, and the check of [`workings verify`](record.md) that fails where it alone was changed.
-*In part*: held against bounds, or in some lines. *Said, not checked*: nothing in a record contradicts it; `verify` counts
-these fields, `-v` lists them, and `--json` has them under `said`. A check that was not made stands for nothing: its
-fields are then listed as well. A file or a field that is not in this table is listed, too.
+Each field of each file of a record, and the check of [`workings verify`](record.md) that fails where it alone was
+changed. *In part*: held against bounds, or in some lines. *Said, not checked*: nothing in a record contradicts it;
+`verify` counts these fields, `-v` lists them, and `--json` has them under `said`. A check that was not made stands for
+nothing: its fields are then listed as well. A file or a field that is not in this table is listed, too.
 
 `*` stands for any name or number. The first row that fits counts.
 """

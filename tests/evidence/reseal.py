@@ -1,6 +1,7 @@
 """What a forger does: change files of a sealed record and seal them again."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,28 @@ def edit_manifest(run: Path, **changes: Any) -> None:
     edit_json(run / "run_manifest.json", lambda value: value | changes)
 
 
+def tell_again(run: Path) -> None:
+    """Have README and log say what metrics and manifest say now."""
+    rows = {row["step"]: row for row in map(json.loads, (run / "train/metrics.jsonl").read_bytes().splitlines())}
+    manifest = json.loads((run / "run_manifest.json").read_bytes())
+
+    def step_line(found: re.Match[str]) -> str:
+        row = rows[int(found[1])]
+        goal = next((f"{name} {row[name]:.3f}" for name in ("reward", "kl_teacher") if name in row),
+                    f"loss {row['loss']:.4f}")
+        return f"step {found[1]}/{found[2]}  {goal}"
+    log = run / "train/training_log.txt"
+    log.write_text(re.sub(r"^step (\d+)/(\d+)  \w+ [\d.-]+", step_line, log.read_text(), flags=re.MULTILINE))
+    rewards = [row["reward"] for row in rows.values() if "reward" in row]
+    text = re.sub(r"loss [\d.]+ at the first step, [\d.]+ at the last", lambda _: (
+        f"loss {manifest['first_loss']:.4f} at the first step, {manifest['final_loss']:.4f} at the last"),
+        (run / "README.md").read_text())
+    if rewards:
+        text = re.sub(r"mean reward [\d.-]+ at first, [\d.-]+ at last",
+                      f"mean reward {rewards[0]:.3f} at first, {rewards[-1]:.3f} at last", text)
+    (run / "README.md").write_text(text)
+
+
 def recommit(checkpoint: Path) -> None:
     """Make a checkpoint's commit agree with its files again."""
     edit_json(checkpoint / "COMMIT.json", lambda value: value | {"files": {
@@ -53,4 +76,5 @@ def change_config(run: Path, change: Callable[[dict[str, Any]], dict[str, Any]])
     edit_manifest(run, config_snapshot=snapshot, config_digest=json_digest(snapshot))
 
 
-__all__ = ["change_config", "edit_json", "edit_lines", "edit_manifest", "recommit", "reseal", "root_digest"]
+__all__ = ["change_config", "edit_json", "edit_lines", "edit_manifest", "recommit", "reseal", "root_digest",
+           "tell_again"]

@@ -145,6 +145,7 @@ def test_a_thorough_lie_about_the_teacher_is_found_by_taking_the_step_again(hone
     run = copied(honest, tmp_path)
     shutil.copytree(honest.parent / "teacher", tmp_path / "teacher")
     another_log_prob_thoroughly(run)
+    reseal.tell_again(run)
     reseal.reseal(run)
     assert verify(run).failed == 0
     found = verify(run, level=3, replay=lambda path: replay_run(path, ReplayRequest(start=0, steps=1)).facts)

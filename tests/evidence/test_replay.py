@@ -162,6 +162,7 @@ def invent_losses(run: Path) -> None:
         row | {"loss": row["loss"] * (0.999 if row["step"] > 9 else 1)} for row in rows])
     last = json.loads((run / "train/metrics.jsonl").read_text().splitlines()[-1])["loss"]
     reseal.edit_manifest(run, final_loss=last)
+    reseal.tell_again(run)
 
 
 def change_weights(run: Path, step: int) -> None:

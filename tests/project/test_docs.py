@@ -108,14 +108,14 @@ def test_value_at_walks_objects_and_lists():
 @pytest.mark.parametrize("generator", [alias_reference, recipe_reference, command_reference, record_reference,
                                        witness_reference,
                                        python_reference, decision_index, what_fits, benchmarks_page],
-                         ids=["aliases", "recipes", "commands", "record", "python", "decisions", "what fits where",
-                              "benchmarks"])
+                         ids=["aliases", "recipes", "commands", "record", "witnesses", "python", "decisions",
+                              "what fits where", "benchmarks"])
 def test_generated_page_is_current(generator, capsys):
     assert deliver(generator.PAGE, generator.render(), check=True) == 0, capsys.readouterr().err
 
 
 @pytest.mark.parametrize("generator", [alias_reference, recipe_reference, record_reference, witness_reference],
-                         ids=["aliases", "recipes", "record"])
+                         ids=["aliases", "recipes", "record", "witnesses"])
 def test_every_key_is_documented(generator):
     rows = [line for line in generator.render().splitlines() if line.startswith("| `")]
     assert len(rows) > 40

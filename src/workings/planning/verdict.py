@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from workings.engines.base import Inspection
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import HostMemory, gib, host_memory
+
+if TYPE_CHECKING:
+    from workings.engines.base import Inspection
 
 MARGINAL_SHARE = 0.9
 """Above this share of the limit a fitting plan is called marginal: compilers and allocators differ by some percent."""
@@ -43,7 +45,7 @@ class Verdict:
         return values | {"available_bytes": self.available_bytes} if self.available_bytes else values
 
 
-def judge(inspection: Inspection, device: DeviceFacts, memory: HostMemory | None = None) -> Verdict:
+def judge(inspection: "Inspection", device: DeviceFacts, memory: HostMemory | None = None) -> Verdict:
     """Compare a step's peak with the device's limit and, on a CPU, with what is free of it now.
 
     Args:

@@ -8,7 +8,6 @@ from typing import Any
 from workings.config.load import check_recipe
 from workings.config.recipe import Recipe
 from workings.errors import RecordError, RequestError
-from workings.evaluation.settings import settings_of
 from workings.evidence.verify.checks import check, each, failed, judged, not_checked, passed, several
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
@@ -40,7 +39,7 @@ def announced(record: Record) -> Iterator[CheckFinding]:
             yield not_checked("not announced before the first step: made afterwards, with items of somebody's choice",
                               unit, blocking=False)
             return
-        config = unit.json(EVALUATION_CONFIG)
+        config = _object(unit, EVALUATION_CONFIG)
         problems = [*_settings_problems(config, recipe), *_place_problems(run, config)]
         linked, more = _item_problems(run, unit, config, said, recipe)
         problems += more
@@ -58,12 +57,12 @@ def announced(record: Record) -> Iterator[CheckFinding]:
 def answers(record: Record) -> Iterator[CheckFinding]:
     """Cut off where the limit was reached, empty where nothing was written, no completion missing that was drawn."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
-        config = unit.json(EVALUATION_CONFIG)
+        config = _object(unit, EVALUATION_CONFIG)
         generated = config.get("source") == {"kind": "generated"}
-        limit = (config.get("decoding") or {}).get("max_new_tokens")
+        limit = _part(config, "decoding").get("max_new_tokens")
         problems = [f"{str(row.get('id'))[:60]}: {problem}" for row in unit.lines(PREDICTIONS)
                     for problem in _line_problems(row, generated, limit)]
-        if generated and unit.json(EVALUATION_SUMMARY).get("problems"):
+        if generated and _object(unit, EVALUATION_SUMMARY).get("problems"):
             problems.append(f"{EVALUATION_SUMMARY} names problems of a file of predictions, and there is none")
         yield judged(problems, f"{len(unit.lines(PREDICTIONS))} lines", unit)
     return each(record.evaluations, find)
@@ -96,19 +95,20 @@ def _recipe(run: Unit) -> Recipe | None:
 
 def _settings_problems(config: dict[str, Any], recipe: Recipe) -> list[str]:
     """How the items were asked and scored, against the recipe's section."""
+    from workings.evaluation.settings import settings_of
     settings = settings_of(recipe)
     expected: list[tuple[str, Any, Any]] = [
         ("form", config.get("form"), settings.form), ("aggregate", config.get("aggregate"), settings.aggregate),
-        ("scorer", (config.get("scorer") or {}).get("name"), settings.scorer),
+        ("scorer", _part(config, "scorer").get("name"), settings.scorer),
         ("source", config.get("source"), {"kind": "generated"}),
-        ("template", (config.get("template") or {}).get("name"), recipe.data.template)]
+        ("template", _part(config, "template").get("name"), recipe.data.template)]
     decoding = config.get("decoding")
     expected += [(name, (decoding if isinstance(decoding, dict) else {}).get(name), value)
                  for name, value in settings.decoding().items()]
     # Limits and the second opinion have no key in a recipe: they are those of the version.
-    if (config.get("software") or {}).get("workings") == version("workings"):
+    if _part(config, "software").get("workings") == version("workings"):
         expected += [("limits", config.get("limits"), settings.limits()),
-                     ("rules", (config.get("extraction") or {}).get("rules"), settings.extraction()["rules"])]
+                     ("rules", _part(config, "extraction").get("rules"), settings.extraction()["rules"])]
         if not is_absent(config.get("second_opinion", {"absent": ""})):
             expected.append(("second_opinion", config["second_opinion"], "absent"))
     return [f"{EVALUATION_CONFIG}: {name} is {str(there)[:40]}, the recipe says {str(ours)[:40]}"
@@ -118,20 +118,20 @@ def _settings_problems(config: dict[str, Any], recipe: Recipe) -> list[str]:
 def _place_problems(run: Unit, config: dict[str, Any]) -> list[str]:
     """What asked is what trained: device, versions, template, step."""
     manifest, device = run.manifest, run.manifest.actual_device
-    engine, model = config.get("engine") or {}, config.get("model")
+    engine, model = _part(config, "engine"), config.get("model")
     pairs = [("engine.platform", engine.get("platform"), device.platform),
              ("engine.device", engine.get("device"), device.kind),
              ("engine.devices", engine.get("devices"), device.count),
-             ("software.workings", (config.get("software") or {}).get("workings"), manifest.workings_version)]
+             ("software.workings", _part(config, "software").get("workings"), manifest.workings_version)]
     if isinstance(model, dict) and not is_absent(model):
         pairs += [("model.run", model.get("run"), manifest.name), ("model.step", model.get("step"),
                                                                    manifest.completed_steps)]
-    packages = (run.json(ENVIRONMENT) or {}).get("packages") or {}
+    packages = _part(_object(run, ENVIRONMENT), "packages")
     pairs += [(f"engine.versions.{name[:40]}", number, packages[name])
-              for name, number in (engine.get("versions") or {}).items() if name in packages]
-    template = _template_digest(run, str((config.get("template") or {}).get("name")))
+              for name, number in _part(engine, "versions").items() if name in packages]
+    template = _template_digest(run, str(_part(config, "template").get("name")))
     if template:
-        pairs.append(("template.digest", (config.get("template") or {}).get("digest"), template))
+        pairs.append(("template.digest", _part(config, "template").get("digest"), template))
     return [f"{EVALUATION_CONFIG}: {name} is {str(there)[:40]!r}, the run's is {str(ours)[:40]!r}"
             for name, there, ours in pairs if there != ours]
 
@@ -142,7 +142,7 @@ def _template_digest(run: Unit, name: str) -> str:
     if not isinstance(section, dict) or section.get("reasoning") == "channel":
         return ""
     if name == "tokenizer":
-        source = run.json(f"{TOKENIZER}/tokenizer_config.json").get("chat_template")
+        source = _object(run, f"{TOKENIZER}/tokenizer_config.json").get("chat_template")
         return bytes_digest(source.encode()) if isinstance(source, str) else ""
     shipped = files("workings.models").joinpath(f"templates/{name}.jinja")
     if name not in ("gemma", "gemma4", "plain") or not shipped.is_file():
@@ -197,3 +197,16 @@ def _as_file(unit: Unit) -> str:
         return bytes_digest(items_bytes(list(seen.values())))
     except (TypeError, ValueError, RecordError):
         return ""
+
+
+def _object(unit: Unit, name: str) -> dict[str, Any]:
+    value = unit.json(name)
+    if not isinstance(value, dict):
+        raise RecordError(f"{unit.full(name)}: not a JSON object")
+    return value
+
+
+def _part(value: dict[str, Any], key: str) -> dict[str, Any]:
+    """A section; empty where it is none."""
+    part = value.get(key)
+    return part if isinstance(part, dict) else {}

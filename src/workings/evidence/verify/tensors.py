@@ -94,19 +94,21 @@ def _parsed(value: dict[str, Any], text: bytes, begin: int, size: int) -> Header
         raise ValueError("its header is not what its tensors need")
     at = 0
     # Without gaps and up to the last byte there is no place for a pickle or a program behind the tensors.
-    for name, entry in sorted(tensors.items(), key=lambda item: tuple(item[1]["data_offsets"])):
+    for entry in sorted(tensors.values(), key=lambda entry: tuple(entry["data_offsets"])):
         first, last = entry["data_offsets"]
-        if set(entry) != {"dtype", "shape", "data_offsets"} or len(name) > MAX_NAME_CHARS:
-            raise ValueError(f"{name[:40]}: more than type, shape and place")
         if first != at or last < first:
             raise ValueError("tensors overlap or leave gaps")
+        at = last
+    if at != size - begin:
+        raise ValueError(f"tensors end at {at}, the file at {size - begin}")
+    for name, entry in tensors.items():
+        if set(entry) != {"dtype", "shape", "data_offsets"} or len(name) > MAX_NAME_CHARS:
+            raise ValueError(f"{name[:40]}: more than type, shape and place")
+        first, last = entry["data_offsets"]
         if any(type(side) is not int or side < 0 for side in entry["shape"]):
             raise ValueError(f"{name[:40]}: a shape that is none")
         if (last - first) * 8 != prod(entry["shape"]) * BITS[entry["dtype"]]:
             raise ValueError(f"{name[:40]}: {last - first} bytes are not {entry['shape']} of {entry['dtype']}")
-        at = last
-    if at != size - begin:
-        raise ValueError(f"tensors end at {at}, the file at {size - begin}")
     return Header(dtypes={name: entry["dtype"] for name, entry in tensors.items()},
                   shapes={name: tuple(entry["shape"]) for name, entry in tensors.items()},
                   offsets={name: begin + entry["data_offsets"][0] for name, entry in tensors.items()})
