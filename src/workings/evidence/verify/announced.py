@@ -164,6 +164,8 @@ def _item_problems(run: Unit, unit: Unit, config: dict[str, Any], said: dict[str
         asked = said.get("items")
         problems += [] if asked == items else [
             f"{str(items)[:80]} were asked, {str(asked)[:80]} were announced"]
+        problems += [] if said.get("decoding") == config.get("decoding") else ["asked in another way than announced"]
+        problems += [] if said.get("evaluation") == RECIPE_EVALUATION else ["announced for another place"]
         return "announced before the first step", problems
     # Earlier versions announced the file alone. Where it was written by this package, the lines give it again.
     if file is not None and _as_file(unit) == file:

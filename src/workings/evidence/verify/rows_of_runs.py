@@ -160,7 +160,7 @@ _RUN: Rows = {
         ("attempt", "consistency.attempts", "the list of attempts"),
         ("kind", "~consistency.steps", "resumes of the manifest, the start, memory that ran out"),
         ("time", "~consistency.time_and_memory", CLOCK),
-        ("items.*", "consistency.announced", "the evaluation that was announced"),
+        ("items.*", "~consistency.announced", "the evaluation; where both are changed only the items' file says so"),
         ("decoding.*", "consistency.announced", "the recipe, and the evaluation"),
         ("evaluation", "consistency.announced", "where the evaluation stands"),
         ("*", "", "what happened, in the run's words"),

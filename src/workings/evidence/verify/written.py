@@ -165,7 +165,7 @@ def _same_subject(ours: str, there: list[str]) -> str | None:
 def _agrees(theirs: str, ours: str) -> bool:
     """Whether a line is the one that was made again, but for what does not follow."""
     # What was left of the words of an earlier version: the data without the tokens of an epoch.
-    parts = [re.escape(part) for part in ours.split(UNKNOWN)]
+    parts = [re.escape(part) for part in ours.replace(f"; {UNKNOWN}", UNKNOWN).split(UNKNOWN)]
     pattern = ".*".join(parts)
     pattern = re.sub(r",\\ [\d,]+\\ supervised\\ tokens\\ an\\ epoch", lambda found: f"(?:{found.group(0)})?", pattern)
     return re.fullmatch(pattern, theirs) is not None

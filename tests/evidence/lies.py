@@ -1,0 +1,396 @@
+"""Lies about a real record, each sealed again with all sums right, by kind: what is changed, and what finds it.
+
+A lie is a function that changes files in memory. Where a forger would have to change several files to be believed, it
+changes them. ``SAID`` stands for a lie that nothing in the record contradicts: the answer names the field.
+"""
+
+import json
+import struct
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.evidence import walk
+from workings.record.canonical import line
+from workings.record.digest import json_digest
+from workings.scoring.items import item_from_json, items_digest
+
+Files = dict[str, bytes]
+Lie = Callable[[Files], None]
+SAID = "said, not checked"
+RUN = "a/"
+MANIFEST, METRICS, ROWS = RUN + "run_manifest.json", RUN + "train/metrics.jsonl", RUN + "data/rows.jsonl"
+EVENTS, LOG, README = RUN + "train/events.jsonl", RUN + "train/training_log.txt", RUN + "README.md"
+EVAL = RUN + "eval/items/"
+PREDICTIONS, ASKED, CARD = EVAL + "predictions.jsonl", EVAL + "eval_config.json", EVAL + "eval_summary.json"
+PLAN, MEASURED, ENVIRONMENT = RUN + "plan/plan.json", RUN + "plan/measured.json", RUN + "env/env_info.json"
+SHAPE, RECIPE, WORDS = RUN + "config/model_shape.json", RUN + "config/recipe.yaml", RUN + "config/overrides.json"
+LAST = RUN + "checkpoints/step_000012/"
+
+
+def edit(name: str, change: Callable[[Any], Any]) -> Lie:
+    """Change a JSON file's value in place, or replace it by what comes back."""
+    def lie(files: Files) -> None:
+        value = json.loads(files[name])
+        files[name] = line(change(value) or value)
+    return lie
+
+
+def put(name: str, place: str, value: Any) -> Lie:
+    """Another value at a dotted place."""
+    def change(root: Any) -> None:
+        *way, last = place.split(".")
+        here = root
+        for part in way:
+            here = here[part]
+        here[last] = value
+    return edit(name, change)
+
+
+def rows(name: str, change: Callable[[list[dict[str, Any]]], Any]) -> Lie:
+    """Change the lines of a file in place, or replace them by what comes back."""
+    def lie(files: Files) -> None:
+        found = [json.loads(text) for text in files[name].splitlines()]
+        files[name] = b"".join(map(line, change(found) or found))
+    return lie
+
+
+def row(name: str, number: int, **values: Any) -> Lie:
+    """Other values in one line."""
+    return rows(name, lambda found: found[number].update(values))
+
+
+def every(name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Lie:
+    """Other values in every line."""
+    return rows(name, lambda found: [each | change(each) for each in found])
+
+
+def text(name: str, old: str, new: str) -> Lie:
+    """Other words in a text."""
+    def lie(files: Files) -> None:
+        assert old.encode() in files[name], (name, old)
+        files[name] = files[name].replace(old.encode(), new.encode())
+    return lie
+
+
+def add(name: str, data: bytes) -> Lie:
+    return lambda files: files.__setitem__(name, data)
+
+
+def gone(*names: str) -> Lie:
+    """Files, or folders of them, left out."""
+    def lie(files: Files) -> None:
+        for name in [name for name in files if name.startswith(names)]:
+            del files[name]
+    return lie
+
+
+def together(*lies: Lie) -> Lie:
+    """Several changes, as one lie."""
+    def lie(files: Files) -> None:
+        for each in lies:
+            each(files)
+    return lie
+
+
+def recipe(place: str, value: Any) -> Lie:
+    """The resolved recipe in both places, with its digest there and in the list of attempts."""
+    def lie(files: Files) -> None:
+        put(RUN + "config/resolved.json", place, value)(files)
+        resolved = json.loads(files[RUN + "config/resolved.json"])
+        edit(MANIFEST, lambda found: found | {"config_snapshot": resolved, "config_digest": json_digest(resolved)})(files)
+        row("attempts.jsonl", 0, config_digest=json_digest(resolved))(files)
+    return lie
+
+
+def scored_again(files: Files) -> None:
+    """Scorecard, samples, and the items' count and digest made again from the predictions."""
+    from workings.evaluation.summary import EvaluationSummary
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "predictions.jsonl")
+        path.write_bytes(files[PREDICTIONS])
+        again = EvaluationSummary(path, "mean")
+        files[CARD] = line(again.to_json({}))
+        files[EVAL + "samples.md"] = again.samples_text().encode()
+    found = [json.loads(each) for each in files[PREDICTIONS].splitlines()]
+    items = [item_from_json({"expected_answer": each["gold"], **{key: each[key] for key in (
+        "id", "prompt", "section", "category", "difficulty")}}) for each in found]
+    put(ASKED, "items", {"count": len(items), "digest": items_digest(items)})(files)
+
+
+def header(name: str, change: Callable[[dict[str, Any]], Any]) -> Lie:
+    """Another header of a safetensors file, over the same bytes."""
+    def lie(files: Files) -> None:
+        data = files[name]
+        size = struct.unpack("<Q", data[:8])[0]
+        value = json.loads(data[8:8 + size])
+        new = json.dumps(change(value) or value, separators=(",", ":")).encode()
+        files[name] = struct.pack("<Q", len(new)) + new + data[8 + size:]
+    return lie
+
+
+def cut(count: int) -> Lie:
+    """A log of so many steps, with the totals of the manifest made again."""
+    def lie(files: Files) -> None:
+        rows(METRICS, lambda found: found[:count])(files)
+        found = [json.loads(each) for each in files[METRICS].splitlines()]
+        edit(MANIFEST, lambda value: value | {
+            "completed_steps": count, "training_steps": count, "planned_steps": count, "final_loss": found[-1]["loss"],
+            "tokens": sum(each["tokens"] for each in found), "training_seconds": sum(each["seconds"] for each in found),
+            "supervised_tokens": sum(each["supervised_tokens"] for each in found)})(files)
+        recipe("training.steps", count)(files)
+    return lie
+
+
+def moved_checkpoint(files: Files) -> None:
+    """The checkpoint of step 12 called that of step 9."""
+    for name in [name for name in files if name.startswith(RUN + "checkpoints/step_000009/")]:
+        files[name] = files[LAST + name.rpartition("/")[2]]
+    put(RUN + "checkpoints/step_000009/state.json", "step", 9)(files)
+    put(RUN + "checkpoints/step_000009/COMMIT.json", "step", 9)(files)
+
+
+def known_rows(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the model wrote called right."""
+    return [each | {"gold": each["extracted"], "score": 1} if isinstance(each["extracted"], str) else each
+            for each in found]
+
+
+TEXTS: dict[str, tuple[Lie, str]] = {
+    "README: loss": (text(README, "5.8427 at", "5.1427 at"), "consistency.readme"),
+    "README: status": (text(README, "**complete**", "**failed**"), "consistency.readme"),
+    "README: steps": (text(README, "12 of 12", "120 of 120"), "consistency.readme"),
+    "README: parameters": (text(README, "3,232", "7,000,000,000"), "consistency.readme"),
+    "README: device": (text(README, "1 x one core", "8 x H200"), "consistency.readme"),
+    "README: rows": (text(README, "40 rows", "40,000 rows"), "consistency.readme"),
+    "README: dropped": (text(README, "0 dropped", "7 dropped"), "consistency.readme"),
+    "README: memory": (text(README, "limit 1.00 GiB", "limit 8.00 GiB"), "consistency.readme"),
+    "README: version": (text(README, "workings 0.1.0", "workings 9.9.9"), "consistency.readme"),
+    "README: command": (text(README, "--out ../a-again", "--out ../a-again training.steps=1"), "consistency.readme"),
+    "README: another name": (text(README, "# Run a", "# Run best"), "consistency.readme"),
+    "README: a sentence more": (text(README, "Verify it", "It is 98 % right.\n\nVerify it"), SAID),
+    "README: nothing": (add(README, b"\n"), SAID),
+    "log: loss": (text(LOG, "step 5/12  loss 5.6", "step 5/12  loss 1.6"), "consistency.log"),
+    "log: rate": (text(LOG, "lr 0.35", "lr 0.5"), "consistency.log"),
+    "log: evaluation loss": (text(LOG, "evaluation loss 5.3", "evaluation loss 0.3"), "consistency.log"),
+    "log: planned steps": (text(LOG, "/12", "/24"), "consistency.log"),
+    "log: no step": (lambda files: add(LOG, files[LOG].split(b"step 1/")[0])(files), "consistency.log"),
+    "log: model": (text(LOG, "width 8", "width 8000"), "consistency.log"),
+    "log: device": (text(LOG, "cpu: one core", "gpu: H200"), "consistency.log"),
+    "log: batch": (text(LOG, "global 8 rows", "global 8000 rows"), "consistency.log"),
+    "log: formats": (text(LOG, "compute fp32", "compute bf16"), "consistency.log"),
+    "log: memory": (text(LOG, "of 1.00 GiB", "of 9.00 GiB"), "consistency.log"),
+    "log: a better sample": (text(LOG, "-> '1111'", "-> '155'"), SAID),
+    "recipe: rate": (text(RECIPE, "learning_rate: 0.5", "learning_rate: 0.1"), "consistency.recipe"),
+    "recipe: steps": (text(RECIPE, "steps: 12", "steps: 120"), "consistency.recipe"),
+    "recipe: seed": (text(RECIPE, "seed: 5", "seed: 6"), "consistency.recipe"),
+    "recipe: comment": (text(RECIPE, "# a unigram model", "# the best model"), SAID),
+    "recipe: another": (add(RECIPE, b"name: unigram\n"), SAID),
+    "overrides: one more": (put(WORDS, "overrides", ["training.steps=3"]), "consistency.recipe"),
+    "overrides: origin": (put(WORDS, "origin", "other.yaml"), "consistency.readme"),
+    "overrides: base": (put(WORDS, "base", "../elsewhere"), "consistency.readme"),
+    "overrides: a choice": (put(WORDS, "chosen", ["engine: auto is best"]), SAID),
+    "environment as text": (text(RUN + "env/env_info.txt", "Linux", "Plan 9"), "consistency.views"),
+    "environment as JSON": (put(ENVIRONMENT, "packages.numpy", "9.9"), "consistency.views"),
+    "doctor's words": (put(RUN + "env/doctor.json", "problems", 3), SAID),
+    "RESULTS.md": (add(RUN + "RESULTS.md", b"We reach 98 %.\n"), SAID),
+    "results.json": (add(RUN + "results.json", b'{"accuracy":0.98}\n'), SAID),
+    "a page in a folder": (add(RUN + "env/summary.md", b"# Best\n"), SAID),
+    "samples of the evaluation": (text(EVAL + "samples.md", "1111", "155"), "recompute.scorecard"),
+    "a text beside the evaluation": (add(EVAL + "NOTES.md", b"All right.\n"), SAID),
+    "a text beside the runs": (add("RESULTS.md", b"98 %\n"), SAID),
+    "status reason": (put(MANIFEST, "status_reason", "it converged"), "consistency.readme"),
+    "device's reason": (put(MANIFEST, "actual_device.reason", "the best one"), "consistency.readme"),
+}
+TENSORS: dict[str, tuple[Lie, str]] = {
+    "parameters": (put(MANIFEST, "parameters", 7_000_000_000), "consistency.model"),
+    "architecture": (put(MANIFEST, "architecture", "gemma3"), "consistency.model"),
+    "wider": (put(SHAPE, "width", 16), "consistency.model"),
+    "deeper": (put(SHAPE, "layers", 2), "consistency.model"),
+    "vocabulary": (put(SHAPE, "vocab_size", 400), "consistency.model"),
+    "heads": (put(SHAPE, "heads", 2), "consistency.model"),
+    "wider, with its parameters": (together(put(SHAPE, "width", 16), put(MANIFEST, "parameters", 6848)),
+                                   "consistency.model"),
+    "no shape": (gone(SHAPE), SAID),
+    "a layer of a billion": (put(SHAPE, "layers", 1_000_000_000), "consistency.model"),
+    "asked for bf16": (put(MANIFEST, "requested_dtypes.parameters", "bf16"), "consistency.model"),
+    "a shape that its bytes do not fill": (header(LAST + "model.safetensors", lambda found: found["logits"].update(
+        shape=[344])), "content.plain"),
+    "another format": (header(LAST + "model.safetensors", lambda found: found["logits"].update(dtype="F32")),
+                       "content.plain"),
+    "60 kB in a header": (header(LAST + "model.safetensors", lambda found: {
+        "__metadata__": {"note": "x" * 60_000}, **found}), "content.plain"),
+    "spaces in a header": (lambda files: add(LAST + "model.safetensors", struct.pack("<Q", 60_000) + files[
+        LAST + "model.safetensors"][8:].split(b"}}")[0].ljust(59_998) + b"}}" + b"\0" * 2760)(files), "content.plain"),
+    "a name of 300 letters": (header(LAST + "model.safetensors", lambda found: {"x" * 300: found["logits"]}),
+                              "content.plain"),
+    "another tensor's name": (header(LAST + "model.safetensors", lambda found: {"weights": found["logits"]}), SAID),
+    "other numbers": (lambda files: add(LAST + "model.safetensors", files[LAST + "model.safetensors"][:-8] + b"\0" * 8)(
+        files), SAID),
+    "no moments": (gone(LAST + "optimizer.safetensors"), SAID),
+    "no checkpoints": (gone(RUN + "checkpoints/"), "consistency.checkpoints"),
+    "no last checkpoint": (gone(LAST), "consistency.checkpoints"),
+    "no earlier checkpoint": (gone(RUN + "checkpoints/step_000009/"), "consistency.checkpoints"),
+    "a later checkpoint under an earlier name": (moved_checkpoint, "consistency.checkpoints"),
+    "another tokenizer": (text(RUN + "config/tokenizer/tokenizer.json", "reasoning", "reasonings"),
+                          "consistency.tokenizer"),
+    "another end of text": (text(RUN + "config/tokenizer/tokenizer_config.json", "<eos>", "<bos>"),
+                            "consistency.tokenizer"),
+    "tokenizer's digest": (together(put(MANIFEST, "data_digests.tokenizer", "ab" * 32),
+                                    put(RUN + "data/digests.json", "tokenizer", "ab" * 32)), "consistency.tokenizer"),
+}
+STEPS: dict[str, tuple[Lie, str]] = {
+    "a rate of one step": (row(METRICS, 4, learning_rate=0.36), "consistency.learning_rate"),
+    "a constant rate": (every(METRICS, lambda each: {"learning_rate": 0.5}), "consistency.learning_rate"),
+    "no warm-up": (row(METRICS, 0, learning_rate=0.5), "consistency.learning_rate"),
+    "another schedule": (recipe("training.schedule", "cosine"), "consistency.learning_rate"),
+    "another warm-up": (recipe("training.warmup_steps", 1), "consistency.learning_rate"),
+    "another end": (recipe("training.final_share", 0.1), "consistency.learning_rate"),
+    "more tokens": (together(row(METRICS, 3, tokens=400), edit(MANIFEST, lambda found: found | {
+        "tokens": found["tokens"] + 400})), "consistency.tokens"),
+    "more learned tokens": (every(METRICS, lambda each: {"supervised_tokens": each["tokens"]}), "consistency.tokens"),
+    "positions": (row(METRICS, 3, positions=1000), "consistency.tokens"),
+    "faster": (every(METRICS, lambda each: {"seconds": each["seconds"] / 100}), "consistency.time_and_memory"),
+    "faster, with the manifest": (together(
+        every(METRICS, lambda each: {"seconds": 1e-6}), put(MANIFEST, "training_seconds", 12e-6)),
+        "consistency.checkpoints"),
+    "a log cut": (cut(9), "consistency.checkpoints"),
+    "a log cut, the checkpoint renamed": (together(cut(9), moved_checkpoint, gone(LAST)), "consistency.checkpoints"),
+    "interrupted and called complete": (together(cut(9), gone(LAST)), "consistency.recipe"),
+    "planned more": (together(recipe("training.steps", 24), put(MANIFEST, "planned_steps", 24)), "consistency.status"),
+    "another seed": (together(recipe("seed", 6), put(MANIFEST, "seed", 6)), "consistency.order"),
+    "another batch": (recipe("batch.micro_batch", 8), "consistency.order"),
+    "another optimizer": (recipe("optimizer.beta1", 0.8), "consistency.recipe"),
+    "another method": (recipe("method", {"name": "lora", "rank": 16, "alpha": 32, "target_modules": ["q_proj"]}),
+                       "consistency.recipe"),
+    "clipped": (recipe("optimizer.clip_norm", 1), "consistency.recipe"),
+    "a row fewer": (rows(ROWS, lambda found: found[1:]), "consistency.rows"),
+    "a row more": (rows(ROWS, lambda found: [*found, found[0] | {"id": "more"}]), "consistency.rows"),
+    "a row longer": (row(ROWS, 3, tokens=47), "consistency.tokens"),
+    "a row that learns more": (row(ROWS, 3, supervised_tokens=44), "consistency.tokens"),
+    "a row dropped for nothing": (rows(ROWS, lambda found: [*found, {"id": "x", "status": "dropped", "tokens": 9,
+                                                                     "reason": "odd"}]), "consistency.tokens"),
+    "a dropped row more": (rows(ROWS, lambda found: [*found, {
+        "id": "x", "status": "dropped", "tokens": 900, "reason": "900 tokens, and data.max_length is 64"}]),
+        "consistency.tokens"),
+    "a question's digest": (row(ROWS, 3, prompt_digest="ab" * 32), "consistency.rows"),
+    "all questions' digests": (every(ROWS, lambda each: {"prompt_digest": "ab" * 32}), "consistency.rows"),
+    "padding": (put(MANIFEST, "facts.padding_share_of_first_epoch", 0.01), "consistency.tokens"),
+    "the traces' digest": (put(MANIFEST, "data_digests.traces", "ab" * 32), "consistency.rows"),
+    "a checkpoint's tokens": (put(LAST + "state.json", "facts.tokens", 9), "consistency.checkpoints"),
+    "a checkpoint's time": (put(LAST + "state.json", "facts.training_seconds", 9.0), "consistency.checkpoints"),
+    "a checkpoint's place": (put(LAST + "state.json", "facts.position.epoch", 1), "consistency.tokens"),
+    "a better evaluation loss": (row(METRICS, 3, evaluation_loss=0.5), "consistency.log"),
+    "fewer evaluated tokens": (row(METRICS, 3, evaluation_supervised_tokens=3), SAID),
+    "a smaller gradient": (row(METRICS, 3, grad_norm=0.001), SAID),
+    "losses in the middle": (every(METRICS, lambda each: {} if each["step"] in (1, 12) else {"loss": 5.0}),
+                             "consistency.log"),
+    "a peak that falls": (row(METRICS, 0, memory_bytes=9_000), "consistency.time_and_memory"),
+    "forced": (put(MANIFEST, "facts.forced", True), "consistency.plan"),
+    "a smoke run": (put(MANIFEST, "facts.smoke", True), SAID),
+}
+EVALUATIONS: dict[str, tuple[Lie, str]] = {
+    "what it wrote is right": (together(rows(PREDICTIONS, known_rows), scored_again), "consistency.announced"),
+    "the wrong ones left out": (together(rows(PREDICTIONS, lambda found: found[:3]), scored_again),
+                                "consistency.announced"),
+    "easier items": (together(every(PREDICTIONS, lambda each: {"prompt": "What is 1+1?"}), scored_again),
+                     "consistency.announced"),
+    "sections renamed": (together(every(PREDICTIONS, lambda each: {"section": "hard"}), scored_again),
+                         "consistency.announced"),
+    "announced anew": (together(rows(PREDICTIONS, lambda found: found[:3]), scored_again, lambda files: row(
+        EVENTS, 1, items=json.loads(files[ASKED])["items"])(files)), SAID),
+    "not announced": (rows(EVENTS, lambda found: found[:1]), SAID),
+    "longer answers": (put(ASKED, "decoding.max_new_tokens", 64), "consistency.announced"),
+    "a temperature": (put(ASKED, "decoding.temperature", 1), "consistency.announced"),
+    "another seed of drawing": (put(ASKED, "decoding.seed", 6), "consistency.announced"),
+    "more samples": (put(ASKED, "decoding.samples", 3), "consistency.announced"),
+    "another form": (put(ASKED, "form", "any"), "consistency.announced"),
+    "another scorer": (put(ASKED, "scorer.name", "exact"), "consistency.announced"),
+    "a later step": (put(ASKED, "model.step", 999), "consistency.announced"),
+    "another run's name": (put(ASKED, "model.run", "b"), "consistency.announced"),
+    "another device": (put(ASKED, "engine.device", "H200"), "consistency.announced"),
+    "another numpy": (put(ASKED, "engine.versions.numpy", "1.0"), "consistency.announced"),
+    "another template": (put(ASKED, "template.digest", "ab" * 32), "consistency.announced"),
+    "another version": (put(ASKED, "software.workings", "9"), "consistency.announced"),
+    "no time limit": (put(ASKED, "limits.item_seconds", 1), "consistency.announced"),
+    "never cut off": (every(PREDICTIONS, lambda each: {"truncated": False}), "consistency.answers"),
+    "ended by itself": (every(PREDICTIONS, lambda each: {"finish_reason": "stop"}), "consistency.answers"),
+    "ended by a person": (row(PREDICTIONS, 0, finish_reason="enough", truncated=False), "consistency.answers"),
+    "more tokens than asked": (every(PREDICTIONS, lambda each: {"completion_tokens": 9}), "consistency.answers"),
+    "empty": (row(PREDICTIONS, 0, empty=True), "consistency.answers"),
+    "a completion missing": (row(PREDICTIONS, 0, completion={"absent": "missing"}), "consistency.answers"),
+    "an error that does not come": (row(PREDICTIONS, 0, error="scorer raised ValueError"), "recompute.scores"),
+    "a prompt with a letter nobody sees": (row(PREDICTIONS, 0, prompt="What is 98\u200b+57?"), "recompute.items"),
+    "fewer problems": (put(CARD, "problems", {"missing": 3}), "consistency.answers"),
+    "an answer that was not found": (row(PREDICTIONS, 0, extracted="155"), "recompute.scores"),
+    "standing twice": (lambda files: files.update({
+        name.replace("eval/items/", "eval/again/"): data for name, data in files.items() if name.startswith(EVAL)}),
+        SAID),
+    "removed": (gone(EVAL), SAID),
+    "under another name": (lambda files: [files.__setitem__(name.replace("eval/items/", "eval/best/"), files.pop(name))
+                                          for name in [name for name in files if name.startswith(EVAL)]] and None, SAID),
+    "the items' file": (together(put(MANIFEST, "data_digests.items", "ab" * 32),
+                                 put(RUN + "data/digests.json", "items", "ab" * 32)), SAID),
+    "announced other settings": (row(EVENTS, 1, decoding={"samples": 9}),
+                                 "consistency.announced"),
+}
+TIMES: dict[str, tuple[Lie, str]] = {
+    "a year back": (edit(MANIFEST, lambda found: found | {"started_at": "2025-11-24T05:00:00.000Z",
+                                                          "finished_at": "2025-11-24T05:00:09.000Z"}),
+                    "consistency.time_and_memory"),
+    "in the year 9999": (edit(MANIFEST, lambda found: found | {"finished_at": "9999-01-01T00:00:00.000Z"}),
+                         "consistency.time_and_memory"),
+    "all a year back": (together(
+        edit(MANIFEST, lambda found: found | {"started_at": "2025-11-24T05:00:00.000Z",
+                                              "finished_at": "2025-11-24T05:00:09.000Z"}),
+        every(EVENTS, lambda each: {"time": "2025-11-24T05:00:01.000Z"}),
+        every("attempts.jsonl", lambda each: {"started_at": "2025-11-24T05:00:00.000Z"})),
+        "consistency.time_and_memory"),
+    "an event after the end": (row(EVENTS, 1, time="2026-12-30T00:00:00.000Z"), "consistency.time_and_memory"),
+    "no start": (row(EVENTS, 0, kind="begun"), "consistency.time_and_memory"),
+    "an attempt after the end": (row("attempts.jsonl", 0, started_at="2027-01-01T00:00:00.000Z"),
+                                 "consistency.attempts"),
+    "no attempts": (gone("attempts.jsonl"), SAID),
+    "the attempts of another": (row("attempts.jsonl", 0, run="b"), "consistency.attempts"),
+    "an attempt that was a resume": (row("attempts.jsonl", 0, resume=True), "consistency.attempts"),
+    "slower than the day": (put(MANIFEST, "training_seconds", 90_000.0), "consistency.time_and_memory"),
+    "resumed": (put(MANIFEST, "resumes", 2), "consistency.steps"),
+    "a note of before": (put(RUN + "notes/1/note.json", "written_at", "2020-01-01T00:00:00.000Z"), "consistency.notes"),
+    "another commit": (put(MANIFEST, "commit_sha", "c0ffee5eed" * 4), SAID),
+}
+PLANS: dict[str, tuple[Lie, str]] = {
+    "a smaller prediction": (put(PLAN, "peak_bytes", 1000), "consistency.plan"),
+    "it did not fit": (put(PLAN, "fits", False), "consistency.plan"),
+    "marginal": (put(PLAN, "marginal", True), "consistency.plan"),
+    "a larger device": (put(PLAN, "limit_bytes", 1 << 40), "consistency.machine"),
+    "more devices": (put(PLAN, "devices", 8), "consistency.machine"),
+    "another batch planned": (put(PLAN, "batch", [1, 1, 48]), "consistency.plan"),
+    "the reasons": (put(PLAN, "reasons", ["it will be fine"]), "consistency.plan"),
+    "the culprit": (put(PLAN, "culprit", "nobody"), "consistency.plan"),
+    "measured elsewhere": (put(MEASURED, "measured_source", "device"), "consistency.machine"),
+    "measured less": (put(MEASURED, "measured_peak_bytes", 10), "consistency.plan"),
+    "a better share": (put(MEASURED, "measured_share_of_predicted", 1.0), "consistency.plan"),
+    "memory ran out": (put(MEASURED, "out_of_memory", "at step 3"), "consistency.plan"),
+    "another library planned": (put(PLAN, "versions.numpy", "1.0"), "consistency.machine"),
+    "another version ran": (put(MANIFEST, "workings_version", "9.0"), "consistency.machine"),
+    "a larger machine": (put(MANIFEST, "hardware", "8 x one core"), "consistency.machine"),
+    "memory of the device": (put(MANIFEST, "memory_limit_bytes", 1 << 40), "consistency.machine"),
+    "who says so": (put(MANIFEST, "memory_limit_source", "a friend"), "consistency.plan"),
+    "a mesh": (put(MANIFEST, "mesh.tp", 4), "consistency.machine"),
+}
+KINDS: dict[str, dict[str, tuple[Lie, str]]] = {
+    "texts": TEXTS, "tensors": TENSORS, "steps": STEPS, "evaluations": EVALUATIONS, "times": TIMES, "plans": PLANS}
+
+
+def told(files: Files, lie: Lie) -> tuple[list[str], list[str]]:
+    """Checks that fail for a lie, and changed fields or files that the answer names as not checked."""
+    changed = dict(files)
+    lie(changed)
+    sealed = walk.resealed(changed)
+    found = walk.verified(sealed)
+    names = {name for name in files.keys() | changed.keys() if files.get(name) != changed.get(name)}
+    # What is missing is named by the checks that could not be made for it.
+    marked = [one.text for one in found.said if not names & sealed.keys() or any(
+        name.endswith(one.file) for name in names)]
+    return sorted(check.id for check in found.checks if check.verdict == "failed"), marked
