@@ -46,9 +46,9 @@ def main() -> int:
                  command="python -m proof.witnesses", packages=["pydantic", "rfc8785"], values={
         "table": {"rows": len(rows), "said": sum(not row.check for row in rows),
                   "in_part": sum(row.partly for row in rows)},
-        "fields": {"tried": len(steps), "missed": missed_fields},
+        "fields": {"tried": len(steps), "missed": len(missed_fields), "names": missed_fields},
         "lies": {"tried": len(all_lies), "found_by_a_check": len(all_lies) - levels["said"], "marked": levels["said"],
-                 "levels": dict(sorted(levels.items())), "missed": missed, "by_kind": by_kind},
+                 "levels": dict(sorted(levels.items())), "missed": len(missed), "names": missed, "by_kind": by_kind},
         "example": {"level": example.level, "failed": example.failed, "said": len(example.said),
                     "processor_seconds": round(seconds, 2)}})
     print(f"{len(steps)} fields, {len(all_lies)} lies: {len(missed_fields) + len(missed)} missed")

@@ -99,7 +99,8 @@ def recipe(place: str, value: Any) -> Lie:
     def lie(files: Files) -> None:
         put(RUN + "config/resolved.json", place, value)(files)
         resolved = json.loads(files[RUN + "config/resolved.json"])
-        edit(MANIFEST, lambda found: found | {"config_snapshot": resolved, "config_digest": json_digest(resolved)})(files)
+        edit(MANIFEST, lambda found: found | {"config_snapshot": resolved,
+                                              "config_digest": json_digest(resolved)})(files)
         row("attempts.jsonl", 0, config_digest=json_digest(resolved))(files)
     return lie
 
@@ -329,7 +330,8 @@ EVALUATIONS: dict[str, tuple[Lie, str]] = {
         SAID),
     "removed": (gone(EVAL), SAID),
     "under another name": (lambda files: [files.__setitem__(name.replace("eval/items/", "eval/best/"), files.pop(name))
-                                          for name in [name for name in files if name.startswith(EVAL)]] and None, SAID),
+                                          for name in [each for each in files if each.startswith(EVAL)]] and None,
+                           SAID),
     "the items' file": (together(put(MANIFEST, "data_digests.items", "ab" * 32),
                                  put(RUN + "data/digests.json", "items", "ab" * 32)), SAID),
     "announced other settings": (row(EVENTS, 1, decoding={"samples": 9}),
