@@ -137,6 +137,15 @@ def test_anchoring(run: Path) -> None:
     assert anchor(root) == ("passed", f"anchored: everything stands under the expected root {root}")
 
 
+def test_a_root_of_one_run_does_not_stand_for_the_runs_beside_it(run: Path) -> None:
+    synthetic.sealed_run(run.parent / "second", name="tiny")
+    kept = root_digest(run)
+    assert verify(run, expect_root=kept, level=1).level == 1
+    both = verify(run.parent, expect_root=kept, level=1)
+    assert (both.level, both.failed) == (-1, 0)
+    assert verify(run.parent, expect_root=both.root, level=1).level == 1
+
+
 def test_a_foreign_engine_is_named_and_nothing_is_said_for_it(run: Path) -> None:
     edit_manifest(run, engine_distribution={"name": "theirs", "version": "2.0"})
     edit_json(run / "env/device_checks.json", lambda value: value | {"devices": ["their device"]})

@@ -1,7 +1,8 @@
-"""What `workings verify` said about a run, kept by the digest of all its sums."""
+"""What `workings verify` said about a run, kept for the files that it was said of."""
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ class VerifiedStore:
     place: Path
 
     def of(self, run: Path) -> Verified | None:
-        """The kept verdict about a run as it is now; None where nobody asked, or its sums changed since."""
+        """The kept verdict about a run as it is now; None where nobody asked, or a file of it changed since."""
         path = self._path(run)
         if path is None or not path.is_file():
             return None
@@ -65,16 +66,23 @@ class VerifiedStore:
         return {folder.name(run): kept for run in folder.runs() if (kept := self.of(run)) is not None}
 
     def _path(self, run: Path) -> Path | None:
-        """By the sums of the run and of every unit in it."""
-        # Sums are read and not the files, which would take minutes: bytes that were changed under unchanged sums keep
-        # the old verdict, so a page shows when it was given.
-        sums = [run / SUMS, *sorted(run.glob(f"*/{SUMS}")), *sorted(run.glob(f"*/*/{SUMS}"))]
-        if not sums[0].is_file():
+        """By the run's place, the bytes of its sums, and what the file system says of every file in it."""
+        # Files are not read, which would take minutes. Sums alone would let a run with an honest one's sums and other
+        # files take over its verdict: a file that was written, moved or put in another's place since has another
+        # number or another time of change, which nobody sets by hand.
+        if not (run / SUMS).is_file():
             return None
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(str(run.resolve()).encode())
         try:
-            for path in sums:
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
+            for folder, folders, names in os.walk(run):
+                folders.sort()
+                for name in sorted(names):
+                    path = Path(folder, name)
+                    facts = path.lstat()
+                    digest.update(f"{path.relative_to(run)} {facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns} "
+                                  f"{facts.st_ino}\n".encode())
+                    if name == SUMS:
+                        digest.update(path.read_bytes())
         except OSError:
             return None
         return self.place / f"{digest.hexdigest()}.json"

@@ -137,8 +137,10 @@ def anchor(record: Record) -> Iterator[CheckFinding]:
         yield passed(f"anchored: {covered[0].title} has the expected root {given}", covered[0])
         # The other units are said not to be anchored: a digest of one run tells nothing about its neighbours.
         others = [unit.title for unit in record.units if unit not in covered]
+        # Units inside the anchored run name its root; another run beside it was published by nobody.
+        beside = [unit for unit in record.units if unit not in covered and unit.parent not in covered]
         yield not_checked(f"not anchored by that digest: {several(others)}; the digest over all is {record.root}",
-                          blocking=False)
+                          blocking=bool(beside))
 
 
 def _problems_of(look: object) -> list[str]:
