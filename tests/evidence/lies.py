@@ -154,8 +154,7 @@ def moved_checkpoint(files: Files) -> None:
 
 def known_rows(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the model wrote called right."""
-    return [each | {"gold": each["extracted"], "score": 1} if isinstance(each["extracted"], str) else each
-            for each in found]
+    return [each | {"gold": each["completion"], "score": 1} for each in found]
 
 
 TEXTS: dict[str, tuple[Lie, str]] = {

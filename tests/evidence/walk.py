@@ -159,8 +159,7 @@ class ScoringHere:
     """The scoring process's work done in this one: the walk scores a record many times, and trusts its texts."""
 
     def __init__(self, settings: Any) -> None:
-        self.settings, self.scorer = settings, load_scorer(settings.scorer)
-        self.known: dict[tuple[Any, str], Judgement] = {}
+        self.settings, self.scorer = settings, load_scorer(settings.scorer, settings.extraction_version)
 
     def __enter__(self) -> "ScoringHere":
         return self
@@ -168,8 +167,8 @@ class ScoringHere:
     def __exit__(self, *unused: object) -> None:
         pass
 
-    def judge(self, pairs: list[tuple[Any, str]]) -> list[Judgement]:
-        return [judge(item, text, self.scorer.score, self.settings) for item, text in pairs]
+    def judge(self, completions: list[tuple[Any, str, bool]]) -> list[Judgement]:
+        return [judge(item, text, self.scorer.score, self.settings, truncated=cut) for item, text, cut in completions]
 
 
 @dataclass(frozen=True)

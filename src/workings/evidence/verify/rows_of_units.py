@@ -21,7 +21,7 @@ _ANSWERS: Rows = {
         ("made_from", "consistency.made_from", "the seal"),
         ("tokenizer.digest engine.name", "consistency.evaluated_model", "the run around it"),
         ("source.kind", "consistency.evaluated_model", "the run around it generates"),
-        ("extraction.version scorer.version scorer.name", "recompute.scores", "this version scores again"),
+        ("extraction.version scorer.version scorer.name steps.version", "recompute.scores", "this version scores again"),
         ("engine.versions.*", "~consistency.announced", "the run's packages, where they are among them"),
         ("*", "consistency.announced", ANNOUNCED),
     ),
