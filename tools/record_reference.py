@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from tools.field_text import meaning, type_text
 from tools.generated import deliver
-from workings.evidence.verify.checks import CHECKS
+from workings.evidence.verify.explain import listed
 from workings.record.manifest import RunManifest
 from workings.record.metrics import StepMetrics
 
@@ -25,7 +25,8 @@ What a run leaves, file by file: [the run directory](../run-directory.md). A val
 CHECKS_HEAD = """## Checks of `workings verify`
 
 An id is never used for something else. A check that could not be made is `not_checked` and never counts as passed; a
-record reaches a level when every check of that level and of those below passed.
+record reaches a level when every check of that level and of those below passed. `workings verify --explain ID` prints
+what a check compares, and a lie that it catches.
 
 | id | level | what holds if it passes |
 |---|---|---|"""
@@ -33,8 +34,7 @@ record reaches a level when every check of that level and of those below passed.
 
 def render() -> str:
     """The whole page."""
-    checks = [f"| `{check.id}` | {check.level} | {check.title} |"
-              for check in sorted(CHECKS.values(), key=lambda check: check.level)]
+    checks = [f"| `{check.id}` | {check.level} | {check.title} |" for check in listed()]
     return "\n".join([HEAD, _table("run_manifest.json", RunManifest), _table("train/metrics.jsonl", StepMetrics),
                       "A line a step.\n", CHECKS_HEAD, *checks, ""])
 

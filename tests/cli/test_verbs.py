@@ -28,6 +28,8 @@ def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
     (["ask", "nowhere", "What is 1+1?"], "a sealed run directory"),
     (["verify", "nowhere"], "nowhere"),
     (["verify", ".", "--level", "9"], "a level from 0 to"),
+    (["verify"], "nothing to verify"),
+    (["verify", "--explain", "anchor"], "integrity.anchor"),
     (["recipes", "show", "nothing"], "smoke-tiny"),
     (["eval", "--items", "none.jsonl", "--out", "x"], "nothing to score"),
 ])

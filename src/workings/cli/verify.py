@@ -18,7 +18,7 @@ MEANINGS: dict[str, Meaning] = {"passed": "good", "failed": "bad", "not_checked"
 
 
 def verify_command(
-    path: Annotated[Path, typer.Argument(help="A run directory, a folder of runs, or a zip of them.")],
+    path: Annotated[Path | None, typer.Argument(help="A run directory, a folder of runs, or a zip of them.")] = None,
     level: Annotated[int, typer.Option("--level", min=0, help="Highest level to check.")] = 2,
     require_level: Annotated[int, typer.Option("--require-level", min=-1, help="Exit 3 if it reaches less.")] = -1,
     expect_root: Annotated[str, typer.Option("--expect-root", help="Root digest that was kept elsewhere.")] = "",
@@ -30,6 +30,9 @@ def verify_command(
     weights: Annotated[Path | None, typer.Option(
         "--weights", help="Level 3: directory of the weights that training started from, likewise.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for every check, and what it says.")] = False,
+    explain: Annotated[str, typer.Option(
+        "--explain", metavar="CHECK", help="Verify nothing: say what this check compares and what lie it catches; "
+        "`all`: a line for each check.")] = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Check a record, offline, to level 2 without any ML library.
@@ -39,6 +42,12 @@ def verify_command(
     from workings.evidence.verify import HIGHEST_LEVEL, verify
     from workings.record.digest import HashProgress
 
+    if explain:
+        _explain(explain, as_json=as_json)
+        return
+    if path is None:
+        raise RequestError("nothing to verify", "a run directory, a folder of runs, or a zip of them",
+                           "workings verify runs/NAME")
     if level > HIGHEST_LEVEL:
         raise RequestError(f"--level {level}", f"a level from 0 to {HIGHEST_LEVEL}", f"--level {HIGHEST_LEVEL}")
 
@@ -50,6 +59,15 @@ def verify_command(
         raise typer.Exit(1)
     if found.level < require_level:
         raise typer.Exit(3)
+
+
+def _explain(wanted: str, *, as_json: bool) -> None:
+    """Say what one check, or each, is about."""
+    from workings.evidence.verify.explain import explained, text_of, text_of_all, to_json
+
+    checks = explained(wanted)
+    answer({"checks": [to_json(check) for check in checks]}, as_json=as_json,
+           text=text_of(checks[0]) if len(checks) == 1 else text_of_all())
 
 
 def _text(found: "Verification", *, verbose: bool) -> str:

@@ -24,7 +24,8 @@ from workings.record.layout import (
 from workings.record.values import is_absent
 
 
-@check("consistency.announced", level=1, title="an evaluation asks what its run announced before its first step")
+@check("consistency.announced", level=1, title="an evaluation asks what its run announced before its first step",
+       example="easier items than those that the recipe names")
 def announced(record: Record) -> Iterator[CheckFinding]:
     """Items by digest, and how they were asked, against the run's recipe and its first events."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -53,7 +54,8 @@ def announced(record: Record) -> Iterator[CheckFinding]:
     return each(record.measurements, find)
 
 
-@check("consistency.answers", level=1, title="every line of an evaluation is one that could have been written")
+@check("consistency.answers", level=1, title="every line of an evaluation is one that could have been written",
+       example="a completion of more tokens than were asked for")
 def answers(record: Record) -> Iterator[CheckFinding]:
     """Cut off where the limit was reached, empty where nothing was written, no completion missing that was drawn."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

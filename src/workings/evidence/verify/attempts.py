@@ -17,9 +17,10 @@ from workings.record.layout import ATTEMPTS
 from workings.record.values import is_absent
 
 
-@check("consistency.attempts", level=1, title="the list of attempts beside a run names it, and no earlier line is gone")
+@check("consistency.attempts", level=1, title="the list of attempts beside a run names it, and no earlier line is gone",
+       example="a list of attempts from which the start of this run is gone")
 def attempts(record: Record) -> Iterator[CheckFinding]:
-    """Whoever looks at one run should see how many were started."""
+    """Name and recipe of each run against the list: whoever looks at one run should see how many were started."""
     lists: dict[str, list[dict[str, Any]] | None] = {}
 
     def find(unit: Unit) -> Iterator[CheckFinding]:

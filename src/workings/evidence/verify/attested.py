@@ -25,7 +25,8 @@ MAX_ENVELOPE_BYTES = 4 << 20
 NO_LIBRARY = f"the libraries for signatures are not installed: {keys.INSTALL}"
 
 
-@check("attestation.files", level=0, title="beside the seals stand envelopes and public keys, nothing else")
+@check("attestation.files", level=0, title="beside the seals stand envelopes and public keys, nothing else",
+       example="a pickle beside the signatures, where no sum would notice it")
 def files(record: Record) -> Iterator[CheckFinding]:
     """No sum covers `attest`, so its names and kinds are fixed."""
     def find(run: Unit) -> Iterator[CheckFinding]:
@@ -46,7 +47,8 @@ def files(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("attestation.statement", level=0, title="every signed statement is about exactly this record")
+@check("attestation.statement", level=0, title="every signed statement is about exactly this record",
+       example="a signature taken over from a record with another root digest")
 def statements(record: Record) -> Iterator[CheckFinding]:
     """Each statement made again from the manifest and the root digests that are here."""
     def find(run: Unit) -> Iterator[CheckFinding]:
@@ -72,7 +74,8 @@ def statements(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("attestation.signature", level=0, title="every signature is that of the key that it names")
+@check("attestation.signature", level=0, title="every signature is that of the key that it names",
+       example="a statement that was edited after it had been signed")
 def signatures(record: Record) -> Iterator[CheckFinding]:
     """Ed25519 over the exact bytes of each statement."""
     def find(run: Unit) -> Iterator[CheckFinding]:
@@ -101,9 +104,10 @@ def signatures(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("attestation.trust", level=0, title="a key that the reader trusts has signed every unit")
+@check("attestation.trust", level=0, title="a key that the reader trusts has signed every unit",
+       example="a record signed with the forger's own key, where `--key` names the author's")
 def trust(record: Record) -> Iterator[CheckFinding]:
-    """A key found in a record says only that one person made all signatures; whose key it is, is known elsewhere."""
+    """Each signature's key against those of `--key`: a key found in a record says only that one person made all."""
     def find(run: Unit) -> Iterator[CheckFinding]:
         # Keys that lie in the record are never trusted by themselves: a forger can add a key of their own.
         if not record.trusted:

@@ -24,20 +24,27 @@ class RegisteredCheck:
     title: str
     """What holds if it passes, as a sentence."""
     find: CheckFunction
+    example: str = ""
+    """A lie, or a leak, that it catches."""
+
+    @property
+    def compares(self) -> str:
+        """What is held against what: the docstring of the function that does it."""
+        return " ".join((self.find.__doc__ or "").split())
 
 
 CHECKS: dict[str, RegisteredCheck] = {}
 """All checks in the order in which they run."""
 
 
-def check(name: str, *, level: int, title: str) -> Callable[[CheckFunction], CheckFunction]:
+def check(name: str, *, level: int, title: str, example: str = "") -> Callable[[CheckFunction], CheckFunction]:
     """Register a check. Raises ``ValueError`` for an id that is taken."""
     def register(function: CheckFunction) -> CheckFunction:
         # Published answers name checks by id: a second check under one id would change what old answers mean.
         if name in CHECKS:
             raise ValueError(f"check {name!r} is registered twice: by {CHECKS[name].find.__module__} and "
                              f"{function.__module__}")
-        CHECKS[name] = RegisteredCheck(id=name, level=level, title=title, find=function)
+        CHECKS[name] = RegisteredCheck(id=name, level=level, title=title, find=function, example=example)
         return function
     return register
 

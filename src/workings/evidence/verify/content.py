@@ -34,7 +34,8 @@ _CHUNK_BYTES = 1 << 20
 _OVERLAP_BYTES = 4096
 
 
-@check("content.plain", level=0, title="no code, no pickles, no archives: text, JSON, tensors and pictures only")
+@check("content.plain", level=0, title="no code, no pickles, no archives: text, JSON, tensors and pictures only",
+       example="a pickle under a checkpoint's name, or behind its tensors")
 def plain(record: Record) -> Iterator[CheckFinding]:
     """By an allow-list of kinds, each looked at: text is UTF-8, tensors are what their header says."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -49,7 +50,8 @@ def plain(record: Record) -> Iterator[CheckFinding]:
     return each(list(record.units), find)
 
 
-@check("content.secrets", level=0, title="no tokens or keys")
+@check("content.secrets", level=0, title="no tokens or keys",
+       example="an access token in the training log")
 def secrets(record: Record) -> Iterator[CheckFinding]:
     """Tokens and keys whose form is known. What has no form cannot be found: look before publishing."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -58,7 +60,8 @@ def secrets(record: Record) -> Iterator[CheckFinding]:
     return each(list(record.units), find)
 
 
-@check("content.paths", level=0, title="no home folders of the person who ran it")
+@check("content.paths", level=0, title="no home folders of the person who ran it",
+       example="`/home/ada/runs` in the training log")
 def home_paths(record: Record) -> Iterator[CheckFinding]:
     """`/home/name`, `/Users/name`, `/root/…` and the like."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

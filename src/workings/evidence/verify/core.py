@@ -1,6 +1,6 @@
 """`verify`: open, run the checks level by level, say what was found."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from workings.evidence.verify import (
     views,
     written,
 )
-from workings.evidence.verify.checks import CHECKS, RegisteredCheck
+from workings.evidence.verify.checks import CHECKS, RegisteredCheck, passed
 from workings.evidence.verify.claims import claims
 from workings.evidence.verify.record import Record, load
 from workings.evidence.verify.result import Check, CheckFinding, CheckVerdict, Verification
@@ -54,8 +54,17 @@ DEFAULT_LEVEL = 2
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What reading a value of a wrong type raises. Checks test the forms that they know of; a record that was made to break
 them in another way fails the check instead of ending in a traceback."""
+
+
+def _readable(record: Record) -> Iterator[CheckFinding]:
+    """The path against what can be opened: a folder, or a zip with plain names and sizes that are not lies."""
+    yield passed(f"{len(record.tree.entries):,} names, {len(record.units)} units")
+
+
 # This check is not registered: it speaks of opening the path, before there is a record that a check could look at.
-READABLE = "integrity.readable"
+READABLE = RegisteredCheck(
+    id="integrity.readable", level=0, title="there is a record that can be opened", find=_readable,
+    example="an archive with names that lead out of its folder, or one that unpacks to far more than it holds")
 
 
 def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
@@ -83,16 +92,14 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
     except RecordError as error:
         unread = [Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED, text="nothing could be read")
                   for entry in _wanted(level)]
-        first = Check(id=READABLE, level=0, verdict=CheckVerdict.FAILED, text=str(error))
+        first = Check(id=READABLE.id, level=0, verdict=CheckVerdict.FAILED, text=str(error))
         return Verification(path=str(path), checks=(first, *unread), asked_level=level, root="", claims=())
     return verified(record, level)
 
 
 def verified(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
     """`verify` of a record that was opened."""
-    readable = Check(id=READABLE, level=0, verdict=CheckVerdict.PASSED,
-                     text=f"{len(record.tree.entries):,} names, {len(record.units)} units")
-    checks = [readable]
+    checks = [_judged(READABLE, _findings(READABLE, record))]
     made: dict[str, dict[str, CheckVerdict]] = {}
     for entry in _wanted(level):
         # A replay costs engine time, and would start from files that a lower check has just called wrong.

@@ -40,7 +40,8 @@ MAX_LENGTH = 10_000_000
 """Longest sequence that is believed, in tokens."""
 
 
-@check("consistency.rows", level=1, title="the row index is the one that the manifest names")
+@check("consistency.rows", level=1, title="the row index is the one that the manifest names",
+       example="digests of rows that were not trained on")
 def rows(record: Record) -> Iterator[CheckFinding]:
     """The digest over ids and digests of the kept rows; the list of digests in its own file; the learned turns."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -63,7 +64,8 @@ def rows(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("consistency.order", level=1, title="every step's batch is the one that seed and row index imply")
+@check("consistency.order", level=1, title="every step's batch is the one that seed and row index imply",
+       example="another seed in recipe and manifest, over the batches of the old one")
 def order(record: Record) -> Iterator[CheckFinding]:
     """Plan the epochs again from ids, lengths and seed, and compare each step's batch digest."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -79,7 +81,8 @@ def order(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("consistency.tokens", level=1, title="tokens and positions of every step are those of the rows in its batch")
+@check("consistency.tokens", level=1, title="tokens and positions of every step are those of the rows in its batch",
+       example="more tokens in a step's line than the rows of its batch have")
 def tokens(record: Record) -> Iterator[CheckFinding]:
     """Counts of the log against the row index; where in the data a checkpoint stands; padding of the first epoch."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -139,7 +142,8 @@ def _dropped_problems(unit: Unit) -> list[str]:
     return problems
 
 
-@check("consistency.disjoint", level=1, title="no question of an evaluation was trained on")
+@check("consistency.disjoint", level=1, title="no question of an evaluation was trained on",
+       example="a question of the evaluation among the trained ones, in capitals")
 def disjoint(record: Record) -> Iterator[CheckFinding]:
     """Questions compared in lower case with single spaces, ids as they stand."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

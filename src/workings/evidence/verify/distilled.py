@@ -18,7 +18,8 @@ from workings.record.layout import TEACHER
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-@check("consistency.teacher", level=1, title="the teacher is the one that the manifest names")
+@check("consistency.teacher", level=1, title="the teacher is the one that the manifest names",
+       example="another root digest of the teacher")
 def teacher(record: Record) -> Iterator[CheckFinding]:
     """Its digest; its precision is the recipe's; whether it is the run of its name that is verified as well."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

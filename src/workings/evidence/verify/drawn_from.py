@@ -16,7 +16,8 @@ from workings.record.layout import EVALUATION_CONFIG, KEPT, PAIRS, ROWS, SUMS
 from workings.record.manifest import DRAWN_FROM
 
 
-@check("consistency.drawn_from", level=1, title="what a run learned of samples was drawn and kept where it says")
+@check("consistency.drawn_from", level=1, title="what a run learned of samples was drawn and kept where it says",
+       example="an answer among what was learned that the samples do not hold")
 def drawn_from(record: Record) -> Iterator[CheckFinding]:
     """The file that it learned from, against the samples that were kept and the run that drew them."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

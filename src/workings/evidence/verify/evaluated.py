@@ -37,7 +37,8 @@ _ITEM_KEYS = ("id", "prompt", "section", "category", "difficulty", "cluster", "a
 _COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "steps_valid")
 
 
-@check("consistency.scorecard", level=1, title="a scorecard's counts and means are those of its predictions")
+@check("consistency.scorecard", level=1, title="a scorecard's counts and means are those of its predictions",
+       example="12 of 12 right in the scorecard, over the same predictions")
 def scorecard(record: Record) -> Iterator[CheckFinding]:
     """Items, correct ones and means, overall and by section, category and difficulty, from the recorded scores."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -60,7 +61,8 @@ def scorecard(record: Record) -> Iterator[CheckFinding]:
     return each(record.evaluations, find)
 
 
-@check("recompute.items", level=2, title="the predictions answer exactly the items that the evaluation names")
+@check("recompute.items", level=2, title="the predictions answer exactly the items that the evaluation names",
+       example="the hardest items left out, and counts and scorecard made again")
 def items(record: Record) -> Iterator[CheckFinding]:
     """The digest over the items, made again from what each prediction says about its item."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -75,9 +77,10 @@ def items(record: Record) -> Iterator[CheckFinding]:
     return each(record.evaluations, find)
 
 
-@check("recompute.scores", level=2, title="every completion, extracted and scored again, gets the recorded verdict")
+@check("recompute.scores", level=2, title="every completion, extracted and scored again, gets the recorded verdict",
+       example="a wrong answer scored as right, and the scorecard made again")
 def scores(record: Record) -> Iterator[CheckFinding]:
-    """By this project's own scorer, in a process of its own with limits on time and memory."""
+    """Answer and verdict of each completion against this project's own scorer, in a process with limits."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         settings = _settings(unit)
         if isinstance(settings, str):
@@ -96,7 +99,8 @@ def scores(record: Record) -> Iterator[CheckFinding]:
     return each(record.evaluations, find)
 
 
-@check("recompute.scorecard", level=2, title="the scorecard, computed again from the predictions, is the recorded one")
+@check("recompute.scorecard", level=2, title="the scorecard, computed again from the predictions, is the recorded one",
+       example="a confidence interval that was moved up")
 def summary(record: Record) -> Iterator[CheckFinding]:
     """Every cell, interval, rate and count; the samples for people, too."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

@@ -14,7 +14,8 @@ from workings.record.layout import ATTEMPTS, CHECKPOINTS, COMMIT, MANIFEST, PART
 from workings.record.seal import refuse_same_but_for_case
 
 
-@check("integrity.names", level=0, title="no hidden, linked, special or oddly named files and no empty folders")
+@check("integrity.names", level=0, title="no hidden, linked, special or oddly named files and no empty folders",
+       example="a file that is a link to a secret of whoever verifies")
 def names(record: Record) -> Iterator[CheckFinding]:
     """Names that would hide something, lead elsewhere, or be another file on another system."""
     # No sum can list an empty folder, so somebody could add one, or take one away, without a trace.
@@ -35,7 +36,8 @@ def names(record: Record) -> Iterator[CheckFinding]:
     return each(list(record.units), find)
 
 
-@check("integrity.sealed", level=0, title="every unit has sums and a seal that belong together")
+@check("integrity.sealed", level=0, title="every unit has sums and a seal that belong together",
+       example="an evaluation moved to the place of a report, where nobody would score it again")
 def sealed(record: Record) -> Iterator[CheckFinding]:
     """Sums and seal in their one form; the seal names these sums; the unit is what its place says."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -53,9 +55,10 @@ def sealed(record: Record) -> Iterator[CheckFinding]:
     return each(list(record.units), find)
 
 
-@check("integrity.missing", level=0, title="every file that the sums list is there")
+@check("integrity.missing", level=0, title="every file that the sums list is there",
+       example="an evaluation's predictions, deleted after they were sealed")
 def missing(record: Record) -> Iterator[CheckFinding]:
-    """Deleted and renamed files, and the old name of one whose case was changed."""
+    """Names in the sums against files: deleted and renamed ones, and the old name of one whose case was changed."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         # Files that the pack names by digest are absent on purpose; `integrity.by_digest` accounts for them.
         gone = [f"{name} is missing" for name in sorted(unit.sums) if not unit.has(name) and name not in unit.elsewhere]
@@ -64,9 +67,10 @@ def missing(record: Record) -> Iterator[CheckFinding]:
     return each(list(record.units), find)
 
 
-@check("integrity.extra", level=0, title="no file that the sums do not list")
+@check("integrity.extra", level=0, title="no file that the sums do not list",
+       example="a file that was added to a sealed run")
 def extra(record: Record) -> Iterator[CheckFinding]:
-    """Added and renamed files; beside the runs, only the list of attempts may lie without a seal."""
+    """Files against names in the sums: added and renamed ones; beside the runs only the list of attempts is loose."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         more = [f"{shown(name)} is in no sums" for name in sorted(unit.files) if name not in unit.sums]
         yield judged(more, f"{len(unit.files)} files there and listed", unit)
@@ -83,9 +87,10 @@ def extra(record: Record) -> Iterator[CheckFinding]:
         yield not_checked(f"outside every seal: {several(loose)}", blocking=False)
 
 
-@check("integrity.sums", level=0, title="every file's bytes are those that were sealed")
+@check("integrity.sums", level=0, title="every file's bytes are those that were sealed",
+       example="one byte of a checkpoint, flipped")
 def sums(record: Record) -> Iterator[CheckFinding]:
-    """Flipped bytes, truncation, swapped files."""
+    """SHA-256 of each file against the sums: flipped bytes, truncation, swapped files."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         problems, hashed = [], 0
         for name, expected in unit.sums.items():
@@ -105,7 +110,8 @@ def sums(record: Record) -> Iterator[CheckFinding]:
     return each(list(record.units), find)
 
 
-@check("integrity.checkpoints", level=0, title="every checkpoint is complete and is what its commit says")
+@check("integrity.checkpoints", level=0, title="every checkpoint is complete and is what its commit says",
+       example="another run's weights in a checkpoint, with the sums made again")
 def checkpoints(record: Record) -> Iterator[CheckFinding]:
     """Each checkpoint's commit against the sums: same files, same digests, same sizes."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -119,9 +125,10 @@ def checkpoints(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("integrity.anchor", level=0, title="the root digest is one that was kept elsewhere")
+@check("integrity.anchor", level=0, title="the root digest is one that was kept elsewhere",
+       example="all losses invented and everything sealed again: the root is not the published one")
 def anchor(record: Record) -> Iterator[CheckFinding]:
-    """Whoever can change files can seal them again: only a digest kept elsewhere ties the record to its time."""
+    """The root against `--expect-root`: whoever can change files can seal them again, not a digest kept elsewhere."""
     given = record.expect_root.strip().lower()
     if not given:
         yield not_checked(f"not anchored: no digest was given to compare with; the root digest is {record.root}",

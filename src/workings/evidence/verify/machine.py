@@ -15,7 +15,8 @@ from workings.record.layout import ENVIRONMENT, MEASURED, PLAN, TOKENIZER
 SPECIAL = ("bos_token", "eos_token", "pad_token")
 
 
-@check("consistency.tokenizer", level=1, title="the tokenizer's files are those of the digest")
+@check("consistency.tokenizer", level=1, title="the tokenizer's files are those of the digest",
+       example="another tokenizer under the old digest")
 def tokenizer(record: Record) -> Iterator[CheckFinding]:
     """`Tokenizer.digest`, made again from the files alone: no library reads what a stranger wrote."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -42,7 +43,8 @@ def tokenizer_digest(tokenizer: Any, settings: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-@check("consistency.machine", level=1, title="packages, memory and devices are the same in every file that names them")
+@check("consistency.machine", level=1, title="packages, memory and devices are the same in every file that names them",
+       example="a larger device in the plan than in the manifest")
 def machine(record: Record) -> Iterator[CheckFinding]:
     """Environment, plan and measurement against the manifest."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

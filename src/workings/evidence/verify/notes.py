@@ -19,7 +19,8 @@ def notes_of(record: Record) -> list[Unit]:
     return sorted((unit for unit in record.units if unit.kind == "notes"), key=place)
 
 
-@check("form.notes", level=0, title="notes have their form")
+@check("form.notes", level=0, title="notes have their form",
+       example="a note with a key that notes do not have")
 def form(record: Record) -> Iterator[CheckFinding]:
     """One file with exactly its keys, in a folder with a number."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -31,9 +32,10 @@ def form(record: Record) -> Iterator[CheckFinding]:
     return each(notes_of(record), find)
 
 
-@check("consistency.notes", level=1, title="notes are later than their run and contradict nothing that it recorded")
+@check("consistency.notes", level=1, title="notes are later than their run and contradict nothing that it recorded",
+       example="a note dated before its run, as if somebody had foreseen the result")
 def consistent(record: Record) -> Iterator[CheckFinding]:
-    """What is known only afterwards adds to the record; it never replaces a value."""
+    """Time and facts of a note against its run: what is known only afterwards replaces nothing that was recorded."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         run = unit.parent
         if run is None:

@@ -21,9 +21,10 @@ MAX_DOCUMENT_BYTES = 16 << 20
 CARDS = "model_cards"
 
 
-@check("integrity.pack", level=0, title="a pack holds exactly the units that it lists, with their roots")
+@check("integrity.pack", level=0, title="a pack holds exactly the units that it lists, with their roots",
+       example="a run or an evaluation taken out of a pack")
 def units(record: Record) -> Iterator[CheckFinding]:
-    """No run and no evaluation was added or taken away."""
+    """The pack's list against the units that are there: no run and no evaluation was added or taken away."""
     def find(pack: Unit) -> Iterator[CheckFinding]:
         listed, _ = parse_pack(pack.json(PACK))
         here = {_below(pack, unit): unit for unit in record.units if unit is not pack and unit.place.startswith(
@@ -39,7 +40,8 @@ def units(record: Record) -> Iterator[CheckFinding]:
     return each(record.packs, find)
 
 
-@check("integrity.by_digest", level=0, title="only a checkpoint's tensors are named by digest")
+@check("integrity.by_digest", level=0, title="only a checkpoint's tensors are named by digest",
+       example="a training log left out of a pack as if it were weights")
 def by_digest(record: Record) -> Iterator[CheckFinding]:
     """What is named by its digest is not here and was not hashed: neither missing nor checked."""
     def find(pack: Unit) -> Iterator[CheckFinding]:
@@ -67,7 +69,8 @@ def by_digest(record: Record) -> Iterator[CheckFinding]:
     return each(record.packs, find)
 
 
-@check("recompute.claims", level=2, title="every number in the pack's texts is its source's, at its rounding")
+@check("recompute.claims", level=2, title="every number in the pack's texts is its source's, at its rounding",
+       example="a number changed in the report of a pack")
 def claims(record: Record) -> Iterator[CheckFinding]:
     """Each claim's number stands where it says, and is the value it names; no number of a model card is without one."""
     def find(pack: Unit) -> Iterator[CheckFinding]:
@@ -87,7 +90,8 @@ def claims(record: Record) -> Iterator[CheckFinding]:
     return each(record.packs, find)
 
 
-@check("recompute.model_cards", level=2, title="model cards, made again from the record, are those in the pack")
+@check("recompute.model_cards", level=2, title="model cards, made again from the record, are those in the pack",
+       example="a number hidden in a model card")
 def cards(record: Record) -> Iterator[CheckFinding]:
     """Byte for byte, where they are of the form that this version writes."""
     def find(pack: Unit) -> Iterator[CheckFinding]:
@@ -111,7 +115,8 @@ def cards(record: Record) -> Iterator[CheckFinding]:
     return each(record.packs, find)
 
 
-@check("recompute.comparison", level=2, title="the pack's comparison, computed again from the predictions, is the same")
+@check("recompute.comparison", level=2, title="the pack's comparison, computed again from the predictions, is the same",
+       example="a number changed in the comparison of two runs")
 def comparison(record: Record) -> Iterator[CheckFinding]:
     """Every number of it, and the sentence and the verdict."""
     def find(pack: Unit) -> Iterator[CheckFinding]:

@@ -16,7 +16,8 @@ PEAK_SLACK = 0.02
 """Share by which what a process holds and its highest peak, which the kernel counts apart, may differ."""
 
 
-@check("consistency.plan", level=1, title="prediction, measurement and manifest agree; a forced run says so")
+@check("consistency.plan", level=1, title="prediction, measurement and manifest agree; a forced run says so",
+       example="a smaller predicted peak in the manifest than in the plan")
 def plan(record: Record) -> Iterator[CheckFinding]:
     """The predicted peak is the same everywhere, a verdict of no was forced, memory that ran out is an event."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

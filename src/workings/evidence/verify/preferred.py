@@ -26,7 +26,8 @@ CLOSE_AT_FIRST = 1e-4
 """The same between two programs of float32 arithmetic that compute the same log probabilities."""
 
 
-@check("consistency.pairs", level=1, title="rows are pairs: a chosen and a rejected one of the same prompt")
+@check("consistency.pairs", level=1, title="rows are pairs: a chosen and a rejected one of the same prompt",
+       example="a pair with the same completion on both sides")
 def pairs(record: Record) -> Iterator[CheckFinding]:
     """Ids side by side; the same question and as many tokens of prompt; two completions that differ."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -44,7 +45,8 @@ def pairs(record: Record) -> Iterator[CheckFinding]:
     return _each(record, find)
 
 
-@check("consistency.reference", level=1, title="the reference was asked about the rows that were learned from")
+@check("consistency.reference", level=1, title="the reference was asked about the rows that were learned from",
+       example="a row that the reference said nothing of")
 def reference(record: Record) -> Iterator[CheckFinding]:
     """One log probability for each row of the first epoch, as far as the planned steps reach; none above 0."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -64,7 +66,8 @@ def reference(record: Record) -> Iterator[CheckFinding]:
     return _each(record, find)
 
 
-@check("consistency.preferences", level=1, title="accuracies are shares of pairs, margins differences of rewards")
+@check("consistency.preferences", level=1, title="accuracies are shares of pairs, margins differences of rewards",
+       example="an accuracy that is no share of the step's pairs")
 def preferences(record: Record) -> Iterator[CheckFinding]:
     """Of each step; and the loss is none that its mean margin forbids."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -85,7 +88,8 @@ def preferences(record: Record) -> Iterator[CheckFinding]:
     return _each(record, find)
 
 
-@check("recompute.implied_rewards", level=2, title="implied rewards follow from log probabilities and reference")
+@check("recompute.implied_rewards", level=2, title="implied rewards follow from log probabilities and reference",
+       example="another beta in the recipe than the rewards follow from")
 def implied_rewards(record: Record) -> Iterator[CheckFinding]:
     """Log probability minus reward over beta is what the reference said; the first rewards are 0."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

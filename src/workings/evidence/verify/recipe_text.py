@@ -16,7 +16,8 @@ MAX_RECIPE_BYTES = 1 << 18
 """A recipe has a few kilobytes; a larger text is not parsed."""
 
 
-@check("consistency.recipe", level=1, title="the recipe as written, with its overrides, gives the one that ran")
+@check("consistency.recipe", level=1, title="the recipe as written, with its overrides, gives the one that ran",
+       example="another optimizer in the recipe that ran than in the recipe as written")
 def recipe(record: Record) -> Iterator[CheckFinding]:
     """Read and resolved again; what was left to a default is compared where the version is this one."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

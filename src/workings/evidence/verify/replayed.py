@@ -26,7 +26,8 @@ OWN_MACHINE = ("cpu_model", "architecture", "usable_cores", "threads", "variable
 """Conditions that the environment of a replay tells by itself."""
 
 
-@check("recompute.replay", level=2, title="a recorded replay says what its numbers say, and they are its run's")
+@check("recompute.replay", level=2, title="a recorded replay says what its numbers say, and they are its run's",
+       example="a replay judged by a wider tolerance than this version has")
 def recorded_replays(record: Record) -> Iterator[CheckFinding]:
     """Verdict, mode, tolerance, recorded losses and counted completions, drawn again from what they stand on."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -47,7 +48,8 @@ def recorded_replays(record: Record) -> Iterator[CheckFinding]:
     return each([unit for unit in record.units if unit.kind == "replay"], find)
 
 
-@check("replay.steps", level=3, title="steps of the run, taken again, come out as recorded")
+@check("replay.steps", level=3, title="steps of the run, taken again, come out as recorded",
+       example="all losses invented, alike in every file")
 def steps(record: Record) -> Iterator[CheckFinding]:
     """Losses, gradient norms and, where the run kept a checkpoint there, weights."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -65,9 +67,10 @@ def steps(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("replay.controls", level=3, title="another seed, learning rate, row or checkpoint does not come out the same")
+@check("replay.controls", level=3, title="another seed, learning rate, row or checkpoint does not come out the same",
+       example="a replay that would also pass with another seed: it proves nothing, and is not counted")
 def controls(record: Record) -> Iterator[CheckFinding]:
-    """Without these, a tolerance that lets everything pass would look like a success."""
+    """Wrong steps against the log: without these, a tolerance that lets everything pass would look like a success."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         facts = _performed(record, unit)
         if isinstance(facts, CheckFinding):
@@ -84,7 +87,8 @@ def controls(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("replay.predictions", level=3, title="completions, generated again, are the recorded ones")
+@check("replay.predictions", level=3, title="completions, generated again, are the recorded ones",
+       example="all completions of an evaluation invented")
 def predictions(record: Record) -> Iterator[CheckFinding]:
     """The first items of every evaluation that the run answered itself."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

@@ -60,7 +60,8 @@ def has_rewards(unit: Unit) -> bool:
     return draws(unit) and unit.manifest.config_snapshot["algorithm"].get("name") != "distill"
 
 
-@check("consistency.prompts", level=1, title="prompts and rewards are those that the manifest names")
+@check("consistency.prompts", level=1, title="prompts and rewards are those that the manifest names",
+       example="a reward of another weight than the recipe gives it")
 def prompts(record: Record) -> Iterator[CheckFinding]:
     """Their digests; the rewards are those of the recipe, with their weights and limits."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -79,7 +80,8 @@ def prompts(record: Record) -> Iterator[CheckFinding]:
     return _each(record, find)
 
 
-@check("consistency.rollouts", level=1, title="what was drawn is what seed and prompts imply: prompts, seeds, groups")
+@check("consistency.rollouts", level=1, title="what was drawn is what seed and prompts imply: prompts, seeds, groups",
+       example="two prompts exchanged, or the seed of one completion changed")
 def rollouts(record: Record) -> Iterator[CheckFinding]:
     """One rollout before every first update; prompts in order; a seed for each sample; groups chosen by the rule."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -97,7 +99,8 @@ def rollouts(record: Record) -> Iterator[CheckFinding]:
     return _each(record, find)
 
 
-@check("consistency.rollout_batches", level=1, title="every update learned from the rollout that is recorded")
+@check("consistency.rollout_batches", level=1, title="every update learned from the rollout that is recorded",
+       example="the log probability of a token, changed")
 def batches(record: Record) -> Iterator[CheckFinding]:
     """The batch of each step made again from tokens, advantages and log probabilities: digest and counts."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -119,7 +122,8 @@ def batches(record: Record) -> Iterator[CheckFinding]:
     return _each(record, find)
 
 
-@check("consistency.rollout_metrics", level=1, title="the log says of the rollouts what they are")
+@check("consistency.rollout_metrics", level=1, title="the log says of the rollouts what they are",
+       example="a better mean reward in the log than the rollouts have")
 def metrics(record: Record) -> Iterator[CheckFinding]:
     """Rewards, groups, lengths, ends, the divergence from a teacher, and how far sampler and trainer disagree."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -141,9 +145,10 @@ def metrics(record: Record) -> Iterator[CheckFinding]:
     return _each(record, find)
 
 
-@check("recompute.prompts", level=2, title="prompts are the chat template's tokens, and completions end as they say")
+@check("recompute.prompts", level=2, title="prompts are the chat template's tokens, and completions end as they say",
+       example="a completion that ended by itself, said to be cut off")
 def prompt_tokens(record: Record) -> Iterator[CheckFinding]:
-    """By the tokenizer in the record; a completion ends with a stop token or at the limit and nowhere else."""
+    """Tokens against the record's tokenizer; a completion ends with a stop token or at the limit and nowhere else."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         learned, template = _learned(unit), _template(unit)
         problems = [f"prompt {prompt.item.id[:60]!r}: other tokens than its question gives"
@@ -162,9 +167,10 @@ def prompt_tokens(record: Record) -> Iterator[CheckFinding]:
     return _each(record, find)
 
 
-@check("recompute.rewards", level=2, title="every completion, rewarded again, gets the recorded rewards")
+@check("recompute.rewards", level=2, title="every completion, rewarded again, gets the recorded rewards",
+       example="a reward flipped, and advantages and log made again to match it")
 def rewards(record: Record) -> Iterator[CheckFinding]:
-    """By this project's rewards, in a process with limits on time and memory. A person's own function is not run."""
+    """Rewards of each completion against this project's, in a process with limits. A person's function is not run."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         learned, template = _learned(unit), _template(unit)
         try:
@@ -180,7 +186,8 @@ def rewards(record: Record) -> Iterator[CheckFinding]:
     return _each(record, find, has_rewards)
 
 
-@check("recompute.advantages", level=2, title="every advantage follows from the rewards of its group")
+@check("recompute.advantages", level=2, title="every advantage follows from the rewards of its group",
+       example="one advantage, moved")
 def advantages(record: Record) -> Iterator[CheckFinding]:
     """Sums of weights times values, and the algorithm's advantages of each group; equal to the bit."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

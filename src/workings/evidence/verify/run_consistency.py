@@ -27,7 +27,8 @@ CLOCK_SLACK = timedelta(seconds=5)
 """How far a machine's clock may be set back while it runs."""
 
 
-@check("consistency.config", level=1, title="the recipe's digest is the same everywhere")
+@check("consistency.config", level=1, title="the recipe's digest is the same everywhere",
+       example="another learning rate in one of the two places where the recipe stands")
 def config(record: Record) -> Iterator[CheckFinding]:
     """Digest in the manifest, snapshot in the manifest, resolved recipe in its file."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -49,9 +50,10 @@ def config(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("consistency.status", level=1, title="manifest, seal and number of steps say the same about how it ended")
+@check("consistency.status", level=1, title="manifest, seal and number of steps say the same about how it ended",
+       example="a run that took 6 of 10 steps and is called complete")
 def status(record: Record) -> Iterator[CheckFinding]:
-    """A run is complete only if every planned step was done."""
+    """Status and steps of manifest, seal and plan: a run is complete only if every planned step was done."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         manifest, problems = unit.manifest, []
         if unit.seal["status"] != manifest.status:
@@ -66,7 +68,8 @@ def status(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("consistency.device", level=1, title="device asked for = used = checked")
+@check("consistency.device", level=1, title="device asked for = used = checked",
+       example="an NVIDIA H200 claimed for a run on a CPU")
 def device(record: Record) -> Iterator[CheckFinding]:
     """What the recipe asked for, what the engine opened, and where a kernel really ran."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -92,9 +95,10 @@ def device(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("consistency.engine", level=1, title="the engine is one of this project's")
+@check("consistency.engine", level=1, title="the engine is one of this project's",
+       example="an engine of another version than the package that ran it")
 def engine(record: Record) -> Iterator[CheckFinding]:
-    """An engine from elsewhere may be right; this project cannot say so, and names it."""
+    """Package and version of the engine: one from elsewhere may be right; this project cannot say so, and names it."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         manifest = unit.manifest
         source = manifest.engine_distribution
@@ -108,7 +112,8 @@ def engine(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("consistency.time_and_memory", level=1, title="times are in order, memory is plausible")
+@check("consistency.time_and_memory", level=1, title="times are in order, memory is plausible",
+       example="a run that finished before it started")
 def time_and_memory(record: Record) -> Iterator[CheckFinding]:
     """Clocks in order, steps not longer than the run, peak not above the limit and equal to the log's."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -135,7 +140,8 @@ def time_and_memory(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("consistency.made_from", level=1, title="units of a run name the root of that run")
+@check("consistency.made_from", level=1, title="units of a run name the root of that run",
+       example="an evaluation of another run, put into this one")
 def made_from(record: Record) -> Iterator[CheckFinding]:
     """The seal's origin is the root digest of the run around it; settings that repeat it agree."""
     # An evaluation of an untrained model stands alone, and what it was made from may stand beside it.
@@ -156,7 +162,8 @@ def made_from(record: Record) -> Iterator[CheckFinding]:
     return each([unit for unit in record.units if not unit.is_run], find)
 
 
-@check("consistency.evaluated_model", level=1, title="an evaluation asked the run it stands in")
+@check("consistency.evaluated_model", level=1, title="an evaluation asked the run it stands in",
+       example="completions that came from a file, shown as the run's own")
 def evaluated_model(record: Record) -> Iterator[CheckFinding]:
     """What the evaluation's settings say of the model against the manifest of the run."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from workings.samples.selection import Selection
 
 
-@check("consistency.seeds", level=1, title="every completion was drawn from the seed that its item and number imply")
+@check("consistency.seeds", level=1, title="every completion was drawn from the seed that its item and number imply",
+       example="a bad draw left out")
 def seeds(record: Record) -> Iterator[CheckFinding]:
     """As many completions of each item as were asked for, numbered in order; a seed where something was drawn."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -43,7 +44,8 @@ def seeds(record: Record) -> Iterator[CheckFinding]:
     return each(record.evaluations, find)
 
 
-@check("consistency.selection", level=1, title="counts of samples and prompts are those of the predictions")
+@check("consistency.selection", level=1, title="counts of samples and prompts are those of the predictions",
+       example="fewer prompts that were never solved than the predictions show")
 def selection(record: Record) -> Iterator[CheckFinding]:
     """Prompts solved never, sometimes, always; samples kept and left out; pairs; a unit that stands in no run."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -67,7 +69,8 @@ def selection(record: Record) -> Iterator[CheckFinding]:
     return each(record.samples, find)
 
 
-@check("recompute.selection", level=2, title="what is kept, and the pairs, follow from the predictions by their rules")
+@check("recompute.selection", level=2, title="what is kept, and the pairs, follow from the predictions by their rules",
+       example="a wrong sample among those that were kept")
 def selected(record: Record) -> Iterator[CheckFinding]:
     """The kept samples and the pairs, made again to the byte; the counts."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

@@ -47,7 +47,8 @@ def line_files(unit: Unit) -> list[str]:
     return [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".jsonl")]
 
 
-@check("form.json", level=0, title="every JSON file and line is strict JSON, and records have their one form")
+@check("form.json", level=0, title="every JSON file and line is strict JSON, and records have their one form",
+       example="a JSON file in which a key stands twice, so that two readers see two values")
 def strict_json(record: Record) -> Iterator[CheckFinding]:
     """No repeated keys, no NaN, no torn line; manifest, seal and commits are canonical to the byte."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -71,7 +72,8 @@ def strict_json(record: Record) -> Iterator[CheckFinding]:
     return each(list(record.units), find)
 
 
-@check("form.schema", level=0, title="manifest, metrics, events and evaluations have their keys")
+@check("form.schema", level=0, title="manifest, metrics, events and evaluations have their keys",
+       example="a log in which no step learned from any token")
 def schema(record: Record) -> Iterator[CheckFinding]:
     """Each kind of record against its schema."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -92,7 +94,8 @@ def schema(record: Record) -> Iterator[CheckFinding]:
     return each(list(record.units), find)
 
 
-@check("form.nulls", level=0, title="no nulls: what does not exist says why")
+@check("form.nulls", level=0, title="no nulls: what does not exist says why",
+       example="a value replaced by null, so that nothing says why it is missing")
 def nulls(record: Record) -> Iterator[CheckFinding]:
     """Every null in every JSON file and line of ours."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -101,7 +104,8 @@ def nulls(record: Record) -> Iterator[CheckFinding]:
     return each(list(record.units), find)
 
 
-@check("form.placeholders", level=0, title="no placeholders where a value or a text should be")
+@check("form.placeholders", level=0, title="no placeholders where a value or a text should be",
+       example="a model called `<your model here>`")
 def placeholders(record: Record) -> Iterator[CheckFinding]:
     """Templates that nobody filled in: in manifest, README, evaluation settings and notes, not in models' texts."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

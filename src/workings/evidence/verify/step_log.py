@@ -16,7 +16,8 @@ from workings.record.values import Absent
 from workings.training.schedule import Schedule
 
 
-@check("consistency.steps", level=1, title="steps are 1, 2, 3, … without a gap, and resumes are explained")
+@check("consistency.steps", level=1, title="steps are 1, 2, 3, … without a gap, and resumes are explained",
+       example="a step left out of the log")
 def steps(record: Record) -> Iterator[CheckFinding]:
     """One line a step, as many as were completed; each resume of the manifest is an event."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -36,7 +37,8 @@ def steps(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("consistency.losses", level=1, title="first and final loss and the token counts of the manifest are the log's")
+@check("consistency.losses", level=1, title="first and final loss and the token counts of the manifest are the log's",
+       example="a smoothed curve of losses over the old final loss")
 def losses(record: Record) -> Iterator[CheckFinding]:
     """Equal to the bit: both are written from the same numbers."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -56,7 +58,8 @@ def losses(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("consistency.finite", level=1, title="every number of the log is finite")
+@check("consistency.finite", level=1, title="every number of the log is finite",
+       example="a line of the log without a loss")
 def finite(record: Record) -> Iterator[CheckFinding]:
     """JSON has no NaN, but a number can be too large for a float, and a line can be without its loss."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -69,7 +72,8 @@ def finite(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("consistency.supervision", level=1, title="every step learned something: supervised tokens above zero")
+@check("consistency.supervision", level=1, title="every step learned something: supervised tokens above zero",
+       example="more learned tokens in a step than it has tokens")
 def supervision(record: Record) -> Iterator[CheckFinding]:
     """Supervised tokens of every step are above zero and not above its tokens."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -84,7 +88,8 @@ def supervision(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("consistency.learning_rate", level=1, title="every step's learning rate is that of the recipe's schedule")
+@check("consistency.learning_rate", level=1, title="every step's learning rate is that of the recipe's schedule",
+       example="another learning rate in the recipe than the steps were taken with")
 def learning_rate(record: Record) -> Iterator[CheckFinding]:
     """Peak, warm-up, schedule and number of steps give the rate of each."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -106,7 +111,8 @@ def learning_rate(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("consistency.checkpoints", level=1, title="checkpoints are those that the recipe keeps, and agree with the log")
+@check("consistency.checkpoints", level=1, title="checkpoints are those that the recipe keeps, and agree with the log",
+       example="the state of an earlier step in the last checkpoint")
 def last_checkpoint(record: Record) -> Iterator[CheckFinding]:
     """Their steps, the step that their own state names, and what it says of tokens, time and data."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

@@ -114,7 +114,8 @@ def _parsed(value: dict[str, Any], text: bytes, begin: int, size: int) -> Header
                   offsets={name: begin + entry["data_offsets"][0] for name, entry in tensors.items()})
 
 
-@check("consistency.model", level=1, title="the model's shape gives its parameters, and is the recipe's")
+@check("consistency.model", level=1, title="the model's shape gives its parameters, and is the recipe's",
+       example="a manifest with more parameters than the model's sizes give")
 def model(record: Record) -> Iterator[CheckFinding]:
     """Family and number of parameters in the manifest, sizes in the recipe; formats asked for are the recipe's."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -139,7 +140,8 @@ def model(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("consistency.tensors", level=1, title="checkpoints hold the tensors of model, method, formats and optimizer")
+@check("consistency.tensors", level=1, title="checkpoints hold the tensors of model, method, formats and optimizer",
+       example="a checkpoint whose tensors have other shapes than the recipe's model")
 def tensors(record: Record) -> Iterator[CheckFinding]:
     """Names, shapes and formats of weights and moments; the optimizer's own count of steps."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

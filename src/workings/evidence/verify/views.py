@@ -13,7 +13,8 @@ TEXT_VIEWS = {ENVIRONMENT_TEXT: ENVIRONMENT}
 """Texts that `text_view` makes of a JSON file."""
 
 
-@check("consistency.views", level=1, title="texts for people say what their JSON says")
+@check("consistency.views", level=1, title="texts for people say what their JSON says",
+       example="another version of Python in the environment's text than in its JSON")
 def texts(record: Record) -> Iterator[CheckFinding]:
     """Each text view made again; the README's status is the manifest's."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

@@ -31,7 +31,8 @@ _STEP = re.compile(r"step (\d{1,12})/(\d{1,12})  (loss|reward|kl_teacher) (-?[\d
                    r"(?:  evaluation loss ([\d.]+))?  lr ([\d.e+-]+)(?:  [\w,./ ]{1,80})?")
 
 
-@check("consistency.readme", level=1, title="the README is the one that manifest, plan and rows give")
+@check("consistency.readme", level=1, title="the README is the one that manifest, plan and rows give",
+       example="a lower loss in the README")
 def readme(record: Record) -> Iterator[CheckFinding]:
     """Made again and compared; lines that it has beside those are named."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
@@ -54,7 +55,8 @@ def readme(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("consistency.log", level=1, title="the training log's lines of steps are those of the metrics")
+@check("consistency.log", level=1, title="the training log's lines of steps are those of the metrics",
+       example="a lower loss in a line of the training log")
 def log(record: Record) -> Iterator[CheckFinding]:
     """Loss, rate and evaluation loss of every line of a step; what was announced before the first."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
