@@ -28,7 +28,7 @@ NO_LIBRARY = f"the libraries for signatures are not installed: {keys.INSTALL}"
 @check("attestation.files", level=0, title="beside the seals stand envelopes and public keys, nothing else",
        example="a pickle beside the signatures, where no sum would notice it")
 def files(record: Record) -> Iterator[CheckFinding]:
-    """No sum covers `attest`, so its names and kinds are fixed."""
+    """Names and kinds of files in `attest`, which no sum covers, against the two that may be there."""
     def find(run: Unit) -> Iterator[CheckFinding]:
         found = record.attest(run)
         if not found:

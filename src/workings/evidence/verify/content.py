@@ -63,7 +63,7 @@ def secrets(record: Record) -> Iterator[CheckFinding]:
 @check("content.paths", level=0, title="no home folders of the person who ran it",
        example="`/home/ada/runs` in the training log")
 def home_paths(record: Record) -> Iterator[CheckFinding]:
-    """`/home/name`, `/Users/name`, `/root/…` and the like."""
+    """Texts against `/home/name`, `/Users/name`, `/root/…` and the like."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         found = [f"{name}: {match.group(0)}" for name, text in _own_texts(unit)
                  if any(hint in text for hint in _HOME_HINTS) for match in _HOME.finditer(text)]

@@ -118,7 +118,7 @@ def cards(record: Record) -> Iterator[CheckFinding]:
 @check("recompute.comparison", level=2, title="the pack's comparison, computed again from the predictions, is the same",
        example="a number changed in the comparison of two runs")
 def comparison(record: Record) -> Iterator[CheckFinding]:
-    """Every number of it, and the sentence and the verdict."""
+    """Every number of the comparison, its sentence and its verdict, against what the two evaluations give."""
     def find(pack: Unit) -> Iterator[CheckFinding]:
         if not pack.has(COMPARISON):
             return

@@ -17,7 +17,7 @@ PEAK_SLACK = 0.02
 
 
 @check("consistency.plan", level=1, title="prediction, measurement and manifest agree; a forced run says so",
-       example="a smaller predicted peak in the manifest than in the plan")
+       example="a smaller predicted peak in the plan than in the manifest")
 def plan(record: Record) -> Iterator[CheckFinding]:
     """The predicted peak is the same everywhere, a verdict of no was forced, memory that ran out is an event."""
     def find(unit: Unit) -> Iterator[CheckFinding]:

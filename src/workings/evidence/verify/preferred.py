@@ -69,7 +69,7 @@ def reference(record: Record) -> Iterator[CheckFinding]:
 @check("consistency.preferences", level=1, title="accuracies are shares of pairs, margins differences of rewards",
        example="an accuracy that is no share of the step's pairs")
 def preferences(record: Record) -> Iterator[CheckFinding]:
-    """Of each step; and the loss is none that its mean margin forbids."""
+    """Accuracy and margin of each step against pairs and rewards; the loss is none that its mean margin forbids."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         algorithm, problems, count = _algorithm(unit), [], 0
         for line, ids in _steps(unit):

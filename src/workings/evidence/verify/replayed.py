@@ -51,7 +51,7 @@ def recorded_replays(record: Record) -> Iterator[CheckFinding]:
 @check("replay.steps", level=3, title="steps of the run, taken again, come out as recorded",
        example="all losses invented, alike in every file")
 def steps(record: Record) -> Iterator[CheckFinding]:
-    """Losses, gradient norms and, where the run kept a checkpoint there, weights."""
+    """Losses, gradient norms and, where the run kept a checkpoint there, weights, against the record."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         facts = _performed(record, unit)
         if isinstance(facts, CheckFinding):

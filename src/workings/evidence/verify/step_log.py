@@ -40,7 +40,7 @@ def steps(record: Record) -> Iterator[CheckFinding]:
 @check("consistency.losses", level=1, title="first and final loss and the token counts of the manifest are the log's",
        example="a smoothed curve of losses over the old final loss")
 def losses(record: Record) -> Iterator[CheckFinding]:
-    """Equal to the bit: both are written from the same numbers."""
+    """First and last loss, and sums of tokens, of manifest and log: equal to the bit, as both have the same source."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         manifest, rows = unit.manifest, unit.steps
         problems = []
