@@ -46,6 +46,15 @@ def test_a_number_agrees_with_its_source_at_its_digits(text, value, unit, digits
     assert agrees(text, value, unit, digits) is right
 
 
+@pytest.mark.parametrize("opening", ["<pre ", "<!--", "`", "<section aria-labelledby=\"samples\">",
+                                     "<p class=\"kicker\">", "\t", "<!-- from a: "])
+def test_openings_without_an_end_are_read_once(opening: str) -> None:
+    """Patterns that search on from each opening would take minutes for these 400 kB."""
+    text = opening * (400_000 // len(opening)) + "\n\n"
+    assert [number for _, number in numbers_in(text + "7")] == ["7"]
+    assert published(text, lambda name, line: None) == (text, [])
+
+
 def test_pointers() -> None:
     assert resolve({"a/b": [{"~": 3}]}, pointer_to("a/b", "0", "~")) == 3
     assert resolve([1, 2], "") == [1, 2]

@@ -24,11 +24,16 @@ MAX_DIGITS = 12
 
 _NUMBER = re.compile(r"(?<![\w./#@:,-])(?:(?<!\S)[+\-\u2212]|(?<=\()[+\-\u2212]|)\d+(?:[,\u202f]\d{3})*(?:\.\d+)?"
                      r"(?:e[+-]?\d{1,3})?(?!\w|\.\d|[,\u202f]\d{3})")
+# Code, comments, drawings, quoted answers, addresses and dates: what is shown there is no result.
+_ENCLOSED = {"code": re.compile("```"), "comment": re.compile("-->"),
+             "drawing": re.compile("</(?:style|svg|script|pre)>"), "section": re.compile("</section>"),
+             "kicker": re.compile("</p>")}
+"""Ends of what goes on to a closing mark, by the group of `_SKIPPED` that finds its beginning."""
+_SHORT = re.compile(r"`[^`\n]*`|<[^<>]*>|https?://\S+|&#?\w+;|\b\d{4}-\d\d-\d\d\b")
 _SKIPPED = re.compile(
-    r"```.*?```|`[^`\n]*`|<!--.*?-->|<(?:style|svg|script|pre)\b.*?</(?:style|svg|script|pre)>"
-    r"|<section aria-labelledby=\"(?:samples|commands)\">.*?</section>|<p class=\"kicker\">.*?</p>"
-    r"|<[^<>]*>|https?://\S+|&#?\w+;|\b\d{4}-\d\d-\d\d\b", re.DOTALL)
-"""Code, comments, drawings, quoted answers, addresses and dates: what is shown there is no result."""
+    r"(?P<code>```)|(?P<comment><!--)|(?P<drawing><(?:style|svg|script|pre)\b)"
+    r"|(?P<section><section aria-labelledby=\"(?:samples|commands)\">)|(?P<kicker><p class=\"kicker\">)|"
+    + _SHORT.pattern)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,8 +143,27 @@ def pointer_to(*names: str) -> str:
 def numbers_in(text: str) -> Iterator[tuple[int, str]]:
     """Numbers that a text shows, with their offsets; code, comments, tags, drawings and addresses are left out."""
     # Blanks of the same length, so that offsets in the rest stay what they are in the text.
-    blank = _SKIPPED.sub(lambda match: " " * len(match.group(0)), text)
-    return ((match.start(), match.group(0)) for match in _NUMBER.finditer(blank))
+    parts, end = list[str](), 0
+    for start, stop in _skipped(text):
+        parts += (text[end:start], " " * (stop - start))
+        end = stop
+    return ((match.start(), match.group(0)) for match in _NUMBER.finditer("".join([*parts, text[end:]])))
+
+
+def _skipped(text: str) -> Iterator[tuple[int, int]]:
+    """Where a text shows no results: begin and end of each place."""
+    at, unclosed = 0, set[str]()
+    while found := _SKIPPED.search(text, at):
+        at, closing = found.end(), None
+        if found.lastgroup and found.lastgroup not in unclosed:
+            closing = _ENCLOSED[found.lastgroup].search(text, at)
+            # Looked for once: each of a thousand openings would search the whole rest of the text in vain.
+            if closing is None:
+                unclosed.add(found.lastgroup)
+        whole = closing or (_SHORT.match(text, found.start()) if found.lastgroup else found)
+        at = whole.end() if whole else found.start() + 1
+        if whole:
+            yield found.start(), at
 
 
 def unsourced(document: str, text: str, claims: list[Claim]) -> list[str]:

@@ -13,8 +13,7 @@ from workings.errors import RecordError, RequestError
 from workings.evidence.claims import UNITS, Claim, ClaimSource, agrees, numbers_in, pointer_to, resolve, written
 
 WRITEUP = "WRITEUP.md"
-_SOURCE = re.compile(r"[ \t]*<!--\s*from\s+([^\s:]+)(?::(\d+))?:\s+(\S+?)(?:\s+as\s+(\w+))?\s*-->")
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_SOURCE = re.compile(r"(?<![ \t])[ \t]*<!--\s*from\s+([^\s:]+)(?::(\d+))?:\s+(\S+?)(?:\s+as\s+(\w+))?\s*-->")
 
 
 def published(text: str, read: Callable[[str, int], Any]) -> tuple[str, list[Claim]]:
@@ -32,13 +31,22 @@ def published(text: str, read: Callable[[str, int], Any]) -> tuple[str, list[Cla
     end = length = 0
     for match in _SOURCE.finditer(text):
         # Other comments go as well: they are notes of the writer, and nobody would look for them in a published text.
-        before = _COMMENT.sub("", text[end:match.start()])
+        before = _without_comments(text[end:match.start()])
         parts.append(before)
         length += len(before)
         claims.append(_claim("".join(parts), match, read))
         end = match.end()
-    parts.append(_COMMENT.sub("", text[end:]))
+    parts.append(_without_comments(text[end:]))
     return "".join(parts), claims
+
+
+def _without_comments(text: str) -> str:
+    # No pattern: with many openings and no end, each opening would search the whole rest of the text.
+    parts, at = list[str](), 0
+    while (begin := text.find("<!--", at)) >= 0 and (end := text.find("-->", begin + 4)) >= 0:
+        parts.append(text[at:begin])
+        at = end + 3
+    return "".join([*parts, text[at:]])
 
 
 def words_in(text: str) -> int:

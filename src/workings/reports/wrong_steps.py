@@ -12,7 +12,7 @@ from workings.reports.figures import NARROW, WIDE, Drawn, Table, key_entry
 from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark, draw_interval_chart
 from workings.scoring.wrong_step import wrong_place
 
-_FENCED = re.compile(r"^(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^(`{3,})text\n", re.MULTILINE)
 CAPTION = ("Items by the first line of their reasoning whose arithmetic does not hold, with 95 % intervals; of each "
            "item the first sample. What stands before it is right as far as it can be read.")
 
@@ -29,12 +29,27 @@ def marked(completion: str) -> Markup:
 
 def marked_samples(text: str) -> Markup:
     """The text of a ``samples.md`` as HTML, each completion marked: of every two fences the second."""
-    parts = _FENCED.split(text)
+    parts = _fenced(text)
     # The split gives what stands between, the fence, and what it holds, in turn; a prompt stands before its completion.
     found = []
     for number, (between, fence, held) in enumerate(zip(parts[::3], parts[1::3], parts[2::3], strict=False)):
         found.append(Markup("{}{}text\n{}\n{}").format(between, fence, marked(held) if number % 2 else held, fence))
     return Markup("").join([*found, Markup("{}").format(parts[-1])])
+
+
+def _fenced(text: str) -> list[str]:
+    """What stands before a fence, the fence, and what it holds, in turn; last what stands behind all of them."""
+    parts, end, at, unclosed = list[str](), 0, 0, set[str]()
+    while found := _FENCE.search(text, at):
+        fence, at = found[1], found.end()
+        # An end that is missing is looked for once, and not by every fence again.
+        closing = None if fence in unclosed else re.compile(rf"\n{fence}$", re.MULTILINE).search(text, at)
+        if closing is None:
+            unclosed.add(fence)
+        else:
+            parts += (text[end:found.start()], fence, text[at:closing.start()])
+            end = at = closing.end()
+    return [*parts, text[end:]]
 
 
 def right_value(expected: str) -> Markup:

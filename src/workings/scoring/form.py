@@ -11,8 +11,8 @@ _FORMS = {
                        re.DOTALL),
     "think": re.compile(r"\s*<think>(?P<reasoning>.*?)</think>(?P<answer>.*)", re.DOTALL),
     CHANNEL: re.compile(r"\s*<\|channel>thought\n(?P<reasoning>.*?)<channel\|>(?P<answer>.*)", re.DOTALL),
-    "hashes": re.compile(r"(?P<reasoning>.*)\n?####(?P<answer>[^\n]*)\s*", re.DOTALL),
-    "answer_only": re.compile(r"(?P<reasoning>)(?P<answer>[^\n]*)\s*"),
+    "hashes": re.compile(r"(?P<reasoning>.*)\n?####(?P<answer>[^\n]*+)\s*", re.DOTALL),
+    "answer_only": re.compile(r"(?P<reasoning>)(?P<answer>[^\n]*+)\s*"),
 }
 _TAGS = re.compile(r"</?(?:reasoning|answer|think)>|####")
 _CHANNEL_MARKS = re.compile(r"<\|channel>|<channel\|>")
@@ -30,12 +30,13 @@ def keeps_form(text: str, form: str) -> bool:
     """Whether a completion has exactly this form: each part once, in order, nothing around it, an answer in it."""
     if form == "any":
         return True
-    found = _FORMS[form].fullmatch(text)
-    if found is None or not found["answer"].strip():
-        return False
-    # The patterns let any text stand between tags, a second block included; no tag may come twice.
+    # The patterns let any text stand between tags, a second block included; no tag may come twice. Looked at first:
+    # with thousands of tags a pattern would begin again at each of them.
     tags = (_CHANNEL_MARKS if form == CHANNEL else _TAGS).findall(text)
-    return len(tags) == len(set(tags))
+    if len(tags) != len(set(tags)):
+        return False
+    found = _FORMS[form].fullmatch(text)
+    return found is not None and bool(found["answer"].strip())
 
 
 def reasoning_text(text: str) -> str:

@@ -17,13 +17,19 @@ DECOMPRESSION_ERRORS = (zlib.error, lzma.LZMAError)
 
 _END = struct.Struct("<4s4H2LH")
 _LOCATOR = struct.Struct("<4sLQL")
-_END64_DIRECTORY_SIZE = struct.Struct("<Q")
+_END64_DIRECTORY = struct.Struct("<4Q")
+"""Entries on this disk and in all, bytes of the table of contents, and its place."""
 _IN_ZIP64 = 0xFFFFFFFF
 """Stands for a size that does not fit 32 bits and is in the zip64 record instead."""
+_MARKS = (0xFFFF, 0xFFFF, _IN_ZIP64, _IN_ZIP64)
 
 
-def check_directory(path: Path) -> None:
-    """Refuse an archive whose table of contents is too large to load. Raises `RecordError`."""
+def check_directory(path: Path) -> int:
+    """Number of entries that an archive's end record claims.
+
+    Raises:
+        RecordError: there is no such record, it contradicts itself, or its table of contents is too large to load.
+    """
     size = path.stat().st_size
     with path.open("rb") as stream:
         # The end record is followed by a comment of at most 65,535 bytes, so it lies in this tail if it exists at all.
@@ -33,13 +39,20 @@ def check_directory(path: Path) -> None:
         at = tail.rfind(b"PK\x05\x06")
         if at < 0 or len(tail) - at < _END.size:
             raise RecordError("not a zip archive that can be read: it has no end record")
-        directory_bytes = _END.unpack_from(tail, at)[5]
+        _, *disks, on_disk, entries, directory_bytes, offset, comment = _END.unpack_from(tail, at)
+        small, behind = (on_disk, entries, directory_bytes, offset), start + at
+        large: tuple[int, ...] = small
         # Where there is a zip64 record, `zipfile` reads that one, whatever the old record says; so both must be small.
         if _has_locator(tail, at) or directory_bytes == _IN_ZIP64:
-            in_zip64 = _zip64_directory_bytes(path, tail, at)
-            directory_bytes = in_zip64 if directory_bytes == _IN_ZIP64 else max(directory_bytes, in_zip64)
+            behind, large = _zip64_record(path, tail, at)
+            directory_bytes = large[2] if directory_bytes == _IN_ZIP64 else max(directory_bytes, large[2])
     if directory_bytes > min(size, MAX_DIRECTORY_BYTES):
         raise RecordError(f"a zip whose table of contents claims {directory_bytes:,} bytes")
+    # `zipfile` looks at the size alone; another program goes by number, place or comment, and would unpack other files.
+    if any(disks) or at + _END.size + comment != len(tail) or large[0] != large[1] or large[2] + large[3] != behind \
+            or any(one not in (mark, other) for one, mark, other in zip(small, _MARKS, large, strict=True)):
+        raise RecordError("a zip whose end record contradicts what stands before it")
+    return large[1]
 
 
 def _has_locator(tail: bytes, at: int) -> bool:
@@ -48,18 +61,19 @@ def _has_locator(tail: bytes, at: int) -> bool:
     return begin >= 0 and tail[begin:begin + 4] == b"PK\x06\x07"
 
 
-def _zip64_directory_bytes(path: Path, tail: bytes, at: int) -> int:
+def _zip64_record(path: Path, tail: bytes, at: int) -> tuple[int, tuple[int, ...]]:
+    """Where the zip64 end record stands, and what it says of the table of contents."""
     begin = at - _LOCATOR.size
     if not _has_locator(tail, at):
         raise RecordError("a zip whose large-archive record is missing")
     offset = _LOCATOR.unpack_from(tail, begin)[2]
     with path.open("rb") as stream:
-        # The size of the table of contents stands 40 bytes into the zip64 end record.
-        stream.seek(min(offset, path.stat().st_size) + 40)
-        data = stream.read(_END64_DIRECTORY_SIZE.size)
-    if len(data) < _END64_DIRECTORY_SIZE.size:
+        # These numbers stand 24 bytes into the zip64 end record.
+        stream.seek(min(offset, path.stat().st_size) + 24)
+        data = stream.read(_END64_DIRECTORY.size)
+    if len(data) < _END64_DIRECTORY.size:
         raise RecordError("a zip whose large-archive record is cut off")
-    return int(_END64_DIRECTORY_SIZE.unpack(data)[0])
+    return offset, _END64_DIRECTORY.unpack(data)
 
 
 def check_entries(infos: list[zipfile.ZipInfo], archive_bytes: int) -> None:

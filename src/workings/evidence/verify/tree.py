@@ -102,7 +102,7 @@ class ZipTree:
         self.path = path
         self.values = 0
         # First, because `ZipFile` reads the whole table of contents into memory as soon as it is made.
-        bombs.check_directory(path)
+        claimed = bombs.check_directory(path)
         try:
             self._zip = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
@@ -111,6 +111,8 @@ class ZipTree:
         # The entries are judged by what the table says of them, before any byte of theirs is unpacked.
         if len(infos) > MAX_ENTRIES:
             raise RecordError(f"more than {MAX_ENTRIES:,} entries")
+        if len(infos) != claimed:
+            raise RecordError(f"a zip whose end record claims {claimed:,} entries, of which {len(infos):,} are there")
         bombs.check_entries(infos, path.stat().st_size)
         self.entries = tuple(sorted(_zip_entries(infos), key=lambda entry: entry.name))
 
