@@ -107,8 +107,9 @@ def clean_environment() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def forked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trace that a test asks for is a forked child, where it would be a new process that imports PyTorch."""
-    for name in FORKED_AGAIN:
+    """A trace or a compilation that a test asks for is a forked child, where it would be a new process that imports
+    PyTorch or JAX."""
+    for name in FORKED_AGAIN.values():
         if FORKS and name in sys.modules:
             python = interpreter(Path(os.environ["TESTS_FORK_FOLDER"]))
             monkeypatch.setattr(sys.modules[name], "sys", SimpleNamespace(executable=str(python)))

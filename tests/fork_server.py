@@ -49,11 +49,13 @@ READ_AT_IMPORT = ("HF_", "TRANSFORMERS_", "TORCH_", "MKL_", "PYTHONHASHSEED", "P
 """Variables that a library reads once while it is imported: a child that wants them otherwise is a real process."""
 
 JAX_SETTINGS = {"JAX_PLATFORMS": "jax_platforms", "JAX_COMPILATION_CACHE_DIR": "jax_compilation_cache_dir"}
+JAX_KEEPS_PROGRAMS = ("JAX_ENABLE_COMPILATION_CACHE", "jax_enable_compilation_cache")
 """Variables that JAX reads while it is imported and that can be set afterwards."""
 
-FORKED_AGAIN = ("workings.engines.torch.trace.target",)
-"""Modules that tests and forked children start by themselves, as a run does, and that are forked, too: most of their
-time is PyTorch's import."""
+FORKED_AGAIN = {"workings.engines.torch.trace.target": "workings.engines.torch.trace.target",
+                "workings.engines.jax.aot_compile": "workings.engines.jax.target"}
+"""Modules that tests and forked children start by themselves, as a run does, and that are forked, too, with the module
+that starts each: most of their time is the import of PyTorch or JAX."""
 
 set_by_imports: dict[str, str] = {}
 """Variables that libraries set while they are imported, as they would in the child."""
@@ -304,6 +306,8 @@ def _set_again() -> None:
 
     for name, setting in JAX_SETTINGS.items():
         jax.config.update(setting, os.environ.get(name))
+    name, setting = JAX_KEEPS_PROGRAMS
+    jax.config.update(setting, os.environ.get(name, "true") == "true")
     if "OMP_NUM_THREADS" in os.environ:
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 

@@ -1,4 +1,7 @@
-"""Fuzzing the importers: never a traceback, never a lost row, whatever the bytes."""
+"""Fuzzing the importers: never a traceback, never a lost row, whatever the bytes.
+
+The format is drawn with the rest; with `full`, every format gets as many examples as all of them get otherwise.
+"""
 
 import json
 import tempfile
@@ -29,7 +32,11 @@ VALUES = st.recursive(
     max_leaves=12)
 RECORDS = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6) | VALUES
 pytestmark = pytest.mark.slow
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+DRAWN = pytest.param(None, id="drawn")
+FORMATS = [DRAWN, *(pytest.param(kind, marks=pytest.mark.full) for kind in ALL_FORMATS)]
+OF_BYTES = ["gsm8k", "tagged", "hh", "kto"]
+BYTES = [DRAWN, *(pytest.param(kind, marks=pytest.mark.full) for kind in OF_BYTES)]
 
 
 def check(content: bytes, kind: str) -> None:
@@ -51,26 +58,27 @@ def check(content: bytes, kind: str) -> None:
             assert result.read == sum(1 for line in content.split(b"\n") if line.strip())
 
 
-@pytest.mark.parametrize("kind", ALL_FORMATS)
+@pytest.mark.parametrize("kind", FORMATS)
 @FEW
-@given(records=st.lists(RECORDS, max_size=4))
-def test_any_json(kind: str, records: list[object]) -> None:
-    check(b"\n".join(json.dumps(record).encode() for record in records), kind)
+@given(drawn=st.sampled_from([*ALL_FORMATS]), records=st.lists(RECORDS, max_size=4))
+def test_any_json(kind: str | None, drawn: str, records: list[object]) -> None:
+    check(b"\n".join(json.dumps(record).encode() for record in records), kind or drawn)
 
 
-@pytest.mark.parametrize("kind", ["gsm8k", "tagged", "hh", "kto"])
+@pytest.mark.parametrize("kind", BYTES)
 @FEW
-@given(content=st.binary(max_size=200) | st.lists(st.sampled_from([
+@given(drawn=st.sampled_from(OF_BYTES), content=st.binary(max_size=200) | st.lists(st.sampled_from([
     b'{"question": "1?", "answer": "#### 1"}', b"\n", b"\r\n", b"\xef\xbb\xbf", b"[", b"]", b",", b"{", b"}", b"\xff",
     b"1", b'"', b"\\u", b"\x00", b" "]), max_size=12).map(b"".join))
-def test_any_bytes(kind: str, content: bytes) -> None:
-    check(content, kind)
+def test_any_bytes(kind: str | None, drawn: str, content: bytes) -> None:
+    check(content, kind or drawn)
 
 
-@pytest.mark.parametrize("kind", ALL_FORMATS)
+@pytest.mark.parametrize("kind", FORMATS)
 @FEW
-@given(prompt=TEXTS, completion=TEXTS, worse=TEXTS)
-def test_any_texts_in_the_right_places(kind: str, prompt: str, completion: str, worse: str) -> None:
+@given(drawn=st.sampled_from([*ALL_FORMATS]), prompt=TEXTS, completion=TEXTS, worse=TEXTS)
+def test_any_texts_in_the_right_places(kind: str | None, drawn: str, prompt: str, completion: str, worse: str) -> None:
+    kind = kind or drawn
     both = {"chosen": completion, "rejected": worse}
     records = {
         "gsm8k": {"question": prompt, "answer": completion},

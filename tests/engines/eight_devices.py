@@ -52,13 +52,13 @@ def curves(optimizer: str, vocab: int) -> dict:
     return found
 
 
-def objective() -> dict:
-    """Log probabilities and three steps of a policy gradient on every mesh."""
+def objective(meshes: tuple[tuple[str, int], ...], **form: int) -> dict:
+    """Log probabilities and three steps of a policy gradient on meshes, each with its chunk of the loss."""
     found = {}
     rewarded = PolicyGradient(kl_beta=0.3, ratio="sequence", normalize="sequences")
-    for mesh, chunk in (("1", 0), ("8", 8), ("4x2", 5)):
+    for mesh, chunk in meshes:
         # Layers that are not alike: several loops, heads of two sizes, keys that later layers share.
-        asked = request(tiny_shape("gemma4", vocab=64), objective=rewarded, mesh=MESHES[mesh],
+        asked = request(tiny_shape("gemma4", vocab=64, **form), objective=rewarded, mesh=MESHES[mesh],
                         memory=MemoryConfig(loss_chunk=chunk))
         e = JaxEngine.open(asked)
         state, plain = e.init(0), random_batch(asked.shape, micro=2, rows=8)
@@ -131,5 +131,7 @@ if __name__ == "__main__":
                "lora": lambda: adapters("lora", folder), "qlora": lambda: adapters("qlora", folder),
                "checkpoints": lambda: checkpoints(folder, "adamw", ("1", "2", "4")),
                "checkpoint of adafactor": lambda: checkpoints(folder, "adafactor", ("4",)),
-               "generation": generation, "places": places, "objective": objective}
+               "generation": generation, "places": places,
+               "objective": lambda: objective((("1", 0), ("4x2", 5)), layers=3, shared_kv_layers=1),
+               "objective on every mesh": lambda: objective((("1", 0), ("8", 8), ("4x2", 5)))}
     json.dump(answers[case](), sys.stdout)

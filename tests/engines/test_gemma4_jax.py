@@ -26,6 +26,8 @@ pytestmark = pytest.mark.slow
 LARGE = {"shared_kv_layers": 0, "shared_mlp_width": 0, "per_layer_width": 0, "keys_as_values": True,
          "global_kv_heads": 1}
 """The form of the 12B and 31B models: no sharing, no per-layer embeddings, global values that are keys."""
+FEW_LAYERS = tiny_shape("gemma4", layers=4)
+"""A sliding and a global layer with keys of their own, then one of each without; no loop goes round twice."""
 
 
 def opened(**changes: Any) -> JaxEngine:
@@ -69,7 +71,7 @@ def test_the_form_of_the_larger_models_equals_transformers(tmp_path: Path) -> No
 
 def test_a_cache_gives_what_a_whole_forward_gives(tmp_path: Path) -> None:
     """Drawn text's log probabilities come from the cache; those of the finished text from one forward without it."""
-    engine = opened()
+    engine = opened(shape=FEW_LAYERS)
     state = engine.init(3)
     prompts = [[3, 1, 4, 1, 5, 9], [2, 7]]
     drawn = engine.sample(state, prompts, max_new_tokens=12, stop_ids=[], temperature=1.0, seeds=[1, 2])
@@ -125,8 +127,9 @@ def test_a_checkpoint_goes_on_bit_for_bit(optimizer: str, tmp_path: Path) -> Non
         np.testing.assert_array_equal(x, theirs[name], err_msg=name)
 
 
-@pytest.mark.parametrize("shape", [{}, pytest.param(LARGE, marks=pytest.mark.full)],
-                         ids=["per-layer embeddings", "without"])
+@pytest.mark.parametrize("shape", [{"layers": 3, "shared_kv_layers": 1}, pytest.param({}, marks=pytest.mark.full),
+                                   pytest.param(LARGE, marks=pytest.mark.full)],
+                         ids=["per-layer embeddings, three layers", "per-layer embeddings", "without"])
 def test_adapters_leave_everything_else_as_it_was(shape: dict[str, Any], tmp_path: Path) -> None:
     """Layers without keys of their own have no adapter for them; merged, the model gives the same logits."""
     method = LoraConfig(name="lora", rank=2, target_modules=("q_proj", "k_proj", "v_proj", "down_proj"))

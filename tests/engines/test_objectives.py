@@ -81,7 +81,8 @@ def expected_step(engine: JaxEngine, state: Any, batch: Batch) -> tuple[float, f
 
 
 @pytest.mark.parametrize(("name", "chunk"), [
-    ("ppo", 0), *(pytest.param(name, 5, marks=pytest.mark.slow) for name in OBJECTIVES)])
+    ("ppo", 0), *(pytest.param(name, 5, marks=pytest.mark.slow) for name in ("grpo with a reference", "gspo")),
+    *(pytest.param(name, 5, marks=pytest.mark.full) for name in ("ppo", "cispo"))])
 def test_a_step_has_value_gradient_and_metrics_of_the_objective(name: str, chunk: int) -> None:
     engine, state, asked = opened("jax", objective=OBJECTIVES[name], memory=MemoryConfig(loss_chunk=chunk))
     plain = random_batch(asked.shape, micro=2)
@@ -121,7 +122,9 @@ def test_a_step_of_cross_entropy_says_none(name: str) -> None:
         assert len(outputs) == len(jax.tree.leaves(engine._abstract)) + 1
 
 
-@pytest.mark.parametrize("name", ["ppo", *(pytest.param(name, marks=pytest.mark.slow) for name in [*OBJECTIVES][1:])])
+@pytest.mark.parametrize("name", ["ppo", pytest.param("gspo", marks=pytest.mark.slow),
+                                  *(pytest.param(name, marks=pytest.mark.full) for name in OBJECTIVES
+                                    if name not in ("ppo", "gspo"))])
 def test_both_engines_take_the_same_step(name: str, tmp_path: Any) -> None:
     ours, state, asked = opened("jax", objective=OBJECTIVES[name])
     ours.export(state, tmp_path)
@@ -174,7 +177,8 @@ ADAPTED = {"jax lora": ("jax", False), "jax lora, optimized for a CPU": ("jax", 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ADAPTED)
+@pytest.mark.parametrize("case", [pytest.param(case, marks=pytest.mark.full) if case in ("jax lora", "torch qlora")
+                                  else case for case in ADAPTED])
 def test_without_its_adapters_a_trained_model_is_the_first_one(case: str) -> None:
     """Also after further steps, of the state that they return; the state itself trains on as if nobody had asked."""
     name, on = ADAPTED[case]
@@ -265,9 +269,11 @@ def test_a_blank_batch_compiles_the_step_that_runs() -> None:
     assert engine.compilations == 1
 
 
-@pytest.mark.parametrize("precision", [PrecisionConfig(), PrecisionConfig(parameters="bf16", compute="fp32"),
-                                       PrecisionConfig(parameters="bf16", compute="bf16", moments="bf16")],
-                         ids=["fp32", "bf16 stored", "bf16"])
+@pytest.mark.parametrize("precision", [
+    pytest.param(PrecisionConfig(), id="fp32", marks=pytest.mark.full),
+    pytest.param(PrecisionConfig(parameters="bf16", compute="fp32"), id="bf16 stored"),
+    pytest.param(PrecisionConfig(parameters="bf16", compute="bf16", moments="bf16"), id="bf16",
+                 marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_batch_without_supervised_tokens_has_no_loss(name: str, precision: PrecisionConfig) -> None:
     """The last held-out batch of several processes may have a share that is all padding."""

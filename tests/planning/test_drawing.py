@@ -178,8 +178,8 @@ def test_programs_of_rewards_are_compiled_as_the_engine_runs_them():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("run_flags")
-@pytest.mark.parametrize(("target", "compiler"), [
-    ("v5e-8", "libtpu"), pytest.param("t4x2", "jax_cuda12_plugin", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize(("target", "compiler"), [("v5e-8", "libtpu"), ("t4x2", "jax_cuda12_plugin")])
 def test_every_program_of_rewards_on_machines_that_are_not_here(target, compiler, tmp_path, monkeypatch):
     if importlib.util.find_spec(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
