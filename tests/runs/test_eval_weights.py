@@ -33,7 +33,7 @@ from workings.record.jsonl import Appender
 whole, calls = Appender.append_bytes, []
 def torn(self, data):
     calls.append(data)
-    whole(self, data if len(calls) < 2 else data[:len(data) // 2])
+    whole(self, data if len(calls) < 2 else data[:len(data) // 2].rstrip(b"\\n"))
     if len(calls) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
 Appender.append_bytes = torn

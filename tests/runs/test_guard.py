@@ -13,7 +13,7 @@ from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
 from workings.data.batches import Position
 from workings.engines.base import Memory
 from workings.engines.registry import find_engine, find_planning_engine
-from workings.errors import DoesNotFit, RecordError
+from workings.errors import DoesNotFit, RequestError
 from workings.evidence.run_readme import memory_sentence
 from workings.evidence.verify import verify
 from workings.hardware.device import DeviceFacts
@@ -89,7 +89,7 @@ def test_the_verdict_comes_before_any_weight_is_read(with_weights, monkeypatch):
         train(recipe, out, words)
     assert not list(out.parent.glob("run*"))
     monkeypatch.setattr(module, "judge", real)
-    with pytest.raises(RecordError):  # and they are what fails where the verdict is yes
+    with pytest.raises(RequestError, match="cut short"):  # and they are what fails where the verdict is yes
         train(recipe, out, words)
 
 
