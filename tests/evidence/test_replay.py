@@ -183,7 +183,7 @@ def invent_the_end(run: Path) -> None:
 def invent_completions(run: Path) -> None:
     unit = run / "eval" / "items"
     reseal.edit_lines(unit / "predictions.jsonl", lambda rows: [
-        row | {"completion": " " + row["completion"]} for row in rows])
+        row | {"completion": "z" + row["completion"][1:]} for row in rows])
     again = EvaluationSummary(unit / "predictions.jsonl", "mean")
     reseal.edit_json(unit / "eval_summary.json", lambda value: again.to_json(value["problems"]))
     (unit / "samples.md").write_text(again.samples_text())

@@ -46,7 +46,7 @@ def test_a_tiny_student_has_no_teacher():
 
 
 def test_a_device_that_is_absent_is_not_replaced(workings, tmp_path):
-    done = workings("train", "gemma-2b-v5e8", "--smoke", "--out", tmp_path / "run", check=False)
+    done = workings("train", "smoke-tiny", "device=tpu", "--out", tmp_path / "run", check=False)
     assert done.returncode == 2
     assert "tpu" in done.stderr.lower()
     assert "device=cpu" in done.stderr

@@ -18,7 +18,7 @@ class Judge:
 
     def judge(self, completions):
         return [Judgement(score=float(text.endswith(f"<answer>{item.expected_answer}</answer>")))
-                for item, text in completions]
+                for item, text, _ in completions]
 
 
 def watched(judge, **changes):

@@ -151,7 +151,8 @@ class Family:
         Raises:
             RequestError: a key is missing, or a setting would be computed here differently from transformers.
         """
-        require(config, self.needed)
+        # One that is fixed may be null; whether it has its value is asked below.
+        require(config, tuple(key for key in self.needed if not (key in self.fixed and key in config)))
         # Biases that are not computed would be left out of the model without a word.
         biases = config.get("attention_bias") and not self.switches.get("qkv_bias")
         if biases or config.get("mlp_bias"):

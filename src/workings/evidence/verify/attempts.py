@@ -83,7 +83,9 @@ def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str,
     named = [row[ATTEMPT] for row in unit.events if ATTEMPT in row and not is_absent(row[ATTEMPT])]
     problems = [f"{ATTEMPTS} lacks or changed a line that the run's events name: {several([str(name)[:16] + '…'])}"
                 for name in named if name not in lines]
-    starts = [moment(str(row.get("started_at"))) for row in same if "started_at" in row]
+    # A run that went on with another batch or mesh has another recipe in its earlier lines, which its events name.
+    starts = [moment(str(row.get("started_at"))) for row in listed
+              if "started_at" in row and (row in same or line_digest(row) in named)]
     if unit.described and starts and min(starts) > moment(unit.manifest.finished_at) + CLOCK_SLACK:
         problems.append(f"its first start is listed at {min(starts)}, it ended at {unit.manifest.finished_at}")
     if unit.described and starts and min(starts) > moment(unit.manifest.started_at) + CLOCK_SLACK:

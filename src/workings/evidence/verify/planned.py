@@ -8,6 +8,7 @@ from workings.evidence.verify.checks import check, each_run, judged, not_checked
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.hardware.memory import gib
+from workings.planning.breakdown import GROUPS
 from workings.planning.verdict import CPU_MARGINAL_SHARE, MARGINAL_SHARE
 from workings.record.layout import MEASURED, PLAN
 from workings.record.values import Absent
@@ -95,7 +96,10 @@ def _plan_problems(unit: Unit, plan: dict[str, Any]) -> list[str]:
         problems.append(f"{PLAN}: peak_bytes is not the largest of peaks, that of {str(program)[:20]!r}")
     culprit = str(plan.get("culprit") or "")
     parts = [part for part in plan.get("parts") or [] if isinstance(part, dict)]
-    if parts and not any(str(part.get("name")) in culprit for part in parts):
+    # What it names is a part, or a group of them: moments are the optimizer's state to people.
+    names = {str(part.get("name")) for part in parts}
+    names |= {group for group, members in GROUPS if names & set(members)}
+    if parts and not any(name in culprit for name in names):
         problems.append(f"{PLAN}: the culprit is none of its parts")
     return problems + _batch_problems(unit, batch)
 

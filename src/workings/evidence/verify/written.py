@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from workings.config.load import check_recipe
+from workings.config.load import GIVEN, check_recipe
 from workings.errors import RecordError, RequestError
 from workings.evidence.run_readme import command_again, memory_sentence, run_readme
 from workings.evidence.verify.checks import check, each_run, failed, judged, not_checked, passed, several
@@ -141,7 +141,8 @@ def _readme_lines(unit: Unit) -> list[str]:
 def _origin(unit: Unit, words: Mapping[str, Any]) -> str:
     """The file's name, or `shipped:NAME`, of which the overrides keep the last part."""
     origin = str(words.get("origin"))
-    return origin if origin.endswith((".yaml", ".yml")) or origin.startswith("shipped:") else f"shipped:{origin}"
+    whole = origin == GIVEN or origin.endswith((".yaml", ".yml")) or origin.startswith("shipped:")
+    return origin if whole else f"shipped:{origin}"
 
 
 def _data_sentence(unit: Unit) -> str:
