@@ -14,7 +14,7 @@ from workings.hardware.memory import gib
 from workings.planning.frozen import REFERENCE, TEACHER
 from workings.planning.parts import estimated_parts, exact_parts
 from workings.planning.tensors import PER_LAYER_TABLE, table_bytes
-from workings.planning.verdict import Verdict
+from workings.planning.verdict import GROUPS, Verdict
 
 UNEXPLAINED = "what nothing explains"
 NEGLIGIBLE = 1024
@@ -23,14 +23,6 @@ FROZEN = (REFERENCE, TEACHER)
 """Models that lie beside the one that is trained."""
 UNNAMED = "other temporaries"
 """Arrays of the heap that no rule names."""
-GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("optimizer state", ("moments", "master weights")),
-    ("gradients", ("gradients", "gradient accumulator", "gradient of the embedding", "head gradient in fp32",
-                   "embedding in fp32 (gradient and update)", "update in fp32")),
-    ("activations", ("activations", "activations kept for backward", "activations of the layer at hand")),
-    ("weights of single layers", ("gathered weights of two layers", "weights and gradients of the layer at hand")),
-)
-"""Names for people -> parts; a part that stands in no group is its own."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,14 @@ MARGINAL_SHARE = 0.9
 CPU_MARGINAL_SHARE = 0.85
 """The same on a CPU, where a process takes up to 15 % more than the compiler counts
 (`benchmarks/results/predicted_vs_measured.json`): its libraries and its allocator are in the same memory."""
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("optimizer state", ("moments", "master weights")),
+    ("gradients", ("gradients", "gradient accumulator", "gradient of the embedding", "head gradient in fp32",
+                   "embedding in fp32 (gradient and update)", "update in fp32")),
+    ("activations", ("activations", "activations kept for backward", "activations of the layer at hand")),
+    ("weights of single layers", ("gathered weights of two layers", "weights and gradients of the layer at hand")),
+)
+"""Names for people -> parts; a part that stands in no group is its own."""
 TOTALS = ("sum", "compiler_peak", "aliased", "needed")
 """Entries of a breakdown that are no part of the memory but made of the others."""
 

@@ -8,8 +8,7 @@ from workings.evidence.verify.checks import check, each_run, judged, not_checked
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.hardware.memory import gib
-from workings.planning.breakdown import GROUPS
-from workings.planning.verdict import CPU_MARGINAL_SHARE, MARGINAL_SHARE
+from workings.planning.verdict import CPU_MARGINAL_SHARE, GROUPS, MARGINAL_SHARE
 from workings.record.layout import MEASURED, PLAN
 from workings.record.values import Absent
 
