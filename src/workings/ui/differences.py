@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from workings.errors import RecordError
 from workings.record.layout import CONFIG, ENVIRONMENT, MANIFEST
 from workings.ui.folder import Folder
-from workings.ui.words import value_text
+from workings.ui.words import flat_texts
 
 Group = Literal["recipe", "data", "environment", "code"]
 CODE = ("commit_sha", "dirty_diff_digest", "workings_version", "engine_distribution")
@@ -45,23 +45,12 @@ def _facts(folder: Folder, run: Path, group: str) -> dict[str, str]:
             return {}
 
     if group == "recipe":
-        return _flat(read(CONFIG))
+        return flat_texts(read(CONFIG))
     if group == "environment":
         # The time of recording is never the same twice.
-        environment = {key: value for key, value in _flat(read(ENVIRONMENT)).items() if not key.startswith("time")}
-        return environment | _flat({key: value for key, value in read(MANIFEST).items() if key in DEVICE})
+        environment = {key: value for key, value in flat_texts(read(ENVIRONMENT)).items() if not key.startswith("time")}
+        return environment | flat_texts({key: value for key, value in read(MANIFEST).items() if key in DEVICE})
     manifest = read(MANIFEST)
     if group == "data":
-        return _flat(manifest.get("data_digests", {}) | {"model": manifest.get("model_id", "not recorded")})
-    return _flat({key: value for key, value in manifest.items() if key in CODE})
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    found: dict[str, str] = {}
-    for key, value in values.items():
-        # An absent value is shown with its reason, not taken apart like a section.
-        if isinstance(value, dict) and set(value) != {"absent"}:
-            found |= _flat(value, f"{prefix}{key}.")
-        else:
-            found[prefix + key] = value_text(value)
-    return found
+        return flat_texts(manifest.get("data_digests", {}) | {"model": manifest.get("model_id", "not recorded")})
+    return flat_texts({key: value for key, value in manifest.items() if key in CODE})

@@ -21,7 +21,7 @@ from workings.record.pace import pace
 from workings.reports.run_table import learned_from
 from workings.ui.folder import Folder
 from workings.ui.verified import Verified
-from workings.ui.words import value_text
+from workings.ui.words import flat_texts
 
 State = Literal["running", "complete", "interrupted", "failed", "stopped", "unreadable"]
 
@@ -122,7 +122,7 @@ def _sealed(folder: Folder, path: Path, name: str, verified: dict[str, Verified]
         steps=int(manifest["completed_steps"]), planned_steps=int(manifest["planned_steps"]),
         tokens=int(manifest["tokens"]), loss=float(loss) if isinstance(loss, int | float) else None,
         started_at=str(manifest["started_at"]), accuracy=_accuracy(folder, named[0]) if named else None,
-        verified=verified.get(name), settings=_flat(manifest.get("config_snapshot", {})))
+        verified=verified.get(name), settings=flat_texts(manifest.get("config_snapshot", {})))
 
 
 def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
@@ -135,21 +135,13 @@ def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
     model = config["model"]
     events = folder.tail(path / EVENTS).lines()
     return RunRow(
-        name=name, kind="run", state=_state(state), recipe=str(config["name"]), settings=_flat(config),
+        name=name, kind="run", state=_state(state), recipe=str(config["name"]), settings=flat_texts(config),
         started_at=str(events[0].get("time", "")) if events else "",
         model=str(model.get("id", f"scratch:{_family(model)}")), engine=str(config["engine"]),
         learned_from=learned_from(config, {}),
         device=str(config["device"]), dtypes=dtypes_text(config["precision"]) if "precision" in config else "",
         steps=step, planned_steps=planned, tokens=sum(int(line["tokens"]) for line in lines),
         loss=float(lines[-1]["loss"]) if lines else None, seconds_left=now.seconds_left if now else None)
-
-
-def _flat(values: object, place: str = "") -> dict[str, str]:
-    """Values of nested objects by dotted key, as texts."""
-    if isinstance(values, dict):
-        return {key: text for name, inner in values.items()
-                for key, text in _flat(inner, f"{place}.{name}" if place else str(name)).items()}
-    return {place: value_text(values)}
 
 
 def _family(model: dict[str, Any]) -> str:

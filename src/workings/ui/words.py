@@ -1,6 +1,7 @@
 """Numbers as people read them, for the templates."""
 
 from datetime import datetime
+from typing import Any
 
 from workings.evaluation.scorecard import percent
 from workings.hardware.memory import byte_text
@@ -27,6 +28,18 @@ def value_text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def flat_texts(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Values of nested objects by dotted key, as texts."""
+    found: dict[str, str] = {}
+    for key, value in values.items():
+        # An absent value is shown with its reason, not taken apart like a section.
+        if isinstance(value, dict) and set(value) != {"absent"}:
+            found |= flat_texts(value, f"{prefix}{key}.")
+        else:
+            found[prefix + key] = value_text(value)
+    return found
 
 
 FILTERS = {"size": byte_text, "time": time_text, "value": value_text, "count": count, "duration": duration,

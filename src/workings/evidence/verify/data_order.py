@@ -3,7 +3,7 @@
 import math
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -71,8 +71,8 @@ def order(record: Record) -> Iterator[CheckFinding]:
     def find(unit: Unit) -> Iterator[CheckFinding]:
         if draws(unit):
             return
-        if len(unit.metrics) * unit.manifest.global_batch > MAX_SEQUENCES:
-            yield not_checked(f"more than {MAX_SEQUENCES:,} sequences", unit)
+        if (many := too_many_sequences(unit)) is not None:
+            yield many
             return
         problems = [f"step {line.get('step')}: another batch than seed and row index imply"
                     for line, planned in planned_steps(unit) if planned.digest != line.get("batch_digest")]
@@ -88,8 +88,8 @@ def tokens(record: Record) -> Iterator[CheckFinding]:
     def find(unit: Unit) -> Iterator[CheckFinding]:
         if draws(unit):
             return
-        if len(unit.metrics) * unit.manifest.global_batch > MAX_SEQUENCES:
-            yield not_checked(f"more than {MAX_SEQUENCES:,} sequences", unit)
+        if (many := too_many_sequences(unit)) is not None:
+            yield many
             return
         problems = [f"step {line.get('step')}: {name} {str(line[name])[:20]}, its rows have {value}"
                     for line, planned in planned_steps(unit) for name, value in planned.counts.items()
@@ -116,9 +116,7 @@ def _place_problems(unit: Unit) -> list[str]:
         # Whether the step is one of this run is `consistency.checkpoints`'s to say.
         if type(number) is not int or not 1 <= number <= len(steps) or not isinstance(facts, dict):
             continue
-        at = steps[number - 1][1].at
-        last = at.batch + 1 == batches.batches_in_epoch(at.epoch)
-        after = {"epoch": at.epoch + 1, "batch": 0} if last else {"epoch": at.epoch, "batch": at.batch + 1}
+        after = _following(steps[number - 1][1].at, batches).to_json()
         if facts.get("position") != after:
             problems.append(f"{name}: position {str(facts.get('position'))[:60]}, the log ends at {after}")
     return problems
@@ -165,6 +163,13 @@ def disjoint(record: Record) -> Iterator[CheckFinding]:
         problems = [f"{len(both)} of {len(asked)} questions were trained on: {several(both)}"] if both else []
         yield judged(problems, f"{len(asked)} questions, none of them among {len(trained):,} trained ones", unit)
     return each(record.measurements, find)
+
+
+def too_many_sequences(unit: Unit) -> CheckFinding | None:
+    """What a check says of a run whose order takes too long to plan again; None of any other."""
+    if len(unit.metrics) * unit.manifest.global_batch > MAX_SEQUENCES:
+        return not_checked(f"more than {MAX_SEQUENCES:,} sequences", unit)
+    return None
 
 
 def visible(text: str) -> str:
@@ -263,8 +268,13 @@ def _planned(unit: Unit) -> Iterator[tuple[dict[str, Any], PlannedStep]]:
             "tokens": sum(rows[name]["tokens"] for name in ids),
             "supervised_tokens": sum(rows[name]["supervised_tokens"] for name in ids),
             "positions": prod(batches.shape_at(at))})
-        last = at.batch + 1 == batches.batches_in_epoch(at.epoch)
-        at = Position(at.epoch + 1, 0) if last else Position(at.epoch, at.batch + 1)
+        at = _following(at, batches)
+
+
+def _following(at: "Position", batches: "Batches") -> "Position":
+    """Where the batch after this one begins."""
+    last = at.batch + 1 == batches.batches_in_epoch(at.epoch)
+    return replace(at, epoch=at.epoch + 1, batch=0) if last else replace(at, batch=at.batch + 1)
 
 
 def batches_of(unit: Unit) -> "Batches":

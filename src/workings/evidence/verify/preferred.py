@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from workings.errors import RecordError
-from workings.evidence.verify.checks import check, each_run, judged, not_checked
-from workings.evidence.verify.data_order import MAX_SEQUENCES, batches_of, kept_rows, learns_from_pairs, planned_steps
+from workings.evidence.verify.checks import check, each_run, judged
+from workings.evidence.verify.data_order import (
+    batches_of,
+    kept_rows,
+    learns_from_pairs,
+    planned_steps,
+    too_many_sequences,
+)
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
@@ -120,8 +126,8 @@ def _each(record: Record, find: Callable[[Unit], Iterator[CheckFinding]]) -> Ite
     def of_pairs(unit: Unit) -> Iterator[CheckFinding]:
         if not learns_from_pairs(unit):
             return
-        if len(unit.metrics) * unit.manifest.global_batch > MAX_SEQUENCES:
-            yield not_checked(f"more than {MAX_SEQUENCES:,} sequences", unit)
+        if (many := too_many_sequences(unit)) is not None:
+            yield many
         else:
             yield from find(unit)
 

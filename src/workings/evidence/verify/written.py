@@ -13,7 +13,7 @@ from workings.config.load import GIVEN, check_recipe
 from workings.errors import RecordError, RequestError
 from workings.evidence.run_readme import command_again, memory_sentence, run_readme
 from workings.evidence.verify.checks import check, each_run, failed, judged, not_checked, passed, several
-from workings.evidence.verify.data_order import MAX_SEQUENCES, batches_of, kept_rows, learns_from_pairs
+from workings.evidence.verify.data_order import batches_of, kept_rows, learns_from_pairs, too_many_sequences
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rewarded import draws
@@ -147,7 +147,7 @@ def _origin(unit: Unit, words: Mapping[str, Any]) -> str:
 
 def _data_sentence(unit: Unit) -> str:
     """What `TraceData.sentence` said; unknown where completions were drawn."""
-    if draws(unit) or len(unit.metrics) * unit.manifest.global_batch > MAX_SEQUENCES:
+    if draws(unit) or too_many_sequences(unit) is not None:
         return UNKNOWN
     kept = kept_rows(unit)
     dropped = sum(row.get("status") == "dropped" for row in unit.lines(ROWS))

@@ -1,21 +1,19 @@
 """Files of a run with their sizes and its root digest, and what stands in one of them."""
 
 import json
-import os
 import stat
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field
 
+from workings.engines.safetensors_file import TensorFile
 from workings.errors import RecordError, RequestError
 from workings.ui.site import Site
 from workings.ui.tab import OpenedRun, Tab
 
 MOST_BYTES = 200_000
 """Of a file that are shown: a longer text is not read on a page."""
-HEADER_BYTES = 4_000_000
-"""Longest header of a file of tensors that is read."""
 
 
 class FilesQuery(BaseModel):
@@ -54,11 +52,14 @@ def run_file(site: Site, name: str, file: str = "") -> OpenedFile:
     size = path.lstat().st_size
     if path.suffix == ".safetensors":
         try:
-            return OpenedFile(path=file, size_bytes=size, tensors=_tensors(path))
-        except (RecordError, ValueError, KeyError, TypeError, RecursionError) as error:
-            return OpenedFile(path=file, size_bytes=size, problem=f"its header cannot be read: {error}"[:300])
-    with path.open("rb") as opened:
-        data = opened.read(MOST_BYTES + 1)
+            opened = TensorFile(path)
+        except RecordError as error:
+            return OpenedFile(path=file, size_bytes=size, problem=str(error)[:300])
+        tensors = [Tensor(name=name, dtype=str(opened.dtype(name)), shape=list(opened.shape(name)))
+                   for name in opened.names()]
+        return OpenedFile(path=file, size_bytes=size, tensors=tensors)
+    with path.open("rb") as stream:
+        data = stream.read(MOST_BYTES + 1)
     text = data[:MOST_BYTES].decode("utf-8", "replace")
     if "\0" in text:
         return OpenedFile(path=file, size_bytes=size, problem="it is no text")
@@ -81,17 +82,6 @@ def _readable(path: Path, text: str) -> str:
         except (ValueError, RecursionError):
             return text
     return text
-
-
-def _tensors(path: Path) -> list[Tensor]:
-    """The header of a file of tensors: eight bytes with its length, then JSON."""
-    with path.open("rb") as opened:
-        length = int.from_bytes(opened.read(8), "little")
-        if length > min(HEADER_BYTES, os.fstat(opened.fileno()).st_size):
-            raise RecordError(f"it would have {length} bytes")
-        header = json.loads(opened.read(length))
-    return [Tensor(name=name, dtype=entry["dtype"], shape=entry["shape"])
-            for name, entry in header.items() if name != "__metadata__"]
 
 
 def values(site: Site, run: OpenedRun, query: FilesQuery) -> dict[str, Any]:
