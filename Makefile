@@ -5,6 +5,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+# Some machines forbid Python to keep compiled modules; every process that a test starts would compile them all again.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV ?= .venv
 # Processes that run tests side by side.
 JOBS ?= 2

@@ -60,6 +60,7 @@ def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, m
     assert opened.compare(again).verdict == "inconclusive"
 
 
+@pytest.mark.children
 def test_a_callback_stops_a_run_and_a_thread_may_train(tmp_path):
     recipe, ended = write_recipe(tmp_path / "asked"), []
 
