@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from typer.testing import CliRunner
 
 from proof import replay as proof
 from tests.evidence import reseal
 from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
+from workings.cli.main import app
 from workings.errors import RequestError
 from workings.evaluation.summary import EvaluationSummary
 from workings.evidence.replay.judge import judge, relative, sentence
@@ -73,7 +75,7 @@ def test_equal_conditions_give_equal_bits(run: Path) -> None:
     assert {name: control["outside"] for name, control in facts["controls"].items()} == dict.fromkeys(
         ("seed", "learning_rate", "rows", "checkpoint"), True)
     assert facts["controls"]["learning_rate"]["steps"] == 2, "a rate shows in the loss of the step after it"
-    assert facts["predictions"] == {"units": ["eval/items"], "asked": 8, "same": 8}
+    assert facts["predictions"] == {"units": ["eval/items"], "asked": 10, "same": 10}, "eight and two are batches"
     assert facts["sentence"].startswith("Steps 10 to 12 replayed from checkpoint step_000009, judged bitwise, because "
                                         "processor, threads, versions and code are the recorded ones: passed (equal")
     assert unit == run / "replay" / "from-000009-3-steps"
@@ -127,10 +129,58 @@ def test_level_3_takes_the_steps_again(run: Path) -> None:
     checks = level_3(run)
     assert checks["level"] == ("3", "0 failed")
     assert {name for name in checks if name.startswith("replay.")} == {
-        "replay.steps", "replay.controls", "replay.predictions"}
+        "replay.steps", "replay.controls", "replay.predictions", "replay.coverage"}
+    assert checks["replay.coverage"] == ("not_checked", "what was taken again was not drawn")
     without = {check.id: check for check in verify(run, level=3).checks}
     assert without["replay.steps"].verdict == "not_checked"
     assert "no engine was given" in without["replay.steps"].text
+
+
+def test_a_seed_draws_the_steps_and_the_answer_says_what_that_misses(run: Path) -> None:
+    told = level_3(run, drawn=True, steps=3, seed=1)["replay.coverage"]
+    assert told[0] == "not_checked", "nobody asked for a confidence"
+    assert told[1].startswith("seed 1: 3 of 12 steps taken again, 1 of 2 stretches behind kept states; 2 wrong steps "
+                              "in a row: found with probability 0.000 wherever they lie")
+    both = {level_3(run, drawn=True, steps=3, seed=seed)["replay.steps"][1][:15] for seed in range(4)}
+    assert both == {"Steps 1 to 3 re", "Steps 10 to 12 "}
+
+
+def test_as_many_steps_as_a_confidence_needs(run: Path) -> None:
+    checks = level_3(run, confidence=0.95, seed=1)
+    assert checks["level"] == ("3", "0 failed")
+    assert checks["replay.steps"][1].startswith("12 steps in 2 stretches replayed from 2 kept states")
+    assert checks["replay.coverage"][0] == "passed"
+    assert "missed: nothing, every step was taken again" in checks["replay.coverage"][1]
+    found = verify(run, level=3, replay=lambda path: replay_run(path, ReplayRequest(confidence=0.4, seed=1)).facts)
+    drawn = found.to_json()["coverage"]["."]
+    assert {key: drawn["steps"][key] for key in ("steps", "replayed", "drawn", "not_replayed", "found", "joint")} == {
+        "steps": 12, "replayed": 12, "drawn": 2, "not_replayed": [], "found": 1.0, "joint": 1.0}
+
+
+def invent_the_middle(run: Path) -> None:
+    """Better losses of steps 5 and 6, between what the earliest checkpoint and the end reach."""
+    reseal.edit_lines(run / "train/metrics.jsonl", lambda rows: [
+        row | {"loss": row["loss"] * (0.999 if row["step"] in (5, 6) else 1)} for row in rows])
+    reseal.tell_again(run)
+
+
+def test_a_splice_that_ten_steps_from_the_earliest_checkpoint_miss(run: Path) -> None:
+    invent_the_middle(run)
+    reseal.reseal(run)
+    assert level_3(run)["level"] == ("3", "0 failed")
+    assert "step 5: loss" in level_3(run, confidence=0.95)["replay.steps"][1]
+
+
+def test_within_a_tolerance_no_more_steps_than_it_was_measured_over(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = replay.environment.collect()
+    there = here | {"machine": here["machine"] | {"cpu_model": "another processor"}}
+    monkeypatch.setattr(replay.environment, "collect", lambda: there)
+    monkeypatch.setitem(TOLERANCES, "float64", TOLERANCES["float32"])
+    monkeypatch.setattr(replay, "MEASURED_STEPS", 4)
+    checks = level_3(run, confidence=0.95, seed=1)
+    assert "7 of 12 steps taken again" in checks["replay.coverage"][1]
+    assert "missed: wrong steps within 5 to 9" in checks["replay.coverage"][1]
+    assert (checks["replay.coverage"][0], checks["level"][0]) == ("not_checked", "2")
 
 
 def test_nothing_of_a_record_that_fails_is_opened(run: Path) -> None:
@@ -305,6 +355,19 @@ def test_the_verb_says_it_all(trained: Path, run: Path, workings: Any, monkeypat
     assert values["level"] == 2
     assert workings("verify", run, "--level", "3", "--require-level", "3", check=False).returncode == 3
     assert workings("verify", run, "--level", "4", check=False).returncode == 2
+
+
+@pytest.mark.parametrize(("words", "expected"), [
+    (("--seed", "3"), "level 3, which takes steps again"),
+    (("--level", "3", "--steps", "3", "--confidence", "0.9"), "a confidence that decides how many"),
+    (("--level", "3", "--splice", "0.2"), "a confidence beside it"),
+    (("--level", "3", "--confidence", "1"), "a confidence above 0 and below 1"),
+    (("--level", "3", "--confidence", "0.9", "--splice", "0"), "a share above 0"),
+])
+def test_words_that_mean_nothing_together(run: Path, words: tuple[str, ...], expected: str) -> None:
+    told = CliRunner().invoke(app, ["verify", str(run), *words])
+    assert isinstance(told.exception, RequestError)
+    assert expected in told.exception.expected
 
 
 def test_differences_by_hand() -> None:

@@ -44,7 +44,7 @@ WHERE_THERE_IS_A_SUBJECT = [
     "consistency.selection", "recompute.selection", "consistency.drawn_from",
 ]
 """Ids that a plain run does not show: no notes, signatures, replay, rewards or samples, and it is no pack."""
-LEVEL_3 = ["replay.steps", "replay.controls", "replay.predictions"]
+LEVEL_3 = ["replay.steps", "replay.controls", "replay.predictions", "replay.coverage"]
 
 
 def verdicts(found: Verification, verdict: str = "failed") -> set[str]:

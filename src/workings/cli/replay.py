@@ -19,6 +19,8 @@ def replay_command(
     steps: Annotated[int, typer.Option("--steps", min=1, help="Steps to take again.")] = 10,
     predictions: Annotated[int, typer.Option(
         "--predictions", min=0, help="Items of each of the run's evaluations and of --samples to ask again.")] = 8,
+    seed: Annotated[int | None, typer.Option(
+        "--seed", min=0, help="Draws these items; by default a random one, which is recorded.")] = None,
     samples: Annotated[list[Path] | None, typer.Option(
         "--samples", help="Samples that the run drew, to be drawn again as well; may be given several times.")] = None,
     data: Annotated[Path | None, typer.Option(
@@ -41,7 +43,8 @@ def replay_command(
     from workings.runs.open_model import AS_RECORDED, ReplayInputs
     from workings.runs.replay import ReplayRequest, replay_and_seal
 
-    request = ReplayRequest(start=start, steps=steps, predictions=predictions, samples=tuple(samples or ()),
+    request = ReplayRequest(start=start, steps=steps, predictions=predictions, seed=seed,
+                            samples=tuple(samples or ()),
                             inputs=ReplayInputs(data=data, weights=weights, device=device or AS_RECORDED, fsdp=fsdp))
     facts, path = replay_and_seal(run, request, name, say)
     # The steps themselves stand in the sealed unit; the answer counts them.

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +25,17 @@ def verify_command(
     expect_root: Annotated[str, typer.Option("--expect-root", help="Root digest that was kept elsewhere.")] = "",
     key: Annotated[list[Path] | None, typer.Option(
         "--key", help="Public key to trust; every unit must be signed by it (or by one of several).")] = None,
-    steps: Annotated[int, typer.Option("--steps", min=1, help="Level 3: steps to take again.")] = 10,
+    steps: Annotated[int | None, typer.Option(
+        "--steps", min=1, help="Level 3: steps to take again, 10 if neither this nor --confidence is given.")] = None,
+    confidence: Annotated[float | None, typer.Option(
+        "--confidence", min=0, max=1, help="Level 3: take as many steps and answers again as find a splice with this "
+        "probability, wherever it lies.")] = None,
+    splice: Annotated[float | None, typer.Option(
+        "--splice", min=0, max=1, help="With --confidence: share of the steps, and of the answers of each evaluation, "
+        "that is spliced in; 0.1 by default.")] = None,
+    seed: Annotated[int | None, typer.Option(
+        "--seed", min=0, help="Level 3: draws the steps and answers; by default a random one, which is printed.",
+    )] = None,
     data: Annotated[Path | None, typer.Option(
         "--data", help="Level 3: the traces, where they are not where the recipe names them.")] = None,
     weights: Annotated[Path | None, typer.Option(
@@ -51,8 +62,9 @@ def verify_command(
     if level > HIGHEST_LEVEL:
         raise RequestError(f"--level {level}", f"a level from 0 to {HIGHEST_LEVEL}", f"--level {HIGHEST_LEVEL}")
 
+    replay = _replayer(level, _Draw(steps, confidence, splice, seed), data, weights)
     found = verify(path, level=level, expect_root=expect_root, trusted=_trusted(key or []),
-                   progress=HashProgress(say, _size(path)), replay=_replayer(level, steps, data, weights))
+                   progress=HashProgress(say, _size(path)), replay=replay)
     answer(found.to_json(), as_json=as_json, text=_text(found, verbose=verbose))
     # A failed check goes before a level that was not reached: something is wrong, and not only missing.
     if found.failed:
@@ -71,7 +83,12 @@ def _explain(wanted: str, *, as_json: bool) -> None:
 
 
 def _text(found: "Verification", *, verbose: bool) -> str:
-    """One line where all is well; what is wrong or kept a level from being reached; all checks if ``verbose``."""
+    """One line where all is well; what is wrong or kept a level from being reached; all checks if ``verbose``.
+
+    Of level 3 also what was taken again, and which splices that would have missed.
+    """
+    from workings.evidence.replay.coverage import sentences
+
     lines = []
     for check in found.checks:
         verdict = str(check.verdict)
@@ -84,11 +101,13 @@ def _text(found: "Verification", *, verbose: bool) -> str:
     summary = painted(f"{word}: {found.path}", "good" if well else "bad" if found.failed else "warning", sys.stdout) + (
         f", {reached}: {found.passed} checks passed, {found.failed} failed, {found.not_checked} not made"
         + ("" if verbose else "; -v lists them"))
+    drawn = [line if place == "." else f"{place}: {line}" for place, facts in found.coverage.items()
+             for line in sentences(dict(facts))]
     claims = ["", *found.claims, ""] if verbose else []
     said = [f"said, not checked: {field.text}" for field in found.said] if verbose else []
     if found.said:
         summary += f"\nsaid, not checked: {len(found.said)} fields" + ("" if verbose else "; -v lists them")
-    return "\n".join([*lines, *said, *claims, summary, *([f"root {found.root}"] if found.root else [])])
+    return "\n".join([*lines, *said, *claims, *drawn, summary, *([f"root {found.root}"] if found.root else [])])
 
 
 def _trusted(files: list[Path]) -> tuple[bytes, ...]:
@@ -109,16 +128,49 @@ def _trusted(files: list[Path]) -> tuple[bytes, ...]:
     return tuple(file.read_bytes() for file in files)
 
 
-def _replayer(level: int, steps: int, data: Path | None,
+@dataclass(frozen=True)
+class _Draw:
+    """What the words of the command line say about the steps and answers to take again."""
+
+    steps: int | None
+    confidence: float | None
+    splice: float | None
+    seed: int | None
+
+    def check(self, level: int) -> None:
+        """Raise `RequestError` for words that mean nothing together."""
+        given = {"--steps": self.steps, "--confidence": self.confidence, "--splice": self.splice, "--seed": self.seed}
+        words = [f"{name} {value}" for name, value in given.items() if value is not None]
+        if level < 3 and words:
+            raise RequestError(f"{' '.join(words)} with --level {level}", "level 3, which takes steps again",
+                               "--level 3")
+        if self.steps is not None and self.confidence is not None:
+            raise RequestError(" ".join(words), "a number of steps, or a confidence that decides how many",
+                               "leave --steps out")
+        if self.splice is not None and self.confidence is None:
+            raise RequestError(" ".join(words), "a confidence beside it", "--confidence 0.95")
+        if not 0 < (0.5 if self.confidence is None else self.confidence) < 1:
+            raise RequestError(" ".join(words), "a confidence above 0 and below 1", "--confidence 0.95")
+        if self.splice == 0:
+            raise RequestError(" ".join(words), "a share above 0", "--splice 0.1")
+
+
+def _replayer(level: int, draw: _Draw, data: Path | None,
               weights: Path | None) -> Callable[[Path], Mapping[str, Any]] | None:
     """What takes steps of a run again; None below level 3, where no engine is touched."""
+    draw.check(level)
     # Without a replayer no engine is imported, which is what lets levels 0 to 2 run anywhere.
     if level < 3:
         return None
     from workings.runs.open_model import ReplayInputs
     from workings.runs.replay import ReplayRequest, replay_run
 
-    request = ReplayRequest(steps=steps, inputs=ReplayInputs(data=data, weights=weights))
+    request = ReplayRequest(drawn=True, confidence=draw.confidence, seed=draw.seed,
+                            inputs=ReplayInputs(data=data, weights=weights))
+    if draw.steps is not None:
+        request = replace(request, steps=draw.steps)
+    if draw.splice is not None:
+        request = replace(request, splice=draw.splice)
     return lambda run: replay_run(run, request, say).facts
 
 

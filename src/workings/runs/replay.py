@@ -1,7 +1,8 @@
 """`replay`: take some of a sealed run's steps again, and say whether the same comes out."""
 
+import secrets
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from workings.data.batches import Position
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
 from workings.evidence.replay import steps as replay_steps
+from workings.evidence.replay.answer_draw import AnswerDraw
 from workings.evidence.replay.conditions import (
     code_text,
     conditions,
@@ -21,23 +23,25 @@ from workings.evidence.replay.conditions import (
     on_cpu,
     platform,
 )
+from workings.evidence.replay.coverage import DEFAULT_SPLICE, share_of
 from workings.evidence.replay.drawn import with_another_advantage, with_another_reward, with_another_teacher
 from workings.evidence.replay.judge import SCHEMA, Facts, judge, sentence
-from workings.evidence.replay.outcomes import RecordedEvaluation, compare_weights, generate_again
+from workings.evidence.replay.outcomes import RecordedEvaluation, compare_weights
 from workings.evidence.replay.preferred import PairSource, with_a_pair_swapped, with_another_reference
+from workings.evidence.replay.step_draw import StepDraw, Stretch
 from workings.evidence.replay.steps import InitialState, ReplayPlan, Source
-from workings.evidence.replay.tolerance import BITWISE, Tolerance, number_format, tolerance_for
+from workings.evidence.replay.tolerance import BITWISE, MEASURED_STEPS, Tolerance, number_format, tolerance_for
 from workings.evidence.replay.unit import unit_path, write_unit
-from workings.record import environment, jsonl
+from workings.record import environment
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
-from workings.record.layout import ENVIRONMENT, EVALUATION_CONFIG, PREDICTIONS, SAMPLED
+from workings.record.layout import ENVIRONMENT
 from workings.record.reader import Run
 from workings.record.values import Absent
 from workings.runs.code_version import code_version
 from workings.runs.open_model import ReopenedRun, ReplayInputs, reopen_run
+from workings.runs.replay_answers import answered_units, ask_again, counted
 from workings.runs.teacher import Teacher
-from workings.samples.unit import SampleUnit
 from workings.training.schedule import Schedule
 
 STEPS, ITEMS = 10, 8
@@ -55,7 +59,15 @@ class ReplayRequest:
     steps: int = STEPS
     """Steps to take; fewer where the run ends."""
     predictions: int = ITEMS
-    """Items of each of the run's own evaluations, and of ``samples``, to ask again; 0: none."""
+    """Items of each of the run's own evaluations, and of ``samples``, to ask again, drawn by the seed; 0: none."""
+    drawn: bool = False
+    """Whether the seed draws where to start, too."""
+    confidence: float | None = None
+    """Take as many steps and answers again as find a splice with this probability; None: ``steps``, ``predictions``."""
+    splice: float = DEFAULT_SPLICE
+    """Share of the steps, and of the answers of each evaluation, that such a splice replaces."""
+    seed: int | None = None
+    """Draws what is taken again; None: a random one, which the result names."""
     samples: tuple[Path, ...] = ()
     """Units of samples that the run's last state drew."""
     inputs: ReplayInputs = field(default_factory=ReplayInputs)
@@ -101,28 +113,32 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     if not metrics:
         raise RequestError(f"{path}, which took no step", "a run with at least one step")
     opened = reopen_run(path, request.inputs)
-    from_step, checkpoint = _start(opened, len(metrics), request.start)
+    seed = secrets.randbits(32) if request.seed is None else request.seed
     # Once: the judgement and the record of the replay must speak of the same conditions.
     collected = environment.collect()
     # Before any step: where no tolerance is known, no result could be judged.
     standard = _standard(opened, collected)
     exact = standard.mode == "bitwise"
-    plan = ReplayPlan(
-        engine=opened.engine, source=opened.source(opened.recipe.seed, exact=exact),
-        schedule=Schedule.of(opened.recipe.training), start=_initial_state(opened, checkpoint),
-        position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position(),
-        lines=[*metrics[from_step:from_step + request.steps]])
-    say(f"{len(plan.lines)} steps from {plan.start.words}, judged by {standard.mode}")
+    draw = _step_draw(opened, request, len(metrics), standard, seed)
+    plans = [_plan(opened, stretch, metrics[stretch.start:stretch.end], exact=exact) for stretch in draw.drawn]
+    say(f"{draw.replayed} steps in {len(plans)} stretches, judged by {standard.mode}")
     # The controls come after it and use the same engine, whose step is compiled by then.
-    lines, weights = _replay(opened, plan)
-    controls = _controls(opened, plan, from_step, standard, say)
-    predictions = _predictions(opened, request, exact, say)
+    taken = [_replay(opened, plan) for plan in plans]
+    controls = _controls(opened, _control_plan(plans[0], draw, metrics, request), draw.drawn[0].start, standard, say)
+    units = answered_units(opened, request.samples) if request.predictions else []
+    answers = _answer_draw(units, request, standard)
+    predictions = ask_again(opened, units, answers, seed, whole_batches=exact, say=say)
+    # Several are told by their number: the answer lists which parts were not taken again.
+    start = plans[0].start.words if len(plans) == 1 else f"{len(plans)} kept states"
     facts: Facts = {
-        "schema": SCHEMA, "run": opened.run.manifest.name, "from_step": from_step, "start": plan.start.words,
+        "schema": SCHEMA, "run": opened.run.manifest.name, "from_step": draw.drawn[0].start, "start": start,
         "conditions": {"recorded": standard.there, "here": standard.here,
                        "differing": differing(standard.there, standard.here)},
-        "mode": standard.mode, "tolerance": standard.tolerance.to_json(), "lines": lines, "weights": weights,
-        "controls": controls, "predictions": _counted(predictions, request.predictions)}
+        "mode": standard.mode, "tolerance": standard.tolerance.to_json(), "seed": seed,
+        "lines": [line for lines, _ in taken for line in lines], "weights": _worst([found for _, found in taken]),
+        "controls": controls, "predictions": counted(predictions, request.predictions)}
+    if request.drawn or request.confidence is not None:
+        facts["coverage"] = _coverage(draw, answers, request, seed)
     if isinstance(opened.recipe.algorithm, Distill):
         facts["teacher"] = opened.teacher.model_dump() if isinstance(opened.teacher, Absent) else opened.teacher.facts
         say("the teacher is asked again" if isinstance(opened.teacher, Teacher) else
@@ -157,19 +173,68 @@ def replay_and_seal(path: Path, request: ReplayRequest, name: str = "",
     return done.facts, unit
 
 
-def _start(opened: ReopenedRun, done: int, asked: int | None) -> tuple[int, Checkpoint | None]:
-    """The step to start after, and its checkpoint; None for the first weights."""
+def _start(opened: ReopenedRun, done: int, asked: int | None) -> int:
+    """The step to start after; 0: from the first weights."""
     # A checkpoint of the last step has no recorded step after it to compare with.
     before_the_end = [step for step in opened.checkpoints_by_step if step < done]
     if asked is None:
-        asked = before_the_end[0] if before_the_end else 0
-    if asked == 0:
-        return 0, None
-    if asked in before_the_end:
-        return asked, opened.checkpoint(asked)
+        return before_the_end[0] if before_the_end else 0
+    if asked == 0 or asked in before_the_end:
+        return asked
     there = ", ".join(map(str, [0, *before_the_end]))
     raise RequestError(f"--from {asked}", f"a checkpoint of {opened.run.path} with recorded steps after it: {there}",
                        "leave --from out")
+
+
+def _step_draw(opened: ReopenedRun, request: ReplayRequest, done: int, standard: _Standard, seed: int) -> StepDraw:
+    """Which steps are taken again."""
+    states = [0, *(step for step in opened.checkpoints_by_step if step < done)]
+    if request.confidence is not None:
+        return StepDraw.confident(
+            states, done, longest=None if standard.mode == "bitwise" else MEASURED_STEPS,
+            splice=share_of(done, request.splice), confidence=request.confidence, seed=seed)
+    if request.drawn:
+        return StepDraw.some(states, done, request.steps, seed)
+    start = _start(opened, done, request.start)
+    stretch = Stretch(start=start, end=min(done, start + request.steps))
+    return StepDraw(stretches=(stretch,), drawn=(stretch,), always=None, whole=False, last=done)
+
+
+def _answer_draw(units: Sequence[RecordedEvaluation], request: ReplayRequest, standard: _Standard) -> AnswerDraw:
+    """How many answers are asked for again."""
+    evaluations = [unit.answers(whole_batches=standard.mode == "bitwise") for unit in units]
+    same = standard.tolerance.completions
+    if request.confidence is not None:
+        return AnswerDraw.confident(evaluations, same, request.splice, request.confidence)
+    return AnswerDraw.some(evaluations, same, request.predictions)
+
+
+def _coverage(draw: StepDraw, answers: AnswerDraw, request: ReplayRequest, seed: int) -> Facts:
+    """What was drawn, and which splices that finds; absent confidences are left out."""
+    facts = {"seed": seed, "steps": draw.facts(share_of(draw.last, request.splice)),
+             "answers": answers.facts(request.splice)}
+    return facts if request.confidence is None else {**facts, "confidence": request.confidence}
+
+
+def _plan(opened: ReopenedRun, stretch: Stretch, lines: Sequence[Mapping[str, Any]], *, exact: bool) -> ReplayPlan:
+    checkpoint = opened.checkpoint(stretch.start) if stretch.start else None
+    return ReplayPlan(
+        engine=opened.engine, source=opened.source(opened.recipe.seed, exact=exact),
+        schedule=Schedule.of(opened.recipe.training), start=_initial_state(opened, checkpoint),
+        position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position(), lines=[*lines])
+
+
+def _control_plan(plan: ReplayPlan, draw: StepDraw, metrics: Sequence[Mapping[str, Any]],
+                  request: ReplayRequest) -> ReplayPlan:
+    """The steps that wrong replays take; past a short stretch's end, because one step alone may tell nothing apart."""
+    start, end = draw.drawn[0].start, draw.drawn[0].end
+    return plan if request.confidence is None else replace(plan, lines=[*metrics[start:max(end, start + STEPS)]])
+
+
+def _worst(weights: Sequence[Facts]) -> Facts:
+    """Of the ends of all stretches the one that lies furthest from its checkpoint."""
+    compared = [found for found in weights if "absent" not in found]
+    return max(compared, key=lambda found: float(found["largest_difference"])) if compared else weights[0]
 
 
 def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> InitialState:
@@ -249,45 +314,3 @@ def _replay(opened: ReopenedRun, plan: ReplayPlan) -> tuple[list[Facts], Facts]:
     with tempfile.TemporaryDirectory(prefix="workings-replay-") as folder:
         opened.engine.save(state, Path(folder))
         return lines, compare_weights(last, opened.checkpoint(last).path, Path(folder))
-
-
-def _own_evaluations(run: Run) -> Iterator[RecordedEvaluation]:
-    """The run's own evaluations of its last state."""
-    for unit in run.evaluations():
-        config = loads((unit.path / EVALUATION_CONFIG).read_bytes())
-        # Answers from elsewhere cannot be generated again, and those of another run's state say nothing about this one.
-        if config.get("source") == {"kind": "generated"} and config.get("made_from") == run.root:
-            yield RecordedEvaluation(unit=f"eval/{unit.name}", config=config,
-                                     rows=jsonl.read(unit.path / PREDICTIONS)[0])
-
-
-def _drawn_by(run: Run, paths: Sequence[Path]) -> Iterator[RecordedEvaluation]:
-    """Units of samples that a run drew. Raises `RequestError` for another run's."""
-    for path in paths:
-        unit = SampleUnit.open(path)
-        if unit.config["made_from"] != run.root:
-            raise RequestError(f"--samples {path}, which {run.path} did not draw",
-                               "samples whose made_from is the run's root digest")
-        yield RecordedEvaluation(unit=f"{SAMPLED}/{unit.root}", config=unit.config,
-                                 rows=jsonl.read(path / PREDICTIONS)[0])
-
-
-def _predictions(opened: ReopenedRun, request: ReplayRequest, whole_batches: bool, say: Say) -> list[dict[str, Any]]:
-    last, count = opened.run.manifest.completed_steps, request.predictions
-    units = [*_own_evaluations(opened.run), *_drawn_by(opened.run, request.samples)] \
-        if count and last in opened.checkpoints_by_step else []
-    if not units:
-        return []
-    say(f"{count} predictions of {', '.join(unit.unit for unit in units)}")
-    # All units were answered by the last state, so it is restored once for all of them.
-    session = opened.session(opened.engine, opened.engine.restore(opened.checkpoint(last).path))
-    return [line for unit in units for line in generate_again(session, unit, count, whole_batches=whole_batches)]
-
-
-def _counted(predictions: list[dict[str, Any]], count: int) -> Facts:
-    if predictions:
-        return {"units": sorted({line["unit"] for line in predictions}), "asked": len(predictions),
-                "same": sum(line["same"] for line in predictions)}
-    if not count:
-        return {"absent": "none were asked for"}
-    return {"absent": "the run has no evaluation of its last checkpoint that it generated itself"}

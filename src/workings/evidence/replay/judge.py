@@ -74,6 +74,9 @@ def sentence(facts: Facts) -> str:
     verdict, reasons = judge(facts)
     lines = facts["lines"]
     span = f"Steps {lines[0]['step']} to {lines[-1]['step']}" if lines else "No step"
+    # Of several stretches only `verify` speaks; a sealed replay is of one.
+    if (stretches := facts.get("coverage", {}).get("steps", {}).get("drawn", 1)) > 1:
+        span = f"{len(lines)} steps in {stretches} stretches"
     differing = facts["conditions"]["differing"]
     if facts["mode"] == "bitwise":
         how = "bitwise, because processor, threads, versions and code are the recorded ones"

@@ -12,6 +12,7 @@ from workings.engines.session import ModelSession
 from workings.errors import RecordError
 from workings.evaluation.generate import generate_batch
 from workings.evaluation.settings import EvaluationSettings
+from workings.evidence.replay.answer_draw import Answers
 from workings.evidence.replay.judge import MAX_DIFFERENCE, Facts
 from workings.record.digest import bytes_digest, file_digest
 from workings.scoring.items import Item
@@ -66,15 +67,21 @@ class RecordedEvaluation:
     rows: Sequence[Mapping[str, Any]]
     """Lines of its predictions."""
 
+    def answers(self, *, whole_batches: bool) -> Answers:
+        """What can be drawn of it: batches as they were asked, or single items. Raises `RecordError`."""
+        settings = _settings(self)
+        return Answers(unit=self.unit, items=len({row["id"] for row in self.rows}), samples=settings.samples,
+                       batch=_items_of_a_batch(settings) if whole_batches else 1)
 
-def generate_again(session: ModelSession, asked: RecordedEvaluation, count: int, *,
+
+def generate_again(session: ModelSession, asked: RecordedEvaluation, drawn: Sequence[int], *,
                    whole_batches: bool) -> list[dict[str, Any]]:
-    """Completions of the first items of an evaluation, beside the recorded ones.
+    """Completions of some items of an evaluation, beside the recorded ones.
 
     Args:
         session: the model that is asked again.
         asked: the evaluation.
-        count: items to ask, at least.
+        drawn: numbers of the items, or of the batches, in the order in which they were asked.
         whole_batches: ask whole batches, as they were asked: the numbers of a batch may depend on its rows.
 
     Returns:
@@ -89,15 +96,15 @@ def generate_again(session: ModelSession, asked: RecordedEvaluation, count: int,
     for row in asked.rows:
         items.setdefault(row["id"], Item(id=row["id"], prompt=row["prompt"], expected_answer=str(row["gold"])))
         recorded[row["id"], row["sample"]] = row
-    # Cut as the evaluation cut them: a batch counts prompts, and the samples of an item stay together.
-    size = max(1, settings.batch_size // settings.samples)
+    everything, size = list(items.values()), _items_of_a_batch(settings)
     if whole_batches:
-        count = -(-count // size) * size
-    chosen = list(items.values())[:count]
+        batches = [everything[number * size:(number + 1) * size] for number in drawn]
+    else:
+        some = [everything[number] for number in drawn]
+        batches = [some[start:start + size] for start in range(0, len(some), size)]
     again = []
-    for start in range(0, len(chosen), size):
-        answers = generate_batch(session, chosen[start:start + size], settings)
-        for answer in answers:
+    for batch in batches:
+        for answer in generate_batch(session, batch, settings):
             text = answer.text.encode("utf-8", "replace").decode("utf-8")  # as it is recorded
             again.append({"unit": asked.unit, "id": answer.item.id, "sample": answer.sample, "completion": text,
                           "same": is_recorded(text, recorded[answer.item.id, answer.sample])})
@@ -109,6 +116,11 @@ def is_recorded(text: str, row: Mapping[str, Any]) -> bool:
     if "completion_sha256" in row:
         return bytes_digest(text.encode("utf-8")) == row["completion_sha256"]
     return bool(text == row["completion"])
+
+
+def _items_of_a_batch(settings: EvaluationSettings) -> int:
+    # Cut as the evaluation cut them: a batch counts prompts, and the samples of an item stay together.
+    return max(1, settings.batch_size // settings.samples)
 
 
 def _settings(asked: RecordedEvaluation) -> EvaluationSettings:

@@ -53,4 +53,6 @@ def tolerance_for(dtypes: Mapping[str, str], there: Mapping[str, str], here: Map
     return TOLERANCES.get(number_format(dtypes)) if platform(there) == platform(here) else None
 
 
+MEASURED_STEPS = 10
+"""Steps over which the tolerances were measured: differences grow from step to step."""
 _LONG = {"fp32": "float32", "bf16": "bfloat16"}

@@ -111,7 +111,7 @@ def verified(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
             checks.append(_judged(entry, findings))
             made[entry.id] = _by_unit(findings)
     return Verification(path=str(record.tree.path), checks=tuple(checks), asked_level=level, root=_root(record),
-                        claims=claims(record), said=said(record, made))
+                        claims=claims(record), said=said(record, made), coverage=_coverage(record))
 
 
 def _wanted(level: int) -> list[RegisteredCheck]:
@@ -159,6 +159,12 @@ def _text(findings: list[CheckFinding]) -> str:
     # A hostile record can hold thousands of bad units; the answer stays a size that a person reads.
     shown = "; ".join(texts[:8])
     return shown if len(texts) <= 8 else f"{shown}; and {len(texts) - 8} more units"
+
+
+def _coverage(record: Record) -> dict[str, Any]:
+    """What was drawn of each run that was replayed."""
+    return {place or ".": facts["coverage"] for place, facts in record.replayed.items()
+            if isinstance(facts, Mapping) and "coverage" in facts}
 
 
 def _root(record: Record) -> str:

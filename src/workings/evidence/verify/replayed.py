@@ -5,6 +5,7 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.replay.conditions import PACKAGE, conditions, differing, of_run, on_cpu
+from workings.evidence.replay.coverage import is_enough, sentences
 from workings.evidence.replay.judge import SCHEMA, is_outside, judge, sentence
 from workings.evidence.replay.tolerance import BITWISE, tolerance_for
 from workings.evidence.verify.checks import check, each, each_run, failed, judged, not_checked, passed, several
@@ -22,6 +23,8 @@ CONTROLS_OF_REWARDS, CONTROLS_OF_A_TEACHER = CONTROLS | {"reward", "advantage"},
 """Of a run that learned from rewards, and of one that learned from a teacher."""
 CONTROLS_OF_PAIRS = CONTROLS | {"pair", "reference"}
 """Of a run that learned from preference pairs."""
+COVERAGE = "replay.coverage"
+"""The check that says what was taken again, and what that would have missed: of interest whatever its verdict."""
 OWN_MACHINE = ("cpu_model", "architecture", "usable_cores", "threads", "variables")
 """Conditions that the environment of a replay tells by itself."""
 
@@ -90,7 +93,7 @@ def controls(record: Record) -> Iterator[CheckFinding]:
 @check("replay.predictions", level=3, title="completions, generated again, are the recorded ones",
        example="all completions of an evaluation invented")
 def predictions(record: Record) -> Iterator[CheckFinding]:
-    """The first items of every evaluation that the run answered itself."""
+    """Items that the verifier's seed draws of every evaluation that the run's last state answered."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         if not any(other.parent is unit for other in record.evaluations):
             return
@@ -105,6 +108,29 @@ def predictions(record: Record) -> Iterator[CheckFinding]:
         share = facts["tolerance"]["completions"]
         text = f"{found['same']} of {found['asked']} completions are the recorded text; {share:.0%} were expected"
         yield passed(text, unit) if found["same"] >= share * found["asked"] else failed(text, unit)
+    return each_run(record, find)
+
+
+@check(COVERAGE, level=3, title="the steps and answers taken again are enough to find the splice that was asked about",
+       example="a run that is true up to the steps that were taken again, and another one's from there on")
+def coverage(record: Record) -> Iterator[CheckFinding]:
+    """How many steps and answers the seed drew, against how many the confidence that was asked for needs."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        facts = _performed(record, unit)
+        if isinstance(facts, CheckFinding):
+            yield facts
+            return
+        drawn = facts.get("coverage")
+        if drawn is None:
+            yield not_checked("what was taken again was not drawn", unit, blocking=False)
+            return
+        text = "; ".join(sentences(drawn))
+        confidence = drawn.get("confidence")
+        # Where nobody asked for a confidence, nothing is missing; it is still not said to be enough.
+        if confidence is None or not is_enough(drawn, confidence):
+            yield not_checked(text, unit, blocking=confidence is not None)
+        else:
+            yield passed(text, unit)
     return each_run(record, find)
 
 

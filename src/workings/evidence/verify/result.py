@@ -1,6 +1,7 @@
 """What verification says: one verdict for each check, and the level that the record reaches."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,9 @@ class Verification:
     """What the record says about itself, a sentence each."""
     said: "tuple[Said, ...]" = ()
     """Fields that no check stands for: said, not checked."""
+    coverage: Mapping[str, Any] = field(default_factory=dict)
+    """Of level 3, by the run's place: which steps and answers were taken again, and which splices that would have
+    found (`workings.evidence.replay.coverage`)."""
 
     @property
     def failed(self) -> int:
@@ -97,9 +101,10 @@ class Verification:
         value: dict[str, Any] = {
             "level": self.level, "passed": self.passed, "failed": self.failed, "not_checked": self.not_checked,
             "checks": [check.to_json() for check in self.checks], "claims": list(self.claims),
-            "asked_level": self.asked_level, "said": [field.to_json() for field in self.said]}
+            "asked_level": self.asked_level, "said": [one.to_json() for one in self.said]}
         # Records and answers hold no nulls: where there is no root, the key is left out.
-        return value | ({"root": self.root} if self.root else {})
+        return value | ({"root": self.root} if self.root else {}) | (
+            {"coverage": dict(self.coverage)} if self.coverage else {})
 
     def _count(self, verdict: CheckVerdict) -> int:
         return sum(check.verdict is verdict for check in self.checks)

@@ -1,0 +1,73 @@
+"""The answers of a run that a replay asks for again: its own evaluations of its last state, and samples it drew."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RequestError
+from workings.evidence.replay.answer_draw import AnswerDraw
+from workings.evidence.replay.coverage import chosen
+from workings.evidence.replay.judge import Facts
+from workings.evidence.replay.outcomes import RecordedEvaluation, generate_again
+from workings.record import jsonl
+from workings.record.canonical import loads
+from workings.record.layout import EVALUATION_CONFIG, PREDICTIONS, SAMPLED
+from workings.record.reader import Run
+from workings.runs.open_model import ReopenedRun
+from workings.samples.unit import SampleUnit
+
+
+def answered_units(opened: ReopenedRun, samples: Sequence[Path]) -> list[RecordedEvaluation]:
+    """What the run's last state answered; nothing where that state was not kept.
+
+    Raises:
+        RequestError: samples that another run drew.
+    """
+    # All of it was answered by the last state; without its checkpoint nothing can be asked again.
+    if opened.run.manifest.completed_steps not in opened.checkpoints_by_step:
+        return []
+    return [*_own_evaluations(opened.run), *_drawn_by(opened.run, samples)]
+
+
+def ask_again(opened: ReopenedRun, units: Sequence[RecordedEvaluation], draw: AnswerDraw, seed: int, *,
+              whole_batches: bool, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Completions of the items that a seed draws of each unit, beside the recorded ones."""
+    if not units:
+        return []
+    say("answers asked again: " + ", ".join(
+        f"{each.asked(count)} of {each.items} items of {each.unit}"
+        for each, count in zip(draw.evaluations, draw.drawn, strict=True)))
+    session = opened.session(
+        opened.engine, opened.engine.restore(opened.checkpoint(opened.run.manifest.completed_steps).path))
+    return [line for unit, each, count in zip(units, draw.evaluations, draw.drawn, strict=True)
+            for line in generate_again(session, unit, chosen(seed, each.unit, each.population, count),
+                                       whole_batches=whole_batches)]
+
+
+def counted(lines: list[dict[str, Any]], asked: int) -> Facts:
+    """How many completions came out as recorded; why there is none, where ``asked`` for so many of each unit."""
+    if lines:
+        return {"units": sorted({line["unit"] for line in lines}), "asked": len(lines),
+                "same": sum(line["same"] for line in lines)}
+    if not asked:
+        return {"absent": "none were asked for"}
+    return {"absent": "the run has no evaluation of its last checkpoint that it generated itself"}
+
+
+def _own_evaluations(run: Run) -> Iterator[RecordedEvaluation]:
+    for unit in run.evaluations():
+        config = loads((unit.path / EVALUATION_CONFIG).read_bytes())
+        # Answers from elsewhere cannot be generated again, and those of another run's state say nothing about this one.
+        if config.get("source") == {"kind": "generated"} and config.get("made_from") == run.root:
+            yield RecordedEvaluation(unit=f"eval/{unit.name}", config=config,
+                                     rows=jsonl.read(unit.path / PREDICTIONS)[0])
+
+
+def _drawn_by(run: Run, paths: Sequence[Path]) -> Iterator[RecordedEvaluation]:
+    for path in paths:
+        unit = SampleUnit.open(path)
+        if unit.config["made_from"] != run.root:
+            raise RequestError(f"--samples {path}, which {run.path} did not draw",
+                               "samples whose made_from is the run's root digest")
+        yield RecordedEvaluation(unit=f"{SAMPLED}/{unit.root}", config=unit.config,
+                                 rows=jsonl.read(path / PREDICTIONS)[0])
