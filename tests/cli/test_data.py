@@ -100,6 +100,7 @@ def test_make_into_a_file_puts_items_and_manifest_beside(tmp_path: Path) -> None
     assert manifest["split"] == {"prompts_in_both": 0}
 
 
+@pytest.mark.slow
 def test_shipped_names_can_be_written_shown_and_compared(tmp_path: Path) -> None:
     _, listed, _ = run("list")
     assert set(listed["sets"]) == {"dev-reasoning", "eval"}
@@ -131,6 +132,7 @@ def test_diff_names_what_changed(tmp_path: Path) -> None:
         "+ d", "- c", "~ b: answer, section", "1 the same, 1 added, 1 removed, 1 changed"]
 
 
+@pytest.mark.slow
 def test_check_passes_the_shipped_set_against_its_items_and_finds_a_leak(tmp_path: Path) -> None:
     code, values, _ = run("check", "dev-reasoning", "--against", "eval")
     assert (code, values["records"], values["passed"]) == (0, 550, True)
@@ -194,6 +196,7 @@ def test_preview_shows_both_completions_of_a_pair(pairs: Path) -> None:
     assert [row["text"].split("«")[1] for row in only["shown"]] == ["5<end_of_turn>»"]
 
 
+@pytest.mark.slow
 def test_preview_shows_rows_and_numbers() -> None:
     code, values, _ = run("preview", "quickstart", "--n", 1)
     assert code == 0

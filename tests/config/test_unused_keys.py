@@ -135,6 +135,7 @@ def test_shipped_recipes_have_no_unused_key(name):
     check_recipe(loaded.recipe.model_dump(mode="json", exclude_unset=True), name, as_written=True)
 
 
+@pytest.mark.slow
 def test_every_key_is_an_attribute_that_something_looks_at():
     source = Path(workings.__file__).parent
     looked_at = {node.attr for path in source.rglob("*.py") if path.parent.name != "config"

@@ -11,6 +11,7 @@ from workings.data.importing.sources import open_file
 from workings.data.traces import read_traces
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("split", "count"), [("train", 7473), ("test", 1319)])
 def test_every_problem_arrives_with_its_steps_and_answer(shared: Path, tmp_path: Path, split: str, count: int) -> None:
     path = shared / "data" / "gsm8k" / f"{split}.jsonl"

@@ -82,6 +82,7 @@ def test_a_huge_line_is_rejected_without_being_held(tmp_path: Path) -> None:
     assert len(rejected["raw"]) == 1000
 
 
+@pytest.mark.slow
 def test_many_records_stream_in_bounded_memory(tmp_path: Path) -> None:
     path = tmp_path / "file.jsonl"
     with path.open("wb") as stream:

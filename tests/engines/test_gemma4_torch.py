@@ -205,6 +205,7 @@ def test_scores_are_multiplied_by_one_and_logits_capped(tmp_path: Path) -> None:
     assert result.grad_norm < 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["full", "lora"])
 def test_what_is_learned_is_what_the_exported_model_says(method: str, tmp_path: Path) -> None:
     """unsloth #5355: the loss fell, the outputs stayed. transformers, from our export, has the loss that fell."""
@@ -228,6 +229,7 @@ def test_what_is_learned_is_what_the_exported_model_says(method: str, tmp_path: 
     assert text == engine.generate(state, prompts, max_new_tokens=8, stop_ids=[])[0].tokens != said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"precision": BF16, "optimizer": AdafactorConfig(name="adafactor"),
                                           "memory": MemoryConfig(optimizer_in_backward=True, remat="layer")}],
                          ids=["adamw", "adafactor in backward"])
@@ -254,6 +256,7 @@ def test_nothing_trains_what_is_frozen_and_a_resumed_run_is_the_same(changes: di
     assert same(state, resumed)
 
 
+@pytest.mark.slow
 def test_the_jax_engine_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     from workings.engines.jax.engine import JaxEngine
 
@@ -340,6 +343,7 @@ def test_saving_memory_changes_no_number(memory: dict[str, Any]) -> None:
     np.testing.assert_allclose(one, two, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_table_on_the_host_gives_the_same_numbers(tmp_path: Path) -> None:
     """Bit for bit, in steps, text and files; with fp32 arithmetic on bf16 weights as well."""
     for number, precision in enumerate((PrecisionConfig(), PrecisionConfig(parameters="bf16", rounding="stochastic"))):
@@ -385,6 +389,7 @@ def test_experts_are_refused_what_they_do_not_do() -> None:
         opened("26B-A4B", optimizer=AdafactorConfig(name="adafactor"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_bfloat16_trains(form: str) -> None:
     engine = opened(form, precision=BF16)

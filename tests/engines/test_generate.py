@@ -40,6 +40,7 @@ def test_prompts_are_padded_to_few_shapes() -> None:
     assert cut.log_probs == [-1.0, -2.0, -3.0]
 
 
+@pytest.mark.slow
 def test_on_a_cpu_lengths_between_powers_of_two_are_used_and_answers_keep_their_order(
         engine: JaxEngine, state: dict) -> None:
     assert [padded_length(n, fine=True) for n in (16, 24, 48, 49, 65, 96, 97)] == [16, 32, 48, 64, 96, 96, 128]
@@ -93,6 +94,7 @@ def test_drawn_tokens_follow_the_softmax_at_the_temperature(engine: JaxEngine, s
     assert chisquare(found, expected * count).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_a_completion_depends_on_its_prompt_and_seed_and_on_nothing_beside_it(engine: JaxEngine, state: dict) -> None:
     draw = np.random.default_rng(0)
     prompts = [draw.integers(0, 61, n).tolist() for n in (3, 14, 30, 5, 21, 9, 3, 3, 2, 11)]

@@ -194,6 +194,7 @@ def test_clipping(engine: Any) -> None:
     assert engine.clip(0.0, 1.0) == 1.0
 
 
+@pytest.mark.slow
 @both
 def test_a_step_reports_the_loss_before_the_update_and_moves_by_the_learning_rate(engine: Any) -> None:
     """One supervised token: the loss is that token's; AdamW's first update has size lr wherever a gradient is."""

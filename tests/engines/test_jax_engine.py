@@ -33,6 +33,7 @@ def losses(engine: JaxEngine, state: dict, steps: int, first: int = 0) -> tuple[
     return state, found
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss_and_compiles_once() -> None:
     engine = JaxEngine.open(request(tiny_shape(), optimizer=AdamWConfig(name="adamw", clip_norm=1.0)))
     _, found = losses(engine, engine.init(0), 30)
@@ -42,6 +43,7 @@ def test_training_lowers_the_loss_and_compiles_once() -> None:
     assert engine.compilations == 1
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_the_same_run_bit_for_bit(tmp_path: Path) -> None:
     shape = tiny_shape("gemma3")
     engine = JaxEngine.open(request(shape))
@@ -83,6 +85,7 @@ def assert_same(one: tuple[float, np.ndarray], other: tuple[float, np.ndarray]) 
     np.testing.assert_allclose(one[1], other[1], atol=1e-5 * np.abs(one[1]).max(), rtol=0)
 
 
+@pytest.mark.slow
 def test_the_split_into_micro_batches_does_not_change_the_gradient() -> None:
     """1 x 8, 2 x 4 and 8 x 1 with rows of very different length."""
     whole = random_batch(tiny_shape(), rows=8, seed=4)
@@ -96,6 +99,7 @@ def test_the_split_into_micro_batches_does_not_change_the_gradient() -> None:
     assert counts.max() > 2 * counts.min()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gemma", "gemma3"])
 def test_packed_rows_have_the_loss_and_gradient_of_separate_rows(family: str) -> None:
     shape = tiny_shape(family)
@@ -109,6 +113,7 @@ def test_packed_rows_have_the_loss_and_gradient_of_separate_rows(family: str) ->
     assert_same(gradient(engine, params, packed), gradient(engine, params, separate))
 
 
+@pytest.mark.slow
 def test_generation_stops_keeps_order_and_does_not_depend_on_the_batch() -> None:
     engine = JaxEngine.open(request(tiny_shape()))
     state = engine.init(0)
@@ -125,6 +130,7 @@ def test_generation_stops_keeps_order_and_does_not_depend_on_the_batch() -> None
         engine.generate(state, [[1], []], max_new_tokens=2, stop_ids=[])
 
 
+@pytest.mark.slow
 def test_inspection_describes_the_executable_that_runs() -> None:
     engine = JaxEngine.open(request(tiny_shape()))
     small = engine.inspect(random_batch(engine.spec.shape))

@@ -80,6 +80,7 @@ def expected_step(engine: JaxEngine, state: Any, batch: Batch) -> tuple[float, f
                                 zip(spec.objective.metrics, metrics, strict=True)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "chunk"), [
     ("ppo", 0), *(pytest.param(name, 5, marks=pytest.mark.slow) for name in ("grpo with a reference", "gspo")),
     *(pytest.param(name, 5, marks=pytest.mark.full) for name in ("ppo", "cispo"))])
@@ -96,6 +97,7 @@ def test_a_step_has_value_gradient_and_metrics_of_the_objective(name: str, chunk
     assert result.metrics["clip_fraction"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on", [False, True], ids=["off", "on"])
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_step_says_the_log_probs_that_it_computed(name: str, on: bool) -> None:
@@ -113,6 +115,7 @@ def test_a_step_says_the_log_probs_that_it_computed(name: str, on: bool) -> None
         np.testing.assert_array_equal(result.log_probs != 0, batch.loss_mask > 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_step_of_cross_entropy_says_none(name: str) -> None:
     engine, state, asked = opened(name)
@@ -122,6 +125,7 @@ def test_a_step_of_cross_entropy_says_none(name: str) -> None:
         assert len(outputs) == len(jax.tree.leaves(engine._abstract)) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ppo", pytest.param("gspo", marks=pytest.mark.slow),
                                   *(pytest.param(name, marks=pytest.mark.full) for name in OBJECTIVES
                                     if name not in ("ppo", "gspo"))])
@@ -232,6 +236,7 @@ def test_what_was_drawn_has_the_log_probability_it_is_given(name: str) -> None:
     assert engine.generate(state, prompts, max_new_tokens=2, stop_ids=[])[0].log_probs == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_model_that_is_not_trained_has_no_optimizer(name: str, tmp_path: Any) -> None:
     engine, state, asked = opened(name)
@@ -261,6 +266,7 @@ def test_an_objective_travels_as_json() -> None:
         from_json({"name": "hope"})
 
 
+@pytest.mark.slow
 def test_a_blank_batch_compiles_the_step_that_runs() -> None:
     engine, state, asked = opened("jax", objective=PolicyGradient())
     plain = random_batch(asked.shape)

@@ -24,6 +24,7 @@ def toy_is_installed(monkeypatch, tmp_path_factory):
     install(monkeypatch, tmp_path_factory.mktemp("packages"), toy="tests.models.other_family:FAMILY")
 
 
+@pytest.mark.slow
 def test_from_a_config_to_a_step_on_both_engines(tmp_path: Path) -> None:
     theirs = transformers.SeedOssConfig(
         vocab_size=61, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,

@@ -156,6 +156,7 @@ def test_constant_values_have_no_width() -> None:
         t_mean([1.0])
 
 
+@pytest.mark.slow
 def test_holm_is_statsmodels() -> None:
     p_values = [0.01, 0.04, 0.03, 0.005, 0.5]
     assert holm(p_values) == pytest.approx(list(multipletests(p_values, method="holm")[1]), abs=1e-15)

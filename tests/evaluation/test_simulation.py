@@ -29,6 +29,7 @@ def test_a_small_one_sided_difference_is_covered() -> None:
     assert found["t"] < 0.9  # why it was not chosen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[5] * 50, [40, 22, 16, 13, 11, 9, 8, 7, 6, 5, 4, 4, 3, 3, 2, 2, 2, 1, 1, 1]])
 def test_clusters_that_move_together_raise_no_more_alarms(sizes: list[int]) -> None:
     found = clustered_false_alarms(sizes, 4000, np.random.default_rng(2))

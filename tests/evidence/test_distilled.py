@@ -110,6 +110,7 @@ def copied(honest: Path, folder: Path) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_an_honest_run_verifies_without_weights(honest: Path) -> None:
     found = verify(honest)
     told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}

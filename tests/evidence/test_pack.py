@@ -70,6 +70,7 @@ def unpacked(archive: Path, to: Path) -> Path:
     return to
 
 
+@pytest.mark.slow
 def test_a_pack_verifies_as_it_is_and_unpacked(packed: Path, tmp_path: Path) -> None:
     for place in (packed, unpacked(packed, tmp_path / "out")):
         found = verify(place)
@@ -111,6 +112,7 @@ def test_equal_runs_give_equal_bytes(runs: Path, packed: Path, tmp_path: Path) -
     assert other.read_bytes() == packed.read_bytes()
 
 
+@pytest.mark.slow
 def test_weights_by_digest_are_neither_missing_nor_checked(packed: Path, thin: Path) -> None:
     found = verify(thin)
     assert found.failed == 0

@@ -35,6 +35,7 @@ def test_every_row_names_a_check_that_there_is() -> None:
     assert all(row.how for row in rows)
 
 
+@pytest.mark.slow
 def test_the_record_is_a_good_one_before_and_after_sealing_again(record: dict[str, bytes]) -> None:
     for files in (record, walk.resealed(record)):
         found = walk.verified(files)
@@ -42,6 +43,7 @@ def test_the_record_is_a_good_one_before_and_after_sealing_again(record: dict[st
         assert found.level == 2
 
 
+@pytest.mark.slow
 def test_each_field_has_a_witness_or_is_said(record: dict[str, bytes]) -> None:
     by_file = defaultdict(list)
     for step in walk.steps_of(record):
@@ -82,6 +84,7 @@ def test_a_readme_is_made_again(record: dict[str, bytes], line: bytes, lie: byte
     assert any(one.file == "README.md" for one in found.said) is (verdict == "not_checked")
 
 
+@pytest.mark.slow
 def test_the_example_in_this_repository(tmp_path: Path) -> None:
     files = walk.files_of(Path("examples/runs/quickstart/runs.zip"))
     found = walk.verified(files)

@@ -18,6 +18,7 @@ def test_published_counts_and_the_way_back(name: str) -> None:
     assert "/" in row["hub_id"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_sizes_equal_tunix() -> None:
     """The catalog beside Tunix's own tables (which pad Gemma 1 and 2's vocabulary to 256128)."""

@@ -139,6 +139,7 @@ def test_completions_get_shorter_and_prompts_keep_their_room():
     assert list(shorter_completions(recipe())) == []
 
 
+@pytest.mark.slow
 def test_what_the_search_leaves_out_is_said(no_compiler):
     asked = rewarded(memory={"attention": "chunked", "remat": "layer", "loss_chunk": 64}, data={
         "traces": "addition", "max_length": 128})
@@ -209,6 +210,7 @@ def test_programs_of_rewards_are_traced(run_forked, monkeypatch, tmp_path):
     assert found.verdict.peak_bytes == max(found.peaks.values())
 
 
+@pytest.mark.slow
 def test_a_trace_of_drawing_has_the_noise_in_it():
     pytest.importorskip("torch")
     pytest.importorskip("transformers")

@@ -48,6 +48,7 @@ def trees() -> dict[str, ast.Module]:
     return {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text("utf-8")) for path in modules()}
 
 
+@pytest.mark.slow
 def test_no_module_imports_an_engine(trees: dict[str, ast.Module]) -> None:
     found = {f"{name}: {module}" for name, tree in trees.items() for node in ast.walk(tree) for module in imported(node)
              if module.startswith("workings.engines.") and module.split(".")[2] in ENGINES}

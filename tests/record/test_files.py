@@ -1,5 +1,6 @@
 """Atomic files and appended lines: whole or not at all, on a full disk, a read-only one, and after a torn line."""
 
+import contextlib
 import os
 import resource
 import subprocess
@@ -51,30 +52,33 @@ def test_a_failing_writer_leaves_the_old_file(tmp_path) -> None:
     assert names(tmp_path) == ["a.txt"]
 
 
-@pytest.fixture
-def small_limit() -> Iterator[int]:
-    """No file may grow beyond 4,096 bytes: what a full disk does, without a disk."""
+@contextlib.contextmanager
+def file_limit(size: int) -> Iterator[None]:
+    """No file of this process may grow beyond ``size`` bytes: what a full disk does, without a disk. No fixture, for
+    pytest writes its own output before a fixture ends."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
-    yield 4096
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_file_that_may_not_grow_keeps_its_old_contents(tmp_path, small_limit: int) -> None:
+def test_a_file_that_may_not_grow_keeps_its_old_contents(tmp_path) -> None:
     path = tmp_path / "a.txt"
     atomic.write_text(path, "old")
-    with pytest.raises(StorageError, match=r"could not write .*limit on file size.*EFBIG"):
-        atomic.write_text(path, "x" * (small_limit + 1))
+    with file_limit(4096), pytest.raises(StorageError, match=r"could not write .*limit on file size.*EFBIG"):
+        atomic.write_text(path, "x" * 4097)
     assert path.read_text() == "old"
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_a_line_that_does_not_fit_is_taken_back(tmp_path, small_limit: int) -> None:
+def test_a_line_that_does_not_fit_is_taken_back(tmp_path) -> None:
     appender = jsonl.Appender(tmp_path / "a.jsonl")
     for number in range(4):
         appender.append({"n": number, "text": "x" * 900})
     size = (tmp_path / "a.jsonl").stat().st_size
-    with pytest.raises(StorageError, match="could not append"):
+    with file_limit(4096), pytest.raises(StorageError, match="could not append"):
         appender.append({"n": 4, "text": "x" * 900})  # a part of it fits
     assert (tmp_path / "a.jsonl").stat().st_size == size
     rows, torn = jsonl.read(tmp_path / "a.jsonl")

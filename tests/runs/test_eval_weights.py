@@ -66,6 +66,7 @@ def ask(made: Path, engine: str, out: Path, **settings: Any) -> Scorecard:
                             settings=EvaluationSettings(**settings))
 
 
+@pytest.mark.slow
 def test_both_engines_answer_from_weights_what_the_run_answers(made: Path, tmp_path: Path) -> None:
     evaluate_run(made / "run", made / "items.jsonl", tmp_path / "run",
                  settings=EvaluationSettings(max_new_tokens=24))

@@ -43,6 +43,7 @@ def test_the_student_comes_closer_to_its_teacher(recipe, tmp_path, engine):
     assert facts["root"] == json.loads((recipe.parent / "teacher" / "SEAL.json").read_text())["root"]
 
 
+@pytest.mark.slow
 def test_loss_and_divergence_are_one_number_where_the_model_that_learns_drew(recipe, tmp_path):
     """With one update a rollout every ratio is 1, so the loss is minus the mean advantage: the divergence."""
     done = train(str(recipe), tmp_path / "run", ["training.steps=1"])

@@ -283,6 +283,7 @@ def test_adapters_are_trained_on_it_and_their_run_is_opened(folder: Path) -> Non
     assert open_run(out).checkpoint.step == 4
 
 
+@pytest.mark.slow
 def test_no_small_model_is_made_in_its_place(folder: Path) -> None:
     from workings.runs.smoke import Smoke
 

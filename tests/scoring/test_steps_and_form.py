@@ -57,6 +57,7 @@ def test_hostile_texts_end() -> None:
         assert check_steps(text).checked <= 1
 
 
+@pytest.mark.slow
 def test_gsm8k_solutions_are_nearly_all_valid(shared: Path) -> None:
     """People wrote them and a calculator checked them; those that fail round or mix units."""
     checked = valid = 0

@@ -10,6 +10,7 @@ from workings.ui.draw import part_number, stacked_bars
 from workings.ui.routes import plan
 
 
+@pytest.mark.slow
 def test_what_fits_is_a_table_whose_cells_lead_to_their_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "published", lambda: ["gemma-2b", "gpt2"])  # of thirty
     page = client(tmp_path, monkeypatch)

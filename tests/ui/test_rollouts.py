@@ -55,6 +55,7 @@ def test_the_last_rollout_comes_first_and_orders_are_in_the_address(tmp_path: Pa
     assert "No group of this rollout matches" in page.get(f"{TAB}&find=nothing-like-it").text
 
 
+@pytest.mark.slow
 def test_a_large_rollout_is_shown_a_page_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = [Item(id=f"p{n:03}", prompt=f"What is {n}?", expected_answer=str(n)) for n in range(100)]
     rewarded_run(tmp_path / "run", ["x" * 1_600, "y"], asked)
