@@ -52,13 +52,12 @@ def curves(optimizer: str, vocab: int) -> dict:
     return found
 
 
-def objective(meshes: tuple[tuple[str, int], ...], **form: int) -> dict:
+def objective(meshes: tuple[tuple[str, int], ...], family: str, **form: int) -> dict:
     """Log probabilities and three steps of a policy gradient on meshes, each with its chunk of the loss."""
     found = {}
     rewarded = PolicyGradient(kl_beta=0.3, ratio="sequence", normalize="sequences")
     for mesh, chunk in meshes:
-        # Layers that are not alike: several loops, heads of two sizes, keys that later layers share.
-        asked = request(tiny_shape("gemma4", vocab=64, **form), objective=rewarded, mesh=MESHES[mesh],
+        asked = request(tiny_shape(family, vocab=64, **form), objective=rewarded, mesh=MESHES[mesh],
                         memory=MemoryConfig(loss_chunk=chunk))
         e = JaxEngine.open(asked)
         state, plain = e.init(0), random_batch(asked.shape, micro=2, rows=8)
@@ -132,6 +131,7 @@ if __name__ == "__main__":
                "checkpoints": lambda: checkpoints(folder, "adamw", ("1", "2", "4")),
                "checkpoint of adafactor": lambda: checkpoints(folder, "adafactor", ("4",)),
                "generation": generation, "places": places,
-               "objective": lambda: objective((("1", 0), ("4x2", 5)), layers=3, shared_kv_layers=1),
-               "objective on every mesh": lambda: objective((("1", 0), ("8", 8), ("4x2", 5)))}
+               "objective": lambda: objective((("1", 0), ("4x2", 5)), "gemma2", layers=2),
+               # Layers that are not alike: several loops, heads of two sizes, keys that later layers share.
+               "objective on every mesh": lambda: objective((("1", 0), ("8", 8), ("4x2", 5)), "gemma4")}
     json.dump(answers[case](), sys.stdout)

@@ -32,8 +32,8 @@ def test_the_same_twenty_steps_on_every_mesh(case: str, run_forked, tmp_path: Pa
 
 @pytest.mark.parametrize("case", ["objective", pytest.param("objective on every mesh", marks=pytest.mark.full)])
 def test_a_policy_gradient_is_the_same_on_a_mesh(case: str, run_forked, tmp_path: Path) -> None:
-    """A ratio of whole rows, whose log probabilities come from devices that share rows and vocabulary; three layers
-    of Gemma 4 (with its own keys, global, with another's keys) and fsdp=4 x tp=2, with `full` six and fsdp=8 too."""
+    """A ratio of whole rows, whose log probabilities come from devices that share rows and vocabulary; two layers of
+    Gemma 2 and fsdp=4 x tp=2, with `full` six of Gemma 4 (with its own keys, global, with another's) and fsdp=8 too."""
     found = ask(run_forked, case, tmp_path)
     for mesh in set(found) - {"1"}:
         np.testing.assert_allclose(found[mesh]["log_probs"], found["1"]["log_probs"], atol=1e-5)

@@ -172,6 +172,7 @@ def test_the_share_of_a_card_that_jax_takes_is_counted_once(monkeypatch):
         assert abs(jax.usable_memory(found)[0] - 100 * 2**30) < 2
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("run_flags")
 @pytest.mark.skipif(sys.platform != "linux", reason="address spaces are limited in another way")
 def test_memory_that_does_not_suffice_is_refused_with_a_way_out_and_a_forced_run_ends_as_a_record(tmp_path):

@@ -9,7 +9,7 @@ from workings.errors import RequestError
 from workings.runs.resolve import find_shape
 from workings.runs.smoke import Smoke
 
-SOME = ("gemma-3-1b-v5e8", "gemma-3-1b-grpo-v5e8")
+SOME = ("gemma-3-1b-grpo-v5e8",)
 """The notebook's test runs that of Gemma 2B, and `test_train_torch.py` one of PyTorch's."""
 PRETRAINED = [pytest.param(name, marks=() if name in SOME else pytest.mark.full)
               for name in shipped_recipes() if load_recipe(name).recipe.model.source == "pretrained"

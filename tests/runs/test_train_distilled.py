@@ -29,7 +29,7 @@ def lines_of(run: Path) -> list[dict]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["jax", "torch"])
+@pytest.mark.parametrize("engine", ["torch", pytest.param("jax", marks=pytest.mark.full)])
 def test_the_student_comes_closer_to_its_teacher(recipe, tmp_path, engine):
     done = train(str(recipe), tmp_path / "run", [f"engine={engine}", "training.steps=60", "batch.micro_batch=32",
                                                  "training.learning_rate=2e-2", "algorithm.updates=2",
@@ -53,7 +53,8 @@ def test_loss_and_divergence_are_one_number_where_the_model_that_learns_drew(rec
 
 
 @pytest.mark.parametrize(("updates", "point"), [
-    (1, "draw 3 unrewarded"), (2, "rename checkpoints/.step_000002"),
+    (1, "draw 3 unrewarded"),
+    pytest.param(2, "rename checkpoints/.step_000002", marks=pytest.mark.full),
     pytest.param(2, "draw 3 unrewarded", marks=pytest.mark.full),
     pytest.param(1, "write train/rollouts/.step_000003", marks=pytest.mark.full)])
 def test_killed_and_resumed_it_ends_bit_for_bit_the_same(recipe, start_forked, updates, point):
@@ -94,7 +95,7 @@ def test_adapters_are_merged_before_they_teach(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["jax", "torch"])
+@pytest.mark.parametrize("engine", ["jax", pytest.param("torch", marks=pytest.mark.full)])
 def test_a_teacher_in_four_bits_says_about_the_same(recipe, tmp_path, engine):
     if engine == "torch":
         pytest.importorskip("bitsandbytes")

@@ -29,7 +29,8 @@ def begun(tmp_path_factory, start_forked):
     "draw 3 unrewarded",  # in the middle of drawing the second rollout
     pytest.param("write train/rollouts/.step_000003", marks=pytest.mark.full),  # half of a rollout's file
     pytest.param("draw 5 begun", marks=pytest.mark.full),
-    "rename checkpoints/.step_000004",  # the second update of a rollout is taken again from the record
+    # The second update of a rollout is taken again from the record.
+    pytest.param("rename checkpoints/.step_000004", marks=pytest.mark.full),
 ])
 def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(begun, point):
     recipe, start, straight = begun

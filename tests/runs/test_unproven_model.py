@@ -211,7 +211,7 @@ def test_a_run_says_everywhere_that_nothing_was_proven(folder: Path, tmp_path: P
     assert planned.verdict.source == "traced"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_stopped_run_resumes_bit_for_bit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out, step = folder / "runs" / "stopped", TorchEngine.step
     taken = []
