@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.evidence import reseal
-from workings.evidence.verify import record as records
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify import verify
+from workings.record.plain import MEMORY_VARIABLE
 from workings.record.seal import seal_unit
 
 
@@ -237,13 +237,20 @@ def test_strange_json(run: Path, data: bytes, message: str) -> None:
 
 
 def test_values_that_cost_more_than_they_weigh(run: Path, monkeypatch) -> None:
-    monkeypatch.setattr(records, "MAX_VALUES", 1000)
-    (run / "config/many.json").write_bytes(b"[" + b"[]," * 5000 + b"1]")
+    monkeypatch.setenv(MEMORY_VARIABLE, "1")
+    (run / "config/many.json").write_bytes(b"[" + b"[]," * 10_000 + b"1]")
     reseal.reseal(run)
-    assert "holds 10,001 values" in failures(run)["form.json"]
-    monkeypatch.setattr(records, "MAX_VALUES", 10**9)
-    monkeypatch.setattr(records, "MAX_ALL_VALUES", 1000)
-    assert "1,000 in all are read" in failures(run)["form.json"]
+    assert f"would take 1 MiB in memory, 1 are allowed; {MEMORY_VARIABLE}=3 allows more" in failures(run)["form.json"]
+    monkeypatch.setenv(MEMORY_VARIABLE, "3")
+    assert not failures(run)
+
+
+def test_files_are_dropped_where_all_would_take_too_much(run: Path, monkeypatch) -> None:
+    for number in range(9):
+        (run / f"config/many_{number}.json").write_bytes(b"[" + b"[]," * 5_000 + b"1]")
+    reseal.reseal(run)
+    monkeypatch.setenv(MEMORY_VARIABLE, "2")
+    assert not failures(run)
 
 
 def test_more_than_is_looked_at(run: Path, monkeypatch) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from workings.evidence.verify import core
+from workings.evidence.verify.kept import Kept
 from workings.evidence.verify.record import load
 from workings.evidence.verify.result import Verification
 from workings.evidence.verify.tree import Entry, open_tree, read
@@ -32,7 +33,7 @@ class MemoryTree:
 
     files: dict[str, bytes]
     path: Path = Path("memory")
-    values: int = 0
+    kept: Kept = field(default_factory=Kept)
     entries: tuple[Entry, ...] = field(init=False)
 
     def __post_init__(self) -> None:

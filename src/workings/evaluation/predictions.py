@@ -10,6 +10,7 @@ from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.settings import EvaluationSettings, aggregate_score
 from workings.record.canonical import dumps
 from workings.record.digest import bytes_digest
+from workings.record.plain import open_plain
 from workings.scoring.extract import EXTRACTION_VERSION
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement
@@ -17,6 +18,8 @@ from workings.scoring.lines import read_lines
 
 KEPT_CHARS = 4_000
 """Of a completion that is too long to be scored this many characters are kept, with its length and digest."""
+MAX_PREDICTIONS_BYTES = 4 << 30
+"""Largest file of predictions that is read back, an item at a time: some hundred thousand long completions."""
 MEASURES = ("format_ok", "truncated", "completion_tokens", "reasoning_chars", "step_validity", "empty")
 """What is measured beside the score; `step_validity` is the share of valid equations of an item that has some."""
 
@@ -107,10 +110,9 @@ def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
     """The records of one item after the other: its samples stand together.
 
     Raises:
-        RecordError: the file is missing, or a line is none of ours.
+        RecordError: the file is missing or no plain one, or a line is none of ours.
     """
-    if not path.is_file():
-        raise RecordError(f"{path}: no predictions")
+    open_plain(path, MAX_PREDICTIONS_BYTES).close()
     group: list[dict[str, Any]] = []
     for number, record in read_lines(path):
         if isinstance(record, str) or not isinstance(record.get("id"), str) or not _is_score(record.get("score")):

@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import Any
 
 from workings.errors import RecordError, RequestError
-from workings.evaluation.predictions import read_results
+from workings.evaluation.predictions import MAX_PREDICTIONS_BYTES, read_results
 from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.settings import recorded_version
 from workings.record import atomic
-from workings.record.canonical import loads, record_line
+from workings.record.canonical import loads, read_json, record_line
 from workings.record.digest import file_digest, json_digest
 from workings.record.jsonl import Appender, cut_torn_line
 from workings.record.layout import (
@@ -31,6 +31,7 @@ from workings.record.layout import (
     partial_path,
 )
 from workings.record.lock import DirectoryLock
+from workings.record.plain import open_plain, read_plain
 from workings.record.seal import parse_sums, root_digest, seal_unit
 
 DEFAULT_NAME = "items"
@@ -84,8 +85,9 @@ class EvaluationRecord:
             RecordError: the predictions are not the ones that were sealed, or hold an item twice.
         """
         # Numbers are about to be compared: a file that was changed after sealing must not take part.
-        sums = parse_sums((self.path / SUMS).read_bytes())
+        sums = parse_sums(read_plain(self.path / SUMS))
         for name in (EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS):
+            open_plain(self.path / name, MAX_PREDICTIONS_BYTES).close()
             if sums.get(name) != file_digest(self.path / name):
                 raise RecordError(f"{self.path / name} is not the file that was sealed")
         results = list(read_results(self.path / PREDICTIONS, str(self.config["aggregate"]),
@@ -148,9 +150,7 @@ def _only(path: Path, units: Sequence[EvaluationRecord]) -> EvaluationRecord:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise RecordError(f"{path} is missing")
-    value = loads(path.read_bytes())
+    value = read_json(path)
     if not isinstance(value, dict):
         raise RecordError(f"{path} is not a JSON object")
     return value

@@ -1,15 +1,21 @@
 """Canonical JSON (RFC 8785): one value has exactly one sequence of bytes, so that digests of values have a meaning."""
 
 import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import rfc8785
 
 from workings.errors import RecordError
+from workings.record.plain import MAX_BYTES, parsed_bytes, read_plain, refuse_too_large
 
 MAX_DEPTH = 64
 """Deepest nesting of a record. Nothing of ours is deeper than ten; more is an attack on the reader's stack."""
-
+MAX_NULLS = 1_000
+_SMALL_BYTES = 1 << 20
+"""A JSON text up to here cannot take more memory than is allowed."""
 
 # RFC 8785 knows one kind of number, the double, which holds every integer up to here.
 _EXACT_INTEGERS = 2 ** 53
@@ -81,8 +87,10 @@ def loads(data: bytes | str) -> Any:
     """Strict JSON: refuses repeated keys, ``NaN``, ``Infinity``, values deeper than `MAX_DEPTH` and broken UTF-8.
 
     Raises:
-        RecordError: says what is wrong, in one line.
+        RecordError: says what is wrong, in one line; also where the values would fill the memory.
     """
+    if len(data) > _SMALL_BYTES:
+        refuse_too_large(parsed_bytes(data), "its values")
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
         value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
@@ -96,15 +104,32 @@ def loads(data: bytes | str) -> Any:
     return value
 
 
+def read_json(path: Path, limit: int = MAX_BYTES) -> Any:
+    """`loads` of a plain file. Raises `RecordError` as `plain.read_plain` does, and naming the file."""
+    data = read_plain(path, limit)
+    try:
+        return loads(data)
+    except RecordError as error:
+        raise RecordError(f"{path.name}: {error}") from None
+
+
 def find_nulls(value: Any, where: str = "$") -> list[str]:
-    """Places of every ``null`` in a JSON value, as `$.a[3].b`. Records have none: see `workings.record.values`."""
+    """Places of nulls in a JSON value, as `$.a[3].b`, the first `MAX_NULLS` of them. Records have none."""
+    return list(islice(_nulls(value, where), MAX_NULLS))
+
+
+def _nulls(value: Any, where: str) -> Iterator[str]:
     if value is None:
-        return [where]
-    if isinstance(value, dict):
-        return [found for key, inner in value.items() for found in find_nulls(inner, f"{where}.{key}")]
-    if isinstance(value, (list, tuple)):
-        return [found for index, inner in enumerate(value) for found in find_nulls(inner, f"{where}[{index}]")]
-    return []
+        yield where
+    # A place is only written where something is inside: most values of a large record are plain.
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if inner is None or isinstance(inner, (dict, list, tuple)):
+                yield from _nulls(inner, f"{where}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for index, inner in enumerate(value):
+            if inner is None or isinstance(inner, (dict, list, tuple)):
+                yield from _nulls(inner, f"{where}[{index}]")
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

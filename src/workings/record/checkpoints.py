@@ -15,9 +15,10 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.record import atomic
-from workings.record.canonical import loads
+from workings.record.canonical import loads, read_json
 from workings.record.digest import file_digest
 from workings.record.layout import COMMIT, STATE, check_relative
+from workings.record.plain import read_plain
 from workings.record.storage import storage
 
 SCHEMA = "checkpoint/1"
@@ -114,7 +115,7 @@ class CheckpointStore:
                 raise RecordError(f"{path.name}/{name}: {size} bytes, {fact['bytes']} were committed")
             if file_digest(file) != fact["sha256"]:
                 raise RecordError(f"{path.name}/{name}: its bytes differ from those committed")
-        state = loads((path / STATE).read_bytes())
+        state = read_json(path / STATE)
         step = int(_match(path).group(1))
         # A folder that was renamed by hand would be gone on with under a wrong step number.
         if state["step"] != step:
@@ -179,7 +180,7 @@ def read_commit(path: Path) -> dict[str, dict[str, Any]]:
     if file.is_symlink() or not file.is_file():
         raise RecordError(f"{path.name}: no {COMMIT}, so it was never completed")
     try:
-        return parse_commit(file.read_bytes(), int(_match(path).group(1)))
+        return parse_commit(read_plain(file), int(_match(path).group(1)))
     except RecordError as error:
         raise RecordError(f"{path.name}/{COMMIT}: {error}") from None
 

@@ -7,6 +7,7 @@ from typing import Any
 from workings.errors import RecordError
 from workings.record import atomic
 from workings.record.canonical import loads, record_line
+from workings.record.plain import MAX_BYTES, parsed_bytes, read_plain, refuse_too_large
 from workings.record.storage import PRIVATE, storage
 
 
@@ -87,18 +88,29 @@ def parse(data: bytes, name: str) -> tuple[list[dict[str, Any]], str | None]:
     return rows, torn.decode("utf-8", errors="replace") if torn else None
 
 
-def read(path: Path) -> tuple[list[dict[str, Any]], str | None]:
-    """`parse` of a file; no rows if it does not exist. Raises `RecordError`."""
-    if not path.exists():
+def read(path: Path, *, bounded: bool = False) -> tuple[list[dict[str, Any]], str | None]:
+    """`parse` of a plain file; no rows if there is none of this name.
+
+    Args:
+        path: the file.
+        bounded: refuse a file that would fill the memory, as one of somebody else's run could.
+
+    Raises:
+        RecordError: it is no plain file, too large, or damaged.
+    """
+    if not os.path.lexists(path):
         return [], None
-    return parse(path.read_bytes(), path.name)
+    data = read_plain(path, MAX_BYTES if bounded else None)
+    if bounded:
+        refuse_too_large(parsed_bytes(data, lines=True), path.name)
+    return parse(data, path.name)
 
 
 def cut_torn_line(path: Path) -> str | None:
     """Remove a torn last line, atomically, and return it; None if there was none."""
     if not path.exists():
         return None
-    data = path.read_bytes()
+    data = read_plain(path, None)
     # 0 where there is no newline at all, and then all of it is torn.
     end = data.rfind(b"\n") + 1
     if end == len(data):

@@ -6,10 +6,11 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.record import jsonl
-from workings.record.canonical import loads
+from workings.record.canonical import read_json
 from workings.record.checkpoints import CheckpointStore
 from workings.record.layout import CHECKPOINTS, EVALUATION_SUMMARY, EVENTS, MANIFEST, METRICS, SEAL
 from workings.record.manifest import RunManifest, parse_manifest
+from workings.record.plain import read_plain
 from workings.record.seal import parse_seal, root_digest
 
 
@@ -47,8 +48,8 @@ class Run:
         if not (path / SEAL).is_file() or not (path / MANIFEST).is_file():
             raise RequestError(str(path), f"a sealed run directory (with {MANIFEST} and {SEAL})",
                                "the folder that `workings train` named when it ended")
-        status = parse_seal((path / SEAL).read_bytes())["status"]
-        return cls(path=path, manifest=parse_manifest((path / MANIFEST).read_bytes()), status=status,
+        status = parse_seal(read_plain(path / SEAL))["status"]
+        return cls(path=path, manifest=parse_manifest(read_plain(path / MANIFEST)), status=status,
                    root=root_digest(path))
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -65,7 +66,7 @@ class Run:
         # An evaluation that is still being written has no seal yet and is passed over.
         units = [path for path in sorted(folder.iterdir()) if (path / SEAL).is_file()] if folder.is_dir() else []
         return [SealedEvaluation(name=unit.name, path=unit, root=root_digest(unit),
-                                 summary=loads((unit / EVALUATION_SUMMARY).read_bytes())) for unit in units]
+                                 summary=read_json(unit / EVALUATION_SUMMARY)) for unit in units]
 
     @property
     def checkpoints(self) -> CheckpointStore:
@@ -73,7 +74,7 @@ class Run:
         return CheckpointStore(self.path / CHECKPOINTS)
 
     def _lines(self, name: str) -> list[dict[str, Any]]:
-        rows, torn = jsonl.read(self.path / name)
+        rows, torn = jsonl.read(self.path / name, bounded=True)
         # Recovery cuts torn lines before sealing, so here one means that the file was changed afterwards.
         if torn is not None:
             raise RecordError(f"{self.path / name}: torn last line in a sealed run")

@@ -7,7 +7,7 @@ from typing import Any
 
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.unit import EvaluationRecord, find_units
-from workings.record.canonical import loads
+from workings.record.canonical import read_json
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, OVERRIDES, PREDICTIONS, RECIPE
 from workings.record.manifest import RunManifest
 from workings.record.reader import Run
@@ -70,6 +70,12 @@ def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> Ru
         evaluation=unit or (find_units(path)[0] if has_evaluation else None))
 
 
+def bare_view(path: Path) -> RunView:
+    """A sealed run without its log and evaluation: what `commands` needs. Raises `RecordError`, `RequestError`."""
+    run = Run.open(path)
+    return RunView(name=path.resolve().name, path=path, color=0, manifest=run.manifest, root=run.root)
+
+
 def sample_pairs(a: EvaluationRecord, b: EvaluationRecord, wanted: list[str]) -> list[SamplePair]:
     """The wanted items with the completions of both sides, in the order wanted."""
     found: dict[str, list[dict[str, Any]]] = {}
@@ -117,7 +123,7 @@ def train_again(run: Path) -> str:
 
     A recipe names its data relative to its own place, so the copy in the run is shown only if the original is gone.
     """
-    asked = loads((run / OVERRIDES).read_bytes()) if (run / OVERRIDES).is_file() else {}
+    asked = read_json(run / OVERRIDES) if (run / OVERRIDES).is_file() else {}
     # The layout that quickstart and packs make: runs and recipes side by side.
     original = run.parent.parent / "recipes" / Path(str(asked.get("origin", ""))).name
     recipe = original if original.is_file() else run / RECIPE

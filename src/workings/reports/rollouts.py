@@ -14,6 +14,7 @@ from workings.errors import RecordError
 from workings.models.tokenizer import Tokenizer
 from workings.record.canonical import loads
 from workings.record.layout import PROMPTS, ROLLOUTS, rollout_file
+from workings.record.plain import MAX_BYTES, open_plain, read_plain
 from workings.rollouts.lines import from_json
 from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import Group, Rollout, Sample
@@ -60,7 +61,7 @@ def read_rollout(run: Path, step: int) -> Rollout:
     path = _place(run, step)
 
     def read() -> Rollout:
-        line = loads(path.read_bytes())
+        line = loads(read_plain(path))
         if line["step"] != step:
             raise ValueError("it is of another update than its name says")
         return from_json(line, _prompts(run, set(line["prompts"])))
@@ -100,10 +101,9 @@ def visible(text: str) -> str:
 
 def _prompts(run: Path, wanted: Collection[str]) -> dict[str, Prompt]:
     """Prompts by id, as far as they are there."""
-    path, found = run / PROMPTS, {}
-    if path.is_symlink() or not path.is_file():
-        raise RecordError(f"{PROMPTS} is missing, and without it nobody knows what was asked")
-    with path.open("rb") as file:
+    found: dict[str, Prompt] = {}
+    # Without it nobody knows what was asked.
+    with open_plain(run / PROMPTS, MAX_BYTES) as file:
         for line in file:
             begin = _ID.match(line)
             if begin is None or json.loads(begin[1]) in wanted:
@@ -133,15 +133,15 @@ def _formed(path: Path, read: Callable[[], T]) -> T:
 
 def _front(path: Path) -> bytes:
     """A file's JSON up to its packed numbers; all of it where it has another order."""
-    data = b""
-    with path.open("rb") as file:
+    data = bytearray()
+    with open_plain(path, MAX_BYTES) as file:
         while chunk := file.read(_CHUNK):
             # It may begin in one chunk and end in the next.
             start = max(0, len(data) - len(_PACKED))
             data += chunk
             if (end := data.find(_PACKED, start)) >= 0:
-                return data[:end] + b"}"
-    return data
+                return bytes(data[:end]) + b"}"
+    return bytes(data)
 
 
 def _outline(line: Any) -> list[GroupOutline]:

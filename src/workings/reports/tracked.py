@@ -6,7 +6,7 @@ from typing import Any
 
 from workings.errors import RequestError
 from workings.evaluation.unit import EvaluationRecord, find_units
-from workings.record.canonical import loads
+from workings.record.canonical import read_json
 from workings.record.layout import CONFIG
 from workings.record.reader import Run
 from workings.reports.reinforcement import logged
@@ -37,7 +37,7 @@ def numbers(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 def settings(path: Path) -> Iterator[tuple[str, str]]:
     """The resolved recipe, a dotted key and its value at a time."""
-    yield from _flat(loads((path / CONFIG).read_bytes()))
+    yield from _flat(read_json(path / CONFIG))
 
 
 def artifacts(path: Path, weights: bool) -> Iterator[tuple[Path, str | None]]:

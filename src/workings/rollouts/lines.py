@@ -16,11 +16,12 @@ import numpy as np
 from workings.data.batches import Position
 from workings.engines.base import Completion
 from workings.errors import RecordError
+from workings.record.plain import refuse_too_large
 from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import Group, Rollout, Sample
 
-MOST_TOKENS = 100_000_000
-"""Tokens of one rollout that are believed."""
+TOKEN_BYTES = 90
+"""What a token with its log probabilities takes in memory, at most."""
 
 
 def to_json(rollout: Rollout) -> dict[str, Any]:
@@ -78,8 +79,10 @@ def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
             line["seeds"], stops, *numbers, *rewards.values())) or any(
             len(line[name]) != len(ids) for name in ("epochs", "kept")):
         raise ValueError("its lists are not of one length")
-    if any(type(length) is not int or length < 0 for length in lengths) or sum(lengths) > MOST_TOKENS:
+    if any(type(length) is not int or length < 0 for length in lengths):
         raise ValueError("its lengths are no counts")
+    # Before they are unpacked: some kilobytes can claim a hundred million.
+    refuse_too_large(TOKEN_BYTES * sum(lengths), "its tokens")
     tokens = _unpack(line["tokens"], sum(lengths))
     learned = [length + (stop >= 0) for length, stop in zip(lengths, stops, strict=True)]
     drawn = _unpack(line["sampler_log_probs"], sum(learned))

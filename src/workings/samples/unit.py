@@ -12,8 +12,9 @@ from workings.errors import RequestError
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.unit import EvaluationRecord
 from workings.record import atomic
-from workings.record.canonical import line, loads
+from workings.record.canonical import line, read_json
 from workings.record.layout import EVALUATION_CONFIG, KEPT, PAIRS, PREDICTIONS, SAMPLED, SEAL, SELECTION
+from workings.record.plain import read_plain
 from workings.record.seal import parse_seal
 from workings.samples.candidates import Origin
 from workings.samples.pairs import PairRule, make_pairs
@@ -52,7 +53,7 @@ def files_of(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], config: 
 def write_files(folder: Path, selection: Selection, pairs: PairRule | None) -> None:
     """Write these files beside complete predictions; what an earlier attempt left of them is replaced."""
     (folder / PAIRS).unlink(missing_ok=True)
-    config = loads((folder / EVALUATION_CONFIG).read_bytes())
+    config = read_json(folder / EVALUATION_CONFIG)
     # Read from the file, so that memory holds what is kept and not every text that was drawn.
     for name, data in files_of(lambda: read_predictions(folder / PREDICTIONS), config, selection, pairs).items():
         atomic.write_bytes(folder / name, data)
@@ -65,7 +66,7 @@ class SampleUnit(EvaluationRecord):
     @classmethod
     def open(cls, path: Path) -> "SampleUnit":
         """The unit at a path. Raises `RequestError` where there is none."""
-        if not (path / SEAL).is_file() or parse_seal((path / SEAL).read_bytes())["unit"] != SAMPLED:
+        if not (path / SEAL).is_file() or parse_seal(read_plain(path / SEAL))["unit"] != SAMPLED:
             raise RequestError(str(path), "the directory that `workings sample --out` wrote",
                                f"workings sample RUN --prompts FILE --samples K --temperature T --out {path}")
         return cls(path)
@@ -83,5 +84,5 @@ class SampleUnit(EvaluationRecord):
     @cached_property
     def counts(self) -> Counts:
         """How often prompts were solved, and what became of the samples."""
-        counts = loads((self.path / SELECTION).read_bytes())["counts"]
+        counts = read_json(self.path / SELECTION)["counts"]
         return Counts(**{**counts, "classes": {} if "absent" in counts["classes"] else counts["classes"]})

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from workings.evaluation.breaks import Breaks, count_breaks
 from workings.evaluation.comparison.compare import Comparison, compare_records
@@ -13,10 +13,11 @@ from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDIC
 from workings.ui.answers import Answer, Change, pair_changes
 from workings.ui.file_cache import FileCache
 
-KEPT = 16
-"""Pairs that are kept in memory."""
+KEPT, KEPT_BYTES = 16, 64 << 20
+"""Pairs that are kept in memory, as long as all their files together have not more bytes; the newest in any case."""
 Changes = dict[Change, list[tuple[Answer, Answer]]]
-Stamp = tuple[object, ...]
+Stamp = tuple[Any, ...]
+"""Of each file its path and, where there is one, time, bytes and number."""
 T = TypeVar("T")
 
 
@@ -56,9 +57,15 @@ class ComparedPairs:
         with self._lock:
             kept[stamp] = found
             # A dict keeps the order of insertion, so the first ones are those that nobody asked for the longest.
-            for old in list(kept)[:-KEPT]:
+            for old in list(kept)[:-1]:
+                if len(kept) <= KEPT and sum(map(_file_bytes, kept)) <= KEPT_BYTES:
+                    break
                 del kept[old]
         return found
+
+
+def _file_bytes(stamp: Stamp) -> int:
+    return sum(file[2] for file in stamp if len(file) > 1)
 
 
 def _stamp(pair: tuple[EvaluationRecord, EvaluationRecord]) -> Stamp:

@@ -2,8 +2,9 @@
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -23,13 +24,17 @@ from workings.record.layout import (
     SAMPLES,
     SUMS,
 )
+from workings.record.plain import open_plain
 from workings.record.seal import root_digest
 from workings.ui.answers import units_of
-from workings.ui.folder import Folder
+from workings.ui.folder import MAX_PARSED_BYTES, Folder
 from workings.ui.replays import Replay, read_replays
 
 # The end of a log tells how it stands, and a log of a week would be megabytes in every page.
 LOG_CHARS = 20_000
+T = TypeVar("T")
+EVENTS_SHOWN = 2_000
+"""The newest of them; a run has some dozens."""
 # A run has some dozens; more is somebody's folder that looks like a run.
 FILES = 2_000
 
@@ -91,15 +96,32 @@ class Detail(BaseModel):
 def read_detail(folder: Folder, run: Path) -> Detail:
     """Read a run; a part that is missing or damaged becomes a note and hides nothing else."""
     notes: list[str] = []
+    taken = 0
+
+    def read(path: Path) -> dict[str, Any]:
+        nonlocal taken
+        needed, _ = folder.weighed(path)
+        taken += needed
+        # All parts stand on one page, and a record may hold thousands of evaluations and replays.
+        if taken > MAX_PARSED_BYTES:
+            raise RecordError(f"{path.relative_to(run).as_posix()} is left out: more values than a page shows")
+        return folder.object(path)
 
     def part(name: str) -> dict[str, Any]:
         try:
-            return folder.object(run / name)
+            return read(run / name)
         except RecordError as error:
             # A run that is being written does not have all its files yet, which is no damage.
             if (run / name).exists() or not run.name.endswith(PARTIAL_SUFFIX):
                 notes.append(str(error))
             return {}
+
+    def noted(what: Callable[[], T], otherwise: T) -> T:
+        try:
+            return what()
+        except RecordError as error:
+            notes.append(str(error))
+            return otherwise
 
     is_run = (run / CONFIG).is_file() or (run / MANIFEST).is_file()
     # The manifest is written when a run is sealed, so an unfinished one is not asked for it.
@@ -107,7 +129,7 @@ def read_detail(folder: Folder, run: Path) -> Detail:
     units = []
     for name, place in units_of(run).items():
         try:
-            units.append(RunEvaluation(name=name, summary=folder.object(place / EVALUATION_SUMMARY)))
+            units.append(RunEvaluation(name=name, summary=read(place / EVALUATION_SUMMARY)))
         except RecordError as error:
             notes.append(f"evaluation {name}: {error}")
     overrides = part(OVERRIDES).get("overrides", []) if is_run else []
@@ -116,10 +138,12 @@ def read_detail(folder: Folder, run: Path) -> Detail:
         overrides=[str(word) for word in overrides] if isinstance(overrides, list) else [],
         recipe_text=_text(run / RECIPE), environment=part(ENVIRONMENT) if is_run else {},
         device_checks=part(DEVICE_CHECKS) if is_run else {},
-        memory=_memory(part(PLAN) if (run / PLAN).is_file() else {}, manifest, folder.metrics(run)),
-        replays=read_replays(folder, run, notes), samples=_samples(run),
-        events=folder.tail(run / EVENTS).lines() if is_run else [], log=_text(run / LOG),
-        files=list_files(run), root_digest=root_digest(run) if (run / SUMS).is_file() else "")
+        memory=_memory(part(PLAN) if (run / PLAN).is_file() else {}, manifest,
+                       noted(lambda: folder.metrics(run), [])),
+        replays=read_replays(read, run, notes), samples=_samples(run),
+        events=noted(lambda: folder.tail(run / EVENTS).lines()[-EVENTS_SHOWN:], []) if is_run else [],
+        log=_text(run / LOG), files=list_files(run),
+        root_digest=noted(lambda: root_digest(run), "") if (run / SUMS).is_file() else "")
 
 
 def _memory(plan: dict[str, Any], manifest: dict[str, Any], lines: list[dict[str, Any]]) -> DeviceMemory:
@@ -154,12 +178,13 @@ def _samples(run: Path) -> str:
 
 def _text(path: Path) -> str:
     """The end of a text file, at most `LOG_CHARS`; empty where there is none. Links are not followed."""
-    # A run from elsewhere could hold a link to a private file, which the page would then show.
-    if path.is_symlink() or not path.is_file():
+    try:
+        file = open_plain(path)
+    except RecordError:
         return ""
-    with path.open("rb") as file:
+    with file:
         # Seeking counts bytes and may land inside a character; the decoder puts a mark in place of the rest of it.
-        file.seek(max(0, path.stat().st_size - LOG_CHARS))
+        file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_CHARS))
         return file.read(LOG_CHARS).decode("utf-8", "replace")
 
 

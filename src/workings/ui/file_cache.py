@@ -7,6 +7,10 @@ from threading import Lock
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+Stamp = tuple[int, int, int]
+"""Time of the last change, bytes and number of a file."""
+KEPT_BYTES = 128 << 20
+"""What is kept of all files of one cache takes at most about so much memory, the newest apart."""
 
 
 @dataclass(frozen=True)
@@ -15,11 +19,18 @@ class FileCache:
 
     most: int
     """Files of which something is kept."""
-    found: dict[Path, tuple[object, Any]] = field(default_factory=dict)
+    found: dict[Path, tuple[Stamp, int, Any]] = field(default_factory=dict)
+    """Stamp, bytes in memory, and what was read."""
     lock: Lock = field(default_factory=Lock)
 
-    def of(self, path: Path, read: Callable[[], T]) -> T:
-        """What ``read`` gave for this file."""
+    def of(self, path: Path, read: Callable[[], T], weigh: Callable[[T], int] | None = None) -> T:
+        """What ``read`` gave for this file.
+
+        Args:
+            path: the file.
+            read: reads it.
+            weigh: bytes that this takes in memory, about; None: a few times as many as the file has.
+        """
         try:
             state = path.stat()
         except OSError:
@@ -29,12 +40,15 @@ class FileCache:
             kept = self.found.pop(path, None)
             if kept is not None and kept[0] == stamp:
                 self.found[path] = kept
-                value: T = kept[1]
+                value: T = kept[2]
                 return value
         # Outside the lock: a large file takes a while, and other pages should not wait for it.
         value = read()
         with self.lock:
-            self.found[path] = (stamp, value)
-            for old in list(self.found)[:-self.most]:
-                del self.found[old]
+            self.found[path] = (stamp, weigh(value) if weigh else 4 * state.st_size, value)
+            taken = sum(weight for _, weight, _ in self.found.values()) if len(self.found) > 1 else 0
+            for old in list(self.found)[:-1]:
+                if len(self.found) <= self.most and taken <= KEPT_BYTES:
+                    break
+                taken -= self.found.pop(old)[1]
         return value

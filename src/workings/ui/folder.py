@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -12,11 +13,17 @@ from typing import Any
 from workings.errors import RecordError, RequestError
 from workings.record.layout import CONFIG, EVALUATION_SUMMARY, MANIFEST, METRICS, PARTIAL_SUFFIX, SEAL
 from workings.record.lock import is_held
+from workings.record.plain import memory_limit, parsed_bytes, read_plain, refuse_too_large
+from workings.ui.file_cache import FileCache
 from workings.ui.series import Columns
 from workings.ui.tail import Tail
 
 DEPTH = 5
 """Folders below the page's own in which runs are looked for."""
+KEPT_FILES = 20_000
+"""JSON files of runs that are kept in memory, as long as they are small."""
+MAX_JSON_BYTES, MAX_PARSED_BYTES = 8 << 20, 64 << 20
+"""Largest JSON file that is shown, and how much it may take in memory. One of an ordinary run has some kilobytes."""
 QUIET_SECONDS = 120
 """Where a file system has no locks, a run counts as running while its log is younger than this."""
 
@@ -26,7 +33,7 @@ class Folder:
     """The runs below one directory. Safe to use from several threads: what is kept is only ever replaced whole."""
 
     root: Path
-    _read: dict[Path, tuple[tuple[int, int], Any]] = field(default_factory=dict)
+    _read: FileCache = field(default_factory=lambda: FileCache(KEPT_FILES))
     _tails: dict[Path, Tail] = field(default_factory=dict)
     _columns: dict[Path, tuple[Tail, Columns]] = field(default_factory=dict)
     _growing: Lock = field(default_factory=Lock)
@@ -73,20 +80,22 @@ class Folder:
         """A JSON file, read again only when it changed.
 
         Raises:
-            RecordError: it is missing or no JSON.
+            RecordError: it is missing, no plain file, no JSON, or more than a page shows.
         """
-        try:
-            found = path.stat()
-            # The time alone is too coarse on some file systems: two writes within one tick of their clock look the
-            # same.
-            stamp = (found.st_mtime_ns, found.st_size)
-            kept = self._read.get(path)
-            if kept is None or kept[0] != stamp:
-                kept = (stamp, json.loads(path.read_bytes()))
-                self._read[path] = kept
-        except (OSError, ValueError, RecursionError) as error:
-            raise RecordError(f"{path.name} cannot be read: {type(error).__name__}") from error
-        return kept[1]
+        return self.weighed(path)[1]
+
+    def weighed(self, path: Path) -> tuple[int, Any]:
+        """The same, behind the bytes that it takes in memory at most."""
+        def read() -> tuple[int, Any]:
+            data = read_plain(path, MAX_JSON_BYTES)
+            needed = parsed_bytes(data)
+            if needed > MAX_PARSED_BYTES:
+                raise RecordError(f"{path.name} holds more values than a page shows")
+            try:
+                return needed, json.loads(data)
+            except (ValueError, RecursionError) as error:
+                raise RecordError(f"{path.name} cannot be read: {type(error).__name__}") from error
+        return self._read.of(path, read, itemgetter(0))
 
     def object(self, path: Path) -> dict[str, Any]:
         """A JSON object; as `json`, and `RecordError` where it is another kind of value."""
@@ -121,11 +130,23 @@ class Folder:
 
     def tail(self, path: Path) -> Tail:
         """The reader of a JSON-lines file; a new one where the file was replaced."""
-        tail = self._tails.get(path)
-        if tail is None or not tail.continues():
-            tail = Tail(path)
-            self._tails[path] = tail
+        with self._growing:
+            tail = self._tails.pop(path, None)
+            if tail is None or not tail.continues():
+                tail = Tail(path, self._make_room)
+            self._tails[path] = tail  # the newest stands last
         return tail
+
+    def _make_room(self, tail: Tail, needed: int) -> None:
+        """Let go of the files that nobody asked for the longest, so that more lines of this one can be kept."""
+        refuse_too_large(tail.bytes + needed, tail.path.name)
+        with self._growing:
+            taken = needed + sum(each.bytes for each in self._tails.values())
+            for old in [each for each in self._tails.values() if each is not tail]:
+                if taken <= memory_limit():
+                    break
+                taken -= self._tails.pop(old.path).bytes
+                self._columns = {run: kept for run, kept in self._columns.items() if kept[0] is not old}
 
     def state(self, run: Path) -> str:
         """`running`, `complete`, `interrupted`, `failed`, or `stopped`: not sealed, and nobody writes it."""

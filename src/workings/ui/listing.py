@@ -1,5 +1,6 @@
 """The list of runs: one row a run, from its manifest, its log and its evaluation."""
 
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +24,8 @@ from workings.ui.folder import Folder
 from workings.ui.verified import Verified
 from workings.ui.words import flat_texts
 
+SETTINGS, SETTING_CHARS = 500, 300
+"""Most keys of a recipe that the list offers as columns, and most characters of a value; a recipe has some hundred."""
 State = Literal["running", "complete", "interrupted", "failed", "stopped", "unreadable"]
 
 
@@ -122,7 +125,7 @@ def _sealed(folder: Folder, path: Path, name: str, verified: dict[str, Verified]
         steps=int(manifest["completed_steps"]), planned_steps=int(manifest["planned_steps"]),
         tokens=int(manifest["tokens"]), loss=float(loss) if isinstance(loss, int | float) else None,
         started_at=str(manifest["started_at"]), accuracy=_accuracy(folder, named[0]) if named else None,
-        verified=verified.get(name), settings=flat_texts(manifest.get("config_snapshot", {})))
+        verified=verified.get(name), settings=_settings(manifest.get("config_snapshot", {})))
 
 
 def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
@@ -135,13 +138,18 @@ def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
     model = config["model"]
     events = folder.tail(path / EVENTS).lines()
     return RunRow(
-        name=name, kind="run", state=_state(state), recipe=str(config["name"]), settings=flat_texts(config),
+        name=name, kind="run", state=_state(state), recipe=str(config["name"]), settings=_settings(config),
         started_at=str(events[0].get("time", "")) if events else "",
         model=str(model.get("id", f"scratch:{_family(model)}")), engine=str(config["engine"]),
         learned_from=learned_from(config, {}),
         device=str(config["device"]), dtypes=dtypes_text(config["precision"]) if "precision" in config else "",
         steps=step, planned_steps=planned, tokens=sum(int(line["tokens"]) for line in lines),
         loss=float(lines[-1]["loss"]) if lines else None, seconds_left=now.seconds_left if now else None)
+
+
+def _settings(recipe: dict[str, Any]) -> dict[str, str]:
+    """What a recipe says by key, as far as a list has use for it."""
+    return {key: text[:SETTING_CHARS] for key, text in islice(flat_texts(recipe).items(), SETTINGS)}
 
 
 def _family(model: dict[str, Any]) -> str:

@@ -1,6 +1,5 @@
 """Preference pairs that a run learned from: their rows, and what the reference said of each before the first step."""
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -8,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError
+from workings.record import jsonl
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
 from workings.ui.file_cache import FileCache
 from workings.ui.rollouts import paged
@@ -90,7 +90,4 @@ def _read(run: Path) -> list[PairRow]:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    # Somebody else's run could hold a link to a private file, which the page would then show.
-    if path.is_symlink() or not path.is_file():
-        raise RecordError(f"{path.name} is missing")
-    return [json.loads(line) for line in path.read_bytes().splitlines()]
+    return jsonl.read(path, bounded=True)[0]

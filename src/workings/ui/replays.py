@@ -1,7 +1,7 @@
 """Recorded replays of a run as the page shows them: recorded against replayed, how far apart, and the wrong ones."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from workings.evidence.replay.unit import FOLDER
 from workings.record.layout import REPLAY
 from workings.reports.figures import NARROW, WIDE, Drawn, Table, key_entry
 from workings.reports.line_chart import Curve, LineChart, draw_line_chart
-from workings.ui.folder import Folder
 
 
 class ReplayStep(BaseModel):
@@ -60,12 +59,12 @@ class ReplayFigure:
     """None where every step is equal to the bit."""
 
 
-def read_replays(folder: Folder, run: Path, notes: list[str]) -> list[Replay]:
-    """All sealed replays of a run; one that cannot be read becomes a note."""
+def read_replays(read: Callable[[Path], dict[str, Any]], run: Path, notes: list[str]) -> list[Replay]:
+    """All sealed replays of a run, as ``read`` reads a JSON object; one that cannot be read becomes a note."""
     found = []
     for path in sorted(run.glob(f"{FOLDER}/*/{REPLAY}")):
         try:
-            found.append(_replay(path.parent.name, folder.object(path)))
+            found.append(_replay(path.parent.name, read(path)))
         # What a forged replay may hold is not known beforehand; the others are shown all the same.
         except (RecordError, KeyError, TypeError, ValueError, AttributeError) as error:
             notes.append(f"replay {path.parent.name}: {type(error).__name__}: {error}"[:300])

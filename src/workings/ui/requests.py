@@ -8,6 +8,7 @@ from workings.config.load import shipped_recipes
 from workings.errors import RequestError
 from workings.hardware.catalog import targets
 from workings.record.layout import MANIFEST, PARTIAL_SUFFIX
+from workings.record.plain import open_plain
 from workings.ui.folder import Folder
 
 # The form lists them in one menu.
@@ -30,7 +31,8 @@ def recipe_files(folder: Folder) -> list[str]:
 
 def _looks_like_recipe(path: Path) -> bool:
     # A look at the text is enough for a menu; the verb that gets the file parses and judges it.
-    text = path.read_bytes()[:20_000]
+    with open_plain(path) as file:
+        text = file.read(20_000)
     return b"\nmodel:" in text and b"\ntraining:" in text
 
 

@@ -38,7 +38,9 @@ class RolloutReader:
             rollout = read_rollout(run, step)
             return _light(rollout), _divergences(rollout)
 
-        return self._rollouts.of(run / rollout_file(step), read)
+        # Tokens are packed in the file, and take more than ten times as much here.
+        return self._rollouts.of(run / rollout_file(step), read, lambda found: 40 * sum(
+            len(sample.completion.tokens) for _, sample in found[0].drawn))
 
     def outline(self, run: Path, step: int) -> list[GroupOutline]:
         """One rollout without its tokens. Raises `RecordError`."""

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
-from workings.record.canonical import loads
+from workings.record.canonical import read_json
 from workings.record.layout import REWARDS
 from workings.reports.rollouts import mean_reward, rollout_steps, texts, visible
 from workings.rollouts.rollout import Group as DrawnGroup
@@ -178,7 +178,7 @@ def paged(found: Sequence[T], page: int, size: int) -> tuple[Sequence[T], int]:
 
 def _weights(run: Path) -> dict[str, float]:
     try:
-        return {str(entry["name"]): float(entry["weight"]) for entry in loads((run / REWARDS).read_bytes())}
+        return {str(entry["name"]): float(entry["weight"]) for entry in read_json(run / REWARDS)}
     # Without it the values stand there alone.
     except (OSError, RecordError, ValueError, KeyError, TypeError):
         return {}

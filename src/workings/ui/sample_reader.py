@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from workings.errors import RecordError, RequestError
-from workings.record.canonical import loads
+from workings.evaluation.predictions import MAX_PREDICTIONS_BYTES
+from workings.record.canonical import loads, read_json
 from workings.record.layout import EVALUATION_CONFIG, PREDICTIONS, SELECTION
+from workings.record.plain import open_plain
 from workings.samples.candidates import RIGHT, Origin
 from workings.samples.pairs import PairRule, make_pairs
 from workings.samples.selection import Counts, Selection, select
@@ -84,11 +86,7 @@ class SampleReader:
 
 
 def _opened(unit: Path) -> BinaryIO:
-    path = unit / PREDICTIONS
-    # Somebody else's unit could hold a link to a private file, which the page would then show.
-    if path.is_symlink() or not path.is_file():
-        raise RecordError(f"{PREDICTIONS} is missing")
-    return path.open("rb")
+    return open_plain(unit / PREDICTIONS, MAX_PREDICTIONS_BYTES)
 
 
 def _prompts(file: BinaryIO) -> Iterator[tuple[int, list[Row]]]:
@@ -111,7 +109,7 @@ def _prompts(file: BinaryIO) -> Iterator[tuple[int, list[Row]]]:
 
 def _outline(unit: Path) -> UnitOutline:
     try:
-        config, record = (loads((unit / name).read_bytes()) for name in (EVALUATION_CONFIG, SELECTION))
+        config, record = (read_json(unit / name) for name in (EVALUATION_CONFIG, SELECTION))
         origin, selection = Origin.of(config), Selection(**record["selection"])
         asked = record["pairs"]
         rule = None if "absent" in asked else PairRule(rule=asked["rule"], most_per_prompt=asked["most_per_prompt"])

@@ -2,16 +2,28 @@
 
 import contextlib
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, BinaryIO
+
+from workings.errors import RecordError
+from workings.record.plain import open_plain, parsed_bytes
+
+BLOCK_BYTES = 4 << 20
+"""Read at a time: parsing takes several times as much beside what comes of it."""
+MAX_LINE_BYTES = 32 << 20
+"""A longer line is no log's."""
 
 
 class Tail:
     """What a file holds so far. `lines` reads on from where it stopped."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, make_room: Callable[["Tail", int], None]) -> None:
+        """``make_room``: called with what is about to be parsed takes in memory; raises where that is too much."""
         self.path = path
+        self._make_room = make_room
         self._place = 0
         self._lines: list[dict[str, Any]] = []
         self._lock = Lock()
@@ -20,6 +32,8 @@ class Tail:
         """What a reader made of the lines and wants to keep beside them."""
         self.seen = 0
         """Lines that `derived` was made of."""
+        self.bytes = 0
+        """What the lines take in memory, about."""
 
     def continues(self) -> bool:
         """Whether the file is still the one that was read, only longer."""
@@ -31,21 +45,36 @@ class Tail:
         return found.st_size >= self._place and self._file in (-1, found.st_ino)
 
     def lines(self) -> list[dict[str, Any]]:
-        """All lines so far that are JSON objects; a damaged line is left out (`workings verify` names it)."""
+        """All lines so far that are JSON objects; a damaged line is left out (`workings verify` names it).
+
+        Raises:
+            RecordError: it is no plain file, or would fill the memory.
+        """
         with self._lock:
-            try:
-                with self.path.open("rb") as file:
-                    # From where it stopped: a log of a million lines is read once, and then only its new end.
-                    file.seek(self._place)
-                    data = file.read()
-                    self._file = self.path.stat().st_ino
-            except OSError:
+            if not os.path.lexists(self.path):
                 return self._lines
-            # The writer may be in the middle of a line; what stands behind the last line break is read again next time.
-            end = data.rfind(b"\n") + 1
-            self._place += end
-            self._lines += [value for value in _parsed(data[:end].split(b"\n")) if isinstance(value, dict)]
+            with open_plain(self.path) as file:
+                self._file = os.fstat(file.fileno()).st_ino
+                # From where it stopped: a log of a million lines is read once, and then only its new end.
+                file.seek(self._place)
+                while data := self._whole_lines(file):
+                    needed = parsed_bytes(data, lines=True)
+                    self._make_room(self, needed)
+                    self.bytes += needed
+                    self._place += len(data)
+                    self._lines += [value for value in _parsed(data.split(b"\n")) if isinstance(value, dict)]
             return self._lines
+
+    def _whole_lines(self, file: BinaryIO) -> bytes:
+        """The next lines; nothing at the end, where the writer may be in the middle of a line."""
+        data = file.read(BLOCK_BYTES)
+        # What stands behind the last line break is read again, with the next block.
+        while (end := data.rfind(b"\n") + 1) == 0 and (more := file.read(BLOCK_BYTES)):
+            data += more
+            if len(data) > MAX_LINE_BYTES:
+                raise RecordError(f"{self.path.name}: a line of more than {MAX_LINE_BYTES:,} bytes")
+        file.seek(end - len(data), os.SEEK_CUR)
+        return data[:end]
 
 
 def _parsed(lines: list[bytes]) -> list[Any]:

@@ -9,8 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from workings.errors import RecordError
 from workings.record import atomic
 from workings.record.layout import SUMS
+from workings.record.plain import read_plain
 from workings.record.values import now
 from workings.ui.folder import Folder
 
@@ -82,7 +84,7 @@ class VerifiedStore:
                     digest.update(f"{path.relative_to(run)} {facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns} "
                                   f"{facts.st_ino}\n".encode())
                     if name == SUMS:
-                        digest.update(path.read_bytes())
-        except OSError:
+                        digest.update(read_plain(path))
+        except (OSError, RecordError):
             return None
         return self.place / f"{digest.hexdigest()}.json"

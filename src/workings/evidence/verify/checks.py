@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from workings.errors import RecordError
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding, CheckVerdict
+from workings.record.plain import TooLarge
 
 SHOWN = 5
 """Names that a text lists before it only counts."""
@@ -80,6 +81,8 @@ def each(units: list[Unit], find: Callable[[Unit], Iterator[CheckFinding]]) -> I
     for unit in units:
         try:
             yield from find(unit)
+        except TooLarge as error:
+            yield not_checked(str(error), unit)
         # The generator is consumed inside this block, so an error in the middle of a unit's findings is caught here as
         # well.
         except RecordError as error:

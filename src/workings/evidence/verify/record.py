@@ -29,16 +29,18 @@ from workings.record.layout import (
 )
 from workings.record.manifest import RunManifest, parse_manifest
 from workings.record.metrics import StepMetrics, check_line
+from workings.record.plain import MAX_BYTES, parsed_bytes
 from workings.record.seal import parse_seal, parse_sums
 
-MAX_JSON_BYTES = 64 << 20
-"""Largest file of JSON or JSON lines that is parsed (a tokenizer of 256,000 entries has half of that)."""
-MAX_VALUES = 8_000_000
-"""Most values in one file, counted by commas and brackets; one costs about a hundred bytes."""
-MAX_ALL_VALUES = 24_000_000
-"""Most values in all files together."""
+MAX_JSON_BYTES = MAX_BYTES
+"""Largest file of JSON or JSON lines that is parsed."""
+MAX_SUMS_BYTES = 16 << 20
+"""Largest list of sums: some hundred bytes for each file."""
+STEP_BYTES = 1_500
+"""A step of the log in memory, when it was checked."""
 # A seal is one line of a few hundred bytes, and it is read before anything about the unit is known.
 MAX_SEAL_BYTES = 1 << 16
+MAX_MANIFEST_BYTES = 1 << 20
 PACK_KIND = "pack"
 _T = TypeVar("_T")
 
@@ -57,7 +59,6 @@ class Unit:
     elsewhere: dict[str, int] = field(default_factory=dict)
     """Files that the pack around it names by digest instead of holding them, with their bytes. Only a checkpoint's
     tensors can be among them, and only with the digest that this unit's own sums have."""
-    _values: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -92,7 +93,7 @@ class Unit:
         """One of its JSON files, read once. Raises `RecordError`."""
         def parse() -> Any:
             data = self.read(name)
-            self._spend(data)
+            self.tree.kept.spend(parsed_bytes(data))
             return loads(data)
         return self._once("json", name, parse)
 
@@ -100,7 +101,7 @@ class Unit:
         """One of its JSON-lines files, read once. Raises `RecordError` for a torn or broken line."""
         def parse() -> list[dict[str, Any]]:
             data = self.read(name)
-            self._spend(data)
+            self.tree.kept.spend(parsed_bytes(data, lines=True))
             rows, torn = jsonl.parse(data, self.full(name))
             if torn is not None:
                 raise RecordError(f"{self.full(name)}: its last line is torn")
@@ -110,22 +111,27 @@ class Unit:
     @property
     def sums(self) -> dict[str, str]:
         """Digests that its `SHA256SUMS` lists. Raises `RecordError`."""
-        return self._once("sums", SUMS, lambda: parse_sums(self.read(SUMS)))
+        return self._once("sums", SUMS, self._parse_sums)
+
+    def _parse_sums(self) -> dict[str, str]:
+        data = self.read(SUMS, MAX_SUMS_BYTES)
+        self.tree.kept.spend(4 * len(data))
+        return parse_sums(data)
 
     @property
     def seal(self) -> dict[str, Any]:
         """Its `SEAL.json`. Raises `RecordError`."""
-        return self._once("seal", SEAL, lambda: parse_seal(self.read(SEAL)))
+        return self._once("seal", SEAL, lambda: parse_seal(self.read(SEAL, MAX_SEAL_BYTES)))
 
     @property
     def root(self) -> str:
         """Its root digest. Raises `RecordError`."""
-        return bytes_digest(self.read(SUMS))
+        return bytes_digest(self.read(SUMS, MAX_SUMS_BYTES))
 
     @property
     def manifest(self) -> RunManifest:
         """Its `run_manifest.json`. Raises `RecordError`."""
-        return self._once("manifest", MANIFEST, lambda: parse_manifest(self.read(MANIFEST)))
+        return self._once("manifest", MANIFEST, lambda: parse_manifest(self.read(MANIFEST, MAX_MANIFEST_BYTES)))
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -135,7 +141,11 @@ class Unit:
     @property
     def steps(self) -> list[StepMetrics]:
         """The same lines, each checked against its schema. Raises `RecordError` naming the first that is wrong."""
-        return self._once("steps", METRICS, lambda: [check_line(row) for row in self.metrics])
+        def checked() -> list[StepMetrics]:
+            rows = self.metrics
+            self.tree.kept.spend(STEP_BYTES * len(rows))
+            return [check_line(row) for row in rows]
+        return self._once("steps", METRICS, checked)
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -162,33 +172,12 @@ class Unit:
         except RecordError:
             return ""
 
-    def _spend(self, data: bytes) -> None:
-        """Refuse data that would become more values than there is memory for: `[],[],…` costs twenty times its size."""
-        # Counted on the bytes before they are parsed: afterwards the memory would be taken already. Commas and brackets
-        # inside texts count too, so the number is never too low.
-        values = data.count(b",") + data.count(b"[") + data.count(b"{")
-        self.tree.values += values
-        if values > MAX_VALUES or self.tree.values > MAX_ALL_VALUES:
-            raise RecordError(f"holds {values:,} values; {MAX_VALUES:,} in a file and {MAX_ALL_VALUES:,} in all are "
-                              "read")
-
     def once(self, name: str, make: Callable[[], _T]) -> _T:
         """What several checks need of it, made by the first of them. Raises what it raised then, `RecordError`."""
         return self._once("made", name, make)
 
     def _once(self, form: str, name: str, make: Callable[[], _T]) -> _T:
-        # What is wrong with a file is remembered too: a hostile one is parsed once, not once a check.
-        if (form, name) not in self._values:
-            try:
-                self._values[form, name] = make()
-            except RecordError as error:
-                text, full = str(error), self.full(name)
-                self._values[form, name] = RecordError(text if full in text else f"{full}: {text}")
-        value = self._values[form, name]
-        if isinstance(value, RecordError):
-            # A new exception each time: raising the kept one again would add to its traceback with every check.
-            raise RecordError(str(value))
-        return value
+        return self.tree.kept.once((self.place, form, name), make, self.full(name))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -233,7 +233,7 @@ def _read(unit: Unit) -> _Learned:
     # Imported here and in the checks: other records need none of it and should not wait.
     from workings.config.algorithms import DrawingAlgorithm
     from workings.config.load import check_recipe
-    from workings.rollouts.lines import from_json
+    from workings.rollouts.lines import TOKEN_BYTES, from_json
     from workings.rollouts.prompts import read_prompts
     from workings.rollouts.rollout import RolloutShape
     from workings.scoring.rewards import RewardSettings
@@ -263,6 +263,7 @@ def _read(unit: Unit) -> _Learned:
         if not isinstance(values, dict) or type(values.get("step")) is not int or name != rollout_file(values["step"]):
             raise RecordError(f"{unit.full(name)}: not the rollout of the step in its name")
         rollout = from_json(values, by_id)
+        unit.tree.kept.spend(TOKEN_BYTES * sum(len(sample.completion.tokens) for _, sample in rollout.drawn))
         if any(set(sample.rewards) != rewarded for _, sample in rollout.drawn):
             raise RecordError(f"{unit.full(name)}: other rewards than the recipe's")
         drawn.append(rollout)

@@ -1,6 +1,6 @@
 """What a record says and nothing in it contradicts: named in the answer, field by field."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -18,6 +18,8 @@ WHOLE = frozenset({
     "recompute.comparison", "recompute.selection", "integrity.checkpoints", "integrity.pack", "consistency.prompts",
     "consistency.teacher"})
 """Checks that compare a value with all in it, so that the words of an absent one are compared as well."""
+MAX_SEEN = 10_000
+"""Fields of one file that are remembered, so that each is named once."""
 MAX_SAID = 2_000
 """Fields that are listed of one record; a hostile one can have millions."""
 Made = Mapping[str, Mapping[str, CheckVerdict]]
@@ -72,7 +74,7 @@ def _why(unit: Unit, file: str, field: str, made: Made, *, absent: bool) -> str:
     kind = "run" if unit.is_run else unit.kind
     row = witness_of(kind, file, field)
     if row is None:
-        return NO_ROW if any(fnmatchcase(file, other.file) for other in rows_of(kind)) else NO_FILE
+        return NO_ROW if _is_known(unit, file) else NO_FILE
     if row.is_said:
         return row.how
     if not _was_made(row, unit, made):
@@ -92,20 +94,24 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
         name = entry.name
         if entry.kind != "file":
             continue
-        if name.endswith((".json", ".jsonl")) and "tokenizer/" not in name:
+        if not _is_known(unit, name):
+            yield name, "", False
+        elif name.endswith((".json", ".jsonl")) and "tokenizer/" not in name:
             try:
-                found = (_of_lines(unit.lines(name)) if name.endswith("l")
-                         else dict.fromkeys(_leaves(unit.json(name), "")))
+                leaves = _of_lines(unit.lines(name)) if name.endswith("l") else _leaves(unit.json(name), "")
+                for field, absent in _once(leaves):
+                    yield name, field, absent
             except RecordError:
                 yield name, "", False
-                continue
-            for field, absent in found:
-                yield name, field, absent
         else:
             for field in _parts(unit, name):
                 yield name, field, False
     for name in unit.elsewhere:
         yield name, "numbers", False
+
+
+def _is_known(unit: Unit, name: str) -> bool:
+    return any(fnmatchcase(name, row.file) for row in rows_of("run" if unit.is_run else unit.kind))
 
 
 def _parts(unit: Unit, name: str) -> list[str]:
@@ -115,18 +121,26 @@ def _parts(unit: Unit, name: str) -> list[str]:
     return parts if parts and not any(fnmatchcase("", part) for part in parts) else [""]
 
 
-def _of_lines(rows: list[dict[str, Any]]) -> dict[tuple[str, bool], None]:
+def _once(fields: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
+    """Each field once, as long as there are not too many to be remembered."""
+    seen: set[tuple[str, bool]] = set()
+    for field in fields:
+        if field not in seen:
+            if len(seen) < MAX_SEEN:
+                seen.add(field)
+            yield field
+
+
+def _of_lines(rows: list[dict[str, Any]]) -> Iterator[tuple[str, bool]]:
     """Fields of all lines. Most lines have the keys of the one before, and plain values."""
-    found: dict[tuple[str, bool], None] = {}
     plain: set[tuple[str, ...]] = set()
     for row in rows:
         keys = tuple(row)
         nested = [value for value in row.values() if isinstance(value, dict | list)]
         if nested or keys not in plain:
-            found |= dict.fromkeys(_leaves(row, ""))
-            if not nested:
+            yield from _leaves(row, "")
+            if not nested and len(plain) < MAX_SEEN:
                 plain.add(keys)
-    return found
 
 
 def _leaves(value: Any, place: str) -> Iterator[tuple[str, bool]]:

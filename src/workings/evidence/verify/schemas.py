@@ -57,6 +57,7 @@ def strict_json(record: Record) -> Iterator[CheckFinding]:
         for name in names:
             try:
                 value = unit.json(name)
+                _nulls_of(unit, name)
                 # With one form to the byte nothing can hide in spacing, in repeated keys or in another spelling of a
                 # number.
                 if name.rpartition("/")[2] in CANONICAL and line(value) != unit.read(name):
@@ -65,7 +66,7 @@ def strict_json(record: Record) -> Iterator[CheckFinding]:
                 problems.append(str(error))
         for name in lines:
             try:
-                unit.lines(name)
+                _nulls_of(unit, name)
             except RecordError as error:
                 problems.append(str(error))
         yield judged(problems, f"{len(names)} files and {len(lines)} files of lines", unit)
@@ -99,8 +100,7 @@ def schema(record: Record) -> Iterator[CheckFinding]:
 def nulls(record: Record) -> Iterator[CheckFinding]:
     """Every null in every JSON file and line of ours."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
-        found = [f"{name}: {place}" for name, value in _values(unit) for place in find_nulls(value)]
-        yield judged(found, "no nulls", unit)
+        yield judged([problem for name in _own_files(unit) for problem in _nulls_of(unit, name)], "no nulls", unit)
     return each(list(record.units), find)
 
 
@@ -110,11 +110,11 @@ def placeholders(record: Record) -> Iterator[CheckFinding]:
     """Templates that nobody filled in: in manifest, README, evaluation settings and notes, not in models' texts."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         found = []
-        for name, value in _values(unit):
+        for name in _own_files(unit):
             # Items and completions are left out: a model may well write "TODO" or a pair of braces, and that is a
             # result.
             if name in (MANIFEST, *EVAL_FILES) or unit.kind == "notes":
-                found += [f"{name}: {place} is {text[:40]!r}" for place, text in _texts(value, "$")
+                found += [f"{name}: {place} is {text[:40]!r}" for place, text in _texts(_value(unit, name), "$")
                           if is_placeholder(text)]
         texts = [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".md")]
         # Texts of a pack are written for readers; of a run only the README is, and its samples are a model's words.
@@ -131,18 +131,23 @@ def is_score(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_SCORE
 
 
-def _values(unit: Unit) -> Iterator[tuple[str, Any]]:
-    """Every JSON value of ours in a unit; files that cannot be read are left to `form.json`."""
-    for name in json_files(unit, third_party=False):
+def _own_files(unit: Unit) -> Iterator[str]:
+    """JSON files and files of lines of ours that can be read; the others are left to `form.json`."""
+    for name in [*json_files(unit, third_party=False), *line_files(unit)]:
         try:
-            yield name, unit.json(name)
+            _nulls_of(unit, name)
         except RecordError:
             continue
-    for name in line_files(unit):
-        try:
-            yield name, unit.lines(name)
-        except RecordError:
-            continue
+        yield name
+
+
+def _value(unit: Unit, name: str) -> Any:
+    return unit.lines(name) if name.endswith(".jsonl") else unit.json(name)
+
+
+def _nulls_of(unit: Unit, name: str) -> list[str]:
+    """Nulls of a file, looked for while it is read for its form: a large one may not be kept until later."""
+    return unit.once(f"nulls of {name}", lambda: [f"{name}: {place}" for place in find_nulls(_value(unit, name))])
 
 
 def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:

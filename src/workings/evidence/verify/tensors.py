@@ -26,6 +26,7 @@ from workings.models.shape import ModelShape
 from workings.models.weights import is_frozen, layer_shapes, parameter_count, projections, tensor_shapes
 from workings.record.canonical import loads
 from workings.record.layout import CHECKPOINTS, MODEL_SHAPE
+from workings.record.plain import parsed_bytes
 
 # The header is read into memory before its claims can be judged, so it gets a limit of its own.
 MAX_HEADER_BYTES = 16 << 20
@@ -75,6 +76,8 @@ def _header(unit: Unit, name: str) -> Header:
         if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
             raise RecordError(f"{shown(name)}: not a safetensors file (header of {length} bytes)")
         text = stream.read(length)
+    # Parsed, and written again in the four forms that it may have.
+    unit.tree.kept.spend(parsed_bytes(text) + 6 * length)
     try:
         return _parsed(loads(text), text, 8 + length, size)
     except (RecordError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -14,6 +14,7 @@ from typing import IO, Literal, Protocol
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import bombs
+from workings.evidence.verify.kept import Kept
 from workings.record.digest import stream_digest
 from workings.record.storage import PLAIN_ONLY, PRIVATE
 
@@ -21,6 +22,8 @@ MAX_ENTRIES = 100_000
 """More files and folders than this are not looked at."""
 MAX_READ_BYTES = 64 << 20
 """Largest file that is read into memory whole; larger ones are only hashed."""
+HOLES_BYTES = 1 << 30
+"""A file from here on has to have its bytes on the disk, a thousandth of them at least."""
 MAX_NAME_CHARS, MAX_DEPTH = 1024, 32
 """Longest path, in characters and in folders."""
 
@@ -43,8 +46,8 @@ class Tree(Protocol):
     entries: tuple[Entry, ...]
     """Everything below the path, sorted by name."""
     path: Path
-    values: int
-    """JSON values parsed so far, in all: see `record.MAX_ALL_VALUES`."""
+    kept: Kept
+    """What was read of its files."""
 
     def open(self, name: str) -> IO[bytes]:
         """A file's bytes as a stream. Raises `RecordError` if they cannot be read."""
@@ -56,7 +59,7 @@ class FolderTree:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.values = 0
+        self.kept = Kept()
         self.entries = tuple(sorted(self._walk(), key=lambda entry: entry.name))
 
     def open(self, name: str) -> IO[bytes]:
@@ -66,6 +69,11 @@ class FolderTree:
             descriptor = os.open(self.path / name, os.O_RDONLY | PLAIN_ONLY | PRIVATE)
         except OSError as error:
             raise RecordError(f"{shown(name)}: cannot be read ({error.strerror})") from None
+        facts = os.fstat(descriptor)
+        # A terabyte of nothing takes a hundred bytes on the disk and an hour to be hashed.
+        if facts.st_size > HOLES_BYTES and getattr(facts, "st_blocks", facts.st_size) * 512 < facts.st_size / 1000:
+            os.close(descriptor)
+            raise RecordError(f"{shown(name)}: {facts.st_size:,} bytes, of which hardly any are on the disk")
         return os.fdopen(descriptor, "rb")
 
     def _walk(self) -> Iterator[Entry]:
@@ -100,7 +108,7 @@ class ZipTree:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.values = 0
+        self.kept = Kept()
         # First, because `ZipFile` reads the whole table of contents into memory as soon as it is made.
         claimed = bombs.check_directory(path)
         try:

@@ -11,7 +11,8 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, create_model
 
-from workings.reports.gather import commands, view_run
+from workings.errors import RecordError
+from workings.reports.gather import bare_view, commands
 from workings.reports.html import write_report
 from workings.ui.detail import Detail, read_detail
 from workings.ui.listing import RunRow
@@ -87,14 +88,18 @@ def _page(site: Site, tabs: Mapping[str, Tab], name: str, wanted: Any) -> HTMLRe
     # A link may name a tab that this run does not have; the first one is shown instead of an error.
     key = wanted.tab if wanted.tab in shown else next(iter(shown))
     values = shown[key].values(site, run, wanted)
-    told = commands([view_run(run.path, 0)]) if run.sealed and run.trained else []
+    told = commands([bare_view(run.path)]) if run.sealed and run.trained else []
     return site.html("run.html.jinja", page="runs", row=run.row, detail=run.detail, tab=key, told=told,
-                     instead=_instead_of_loss(site.folder.metrics(run.path)), sealed=run.sealed,
+                     instead=_instead_of_loss(site, run.path), sealed=run.sealed,
                      tabs={key: tab.title for key, tab in shown.items()}, **values)
 
 
-def _instead_of_loss(lines: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _instead_of_loss(site: Site, run: Path) -> dict[str, Any] | None:
     """What a run is followed by where what its log calls loss is none of tokens: name, first and last value."""
+    try:
+        lines = site.folder.metrics(run)
+    except RecordError:
+        return None  # the page's notes say so
     for key, name, where in INSTEAD_OF_LOSS:
         # An update in the middle of a rollout has none.
         found = [line[key] for line in lines if isinstance(line.get(key), int | float)]

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from workings.engines.safetensors_file import TensorFile
 from workings.errors import RecordError, RequestError
+from workings.record.plain import open_plain
 from workings.ui.site import Site
 from workings.ui.tab import OpenedRun, Tab
 
@@ -58,7 +59,7 @@ def run_file(site: Site, name: str, file: str = "") -> OpenedFile:
         tensors = [Tensor(name=name, dtype=str(opened.dtype(name)), shape=list(opened.shape(name)))
                    for name in opened.names()]
         return OpenedFile(path=file, size_bytes=size, tensors=tensors)
-    with path.open("rb") as stream:
+    with open_plain(path) as stream:
         data = stream.read(MOST_BYTES + 1)
     text = data[:MOST_BYTES].decode("utf-8", "replace")
     if "\0" in text:

@@ -1,0 +1,116 @@
+"""Hostile records take no more than 512 MiB and 30 seconds, whoever reads them: `verify`, the page, the report.
+
+Each record is read in a child of its own: `verify` by the command itself; the page by its application, which is asked
+for the list, the run in each tab, every JSON twin and the exported report. Seconds are of processor time, of the whole
+command and of the slowest answer of the page; the memory is the largest of any process of the child. A good run
+stands first for comparison.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.evidence.denials import DENIALS, Denial
+from tests.record import synthetic
+from tools.result_file import write_result
+
+RESULT = Path(__file__).parent / "denial.json"
+MEBIBYTES, SECONDS, PATIENCE_SECONDS = 512, 30, 300
+LAUNCH = """
+import json, os, resource, sys
+# A small process of its own: the mark of memory of a child begins at what its parent held.
+child = os.posix_spawn(sys.executable, [sys.executable, *sys.argv[1:]], os.environ)
+_, status, used = os.wait4(child, 0)
+all_used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print()
+print(json.dumps([os.waitstatus_to_exitcode(status), all_used.ru_utime + all_used.ru_stime, all_used.ru_maxrss]))
+"""
+PAGE = """
+import json, logging, sys, time
+from pathlib import Path
+logging.disable()
+from starlette.testclient import TestClient
+from workings.ui.app import make_app
+from workings.ui.tabs import TABS
+name = sys.argv[2]
+page = TestClient(make_app(Path(sys.argv[1]), token="t", port=1), base_url="http://127.0.0.1:1",
+                  headers={"authorization": "Bearer t"})
+places = ["/", f"/api/run/{name}", f"/api/live/{name}", f"/export/run/{name}"]
+places += [f"/run/{name}?tab={key}" for key in TABS]
+places += [f"/api/{key}/{name}" for key, tab in TABS.items() if tab.answer]
+slowest, refused = 0.0, 0
+for place in places:
+    begun = time.process_time()
+    answer = page.get(place)
+    slowest = max(slowest, time.process_time() - begun)
+    assert answer.status_code < 500, (place, answer.status_code)
+    refused += answer.status_code >= 400
+print(json.dumps([slowest, refused, len(places)]))
+"""
+
+
+def main() -> int:
+    """Read every record, write the result file, print the table; 1 where a bound does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="records whose name holds this text")
+    asked = parser.parse_args()
+    values: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="workings-denial-") as folder:
+        pristine = Path(folder, "pristine")
+        synthetic.add_evaluation(synthetic.sealed_run(pristine / "tiny"))
+        for name, deny in {"a good run": _nothing, **DENIALS}.items():
+            if asked.only in name:
+                values[name] = read(pristine, Path(folder, "runs"), deny)
+                print(f"{name[:50]:50}", *(f"{reader}: {found['seconds']:5.1f} s {found['mebibytes']:5} MiB"
+                                           for reader, found in values[name].items()), sep="  ", flush=True)
+    problems = [f"{name}, {reader}: {found}" for name, readers in values.items() for reader, found in readers.items()
+                if found["mebibytes"] > MEBIBYTES or found["seconds"] > SECONDS or found["exit"] not in (0, 1)]
+    largest = {reader: {unit: max(found[reader][unit] for found in values.values())
+                        for unit in ("seconds", "mebibytes")} for reader in ("verify", "page")}
+    if not asked.only:
+        write_result(RESULT, what="What hostile records take of whoever reads them.", command="python -m proof.denial",
+                     values={"tried": len(values) - 1, "bounds": {"seconds": SECONDS, "mebibytes": MEBIBYTES},
+                             "largest": largest, "beyond": problems, "records": values})
+    print(*problems, sep="\n")
+    return 1 if problems else 0
+
+
+def read(pristine: Path, folder: Path, deny: Denial) -> dict[str, dict[str, Any]]:
+    """What verify and the page took of a record."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(pristine, folder)
+    place = deny(folder / "tiny")
+    exit_code, seconds, kibibytes, _ = launched("-m", "workings", "verify", str(place))
+    found = {"verify": {"seconds": round(seconds, 1), "mebibytes": kibibytes >> 10, "exit": exit_code}}
+    exit_code, _, kibibytes, said = launched("-c", PAGE, str(folder), "tiny")
+    slowest, refused, asked = json.loads(said) if exit_code == 0 else (0.0, 0, 0)
+    found["page"] = {"seconds": round(slowest, 1), "mebibytes": kibibytes >> 10, "exit": exit_code,
+                     "refused": refused, "asked": asked}
+    return found
+
+
+def launched(*words: str) -> tuple[int, float, int, str]:
+    """Exit code, processor seconds, KiB and last line of a Python process; a code of -9 where it took too long."""
+    try:
+        done = subprocess.run([sys.executable, "-S", "-c", LAUNCH, *words], capture_output=True, text=True, check=False,
+                              timeout=PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        return -9, float(PATIENCE_SECONDS), 0, ""
+    *said, last = done.stdout.splitlines()
+    code, seconds, kibibytes = json.loads(last)
+    if code not in (0, 1):
+        print(done.stderr[-2000:], file=sys.stderr)
+    return code, seconds, kibibytes, next((line for line in reversed(said) if line.strip()), "")
+
+
+def _nothing(run: Path) -> Path:
+    return run
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""What was read of a record's files, kept for the checks that come after as long as there is room."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from workings.errors import RecordError
+from workings.record.plain import TooLarge, memory_limit, refuse_too_large
+
+Key = tuple[str, str, str]
+"""Place of a unit, kind of value, and name."""
+T = TypeVar("T")
+
+
+@dataclass
+class Kept:
+    """Values of a record, the newest last; where they would fill the memory, the oldest are dropped and read again."""
+
+    _values: dict[Key, Any] = field(default_factory=dict)
+    _bytes: dict[Key, int] = field(default_factory=dict)
+    _making: list[Key] = field(default_factory=list)
+
+    def once(self, key: Key, make: Callable[[], T], where: str) -> T:
+        """What ``make`` gave before, or gives now. Raises its `RecordError` again, which names ``where``."""
+        value = self._values.pop(key, self)
+        if value is self:
+            self._making.append(key)
+            try:
+                value = make()
+            # What is wrong with a file is remembered too: a hostile one is parsed once, not once a check.
+            except RecordError as error:
+                kind, text = type(error), str(error)
+                value = (kind if kind is TooLarge else RecordError)(text if where in text else f"{where}: {text}")
+                self._bytes.pop(key, None)
+            finally:
+                self._making.pop()
+        self._values[key] = value
+        if isinstance(value, RecordError):
+            # A new exception each time: raising the kept one again would add to its traceback with every check.
+            raise type(value)(str(value))
+        return value  # type: ignore[no-any-return]
+
+    def spend(self, needed: int) -> None:
+        """Make room for so many bytes of what is being made. Raises `TooLarge` where there can be none."""
+        key = self._making[-1]
+        self._bytes[key] = self._bytes.get(key, 0) + needed
+        refuse_too_large(self._bytes[key], "it")
+        taken, limit = sum(self._bytes.values()), memory_limit()
+        for old in [each for each in self._values if each in self._bytes]:
+            if taken <= limit:
+                break
+            taken -= self._bytes.pop(old)
+            del self._values[old]

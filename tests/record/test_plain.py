@@ -1,0 +1,88 @@
+"""Files of somebody else's run: plain ones of a bounded size, whatever stands under their names."""
+
+import json
+import os
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from workings.errors import RecordError
+from workings.record import jsonl
+from workings.record.canonical import loads, read_json
+from workings.record.plain import MEMORY_VARIABLE, TooLarge, open_plain, parsed_bytes, read_plain
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def holes(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(4 << 30)
+
+
+def private(path: Path) -> None:
+    other = path.with_name("private")
+    other.write_text("{}")
+    path.symlink_to(other)
+
+
+@pytest.mark.parametrize(("make", "said"), [
+    (lambda path: path.symlink_to("/dev/zero"), "a.json: a link, and no plain file"),
+    (private, "a.json: a link, and no plain file"),
+    (pipe, "a.json: a pipe, and no plain file"),
+    (Path.mkdir, "a.json: a folder, and no plain file"),
+    (holes, "a.json: 4,294,967,296 bytes, and at most 67,108,864 are read"),
+    (lambda path: None, "a.json is missing"),
+], ids=["device", "link", "pipe", "folder", "holes", "missing"])
+def test_what_is_not_read(tmp_path: Path, make, said: str) -> None:
+    make(tmp_path / "a.json")
+    for read in (read_plain, read_json):
+        with pytest.raises(RecordError, match="^" + said.replace(".", r"\.") + "$"):
+            read(tmp_path / "a.json")
+    if said.endswith("missing"):
+        assert jsonl.read(tmp_path / "a.json", bounded=True) == ([], None)
+    else:
+        with pytest.raises(RecordError, match=r"plain file|bytes"):
+            jsonl.read(tmp_path / "a.json", bounded=True)
+
+
+def test_a_device_itself_is_not_opened() -> None:
+    with pytest.raises(RecordError, match="null: a device, and no plain file"):
+        open_plain(Path("/dev/null"))
+
+
+def test_a_plain_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    assert read_plain(tmp_path / "a", 3) == b"abc"
+    with pytest.raises(RecordError, match="a: 3 bytes, and at most 2 are read"):
+        read_plain(tmp_path / "a", 2)
+    with open_plain(tmp_path / "a") as file:
+        assert file.read() == b"abc"
+
+
+TEXTS = {"lists": b"[" + b"[]," * 200_000 + b"1]", "lists of one": b"[" + b"[1]," * 150_000 + b"1]",
+         "objects": b"[" + b"{}," * 200_000 + b"1]", "objects of one": b"[" + b'{"a":300},' * 60_000 + b"1]",
+         "keys": b"{" + b",".join(b'"k%d":1' % number for number in range(60_000)) + b"}",
+         "texts": json.dumps([f"t{number}" for number in range(60_000)]).encode(),
+         "numbers": json.dumps([1000 + number for number in range(60_000)]).encode(),
+         "one far character": json.dumps(["x" * 500_000, "\U0001f600"], ensure_ascii=False).encode()}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_what_values_take_is_known_before_they_are_parsed(name: str) -> None:
+    """At most two thirds more than was said; what is said is no more than three times as much."""
+    text = TEXTS[name]
+    tracemalloc.start()
+    value = loads(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert value
+    assert peak / 1.67 < parsed_bytes(text) < 3 * peak
+
+
+def test_values_that_would_fill_the_memory_are_not_parsed(monkeypatch) -> None:
+    monkeypatch.setenv(MEMORY_VARIABLE, "10")
+    with pytest.raises(TooLarge, match=f"71 MiB in memory, 10 are allowed; {MEMORY_VARIABLE}=72 "):
+        loads(b"[" + b"[]," * 500_000 + b"1]")
