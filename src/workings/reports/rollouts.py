@@ -102,7 +102,8 @@ def visible(text: str) -> str:
 def _prompts(run: Path, wanted: Collection[str]) -> dict[str, Prompt]:
     """Prompts by id, as far as they are there."""
     found: dict[str, Prompt] = {}
-    # Without it nobody knows what was asked.
+    if not os.path.lexists(run / PROMPTS):
+        raise RecordError(f"{PROMPTS} is missing, and without it nobody knows what was asked")
     with open_plain(run / PROMPTS, MAX_BYTES) as file:
         for line in file:
             begin = _ID.match(line)

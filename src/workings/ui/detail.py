@@ -33,6 +33,7 @@ from workings.ui.replays import Replay, read_replays
 # The end of a log tells how it stands, and a log of a week would be megabytes in every page.
 LOG_CHARS = 20_000
 T = TypeVar("T")
+NONE: list[dict[str, Any]] = []
 EVENTS_SHOWN = 2_000
 """The newest of them; a run has some dozens."""
 # A run has some dozens; more is somebody's folder that looks like a run.
@@ -139,9 +140,9 @@ def read_detail(folder: Folder, run: Path) -> Detail:
         recipe_text=_text(run / RECIPE), environment=part(ENVIRONMENT) if is_run else {},
         device_checks=part(DEVICE_CHECKS) if is_run else {},
         memory=_memory(part(PLAN) if (run / PLAN).is_file() else {}, manifest,
-                       noted(lambda: folder.metrics(run), [])),
+                       noted(lambda: folder.metrics(run), NONE)),
         replays=read_replays(read, run, notes), samples=_samples(run),
-        events=noted(lambda: folder.tail(run / EVENTS).lines()[-EVENTS_SHOWN:], []) if is_run else [],
+        events=noted(lambda: folder.tail(run / EVENTS).lines()[-EVENTS_SHOWN:], NONE) if is_run else [],
         log=_text(run / LOG), files=list_files(run),
         root_digest=noted(lambda: root_digest(run), "") if (run / SUMS).is_file() else "")
 

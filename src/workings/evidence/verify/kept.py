@@ -38,7 +38,7 @@ class Kept:
         if isinstance(value, RecordError):
             # A new exception each time: raising the kept one again would add to its traceback with every check.
             raise type(value)(str(value))
-        return value  # type: ignore[no-any-return]
+        return value
 
     def spend(self, needed: int) -> None:
         """Make room for so many bytes of what is being made. Raises `TooLarge` where there can be none."""

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import Query
 
+from workings.errors import RecordError
 from workings.record.layout import EVENTS
 from workings.ui.series import Curves, X, curves, places
 from workings.ui.site import Site
@@ -19,7 +20,11 @@ def run_curves(site: Site, name: str, x: X = "step", low: float | None = None, h
     """
     run = site.folder.path(name)
     row, columns = site.live(run), site.folder.columns(run)
-    resumed = [event.get("step", event.get("from_step")) for event in site.folder.tail(run / EVENTS).lines()
+    try:
+        events = site.folder.tail(run / EVENTS).lines()
+    except RecordError:
+        events = []  # the page's notes say so, and the curves stay
+    resumed = [event.get("step", event.get("from_step")) for event in events
                if str(event.get("kind", "")).startswith("resumed")]
     # The mapping has an entry for every step, so it is only made where a resume has to be drawn.
     at = places(columns, x) if resumed else {}
