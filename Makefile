@@ -25,7 +25,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 CORE := $(VENV)/.installed-core
 ALL := $(VENV)/.installed-all
 
-.PHONY: help setup quickstart quick test oldest newest check docs proof bench dist clean
+.PHONY: help setup quickstart quick test oldest newest check docs proof bench chip dist clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -91,6 +91,10 @@ proof: $(ALL) ## runs the further cases of tests and proof/*.py, the full counts
 
 bench: $(ALL) ## runs benchmarks/*.py, everything measured in seconds and bytes
 	$(BIN)/python -m tools.run_scripts benchmarks
+
+# Installs nothing: such a machine may have no network, and packages lie where its Python finds them.
+chip: ## on a machine with an accelerator: everything that only it can answer, into proof/chip/results (PARTS="memory speed")
+	$(if $(wildcard $(BIN)/python),$(BIN)/python,python3) -m proof.chip $(PARTS)
 
 dist: $(ALL) ## builds wheel and sdist into dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .

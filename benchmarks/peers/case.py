@@ -139,8 +139,9 @@ def read_shape(folder: Path) -> ModelShape:
 def request_for(shape: ModelShape, settings: dict[str, Any]) -> EngineRequest:
     """What an engine is asked for: AdamW, clipping at 1, no decay, float32 weights and moments."""
     return EngineRequest(
-        shape=shape, device="cpu", optimizer=AdamWConfig(name="adamw", clip_norm=1.0), mesh=MeshConfig(),
-        precision=PrecisionConfig(compute=settings["compute"]), memory=MemoryConfig(), seed=0,
+        shape=shape, device=settings.get("device", "cpu"), optimizer=AdamWConfig(name="adamw", clip_norm=1.0),
+        mesh=MeshConfig(), precision=PrecisionConfig(compute=settings["compute"]),
+        memory=MemoryConfig(**settings.get("memory", {})), seed=0,
         packed=settings.get("packing", "none") != "none")
 
 

@@ -14,12 +14,24 @@ from typing import Any
 THREADS = min(2, len(os.sched_getaffinity(0)))
 
 
+QUIET = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false",
+         "DISABLE_TELEMETRY": "1"}
+
+
 def two_threads() -> None:
     """To be called before any framework is imported."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(THREADS)
-    os.environ |= {"JAX_PLATFORMS": "cpu", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error",
-                   "TOKENIZERS_PARALLELISM": "false", "DISABLE_TELEMETRY": "1"}
+    os.environ |= {"JAX_PLATFORMS": "cpu"} | QUIET
+
+
+def prepare() -> bool:
+    """The same where the settings of this process name the CPU or nothing; whether they do."""
+    on_cpu = json.loads(sys.argv[2]).get("device", "cpu") == "cpu"
+    if on_cpu:
+        two_threads()
+    os.environ |= QUIET
+    return on_cpu
 
 
 def read_rows(folder: Path, name: str) -> list[dict[str, Any]]:

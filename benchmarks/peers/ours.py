@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.meter import Meter, two_threads
+from benchmarks.peers.meter import Meter, prepare
 
 STARTED = time.time()
-two_threads()
+prepare()
 
 from importlib.metadata import version  # noqa: E402
 
@@ -58,6 +58,7 @@ def main(folder: Path, settings: dict[str, Any]) -> None:
         meter.start()
         outcome = train(parts, lambda: first, Progress(step=0, position=Position()))
         meter.stop()
+        meter.more["device_peak_bytes"] = engine.memory().peak_bytes
     assert outcome.status == "complete", outcome.reason
     meter.report({name: version(name) for name in PACKAGES[settings["engine"]]})
 

@@ -8,10 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-from meter import THREADS, Meter, read_rows, two_threads
+from meter import THREADS, Meter, prepare, read_rows
 
 STARTED = time.time()
-two_threads()
+ON_CPU = prepare()
 
 import datasets  # noqa: E402
 import tokenizers  # noqa: E402
@@ -19,7 +19,8 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 import trl  # noqa: E402
 
-torch.set_num_threads(THREADS)
+if ON_CPU:
+    torch.set_num_threads(THREADS)
 
 
 class Clock(transformers.TrainerCallback):
@@ -30,6 +31,8 @@ class Clock(transformers.TrainerCallback):
 
     def on_step_end(self, args: object, state: transformers.TrainerState, control: object, **others: object) -> None:
         """Count this step from what the collator gave."""
+        if state.global_step in (1, self.warm):
+            wait()
         if state.global_step == 1:
             self.meter.first_step()
         if state.global_step == self.warm:
@@ -43,7 +46,14 @@ class Clock(transformers.TrainerCallback):
 
     def on_train_end(self, args: object, state: object, control: object, **others: object) -> None:
         """The last step is over."""
+        wait()
         self.meter.stop()
+
+
+def wait() -> None:
+    """Until nothing is in flight: a card works on after the call that asked it."""
+    if not ON_CPU:
+        torch.cuda.synchronize()
 
 
 def main(folder: Path, settings: dict[str, object]) -> None:
@@ -57,7 +67,7 @@ def main(folder: Path, settings: dict[str, object]) -> None:
     config = trl.SFTConfig(
         output_dir=str(folder / "trl"), per_device_train_batch_size=settings["rows"], max_steps=warm + steps,
         learning_rate=settings["learning_rate"], lr_scheduler_type="constant", weight_decay=0.0, max_grad_norm=1.0,
-        save_strategy="no", report_to=[], disable_tqdm=True, use_cpu=True, seed=0, completion_only_loss=True,
+        save_strategy="no", report_to=[], disable_tqdm=True, use_cpu=ON_CPU, seed=0, completion_only_loss=True,
         max_length=settings["max_length"], **settings["options"])
     model = transformers.AutoModelForCausalLM.from_pretrained(folder / "weights", dtype=torch.float32)
     clock = Clock(meter, warm)
@@ -77,6 +87,8 @@ def main(folder: Path, settings: dict[str, object]) -> None:
     trainer.train()
     for tokens, real, positions in clock.counts[warm:warm + steps]:
         meter.count(tokens, real, positions)
+    if not ON_CPU:
+        meter.more["device_peak_bytes"] = torch.cuda.max_memory_reserved()
     meter.report({name: module.__version__ for name, module in
                   (("trl", trl), ("transformers", transformers), ("torch", torch))})
 

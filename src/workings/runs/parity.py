@@ -73,7 +73,9 @@ class Case:
     rates: list[float]
     weights: Path
     folder: Path
-    """For what the engines write."""
+    """For what the engines write; what one of them makes for both is made once and lies there."""
+    maker: str = ENGINES[1]
+    """The engine that makes what both begin with."""
     _opened: list[tuple[str, EngineRequest, Engine]] = field(default_factory=list)
 
     def engine(self, name: str, **changes: Any) -> Engine:
@@ -96,7 +98,7 @@ class Case:
         fresh = self.folder / f"fresh-{optimizer.name}"
         if not fresh.exists():
             fresh.mkdir()
-            maker = self.engine(ENGINES[1], optimizer=optimizer)
+            maker = self.engine(self.maker, optimizer=optimizer)
             maker.save(maker.load(self.weights), fresh)
         return engine.restore(fresh)
 
@@ -115,14 +117,14 @@ def parity(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, whole: 
         RequestError: what was asked for is wrong, or one of the engines does not do it.
     """
     loaded = load_recipe(recipe, overrides)
-    loaded = _comparable(loaded, steps, on_cpu=not any(word.startswith("device=") for word in overrides))
+    loaded = comparable(loaded, steps, on_cpu=not any(word.startswith("device=") for word in overrides))
     if not whole:
         loaded = Smoke(steps=steps).shrink(loaded)
     with tempfile.TemporaryDirectory(prefix="workings-parity-") as folder:
         return compare(make_case(loaded, Path(folder), small=not whole), loaded.recipe.name)
 
 
-def _comparable(loaded: LoadedRecipe, steps: int, *, on_cpu: bool) -> LoadedRecipe:
+def comparable(loaded: LoadedRecipe, steps: int, *, on_cpu: bool, attention: str = "plain") -> LoadedRecipe:
     """The recipe in float32 on one device, with as many steps as are compared."""
     values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
     # In a coarser format rounding alone would be larger than the tolerances.
@@ -134,13 +136,13 @@ def _comparable(loaded: LoadedRecipe, steps: int, *, on_cpu: bool) -> LoadedReci
     if values["training"].get("warmup_steps", 0) >= steps:
         values["training"]["warmup_steps"] = steps // 4
     # A kernel that only one of the engines has would be compared with another function of the other one.
-    values["memory"] = values.get("memory", {}) | {"attention": "plain"}
+    values["memory"] = values.get("memory", {}) | {"attention": attention}
     if on_cpu:
         values["device"] = "cpu"
     return replace(loaded, recipe=check_recipe(values, f"{loaded.origin} as compared"))
 
 
-def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool) -> Case:
+def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, maker: str = ENGINES[1]) -> Case:
     """Batches by the recipe's own rules, and weights on disk that both engines load."""
     resolved, recipe = resolve(loaded), loaded.recipe
     rows = build_rows(resolved.data.traces, resolved.tokenizer, resolved.template, recipe.data)
@@ -156,13 +158,13 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool) -> Case:
         found.append(batch)
     schedule = Schedule.of(recipe.training)
     request = EngineRequest.of(recipe, shape)
-    if weights.directory is None:
-        start = folder / "start"
+    start = folder / "start"
+    if weights.directory is None and not start.exists():
         start.mkdir()
         # One engine draws the weights of both, because each has random numbers of its own.
-        engine = find_engine(ENGINES[1]).engine.open(replace(request, method=FULL))
+        engine = find_engine(maker).engine.open(replace(request, method=FULL))
         engine.export(engine.init(recipe.seed), start)
-    return Case(request=request, batches=found, weights=weights.directory or folder / "start", folder=folder,
+    return Case(request=request, batches=found, weights=weights.directory or start, folder=folder, maker=maker,
                 # A schedule counts steps from 1.
                 rates=[schedule.at(step + 1) for step in range(recipe.training.steps)])
 
@@ -173,31 +175,34 @@ def compare(case: Case, name: str) -> Parity:
     half = len(case.batches) // 2
     for engine in ENGINES:
         opened = case.engine(engine)
-        state, first = _course(case, opened, case.begin(opened, optimizer), 0, half)
+        state, first = course(case, opened, case.begin(opened, optimizer), 0, half)
         states[engine] = folder / f"half-{engine}"
         states[engine].mkdir()
         opened.save(state, states[engine])
         # Goes on from the live state, the other engine from the file: an error of saving shows as a difference.
-        _, second = _course(case, opened, state, half, len(case.batches))
+        _, second = course(case, opened, state, half, len(case.batches))
         curves[engine] = first + second
     resumed = []
     # In both directions: each engine restores what the other one saved.
     for one, other in (ENGINES, ENGINES[::-1]):
         opened = case.engine(other)
-        _, losses = _course(case, opened, opened.restore(states[one]), half, len(case.batches))
-        resumed.append(_largest(losses, curves[one][half:]))
-    gradient, worst = gradient_difference(*(_gradients(case, engine) for engine in ENGINES))
+        _, losses = course(case, opened, opened.restore(states[one]), half, len(case.batches))
+        resumed.append(largest(losses, curves[one][half:]))
+    gradient, worst = gradient_difference(*(gradients(case, engine) for engine in ENGINES))
     return Parity(
         model=f"{name}: {case.request.shape.family}, {case.request.method.name}, {case.request.optimizer.name}",
-        steps=len(case.batches), logit=_logit_difference(case), loss=_loss_difference(case), gradient=gradient,
-        worst_gradient=worst, curve=_largest(*curves.values()), resume=max(resumed))
+        steps=len(case.batches), logit=largest(*(trained_logits(case, engine) for engine in ENGINES)),
+        loss=largest(*(first_losses(case, engine) for engine in ENGINES)), gradient=gradient, worst_gradient=worst,
+        curve=largest(*curves.values()), resume=max(resumed))
 
 
-def _largest(a: Any, b: Any) -> float:
+def largest(a: Any, b: Any) -> float:
+    """The largest absolute difference of two arrays."""
     return float(np.max(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64))))
 
 
-def _course(case: Case, engine: Engine, state: State, first: int, last: int) -> tuple[State, list[float]]:
+def course(case: Case, engine: Engine, state: State, first: int, last: int) -> tuple[State, list[float]]:
+    """The state after the batches from one to before another, and their losses."""
     losses = []
     for step in range(first, last):
         state, result = engine.step(state, case.batches[step], case.rates[step])
@@ -205,50 +210,43 @@ def _course(case: Case, engine: Engine, state: State, first: int, last: int) -> 
     return state, losses
 
 
-def _loss_difference(case: Case) -> float:
-    """Largest difference of the mean loss over a few batches."""
-    found = []
-    for name in ENGINES:
-        engine = case.engine(name)
-        state = case.begin(engine, case.request.optimizer)
-        sums = [engine.evaluate(state, batch) for batch in case.batches[:COMPARED]]
-        found.append([total.loss_sum / total.supervised_tokens for total in sums])
-    return _largest(*found)
+def first_losses(case: Case, name: str) -> list[float]:
+    """Mean losses of a few batches, before any step."""
+    engine = case.engine(name)
+    state = case.begin(engine, case.request.optimizer)
+    sums = [engine.evaluate(state, batch) for batch in case.batches[:COMPARED]]
+    return [total.loss_sum / total.supervised_tokens for total in sums]
 
 
-def _logit_difference(case: Case) -> float:
-    """Largest difference of logits at positions that are not padding, after the steps of a short course.
+def trained_logits(case: Case, name: str) -> np.ndarray:
+    """``[N, V]`` logits at the positions that are not padding, after the steps of a short course of `Case.maker`.
 
-    After some steps adapters and biases are no longer zero; the trained models are exported and opened as full ones.
+    After some steps adapters and biases are no longer zero; the trained model is exported and opened as a full one.
     """
     trained = case.folder / "trained"
-    trained.mkdir()
-    opened = case.engine(ENGINES[1])
-    opened.export(_course(case, opened, case.begin(opened, case.request.optimizer), 0, COMPARED)[0], trained)
-    batch, found = case.batches[0], []
-    for name in ENGINES:
-        engine = case.engine(name, method=FULL)
-        if not isinstance(engine, ComparableEngine):
-            raise RequestError(f"parity with engine {name}", "an engine that says its logits (`ComparableEngine`)")
-        found.append(engine.logits(engine.load(trained), batch))
+    if not trained.exists():
+        trained.mkdir()
+        maker = case.engine(case.maker)
+        maker.export(course(case, maker, case.begin(maker, case.request.optimizer), 0, COMPARED)[0], trained)
+    engine, batch = case.engine(name, method=FULL), case.batches[0]
+    if not isinstance(engine, ComparableEngine):
+        raise RequestError(f"parity with engine {name}", "an engine that says its logits (`ComparableEngine`)")
     # Segment 0 is padding: engines may compute there what they like, because nothing reads it.
-    real = batch.segment_ids[0] != 0
-    return _largest(found[0][real], found[1][real])
+    return engine.logits(engine.load(trained), batch)[batch.segment_ids[0] != 0]
 
 
-def _gradients(case: Case, name: str) -> dict[str, np.ndarray]:
+def gradients(case: Case, name: str) -> dict[str, np.ndarray]:
     """Gradients of the first batch by tensor, up to a common factor: AdamW's first moment after the first step."""
     own = case.request.optimizer
     optimizer = own if own.name == "adamw" else AdamWConfig(name="adamw")
     engine = case.engine(name, optimizer=optimizer)
     # The rate moves the weights and not the first moment, so any small one will do.
     state, _ = engine.step(case.begin(engine, optimizer), case.batches[0], 1e-6)
-    place = case.folder / f"gradients-{name}"
-    place.mkdir()
-    engine.save(state, place)
-    file = TensorFile(place / "optimizer.safetensors")
-    return {key.removeprefix("exp_avg."): np.array(file.read(key)) for key in file.names()
-            if key.startswith("exp_avg.")}
+    with tempfile.TemporaryDirectory(dir=case.folder) as place:
+        engine.save(state, Path(place))
+        file = TensorFile(Path(place) / "optimizer.safetensors")
+        return {key.removeprefix("exp_avg."): np.array(file.read(key)) for key in file.names()
+                if key.startswith("exp_avg.")}
 
 
 def gradient_difference(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> tuple[float, str]:

@@ -1,0 +1,1 @@
+"""Everything that only a real accelerator can answer, in one command: ``python -m proof.chip``."""

@@ -1,0 +1,90 @@
+"""A run that is killed on the chip and resumed, against one that was not; and how far a replay of it lies away."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from proof.chip.part import Chip, Part
+from workings.evidence.replay.judge import MEASURES, line_differences
+from workings.record.layout import CHECKPOINTS, METRICS, PARTIAL_SUFFIX, REPLAY
+from workings.record.metrics import TIME_AND_MEMORY
+
+FORMATS = {"fp32": (), "bf16 products": ("precision.compute=bf16",),
+           "bf16 weights, stochastic": ("precision.parameters=bf16", "precision.compute=bf16",
+                                        "precision.rounding=stochastic", "optimizer.name=adafactor")}
+STEPS, EVERY = 400, 50
+
+
+def rows(chip: Chip) -> list[str]:
+    """Each number format with each engine; in a trial one."""
+    return [f"{engine}: {name}" for name in list(FORMATS)[:1 if chip.tiny else None] for engine in chip.engines]
+
+
+def run(row: str, chip: Chip, folder: Path) -> dict[str, Any]:
+    """Train whole, train and kill, resume, compare, replay."""
+    engine, name = row.split(": ")
+    steps, every = (40, 5) if chip.tiny else (STEPS, EVERY)
+    place = folder / row.replace(": ", "-").replace(" ", "-").replace(",", "")
+    words = ["smoke-tiny", f"engine={engine}", f"device={chip.platform}", f"training.steps={steps}",
+             "training.warmup_steps=0", f"checkpoint.every_steps={every}", "checkpoint.keep_last=9", "mesh.fsdp=1",
+             "evaluation={traces: addition, every_steps: 1000}", *FORMATS[name]]
+    whole, killed = place / "whole", place / "killed"
+    for out in (whole, killed):
+        if out.exists():
+            raise RuntimeError(f"{out} lies there from an earlier try: move it away")
+    ask("train", *words, "--out", str(whole))
+    at = kill(words, killed)
+    ask("train", *words, "--out", str(killed), "--resume")
+    lines = [[{key: value for key, value in json.loads(line).items() if key not in TIME_AND_MEMORY}
+              for line in (out / METRICS).read_text(encoding="utf-8").splitlines()] for out in (whole, killed)]
+    apart = max(abs(one["loss"] - other["loss"]) for one, other in zip(*lines, strict=True))
+    files = [sorted((out / CHECKPOINTS).glob("*"))[-1] / "model.safetensors" for out in (whole, killed)]
+    same_weights = files[0].read_bytes() == files[1].read_bytes()
+    return {"holds": apart == 0 and same_weights, "killed_after_checkpoint": at, "largest_loss_difference": apart,
+            "same_lines": lines[0] == lines[1], "same_weights": same_weights, "steps": steps,
+            **replayed(whole, steps // 2 // every * every)}
+
+
+def kill(words: list[str], out: Path) -> str:
+    """Begin a run and end it without warning once its second checkpoint lies there; that checkpoint's name."""
+    child = subprocess.Popen([sys.executable, "-m", "workings", "train", *words, "--out", str(out)],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    partial = out.with_name(out.name + PARTIAL_SUFFIX)
+    found: list[Path] = []
+    while child.poll() is None and len(found) < 2:
+        time.sleep(0.002)
+        found = sorted((partial / CHECKPOINTS).glob("step_*"))
+    if child.poll() is None:
+        child.kill()
+    said = child.communicate()[1]
+    if child.returncode != -signal.SIGKILL:
+        raise RuntimeError(f"the run ended with {child.returncode} before it could be killed\n{said[-3000:]}")
+    return found[-1].name
+
+
+def replayed(run: Path, start: int) -> dict[str, Any]:
+    """Ten steps taken again on the same chip: the verdict, and the largest differences of each measure."""
+    done = ask("replay", str(run), "--from", str(start), "--steps", "10", "--predictions", "0", "--json",
+               codes=(0, 1, 3))
+    values = json.loads(done.splitlines()[-1])
+    facts = json.loads((Path(values["unit"]) / REPLAY).read_text(encoding="utf-8"))
+    lines = [line_differences(line) for line in facts["lines"]]
+    return {"replay": values["verdict"], "replay_mode": values["mode"], "controls": values["controls"],
+            "replay_differences": {measure: max(line[measure] for line in lines) for measure in MEASURES}}
+
+
+def ask(*words: str, codes: tuple[int, ...] = (0,)) -> str:
+    """What a command of `workings` prints."""
+    done = subprocess.run([sys.executable, "-m", "workings", *words], capture_output=True, text=True, check=False)
+    if done.returncode not in codes:
+        raise RuntimeError(f"workings {' '.join(words)}: exit code {done.returncode}\n{done.stderr[-3000:]}")
+    return done.stdout
+
+
+PART = Part(name="resume", shows="A run killed on the chip and resumed, against a whole one, and replayed.",
+            needs=(), rows=rows, run=run, told=("largest_loss_difference", "same_weights", "replay",
+                                                "replay_differences"))

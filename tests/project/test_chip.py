@@ -1,0 +1,136 @@
+"""The command for the day that an accelerator is there: it goes on, it keeps what went wrong, and every line runs."""
+
+import json
+from importlib.metadata import distributions
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from proof.chip import __main__ as command
+from proof.chip import beside, parity, sampling, speed
+from proof.chip.evidence import Evidence, write_table
+from proof.chip.model import Configuration
+from proof.chip.part import Absent, Chip, Part, require
+
+TINY = Chip(platform="cpu", kind="a processor", tiny=True)
+
+
+def part_of(*names):
+    return Part(name="part", shows="Something.", needs=(), rows=lambda chip: names, told=("value",),
+                run=lambda row, chip, folder: {"value": 1.0})
+
+
+def test_a_part_goes_on_where_it_ended_and_keeps_what_went_wrong(tmp_path):
+    part = part_of("a", "b", "c")
+    evidence = Evidence(tmp_path, part, TINY)
+    evidence.add("a", {"status": "failed", "error": "first line\nthe card | said no\n"})
+    evidence.add("b", {"status": "done", "value": 0.123456, "seconds": 3.0, "holds": True})
+    # What failed is tried again, after what was never tried.
+    assert Evidence(tmp_path, part, TINY).left() == ["c", "a"]
+    again = Evidence(tmp_path, part, TINY)
+    again.add("a", {"status": "done", "value": 2})
+    again.add("c", {"status": "absent", "error": "trl not installed"})
+    assert Evidence(tmp_path, part, TINY).left() == []
+    text = write_table(tmp_path, [part, part_of()])
+    assert "| part | b | done | holds True; value 0.1235 | 3.0 |" in text
+    assert "| part | c | absent | trl not installed |" in text
+    assert "the card | said no" in text.partition("## What went wrong")[2]
+    assert "a trial, no evidence" in text
+    row = json.loads((tmp_path / "part.json").read_text())["rows"]["b"]
+    assert row["code"]["sources"]
+    assert row["date"]
+
+
+def test_evidence_of_one_chip_is_not_mixed_with_that_of_another(tmp_path):
+    Evidence(tmp_path, part_of("a"), TINY).add("a", {"status": "done"})
+    with pytest.raises(SystemExit, match="choose another --out"):
+        Evidence(tmp_path, part_of("a"), Chip(platform="gpu", kind="NVIDIA H200"))
+
+
+def test_a_checkout_that_is_not_installed_is_found_with_its_engines(tmp_path):
+    beside.write_metadata(tmp_path)
+    found, = distributions(path=[str(tmp_path)])
+    assert found.name == "workings"
+    assert set(found.entry_points.select(group="workings.engines").names) == {"jax", "torch", "tunix"}
+
+
+def test_what_is_not_installed_is_absent_and_no_error():
+    require("json")
+    with pytest.raises(Absent, match="no_such_package not installed"):
+        require("json", "no_such_package")
+
+
+def test_differences_are_the_largest_and_are_judged():
+    cpu = {"logits": np.zeros(3), "losses": np.ones(2), "curve": np.array([2.0, 1.0]),
+           "gradient.w": np.array([1.0, -4.0])}
+    same = parity.differences(cpu, cpu)
+    assert same["holds"]
+    assert (same["first_loss"], same["last_loss"]) == (2.0, 1.0)
+    off = parity.differences(cpu, cpu | {"gradient.w": np.array([1.0, -4.4])})
+    assert not off["holds"]
+    assert off["gradient"] == pytest.approx(0.4 / 4.4)
+
+
+def test_utilization_is_counted_from_the_shape_and_the_peak_rate():
+    asked, chip = Configuration(shape="gemma-2b", batch=(1, 4, 2048)), Chip(platform="gpu", kind="NVIDIA H200")
+    found = speed.judged({"steps": 10, "seconds": 5.0, "tokens_per_second": 1.0}, asked, chip)
+    assert found["positions_per_second"] == 4 * 2048 * 10 / 5
+    # Six operations a weight and position: 2.5 billion weights, embedding included (it is the head), attention beside.
+    assert found["operations_per_second"] == pytest.approx(6 * 2.506e9 * 4 * 2048 * 2, rel=0.08)
+    assert found["share_of_peak"] == pytest.approx(found["operations_per_second"] / 989e12)
+    assert "share_of_peak" not in speed.judged({"steps": 1, "seconds": 1.0}, asked, Chip(platform="cpu", kind="?"))
+
+
+def test_exit_code_failed_comes_before_left():
+    done, bad, off = {"status": "done", "holds": True}, {"status": "failed"}, {"status": "done", "holds": False}
+    assert command.exit_code([done], left=False) == 0
+    assert command.exit_code([done], left=True) == 3
+    assert command.exit_code([done, bad], left=True) == 1
+    assert command.exit_code([off], left=False) == 1
+
+
+def test_no_accelerator_is_not_measured(monkeypatch, capsys):
+    monkeypatch.setattr(command, "accelerators", dict)
+    assert command.main([]) == 3
+    assert "shows no accelerator" in capsys.readouterr().out
+
+
+def test_a_row_that_does_not_end_is_stopped_with_all_that_it_started(monkeypatch):
+    process = SimpleNamespace(pid=1, returncode=-9)
+    asked = []
+
+    def communicate(timeout=None):
+        asked.append(timeout)
+        if timeout:
+            raise command.subprocess.TimeoutExpired("x", timeout)
+        return "", "the last words"
+    process.communicate = communicate
+    monkeypatch.setattr(command.subprocess, "Popen", lambda *words, **more: process)
+    monkeypatch.setattr(command.os, "killpg", lambda pid, number: asked.append((pid, int(number))))
+    row = command.measured(part_of("a"), "a", TINY, 7.0)
+    assert asked == [7.0, (1, 9), None]
+    assert row["status"] == "stopped"
+    assert "not done after 7 s" in row["error"]
+
+
+def test_one_tiny_row_on_the_cpu(tmp_path):
+    row = sampling.PART.measure("jax: gemma-3-270m, greedy", TINY, tmp_path)
+    assert row["holds"]
+    assert row["tokens"] == 16
+
+
+ROWS = [(part.name, row) for part in command.PARTS.values() for row in part.rows(TINY)]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "row"), ROWS, ids=[f"{name}: {row}" for name, row in ROWS])
+def test_every_tiny_row_on_the_cpu(name, row, tmp_path, run_python):
+    run_python("-m", "proof.chip", name, "--device", "cpu", "--tiny", "--rows", row, "--out", tmp_path, check=False)
+    values = json.loads((tmp_path / f"{name}.json").read_text())
+    found = values["rows"][row]
+    assert values["failures"] == []
+    assert found.get("holds", True)
+    # A peer may be missing here, and JAX has flash attention on TPUs alone.
+    assert found["status"] == ("absent" if "trl" in row and found["status"] != "done" else
+                               "refused" if row == "jax flash" else "done"), found
