@@ -26,7 +26,7 @@ def pack_command(
     """Pack runs for publication: records, report, recipes, licences.
 
     Shows what it publishes, refuses what does not verify, and verifies the zip that it wrote. Equal runs give equal
-    bytes.
+    bytes. Beside the zip it writes a page that checks it in a browser, and a badge with its root digest.
     """
     from workings.publish.pack import pack
     from workings.record.digest import HashProgress
@@ -34,13 +34,14 @@ def pack_command(
     # `show` is called before anything is written: what is about to be published can be read, and stopped.
     done = pack(runs, out, weights=weights, writeup=writeup, notebook=notebook, limit=limit, max_bytes=max_mib << 20,
                 dry_run=dry_run, show=_show, progress=HashProgress(say))
-    values = {"out": str(out), "root": done.root, "files": len(done.entries), "bytes": done.bytes,
-              "by_digest": len(done.by_digest), "words": done.words, "unsourced": done.unsourced,
-              "written": not dry_run}
+    values = {"out": str(out), "page": str(done.page), "badge": str(done.badge), "root": done.root,
+              "files": len(done.entries), "bytes": done.bytes, "by_digest": len(done.by_digest), "words": done.words,
+              "unsourced": done.unsourced, "written": not dry_run}
     answer(values, as_json=as_json, text=(
         f"nothing written (--dry-run); root {done.root}" if dry_run else
         f"{out}: {done.bytes:,} bytes, verified; root {done.root}\n"
-        f"keep the root elsewhere; to check: workings verify {out} --expect-root {done.root}"))
+        f"keep the root elsewhere; to check: workings verify {out} --expect-root {done.root}\n"
+        f"or in a browser, offline: {done.page}; for a README: {done.badge}"))
 
 
 def _show(planned: "Packed") -> None:

@@ -14,15 +14,18 @@ from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.unit import find_pair, find_units
 from workings.evidence.claims import CLAIMS, Claim, claims_json, unsourced
 from workings.evidence.model_card import model_card
+from workings.evidence.pack.badge import badge
 from workings.evidence.pack.form import BY_DIGEST, COMPARISON, INSIDE, LICENCES, PACK, REPORT, pack_json
 from workings.evidence.pack.gather import Contents, gather
 from workings.evidence.pack.licences import data_manifests, drawn_data, licences
 from workings.evidence.pack.limits import check_bytes, check_words
+from workings.evidence.pack.page import verify_page
 from workings.evidence.pack.readme import readme
 from workings.evidence.pack.write import seal_documents, write_zip
 from workings.evidence.verify import verify
 from workings.evidence.writeup import WRITEUP, published, words_in
 from workings.publish.report_claims import Column, report_claims
+from workings.record import atomic
 from workings.record.canonical import line, loads
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, README, RECIPE, SEAL
 from workings.record.redact import cleaned, find_placeholders, find_secrets
@@ -46,6 +49,16 @@ class Packed:
     """Words of the write-up; 0 without one."""
     bytes: int
     """Of the zip; 0 with ``dry_run``."""
+
+    @property
+    def page(self) -> Path:
+        """Beside the zip: the page that checks it in a browser."""
+        return self.out.with_suffix(".verify.html")
+
+    @property
+    def badge(self) -> Path:
+        """Beside the zip: a picture with its root."""
+        return self.out.with_suffix(".badge.svg")
 
 
 def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, writeup: Path | None = None,
@@ -108,6 +121,9 @@ def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, lim
         if max_bytes and size > max_bytes:
             raise RequestError(f"a pack of {size:,} bytes", f"at most {max_bytes:,}", "--weights digest")
         _refuse_failing([unverified], progress)
+        # The zip last: where it stands, what belongs beside it does.
+        atomic.write_bytes(planned.page, verify_page())
+        atomic.write_bytes(planned.badge, badge(planned.root))
         unverified.rename(out)
     # After the rename there is nothing left to remove; after an error the rejected zip goes.
     finally:

@@ -1,0 +1,32 @@
+"""The page that checks a packed run in a browser, offline: its parts, put together into one file."""
+
+import base64
+import hashlib
+from importlib import resources
+
+SCRIPTS = ("zip.js", "units.js", "check.js", "page.js")
+"""In the order in which they build on each other."""
+
+
+def verify_page() -> bytes:
+    """One HTML file without anything from elsewhere; its policy lets its own script and style run, and no connection.
+
+    It knows nothing of the pack beside it, so that it is the same file beside all of them.
+    """
+    # In a block, so that its names are not the window's, of which a page has several hundred.
+    script = '"use strict";\n{\n' + "".join(map(_part, SCRIPTS)) + "}\n"
+    style = _part("page.css")
+    text = _part("page.html")
+    for name, value in (("script_digest", _digest(script)), ("style_digest", _digest(style)),
+                        ("style", style), ("script", script)):
+        text = text.replace("{" + name + "}", value)
+    return text.encode("utf-8")
+
+
+def _part(name: str) -> str:
+    return resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    """As a content security policy names an inline script."""
+    return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
