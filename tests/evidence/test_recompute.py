@@ -11,7 +11,8 @@ from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.verify import verify
 from workings.evidence.verify.evaluated import differences
-from workings.scoring.items import read_items
+from workings.scoring import mathematics
+from workings.scoring.items import Item, read_items
 
 ITEMS = [
     {"id": "a", "prompt": "How long?", "expected_answer": "1.50", "tolerance": 0.1, "section": "core"},
@@ -70,6 +71,24 @@ def test_what_cannot_be_scored_again_is_not_checked(unit: Path, key: str, value:
     scores = next(one for one in found.checks if one.id == "recompute.scores")
     assert (scores.verdict, expected in scores.text) == ("not_checked", True)
     assert found.level == 1
+
+
+def test_mathematics_is_scored_again_where_its_library_is_the_same(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("math_verify", reason="the extra `score` is not installed")
+    rows = [{"id": "a", "completion": r"\boxed{\sqrt{20}}"}, {"id": "b", "completion": r"\boxed{\sqrt{5}}"}]
+    (tmp_path / "predictions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    unit = tmp_path / "out"
+    asked = [Item(id=name, prompt="How long?", expected_answer=r"2\sqrt{5}") for name in "ab"]
+    evaluate_predictions(tmp_path / "predictions.jsonl", asked, unit, settings=EvaluationSettings(scorer="math"))
+    found = verify(unit)
+    assert (found.level, found.failed) == (2, 0)
+    assert "1 of 2 items right" in found.claims[0]
+    for library, said in (("no-such-library", "scorer: math needs math-verify, which is not installed here"),
+                          ("numpy", "'1 (math-verify")):
+        monkeypatch.setattr(mathematics, "LIBRARIES", (library,))
+        scores = next(one for one in verify(unit).checks if one.id == "recompute.scores")
+        assert (scores.verdict, said in scores.text) == ("not_checked", True), scores.text
 
 
 def test_numbers_may_differ_in_their_last_bits_only() -> None:

@@ -15,6 +15,7 @@ from workings.evidence.verify import verify
 from workings.record.digest import json_digest
 from workings.rollouts import lines
 from workings.rollouts.rollout import sample_seed
+from workings.scoring import mathematics
 
 FIRST = "train/rollouts/step_000001.json"
 
@@ -221,6 +222,20 @@ def test_a_lie_about_rollouts_is_caught(honest: Path, tmp_path: Path, name: str)
     assert found, f"{name}: nothing failed"
     assert expected <= found, found
     assert not any(check.startswith("integrity") for check in found), "the sums are right: it is the content that lies"
+
+
+def test_the_reward_math_is_computed_again_where_its_library_is_the_same(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("math_verify", reason="the extra `score` is not installed")
+    run = rewarded_run(tmp_path / "tiny", rewards=[{"scorer": "math"}])
+    found = verify(run)
+    told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
+    assert (found.failed, found.level) == (0, 2), told
+    monkeypatch.setattr(mathematics, "LIBRARIES", ("no-such-library",))
+    found = verify(run)
+    told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
+    assert found.failed == 0, told
+    assert told["recompute.rewards"].startswith("not_checked: scorer: math needs math-verify"), told
 
 
 def test_a_reward_from_a_file_is_not_run(tmp_path: Path) -> None:

@@ -46,7 +46,9 @@ def eval_command(
     samples: Annotated[int, typer.Option("--samples", help="Completions per item (asks for a temperature).")] = 1,
     aggregate: Annotated[str, typer.Option("--aggregate", help="Over samples: mean, majority, pass, pass@K.")] = "mean",
     seed: Annotated[int, typer.Option("--seed", help="Decides what is sampled.")] = 0,
-    scorer: Annotated[str, typer.Option("--scorer", help="A registered scorer, or FILE.py:FUNCTION.")] = "answer",
+    scorer: Annotated[str | None, typer.Option(
+        "--scorer", help="answer, exact, math (formulas, by math-verify), or FILE.py:FUNCTION; by default that of the "
+        "run's recipe, else answer.")] = None,
     rules: Annotated[str, typer.Option("--rules", help="Extraction rules in order, with commas; empty: all.")] = "",
     form: Annotated[str | None, typer.Option(
         "--form", help="Form to check: tags, think, channel (asks weights of Gemma 4 to think), hashes, answer_only, "
@@ -72,11 +74,11 @@ def eval_command(
     recorded = {} if model is None else as_recorded(
         model, opening, f"workings eval {model} --template tokenizer --items ITEMS.jsonl --out DIR")
     settings = EvaluationSettings(
-        temperature=temperature, samples=samples, aggregate=aggregate, seed=seed, scorer=scorer,
+        temperature=temperature, samples=samples, aggregate=aggregate, seed=seed,
         rules=tuple(rule for rule in rules.split(",") if rule),
         second_opinion="math_verify" if second_opinion else "none",
         # What was typed goes over what the run recorded, which goes over this package's defaults.
-        **recorded | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form))
+        **recorded | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form, scorer=scorer))
     progress = Remaining("items")
     try:
         if harness_log is not None:

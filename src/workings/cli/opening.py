@@ -38,7 +38,7 @@ def weights_request(opening: Mapping[str, Any], device: str | None, form: str) -
 
 
 def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
-                decoding: tuple[str, ...] = ("max_new_tokens", "batch_size")) -> dict[str, Any]:
+                decoding: tuple[str, ...] = ("max_new_tokens", "batch_size", "scorer")) -> dict[str, Any]:
     """What the run's own evaluation used: without a reason to differ, the two stay comparable.
 
     Plain weights have no recipe; how they are opened has to be said, and cannot be said of a run.

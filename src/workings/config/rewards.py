@@ -13,7 +13,7 @@ from pydantic import Discriminator, Field, Tag, field_validator
 
 from workings.config.section import Section, refused
 
-SHIPPED_REWARDS = ("answer", "exact", "form", "steps", "length", "overlong")
+SHIPPED_REWARDS = ("answer", "exact", "math", "form", "steps", "length", "overlong")
 """Rewards that come with this project; any other is a function in a person's own file."""
 
 
@@ -44,6 +44,13 @@ class ExactReward(RewardFields):
 
     scorer: Literal["exact"]
     """The answer, as the scorer `exact` of an evaluation judges it."""
+
+
+class MathReward(RewardFields):
+    """1 where the answer is right, else 0: as `answer`; formulas also where math-verify finds them equal."""
+
+    scorer: Literal["math"]
+    """The answer, as the scorer `math` of an evaluation judges it."""
 
 
 class FormReward(RewardFields):
@@ -110,6 +117,7 @@ def _tag(value: Any) -> str | None:
 RewardConfig = Annotated[
     Annotated[AnswerReward, Tag("scorer: answer")]
     | Annotated[ExactReward, Tag("scorer: exact")]
+    | Annotated[MathReward, Tag("scorer: math")]
     | Annotated[FormReward, Tag("scorer: form")]
     | Annotated[StepsReward, Tag("scorer: steps")]
     | Annotated[LengthReward, Tag("scorer: length")]

@@ -267,6 +267,8 @@ class EvaluationConfig(Section):
     """Items that are answered and scored each time while a run learns from rewards, the first ones; 0: none."""
     base: bool = True
     """Whether the untrained model is asked the items as well, once for all runs that start from it."""
+    scorer: Literal["answer", "exact", "math"] = "answer"
+    """How answers are compared: by `answer`, `exact` (the same characters) or `math` (formulas by math-verify)."""
 
     @model_validator(mode="after")
     def keys_belong_to_traces_or_items(self, info: ValidationInfo) -> Self:
@@ -274,7 +276,7 @@ class EvaluationConfig(Section):
         # With items every key of the section decides something.
         if self.items != "none":
             return self
-        unused = {"samples", "max_new_tokens", "batch_size", "watch", "base"}
+        unused = {"samples", "max_new_tokens", "batch_size", "watch", "base", "scorer"}
         beside, expected = "evaluation.items: none", "`evaluation.items`: these keys say how items are asked"
         if self.traces == "none":
             unused |= {"every_steps"}

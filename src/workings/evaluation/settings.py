@@ -58,9 +58,9 @@ def recorded_version(config: Mapping[str, Any]) -> int:
 
 
 def settings_of(recipe: Recipe) -> EvaluationSettings:
-    """How a recipe wants its items asked and scored: greedily, in the form it trains."""
+    """How a recipe wants its items asked and scored: greedily, in the form it trains, by its scorer."""
     return EvaluationSettings(max_new_tokens=recipe.evaluation.max_new_tokens, batch_size=recipe.evaluation.batch_size,
-                              form=recipe.data.reasoning, seed=recipe.seed)
+                              form=recipe.data.reasoning, seed=recipe.seed, scorer=recipe.evaluation.scorer)
 
 
 def aggregate_score(samples: list[dict[str, Any]], how: str, extraction_version: int = EXTRACTION_VERSION) -> float:

@@ -55,6 +55,7 @@ from workings.runs.start import Start, begin_again, begin_new, progress_facts
 from workings.runs.teacher import refuse_processes
 from workings.scoring.items import items_digest
 from workings.scoring.process import ScoringProcess
+from workings.scoring.scorers import scorer_version
 from workings.scoring.settings import ScoringSettings
 from workings.training.display import Display
 from workings.training.loop import LoopParts, NoObserver, Observer, Outcome, Progress
@@ -122,6 +123,7 @@ class LoopSettings:
             settings = replace(settings, look_every=recipe.evaluation.every_steps)
         if items:
             asking = settings_of(recipe)
+            scorer_version(asking.scorer)  # one whose library is missing is refused now, and not after training
             settings = replace(settings, prompts=tuple(item.prompt for item in items[:recipe.evaluation.samples]),
                                max_new_tokens=asking.max_new_tokens, evaluation=asking, base=recipe.evaluation.base)
             if recipe.draws:

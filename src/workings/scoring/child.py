@@ -57,6 +57,8 @@ def _answer(request: dict[str, Any], score: Any, settings: ScoringSettings) -> d
         item = item_from_json(request["item"])
         return judge(item, request["text"], score, settings, truncated=request["truncated"],
                      second=request["second"]).to_json()
+    except TimeoutError as error:
+        return Judgement(error=f"time limit: {error}"[:500]).to_json()
     # `SystemExit` as well: it would end the process, and cost the other completions of the chunk their time.
     except BaseException as error:  # noqa: BLE001 - scorers are other people's code; what they raise is the answer
         return Judgement(error=f"scorer raised {type(error).__name__}: {error}"[:500]).to_json()

@@ -1,11 +1,11 @@
 """Everything that is said about one completion: extracted answer, rule, score, form, steps. Pure; runs in the child."""
 
-import logging
 from dataclasses import dataclass
 from typing import Any
 
+from workings.scoring import mathematics
 from workings.scoring.extract import answer_kind, extract
-from workings.scoring.extraction import Extraction
+from workings.scoring.extraction import NO_RULE, Extraction
 from workings.scoring.form import keeps_form, reasoning_text
 from workings.scoring.items import Item
 from workings.scoring.scorers import ScoreFunction
@@ -73,7 +73,12 @@ def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: 
     """The answer in a completion, by the settings' version of the rules."""
     if settings.extraction_version == 1:
         return version_1.find(text, item, settings.rules, settings.form)
-    return extract(text, answer_kind(item.expected_answer), settings.rules, truncated=truncated)
+    kind = answer_kind(item.expected_answer)
+    found = extract(text, kind, settings.rules, truncated=truncated)
+    # Where a number is expected, `2^{10}` is none, and a formula for it.
+    if found.rule == NO_RULE and kind == "number" and settings.scorer == "math":
+        return extract(text, "text", settings.rules, truncated=truncated)
+    return found
 
 
 def is_score(value: object) -> bool:
@@ -83,9 +88,9 @@ def is_score(value: object) -> bool:
 
 def second_opinion(given: str, item: Item) -> str:
     """What math-verify says: `right` or `wrong`. It may take forever; whoever calls it sets the limit."""
-    from math_verify import parse, verify  # an extra, and slow to import
+    mathematics.load()
+    from math_verify import parse, verify
 
-    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns at every call that limits are ours
     if not given:
         return "wrong"
     targets = [parse(f"${answer}$", parsing_timeout=None) for answer in (item.expected_answer, *item.aliases)]

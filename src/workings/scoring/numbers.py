@@ -30,7 +30,7 @@ _DOZEN = "dozen"
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?:[ ]\d{3})+(?!\d)|\d{1,3}(?:['’]\d{3})+|\d+)"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.\d+)?|\.\d+)"
 _VALUE = re.compile(
-    rf"(?P<mixed>{_DIGITS})(?:\s+|\s*-\s*|\s+and\s+)(?P<mixed_top>\d+)\s*/\s*(?P<mixed_bottom>\d+)"
+    rf"(?P<mixed>{_DIGITS})(?:\s+|-|\s+and\s+)(?P<mixed_top>\d+)\s*/\s*(?P<mixed_bottom>\d+)"
     rf"|(?P<top>{_DECIMAL})\s*/\s*(?P<bottom>{_DECIMAL})"
     r"|10\s*\^\s*(?:\{(?P<braced>[+-]?\d{1,3})\}|(?P<power>[+-]?\d{1,3}))"
     rf"|(?P<decimal>{_DECIMAL})(?:\s*(?:[eE]|(?:x|\*|×)\s*10\s*(?:\^|\*\*)\s*\{{?)(?P<exponent>[+-]?\d{{1,4}})\}}?)?")

@@ -26,6 +26,7 @@ from workings.scoring.rewards import (
     settings_from_json,
     shipped_reward,
 )
+from workings.scoring.scorers import load_scorer
 
 REFUSED = {
     **dict.fromkeys(("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo",
@@ -79,6 +80,8 @@ def refuse(event: str, arguments: tuple[Any, ...]) -> None:
 
 def _load(reward: RewardConfig, version: str, settings: RewardSettings) -> Compute:
     if not isinstance(reward, FileReward):
+        if reward.scorer == "math":
+            load_scorer(reward.scorer)  # imports its library now, so that no call has to
         return lambda samples: [shipped_reward(reward, sample, settings) for sample in samples]
     path = settings.path(reward)
     # Taken before the file runs, because code can change the file that it stands in.

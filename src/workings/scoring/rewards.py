@@ -25,8 +25,8 @@ from workings.scoring.settings import ScoringSettings
 from workings.scoring.steps import STEPS_VERSION
 
 SHIPPED_VERSIONS = {"form": "1", "length": "1", "overlong": "1"}
-"""Raised whenever a reward's value changes; `answer` and `exact` have the versions of their scorers, and `steps` that
-of the checker of equations."""
+"""Raised whenever a reward's value changes; `answer`, `exact` and `math` have the versions of their scorers, and
+`steps` that of the checker of equations."""
 _REWARDS: TypeAdapter[tuple[RewardConfig, ...]] = TypeAdapter(tuple[RewardConfig, ...])
 
 
@@ -122,14 +122,14 @@ class RewardSettings:
         """
         return [self.entry(reward) for reward in self.rewards]
 
-    def entry(self, reward: RewardConfig) -> dict[str, Any]:
-        """What `recorded` says of one reward."""
+    def entry(self, reward: RewardConfig, version: str | None = None) -> dict[str, Any]:
+        """What `recorded` says of one reward; with a version that is given, no library and no file is looked for."""
         return {"name": reward_name(reward), "weight": reward.weight, "parameters": self._parameters(reward),
-                "version": self.version(reward)}
+                "version": self.version(reward) if version is None else version}
 
     def _parameters(self, reward: RewardConfig) -> dict[str, Any]:
         match reward.scorer:
-            case "answer" | "exact":
+            case "answer" | "exact" | "math":
                 # In version 1 this form alone decided where an answer is looked for; since then none does.
                 form = {"form": CHANNEL} if self.form == CHANNEL and self.extraction_version == 1 else {}
                 return {"extraction_version": self.extraction_version, **form}
@@ -175,7 +175,7 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
         ValueError: the reward is a person's own function, which is not executed here.
     """
     match reward.scorer:
-        case "answer" | "exact":
+        case "answer" | "exact" | "math":
             return _judgement(sample, reward.scorer, settings).score
         case "form":
             return float(keeps_form(sample.text, settings.form))
@@ -193,10 +193,13 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
 
 def _judgement(sample: CompletionToReward, scorer: str, settings: RewardSettings) -> Judgement:
     version = settings.extraction_version
-    return judge(sample.item, sample.text, get_scorer(scorer, version).score,
-                 ScoringSettings(scorer=scorer, form=settings.form, extraction_version=version,
-                                 steps_version=settings.steps_version),
-                 truncated=sample.truncated)
+    try:
+        return judge(sample.item, sample.text, get_scorer(scorer, version).score,
+                     ScoringSettings(scorer=scorer, form=settings.form, extraction_version=version,
+                                     steps_version=settings.steps_version),
+                     truncated=sample.truncated)
+    except TimeoutError:  # one answer that math-verify does not come to an end with must not end a run
+        return Judgement(error="time limit")
 
 
 def total(values: Mapping[str, float], settings: RewardSettings) -> float:

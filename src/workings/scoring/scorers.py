@@ -7,7 +7,7 @@ only in the scoring process; nothing that reads a scorecard later executes it. I
 import re
 import runpy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workings.errors import RequestError
@@ -16,6 +16,7 @@ from workings.scoring.extract import EXTRACTION_VERSION
 from workings.scoring.final_number import sentence_number
 from workings.scoring.items import Item
 from workings.scoring.latex import normal_form
+from workings.scoring.mathematics import libraries_version, load, same_mathematics
 from workings.scoring.numbers import MAX_CHARACTERS, equal_numbers, parse_number, parse_words
 from workings.scoring.texts import same_text
 from workings.scoring.version_1 import answer as version_1
@@ -32,6 +33,8 @@ class Scorer:
     name: str
     version: str
     score: ScoreFunction
+    libraries: Callable[[], str] | None = None
+    """The libraries that decide with it, and their versions; raises `RequestError` where one is missing."""
 
 
 SCORERS: dict[str, Scorer] = {}
@@ -39,12 +42,13 @@ SCORERS: dict[str, Scorer] = {}
 _EARLIER = {("answer", 1): Scorer("answer", "1", version_1.answer)}
 
 
-def register(name: str, version: str) -> Callable[[ScoreFunction], ScoreFunction]:
+def register(name: str, version: str, libraries: Callable[[], str] | None = None
+             ) -> Callable[[ScoreFunction], ScoreFunction]:
     """Register a scoring function; a second one under the same name is refused."""
     def add(function: ScoreFunction) -> ScoreFunction:
         if name in SCORERS:
             raise RequestError(f"scorer {name!r}", "a name that is not registered yet")
-        SCORERS[name] = Scorer(name, version, function)
+        SCORERS[name] = Scorer(name, version, function, libraries)
         return function
     return add
 
@@ -53,11 +57,17 @@ def get_scorer(name: str, extraction_version: int = EXTRACTION_VERSION) -> Score
     """The registered scorer of this name, as it was with a version of extraction.
 
     Raises:
-        RequestError: there is none; with the names that exist.
+        RequestError: there is none, with the names that exist; or a library that it needs is not installed.
     """
     if name not in SCORERS:
         raise RequestError(f"scorer: {name}", f"one of {', '.join(sorted(SCORERS))}, or FILE.py:FUNCTION")
-    return _EARLIER.get((name, extraction_version), SCORERS[name])
+    found = _EARLIER.get((name, extraction_version), SCORERS[name])
+    if found.libraries is None:
+        return found
+    try:
+        return replace(found, version=f"{found.version} ({found.libraries()})")
+    except RequestError as error:
+        raise RequestError(f"scorer: {name} needs {error.given}", error.expected, error.try_next) from None
 
 
 def scorer_version(name: str) -> tuple[str, str]:
@@ -71,7 +81,10 @@ def scorer_version(name: str) -> tuple[str, str]:
 def load_scorer(name: str, extraction_version: int = EXTRACTION_VERSION) -> Scorer:
     """The registered scorer, or the function of a file. Executes that file."""
     if ".py:" not in name:
-        return get_scorer(name, extraction_version)
+        found = get_scorer(name, extraction_version)
+        if found.libraries is not None:
+            load()  # before any answer is waited for
+        return found
     path, function = _parts(name)
     # The digest is taken before the file runs, because code can change the file that it stands in.
     recorded, version = scorer_version(name)
@@ -115,3 +128,14 @@ def _same(given: str, expected: str, tolerance: float) -> bool:
 def exact(given: str, item: Item) -> float:
     """The very same characters, outer white space aside; aliases count as well."""
     return float(given.strip() in {expected.strip() for expected in (item.expected_answer, *item.aliases)})
+
+
+@register("math", "1", libraries_version)
+def math(given: str, item: Item) -> float:
+    """As `answer`; where that finds no equality, math-verify is asked whether two formulas are the same.
+
+    Raises:
+        TimeoutError: math-verify took too long over one answer.
+    """
+    return answer(given, item) or float(
+        any(same_mathematics(given, expected) for expected in (item.expected_answer, *item.aliases)))

@@ -45,7 +45,7 @@ def same_text(given: str, expected: str, tolerance: float = 0.0) -> bool:
         return True
     if len(given) > MAX_CHARACTERS or len(expected) > MAX_CHARACTERS:
         return False
-    return any(_same(variant, wanted, tolerance) for wanted in _expected(expected) for variant in _variants(given))
+    return any(_same(variant, wanted, tolerance) for wanted in _expected(expected) for variant in variants(given))
 
 
 def _expected(text: str) -> Iterator[str]:
@@ -56,7 +56,7 @@ def _expected(text: str) -> Iterator[str]:
         yield found[1] or found[2]
 
 
-def _variants(given: str) -> Iterator[str]:
+def variants(given: str) -> Iterator[str]:
     """What a text may mean as an answer, from the whole of it to what its sentence says last."""
     yield given
     if (choice := _CHOICE.match(without_markup(given))) and not _HEDGED.search(given):
@@ -105,7 +105,7 @@ def _unpaired(text: str) -> str:
 
 def _same_parts(given: str, expected: str, tolerance: float) -> bool:
     """Lists and sets by their parts in any order; tuples and intervals in theirs."""
-    (one, opened), (other, wanted) = _opened(given), _opened(expected)
+    (one, opened), (other, wanted) = without_brackets(given), without_brackets(expected)
     if opened != wanted:
         return False
     left, right = _parts(one, words=not opened), _parts(other, words=not wanted)
@@ -121,7 +121,7 @@ def _same_parts(given: str, expected: str, tolerance: float) -> bool:
     return True
 
 
-def _opened(text: str) -> tuple[str, str]:
+def without_brackets(text: str) -> tuple[str, str]:
     """The inside of brackets around a whole text, and the brackets; or the text and ""."""
     text = text.strip().strip("$. ").replace("\\{", "{").replace("\\}", "}").strip()
     if len(text) < 2 or text[0] not in "([{" or text[-1] not in ")]}":

@@ -28,7 +28,7 @@ ITEM_SECONDS = 5.0
 """Time limit for scoring one completion here, in seconds; it takes a millisecond."""
 MAX_AT_LIMIT = 3
 """Completions at the time limit after which scoring is given up."""
-OUR_SCORERS = ("answer", "exact")
+OUR_SCORERS = ("answer", "exact", "math")
 """Scorers that come with this project. A person's own scorer is code, and code of a record is never run."""
 _LIMITS = ("time limit", "the scoring process died")
 """Errors that depend on the machine: there, only the score of 0 is compared."""
@@ -224,9 +224,9 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
     try:
         here = get_scorer(name, there).version
     except RequestError as error:
-        return f"scorer {name!r}: {error.given}; it needs {error.expected}: {error.try_next}"
+        return f"{error.given}: {error.try_next}"
     if scorer.get("version") != here:
-        return f"scorer {name!r}: version {str(scorer.get('version'))[:40]!r} there, {here!r} here"
+        return f"scorer {name!r}: version {str(scorer.get('version'))[:100]!r} there, {here!r} here"
     rules = extraction.get("rules")
     # Records say so since version 2.
     steps = config.get("steps", {"version": 1})

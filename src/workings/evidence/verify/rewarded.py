@@ -173,8 +173,9 @@ def rewards(record: Record) -> Iterator[CheckFinding]:
     """Rewards of each completion against this project's, in a process with limits. A person's function is not run."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         learned, template = _learned(unit), _template(unit)
+        unlike = _library_unlike(unit.json(REWARDS), _settings(learned))
         try:
-            problems, count, own = _rewarded_again(learned, template)
+            problems, count, own = _rewarded_again(learned, template, without={"math"} if unlike else set())
         except (RequestError, RewardError) as error:
             yield failed(f"cannot be rewarded again: {error}", unit)
             return
@@ -183,6 +184,8 @@ def rewards(record: Record) -> Iterator[CheckFinding]:
         if own:
             yield not_checked(f"the reward {', '.join(own)} is code from elsewhere, which is not run; its values are "
                               "as recorded", unit)
+        if unlike:
+            yield not_checked(unlike, unit)
     return _each(record, find, has_rewards)
 
 
@@ -304,9 +307,26 @@ def _reward_problems(recorded: Any, settings: "RewardSettings", said: str | None
     for entry, reward, name in zip(recorded, settings.rewards, settings.names, strict=True):
         if not isinstance(entry, dict) or (entry.get("name"), entry.get("weight")) != (name, reward.weight):
             problems.append(f"{REWARDS}: another reward or weight than the recipe's {name}")
-        elif not isinstance(reward, FileReward) and entry != settings.entry(reward):
+        # Of `math` the version names libraries, which may be others here or missing.
+        elif not isinstance(reward, FileReward) and (
+                {**entry, "version": ""} != settings.entry(reward, version="")
+                or (name != "math" and entry.get("version") != settings.version(reward))):
             problems.append(f"{REWARDS}: {name} is not what the recipe and this version make of it")
     return problems
+
+
+def _library_unlike(recorded: Any, settings: "RewardSettings") -> str:
+    """Why the reward `math` cannot be computed again here: its library is missing, or another one; else empty."""
+    reward = next((each for each in settings.rewards if each.scorer == "math"), None)
+    if reward is None:
+        return ""
+    said = next((entry.get("version") for entry in recorded if isinstance(entry, dict) and entry.get("name") == "math"),
+                "") if isinstance(recorded, list) else ""
+    try:
+        here = settings.version(reward)
+    except RequestError as error:
+        return f"{error.given}: {error.try_next}"
+    return "" if said == here else f"reward 'math': version {str(said)[:100]!r} there, {here!r} here"
 
 
 def _held_out_problems(unit: Unit) -> list[str]:
@@ -400,7 +420,8 @@ def _read_template(unit: Unit) -> "ChatTemplate":
     return template
 
 
-def _rewarded_again(learned: _Learned, template: "ChatTemplate") -> tuple[list[str], int, list[str]]:
+def _rewarded_again(learned: _Learned, template: "ChatTemplate", without: set[str]
+                    ) -> tuple[list[str], int, list[str]]:
     """What differs, how many rewards were computed, and names of those that are not ours."""
     from dataclasses import replace
 
@@ -408,7 +429,8 @@ def _rewarded_again(learned: _Learned, template: "ChatTemplate") -> tuple[list[s
     from workings.rollouts.rollout import to_reward
     from workings.scoring.rewards import RewardProcess
     settings = _settings(learned)
-    ours = tuple(reward for reward in settings.rewards if not isinstance(reward, FileReward))
+    ours = tuple(reward for reward in settings.rewards
+                 if not isinstance(reward, FileReward) and reward_name(reward) not in without)
     own = [reward_name(reward) for reward in settings.rewards if isinstance(reward, FileReward)]
     if not ours:
         return [], 0, own

@@ -1,0 +1,166 @@
+r"""The scorer `math`: sets, intervals, matrices and algebra by math-verify, where our own scorer finds no equality.
+
+What our own scorer reads as numbers, choices or prose it judges alone: math-verify drops units and takes the last side
+of any equation. It is asked about formulas only, and never about one that its answer may not mean.
+"""
+
+import logging
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from types import FrameType
+
+from workings.errors import RequestError
+from workings.hints import pip_install
+from workings.scoring.latex import is_mathematics
+from workings.scoring.numbers import names_a_value, parse_number
+from workings.scoring.texts import variants, without_brackets
+from workings.scoring.units import read_unit, same_units
+
+LIMIT_SECONDS = 3.0
+"""Longest time that one answer takes."""
+MAX_CHARACTERS = 300
+"""Of a formula; a longer one is not asked about."""
+LIBRARIES = ("math-verify", "sympy", "latex2sympy2_extended")
+"""Whose versions decide a verdict."""
+# What would be as many digits in memory: powers of powers, exponents and factorials of many digits.
+_TOO_LARGE = re.compile(r"(?:\^|\*\*)[^+\-=,;]{0,40}(?:\^|\*\*)|(?:\^|\*\*)\s*[{(]?\s*-?\d{5,}|\d{5,}\s*!|!\s*!")
+_TEXT = re.compile(r"\\(?:text|mathrm|mbox|textbf|textit|textrm)\s*\{([^{}]*)\}")
+_COMMAND = re.compile(r"\\[a-zA-Z]+|\\.")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_FUNCTIONS = frozenset(("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "ln", "log", "exp",
+                        "sqrt", "pi", "and", "or", "mod", "in"))
+_RELATION = re.compile(r"[<>≤≥∈]|\\(?:leq?|geq?|lt|gt|in|infty|cup|cap|pm|begin)(?![a-zA-Z])|∞|∪|±")
+_DELIMITED = re.compile(r"(?<!\\)\$[^$]+\$|\\\([^)]*\\\)|\\\[.*?\\\]")
+
+
+class TooLong(BaseException):
+    """The limit was reached. No ``Exception``: sympy and math-verify catch those and go on."""
+
+
+def libraries_version() -> str:
+    """The libraries with their versions, as a record names them.
+
+    Raises:
+        RequestError: math-verify is not installed.
+    """
+    try:
+        return ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
+    except PackageNotFoundError:
+        raise RequestError("math-verify, which is not installed here", "the extra `score`",
+                           pip_install("score")) from None
+
+
+def load() -> None:
+    """Import math-verify, which takes a second."""
+    import_module("math_verify")
+    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns at every call that limits are ours
+
+
+def same_mathematics(given: str, expected: str) -> bool:
+    """Whether math-verify finds an answer equal to the expected one, of those it can be asked about.
+
+    Raises:
+        TimeoutError: it took longer than `LIMIT_SECONDS` (where the system has interval timers).
+    """
+    if not is_mathematics(expected) and parse_number(expected) is None:
+        return False
+    with _limited():
+        return any(_asked(variant, expected.strip()) for variant in dict.fromkeys(_formulas(given)))
+
+
+def _formulas(given: str) -> Iterator[str]:
+    """What an answer may mean that is a formula: the whole of it, what its sentence says, or the only formula in it."""
+    marked = _DELIMITED.findall(given)
+    for said in (*variants(given), *(marked if len(marked) == 1 else ())):
+        text = said.strip().strip("*$ ").removeprefix("\\(").removesuffix("\\)").removeprefix("\\[").removesuffix("\\]")
+        # What a variant leaves out must not be the unit.
+        if text and len(text) <= MAX_CHARACTERS and "$" not in text and len(_TEXT.findall(text)) == len(
+                _TEXT.findall(given)):
+            yield _without_names(text.strip())
+
+
+def _without_names(text: str) -> str:
+    """`x = 2 or x = 3` as `2, 3`, and `(x, y) = (1, 2)` as `(1, 2)`."""
+    text = re.sub(r"^\(\s*[a-zA-Z](?:\s*,\s*[a-zA-Z])+\s*\)\s*=\s*(?=\()", "", text)
+    parts = re.split(r"\s*(?:,|;|\\text\s*\{\s*,?\s*(?:or|and)\s*\}|\b(?:or|and)\b|\\lor\b)\s*", text)
+    named = [re.fullmatch(r"([a-zA-Z])\s*=\s*([^=]+)", part) for part in parts]
+    if len(parts) > 1 and all(named) and len({found[1] for found in named if found}) == 1:
+        return ", ".join(found[2] for found in named if found)
+    return text
+
+
+@lru_cache(maxsize=10_000)
+def _asked(given: str, expected: str) -> bool:
+    if any(len(text) > MAX_CHARACTERS or _TOO_LARGE.search(text) for text in (given, expected)):
+        return False
+    # Two numbers are compared by our own scorer, with their units and exactly.
+    if parse_number(given) is not None and parse_number(expected) is not None:
+        return False
+    if not _comparable_words(given, expected) or not _comparable_forms(given, expected):
+        return False
+    load()
+    from math_verify import parse, verify
+
+    target, answer = (parse(f"${text}$", parsing_timeout=None) for text in (expected, given))
+    # An inequality answers for its interval and the other way round; math-verify reads it in one direction only.
+    return verify(target, answer, timeout_seconds=None) or (
+        bool(_RELATION.search(given)) and verify(answer, target, timeout_seconds=None))
+
+
+def _comparable_words(given: str, expected: str) -> bool:
+    """Whether the words beside two formulas are no prose, and as units do not contradict each other."""
+    left, right = _words(given), _words(expected)
+    one, other = read_unit(" ".join(left)), read_unit(" ".join(right))
+    return (one is not None or not left) and (other is not None or not right) and (
+        one is None or other is None or same_units(one, other)) and len(left) <= 3
+
+
+def _words(text: str) -> list[str]:
+    said = " ".join(_TEXT.findall(text))
+    rest = _COMMAND.sub(" ", re.sub(r"\\begin\{[^{}]*\}|\\end\{[^{}]*\}", " ", _TEXT.sub(" ", text)))
+    # A variable is one letter; `ABC` is a triangle, and as a product it would equal `BCA`.
+    return [word for word in (*_WORD.findall(rest), *re.findall(r"[^\W\d_]+", said))
+            if word.casefold() not in _FUNCTIONS]
+
+
+def _comparable_forms(given: str, expected: str) -> bool:
+    """Whether brackets and equations of two formulas are of one kind, which math-verify does not ask."""
+    # `x^2+y^2=13` is no 13; `y=2x+3` stands for `2x+3`.
+    for one, other in ((given, expected), (expected, given)):
+        if "=" in one and "=" not in other and not names_a_value(one.rpartition("=")[0]):
+            return _RELATION.search(other) is not None
+    # A pair is no set, and an open interval no closed one; "x > 3" may stand for `(3, \infty)`.
+    brackets, wanted = (without_brackets(re.sub(r"\\(?:left|right)(?![a-z])", "", text))[1]
+                        for text in (given, expected))
+    listed = [re.search("[,;]", text) is not None for text in (given, expected)]
+    if any(listed) and brackets != wanted:
+        return {brackets, wanted} == {"", "{}"} or (
+            "" in (brackets, wanted) and bool(_RELATION.search(given if not brackets else expected)))
+    return True
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """Raise ``TimeoutError`` where the block takes longer than `LIMIT_SECONDS`; only the main thread has timers."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT_SECONDS)
+    try:
+        yield
+    except TooLong:
+        raise TimeoutError(f"math-verify needed more than {LIMIT_SECONDS:g} s") from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

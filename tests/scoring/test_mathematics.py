@@ -1,0 +1,58 @@
+"""The scorer `math`: sets, intervals, matrices and algebra, labelled by hand."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from workings.errors import RequestError
+from workings.scoring import mathematics
+from workings.scoring.items import Item
+from workings.scoring.judge import Judgement, judge
+from workings.scoring.mathematics import same_mathematics
+from workings.scoring.scorers import get_scorer, scorer_version
+from workings.scoring.settings import ScoringSettings
+
+ROWS = [json.loads(line) for line in Path(__file__).with_name("mathematics.jsonl").read_text("utf-8").splitlines()]
+
+
+def judged(completion: str, expected: str) -> Judgement:
+    return judge(Item(id="a", prompt="p", expected_answer=expected), completion, get_scorer("math").score,
+                 ScoringSettings(scorer="math"))
+
+
+@pytest.fixture
+def library() -> None:
+    pytest.importorskip("math_verify", reason="the extra `score` is not installed")
+
+
+def test_labelled_answers_are_judged_as_labelled(library: None) -> None:
+    wrong = [(row, found) for row in ROWS
+             if ((found := judged(row["completion"], row["expected"])).score == 1) != row["right"]]
+    assert wrong == [], "\n".join(map(str, wrong))
+    assert sum(not row["right"] for row in ROWS) >= 100
+
+
+def test_no_large_power_is_worked_out(library: None) -> None:
+    for tower in ("10^{10^{10}}", "9**9**9", "2^{123456}", "123456!", "3!!"):
+        assert not same_mathematics(tower, "5")
+
+
+def test_what_takes_too_long_ends(library: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mathematics, "LIMIT_SECONDS", 1e-4)
+    mathematics.load()
+    with pytest.raises(TimeoutError, match="needed more than"):
+        same_mathematics(r"(x+1)^2 + \sin^2 y", r"x^2+2x+1+\sin^2 y")
+
+
+def test_its_version_names_the_libraries(library: None) -> None:
+    name, version = scorer_version("math")
+    assert (name, version.partition(" ")[0]) == ("math", "1")
+    assert all(library in version for library in mathematics.LIBRARIES)
+
+
+def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mathematics, "LIBRARIES", ("no-such-library",))
+    with pytest.raises(RequestError, match="needs math-verify, which is not installed") as caught:
+        get_scorer("math")
+    assert "'workings[score]'" in caught.value.try_next
