@@ -65,6 +65,7 @@ def eval_command(
     from workings.evaluation.run import evaluate_predictions
     from workings.evaluation.scorecard import scorecard_text
     from workings.evaluation.settings import EvaluationSettings
+    from workings.evaluation.unit import EvaluationRecord
     from workings.scoring.items import read_items
 
     _check_source(model, predictions, harness_log, items)
@@ -105,7 +106,9 @@ def eval_command(
     values = {"items": overall["n"], "accuracy": overall["mean"], "errors": overall["errors"], "out": str(out)}
     # Where no interval is possible, its ends are objects with the reason; the answer leaves such keys out.
     values |= {name: overall[name] for name in ("ci_low", "ci_high") if isinstance(overall[name], float | int)}
-    answer(values, as_json=as_json, text=scorecard_text(scorecard, out))
+    warning = EvaluationRecord(out).warning
+    answer(values | ({"warning": warning} if warning else {}), as_json=as_json,
+           text=scorecard_text(scorecard, out, warning))
 
 
 def _check_source(model: str | None, predictions: Path | None, harness_log: Path | None, items: Path | None) -> None:

@@ -27,8 +27,9 @@ def baseline_set_command(
     record = find_unit(run)
     path = set_baseline(folder, name, record)
     accuracy = record.summary["scorecard"]["overall"]["mean"]
-    answer({"baseline": name, "file": str(path), "items": record.config["items"]["count"], "accuracy": accuracy},
-           as_json=as_json, text=f"{name}: {record.name}, accuracy {accuracy:.1%}, kept in {path}")
+    values = {"baseline": name, "file": str(path), "items": record.config["items"]["count"], "accuracy": accuracy}
+    answer(values | ({"warning": record.warning} if record.warning else {}), as_json=as_json,
+           text=f"{name}: {record.name}, accuracy {accuracy:.1%}, kept in {path}\n{record.warning}".rstrip())
 
 
 @baseline_app.command("list")

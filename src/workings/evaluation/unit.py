@@ -15,6 +15,7 @@ from workings.errors import RecordError, RequestError
 from workings.evaluation.predictions import MAX_PREDICTIONS_BYTES, read_results
 from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.settings import recorded_version
+from workings.evaluation.suspicious import suspicions, warning
 from workings.record import atomic
 from workings.record.canonical import loads, read_json, record_line
 from workings.record.digest import file_digest, json_digest
@@ -53,6 +54,11 @@ class EvaluationRecord:
     def summary(self) -> dict[str, Any]:
         """``eval_summary.json``."""
         return _object(self.path / EVALUATION_SUMMARY)
+
+    @cached_property
+    def warning(self) -> str:
+        """Why its completions say little about a model (`workings.evaluation.suspicious`); mostly empty."""
+        return warning(suspicions(self.path / PREDICTIONS), self.name)
 
     @cached_property
     def run(self) -> Path | None:

@@ -86,6 +86,8 @@ class Comparison:
     """Of all items and of each section."""
     pass_at_k: list[PassAtK] = field(default_factory=list)
     """Empty where one sample an item was drawn."""
+    warnings: list[str] = field(default_factory=list)
+    """Why the completions of a side say little about a model; they are part of the sentence."""
     equivalence: Equivalence | str | None = None
     """Within the margin that was asked for, or why nothing is said about it; None: it was not asked for."""
 
@@ -95,6 +97,8 @@ class Comparison:
         if self.difference is None:
             return record
         record |= {"sentence": self.sentence, "flips": [flip.to_json() for flip in self.flips]}
+        if self.warnings:
+            record["warnings"] = self.warnings
         if self.pass_at_k:
             record["pass_at_k"] = [rate.to_json() for rate in self.pass_at_k]
         if isinstance(self.equivalence, Equivalence):
@@ -149,8 +153,11 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_with
         verdict = "equivalent"
     side_a = Side(name=name_a, path=str(a.path), cell=cell(results_a))
     side_b = Side(name=name_b, path=str(b.path), cell=cell(results_b))
+    warnings = [record.warning for record in (a, b) if record.warning]
     return Comparison(
-        verdict=verdict, sentence=comparison_sentence(side_a, side_b, difference, verdict, equivalence),
+        verdict=verdict, warnings=warnings,
+        # In the sentence, because no run may be called better than error messages without it.
+        sentence=" ".join([comparison_sentence(side_a, side_b, difference, verdict, equivalence), *warnings]),
         name_a=name_a, name_b=name_b, notes=unknown + _notes(side_a, side_b, difference, equivalence), equal=equal,
         a=side_a, b=side_b, difference=difference, sections=_sections(pairs),
         newly_right=[x.id for x, y in pairs if x.score < y.score],

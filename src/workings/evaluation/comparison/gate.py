@@ -72,6 +72,8 @@ class GateResult:
     baseline: str
     run: str
     notes: list[str]
+    warning: str = ""
+    """Why the run's completions say little about a model; part of the sentence."""
 
     @property
     def sentence(self) -> str:
@@ -83,8 +85,9 @@ class GateResult:
                   "fail": f"it dropped by more than {self.max_drop:g}",
                   "inconclusive": f"whether it dropped by more than {self.max_drop:g} stays open"}[self.verdict]
         more = f"; about {self.needed} items would settle it" if self.needed else ""
-        return (f"{self.verdict}: {self.metric} of {self.run} changed by {self.change:+.4f}{lower} against baseline "
+        said = (f"{self.verdict}: {self.metric} of {self.run} changed by {self.change:+.4f}{lower} against baseline "
                 f"{self.baseline} on {self.n} items ({interval}); {reason}{more}.")
+        return f"{said} {self.warning}".rstrip()
 
     def to_json(self) -> dict[str, Any]:
         """The answer of ``gate --json``; what does not exist is left out."""
@@ -130,7 +133,7 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
     found = paired_values(before, after, clusters)
     verdict = _decide(found.interval, max_drop)
     return GateResult(verdict=verdict, metric=metric, max_drop=max_drop, change=found.delta, interval=found.interval,
-                      n=found.n, baseline=baseline, run=record.name, notes=notes,
+                      n=found.n, baseline=baseline, run=record.name, notes=notes, warning=record.warning,
                       needed=_needed(found, max_drop) if verdict == "inconclusive" else None)
 
 

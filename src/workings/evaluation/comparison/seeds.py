@@ -54,6 +54,8 @@ class SeedsComparison:
     method_interval: Interval | str
     """Welch's interval of the difference between seeds: says something about the method; or why there is none."""
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    """Why the completions of a run say little about a model; they are part of the sentence."""
 
     @property
     def verdict(self) -> str:
@@ -80,9 +82,10 @@ class SeedsComparison:
         method = {"better": "B's method is better", "worse": "B's method is worse",
                   "inconclusive": "which method is better stays open",
                   "no claim": f"nothing is claimed about the method: {self.method_interval}"}[self.method_verdict]
-        return (f"On the same {found.n} items {len(self.b.names)} runs of B reach {percent(self.b.mean)} on average "
+        said = (f"On the same {found.n} items {len(self.b.names)} runs of B reach {percent(self.b.mean)} on average "
                 f"and {len(self.a.names)} of A {percent(self.a.mean)}, a difference of {points(found.delta)} points"
                 f"{interval}; these runs: {self.verdict}; {method}.")
+        return " ".join([said, *self.warnings])
 
     def to_json(self) -> dict[str, Any]:
         """The answer of ``compare --json`` with several seeds; what does not exist is left out."""
@@ -115,6 +118,7 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path]) -> SeedsComparison:
     means_a = [math.fsum(column) / len(column) for column in zip(*scores_a, strict=True)]
     means_b = [math.fsum(column) / len(column) for column in zip(*scores_b, strict=True)]
     return SeedsComparison(a=side_a, b=side_b, notes=notes, method_interval=_method_interval(side_a, side_b),
+                           warnings=[record.warning for record in (*records_a, *records_b) if record.warning],
                            difference=paired_values(means_a, means_b, [result.cluster for result in order]))
 
 

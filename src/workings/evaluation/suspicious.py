@@ -1,0 +1,120 @@
+"""Completions that say nothing about a model: error messages of a server, nothing at all, one text over and over.
+
+They are scored like any others, so a scorecard of them looks like that of a bad model. It is worked out from the sealed
+completions whenever it is asked for, and stands in no record.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from workings.evaluation.predictions import read_predictions
+
+ERRORS_FROM = 0.1
+"""Share of completions that look like error messages from which they are named; a model writes none."""
+EMPTY_FROM = 0.5
+"""Share of items without a completion, or with an empty one, from which they are named."""
+SAME_FROM = 0.9
+"""Share of completions that are one text from which it is named, where the expected answers are not one as well."""
+FEWEST = 10
+"""With fewer completions nothing is said: three equal answers are no pattern."""
+_KNOWN_BY = 400
+"""First characters by which, with its length, a completion is known."""
+_MOST_TEXTS = 1_000
+"""Different texts that are counted; where there are more, none is nearly all of them."""
+_ERROR = re.compile(r"""[\s\[({"'*\#`<>!:]*(?:
+    # "Error 429: …", "API error (…)", {"error": …}, "[ERROR] …"; "The error is 5%" is none.
+    (?:(?:api|https?|server|internal|request|client|fatal|runtime)[\s._]*)?
+        (?:error|exception|traceback)\b["'\s]*(?:[:(\[\]\-=]|\d{3}\b|(?:code|occurred|calling|while|in)\b|$)
+    # "openai.RateLimitError: …"
+    | (?-i:[\w.]{1,80}(?:Error|Exception|Timeout))(?:[:(\s]|$)
+    # "HTTP/1.1 503 …", "status code 500", "429 Too Many Requests"
+    | (?:https?|status)(?:/[\d.]+)?\W*(?:code\W*)?[45]\d\d\b
+    | [45]\d\d\s+(?:client|server|bad|not|too|internal|service|gateway|unauthorized|forbidden)\b
+    | (?:html>\W*<?(?:head>)?\W*<?(?:title>)?\W*)?[45]\d\d\s+bad\ gateway
+    | too\ many\ requests | rate\ limit | (?:internal\ )?server\ error | service\ unavailable | bad\ gateway
+    | gateway\ time-?out | connection\ (?:refused|reset|error|aborted|timed\ out) | \w+\ timed\ out
+    | unauthorized\b | access\ denied | forbidden\b | invalid\ (?:api\ )?key | (?:insufficient\ )?quota
+    | overloaded\b | model\ (?:not\ found|is\ overloaded) | (?:cuda\ )?out\ of\ memory
+    | failed\ to\ (?:generate|fetch|connect))""", re.IGNORECASE | re.VERBOSE)
+# A solution that speaks of an error ("Error: I misread the question") goes on; a message is short.
+_LONGEST_MESSAGE = 2_000
+
+
+@dataclass
+class _Counts:
+    completions: int = 0
+    absent: int = 0
+    empty: int = 0
+    errors: int = 0
+    first_error: str = ""
+    texts: Counter[tuple[str, int]] = field(default_factory=Counter)
+    expected: Counter[str] = field(default_factory=Counter)
+
+    def add(self, sample: dict[str, Any]) -> None:
+        self.completions += 1
+        text = sample["completion"]
+        if not isinstance(text, str):
+            self.absent += 1
+            return
+        if not text.strip():
+            self.empty += 1
+            return
+        if len(text) <= _LONGEST_MESSAGE and _ERROR.match(text):
+            self.errors += 1
+            self.first_error = self.first_error or text
+        _count(self.texts, (text.strip()[:_KNOWN_BY], len(text.strip())))
+        _count(self.expected, str(sample.get("gold"))[:_KNOWN_BY])
+
+
+def _count(counter: Counter[Any], key: object) -> None:
+    if key in counter or len(counter) < _MOST_TEXTS:
+        counter[key] += 1
+
+
+def suspicions(predictions: Path) -> list[str]:
+    """What makes the completions of an evaluation say nothing about a model, in sentences; empty where nothing does.
+
+    Raises:
+        RecordError: the file is missing, or a line is none of ours.
+    """
+    return suspicions_of(sample for samples in read_predictions(predictions) for sample in samples)
+
+
+def suspicions_of(samples: Iterable[dict[str, Any]]) -> list[str]:
+    """As `suspicions`, of records of predictions."""
+    counts = _Counts()
+    for sample in samples:
+        counts.add(sample)
+    total = counts.completions
+    if total < FEWEST:
+        return []
+    said = []
+    if counts.errors >= ERRORS_FROM * total:
+        said.append(f"{_of(counts.errors, total)} look like error messages, the first: {_quoted(counts.first_error)}")
+    if counts.absent + counts.empty >= EMPTY_FROM * total:
+        said.append(f"{_of(counts.absent + counts.empty, total)} are empty or missing")
+    (text, _), times = max(counts.texts.items(), key=itemgetter(1), default=(("", 0), 0))
+    # Of questions that all have one answer a model may rightly say it each time.
+    one_answer = max(counts.expected.values(), default=0) >= SAME_FROM * total
+    if times >= SAME_FROM * total and not said and not one_answer:
+        said.append(f"{_of(times, total)} are the same text: {_quoted(text)}")
+    return said
+
+
+def warning(said: list[str], name: str) -> str:
+    """One sentence of what `suspicions` found of an evaluation with this name; empty where it found nothing."""
+    return f"{name} says little about a model: {'; '.join(said)}." if said else ""
+
+
+def _of(count: int, total: int) -> str:
+    return f"all {total:,} completions" if count == total else f"{count:,} of {total:,} completions"
+
+
+def _quoted(text: str) -> str:
+    flat = " ".join(text.split())
+    return f"\"{flat if len(flat) <= 60 else flat[:59] + '…'}\""
