@@ -101,7 +101,10 @@ def eval_command(
                                      device=device or AS_RECORDED, progress=progress)
     # What was scored lies in the unfinished folder already, so stopping loses only what was in work.
     except KeyboardInterrupt:
-        raise Interrupted(f"stopped; what was scored is kept in {out}.partial: the same command goes on") from None
+        from workings.record.layout import partial_unit_path
+
+        kept = partial_unit_path(out)
+        raise Interrupted(f"stopped; what was scored is kept in {kept}: the same command goes on") from None
     overall = scorecard.overall.to_json()
     values = {"items": overall["n"], "accuracy": overall["mean"], "errors": overall["errors"], "out": str(out)}
     # Where no interval is possible, its ends are objects with the reason; the answer leaves such keys out.

@@ -57,13 +57,14 @@ def train_command(
 
 def _cut_short(place: Path, what: str) -> str:
     """Where a run stands that was not given the time to stop by itself, and what makes it go on."""
-    from workings.record.layout import SEAL, partial_path
+    from workings.record.layout import RECIPE_EVALUATION, SEAL, partial_path
 
     if partial_path(place).is_dir():
         return f"stopped by {what}: the last checkpoint stays; to go on: {_again(place)}"
     if (place / SEAL).is_file():
-        return (f"stopped by {what} after training, which is complete and sealed in {place}; its evaluation is not "
-                f"there: workings eval {place} --items ITEMS.jsonl --out {place}/eval/items")
+        asked = "the untrained model was not asked" if (place / RECIPE_EVALUATION).is_dir() else \
+            f"to go on with its evaluation: {_again(place)}"
+        return f"stopped by {what} after training, which is complete and sealed in {place}; {asked}"
     return f"stopped by {what}: nothing was begun; type the same command to start again"
 
 

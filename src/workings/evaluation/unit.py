@@ -1,6 +1,7 @@
 """Evaluation units: a run directory's ``eval/<name>``, or the place of ``eval --out``; found, read and written.
 
-While a unit is written it is ``<out>.partial``, and it is continued where an evaluation was killed.
+While a unit is written it is ``<out>.partial`` (for one in a run ``RUN.eval-<name>.partial``, beside the run), and it
+is continued where an evaluation was killed.
 """
 
 import os
@@ -29,7 +30,7 @@ from workings.record.layout import (
     SAMPLES,
     SEAL,
     SUMS,
-    partial_path,
+    partial_unit_path,
 )
 from workings.record.lock import DirectoryLock
 from workings.record.plain import open_plain, read_plain
@@ -179,9 +180,8 @@ class EvaluationWriter:
             RequestError: ``out`` exists, or an interrupted evaluation there was asked for something else.
         """
         refuse_existing(out)
-        self.out, self.partial, self._config = out, partial_path(out), config
-        out.parent.mkdir(parents=True, exist_ok=True)
-        self.partial.mkdir(exist_ok=True)
+        self.out, self.partial, self._config = out, partial_unit_path(out), config
+        self.partial.mkdir(parents=True, exist_ok=True)
         # From here on nobody else writes: what stands in the folder is that of a process that ended.
         self._lock = DirectoryLock(self.partial)
         self._check_config()
@@ -235,7 +235,9 @@ class EvaluationWriter:
         if (self.partial / SEAL).exists():  # killed between sealing and renaming
             (self.partial / SEAL).unlink()
         root = seal_unit(self.partial, kind, "complete", made_from)
-        # Within one folder a rename is atomic: the unit is there whole or not at all.
+        # Only now: an empty folder in a sealed run would be one that no sum covers.
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        # Within one file system a rename is atomic: the unit is there whole or not at all.
         self.partial.rename(self.out)
         atomic.sync_directory(self.out.parent)
         return root
@@ -252,7 +254,8 @@ class EvaluationWriter:
             self._lock.release()
             raise RequestError(f"--out {self.out}, where an interrupted evaluation was asked for something else: "
                                f"{', '.join(_differences(before, self._config))}",
-                               "the same request, to continue it, or another --out", f"--out {self.out}-2")
+                               "the same request, to continue it, or another --out",
+                               f"--out {self.out}-2, or remove {self.partial}")
 
 
 def _item_ends(path: Path, samples: int) -> list[int]:

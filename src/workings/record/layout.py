@@ -106,6 +106,15 @@ def partial_path(final: Path) -> Path:
     return final.with_name(final.name + PARTIAL_SUFFIX)
 
 
+def partial_unit_path(unit: Path) -> Path:
+    """Where a unit lives until it is sealed: beside the sealed run that it will stand in, else beside its own place."""
+    run = unit.parent.parent
+    # In a sealed run every file has to be sealed; a kill would leave half a unit there, and the run would not verify.
+    if unit.parent.name in UNIT_PARENTS and (run / SEAL).is_file():
+        return run.with_name(f"{run.name}.{unit.parent.name}-{unit.name}{PARTIAL_SUFFIX}")
+    return partial_path(unit)
+
+
 def check_relative(text: str) -> PurePosixPath:
     """A relative path of plain names, fit for a record on every system.
 

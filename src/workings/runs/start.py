@@ -1,6 +1,6 @@
 """Where a run begins: in a new directory, or where a killed, interrupted or failed one stopped."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,8 @@ from workings.errors import RequestError
 from workings.record import jsonl
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
-from workings.record.layout import CONFIG, DEVICE_CHECKS, EVENTS
+from workings.record.layout import CONFIG, DEVICE_CHECKS, EVENTS, RECIPE_EVALUATION, SEAL
+from workings.record.reader import Run
 from workings.record.values import now
 from workings.record.writer import RunWriter
 from workings.training.loop import Progress
@@ -82,6 +83,18 @@ def begin_again(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str
                  resumes=sum(event["kind"] == "resumed" for event in events))
 
 
+def is_without_evaluation(out: Path) -> bool:
+    """Whether there is a sealed, complete run that was stopped before its recipe's evaluation was sealed."""
+    return (out / SEAL).is_file() and not (out / RECIPE_EVALUATION).exists() and Run.open(out).status == "complete"
+
+
+def same_request(out: Path, request: dict[str, dict[str, Any]]) -> Run:
+    """A sealed run. Raises `RequestError` where it was asked for something else (as `begin_again`)."""
+    for relative, values in request.items():
+        _refuse(_differences(loads((out / relative).read_bytes()), values, ""))
+    return Run.open(out)
+
+
 def progress_facts(progress: Progress) -> dict[str, Any]:
     """What a checkpoint's `state.json` keeps beside the engine's tensors."""
     return {"position": progress.position.to_json(), "tokens": progress.tokens,
@@ -116,10 +129,16 @@ def _refuse_other_request(writer: RunWriter, out: Path, request: dict[str, dict[
         if relative == CONFIG and "fsdp" in meshes and {key for key, _, _ in differing} <= PLACES:
             _refuse_other_rows(_rows(before, meshes), _rows(values, mesh), int(mesh["fsdp"]))
             moved += said + ([f"mesh: {meshes} before, {dict(mesh)} now"] if meshes != dict(mesh) else [])
-        elif said:
-            raise RequestError("; ".join(said), "the same recipe and data as the run that is resumed",
-                               "resume with the recipe it was started with, or start a new run with another --out")
+        else:
+            _refuse(differing)
     return moved
+
+
+def _refuse(differing: Sequence[tuple[str, Any, Any]]) -> None:
+    if differing:
+        raise RequestError("; ".join(f"{key}: {old!r} before, {new!r} now" for key, old, new in differing),
+                           "the same recipe and data as the run that is resumed",
+                           "resume with the recipe it was started with, or start a new run with another --out")
 
 
 def _before(writer: RunWriter, out: Path, relative: str) -> dict[str, Any] | None:

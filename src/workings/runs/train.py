@@ -51,7 +51,14 @@ from workings.runs.prepare import TrainSetup, prepare
 from workings.runs.resolve import fetch_tensors
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
-from workings.runs.start import Start, begin_again, begin_new, progress_facts
+from workings.runs.start import (
+    Start,
+    begin_again,
+    begin_new,
+    is_without_evaluation,
+    progress_facts,
+    same_request,
+)
 from workings.runs.teacher import refuse_processes
 from workings.scoring.items import items_digest
 from workings.scoring.process import ScoringProcess
@@ -139,7 +146,8 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
         recipe: a file, a shipped recipe's name, or one that is loaded already.
         out: the run directory; it must not exist (with ``resume``: a run that did not finish).
         overrides: ``key=value`` words.
-        resume: go on where a killed, interrupted or failed run stopped.
+        resume: go on where a killed, interrupted or failed run stopped; of one that is complete and sealed without its
+            evaluation only that is left to do.
         smoke: make the model tiny and the run short.
         force: run although the plan says that it does not fit; the record says so.
 
@@ -180,6 +188,8 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
     fetch_tensors(setup.weights)
     if setup.left_aside is not None:
         facts |= {LEFT_ASIDE: setup.left_aside.as_json()}
+    if resume and settings.evaluation is not None and processes.count == 1 and is_without_evaluation(out):
+        return _trained_before(out, setup, settings)
     # A process with other rows or another version would not fail: it would train on, silently wrong.
     must_agree = {"recipe": setup.config_digest, "data": data_digests(setup),
                   "workings": code_version().version}
@@ -210,6 +220,17 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
                          "supervised_tokens": result.supervised_tokens, "final_loss": result.final_loss,
                          "rewards": result.rewards}
     return result
+
+
+def _trained_before(out: Path, setup: TrainSetup, settings: LoopSettings) -> TrainResult:
+    """A sealed run whose evaluation was cut off, with the state that it ended with. Nothing is written."""
+    run = same_request(out, {CONFIG: setup.config, DATA_DIGESTS: data_digests(setup)})
+    manifest, metrics = run.manifest, run.metrics()
+    last = run.checkpoints.load(run.checkpoints.folders()[-1])
+    return TrainResult(status=manifest.status, reason=manifest.status_reason, steps=last.step,
+                       supervised_tokens=manifest.supervised_tokens, final_loss=metrics[-1]["loss"],
+                       rewards=rewards_of(metrics), run=out, setup=setup, settings=settings,
+                       state=setup.engine.restore(last.path))
 
 
 def _all_checks(checks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Train, then ask the trained model and the untrained one the recipe's items: one call for `workings train`."""
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
-from workings.record.layout import RECIPE_EVALUATION, partial_path
+from workings.record.layout import RECIPE_EVALUATION
 from workings.record.reader import Run
 from workings.record.values import Absent
 from workings.runs.prepare import TrainSetup
@@ -109,15 +108,9 @@ def _evaluated(training: TrainResult) -> TrainAndEvaluateResult:
     # The evaluation is a unit of its own and names the root digest of the run, which exists since it was sealed.
     sealed = Run.open(training.run)
     # The session is handed on at once: a name for it here would keep the trained model beside the untrained one.
-    unit = training.run / RECIPE_EVALUATION
-    try:
-        scorecard = evaluate(
-            setup.session(setup.engine, training.state), setup.data.items, unit, settings=settings,
-            made_from=sealed.root, facts={"run": sealed.manifest.name, "step": training.steps})
-    except KeyboardInterrupt:
-        # An unfinished unit in a sealed run would be a file that no sum covers: the run is whole without it.
-        shutil.rmtree(partial_path(unit), ignore_errors=True)
-        raise
+    scorecard = evaluate(
+        setup.session(setup.engine, training.state), setup.data.items, training.run / RECIPE_EVALUATION,
+        settings=settings, made_from=sealed.root, facts={"run": sealed.manifest.name, "step": training.steps})
     if not training.settings.base:
         return TrainAndEvaluateResult(training=training, scorecard=scorecard)
     # The trained weights have to go before the untrained ones are made.

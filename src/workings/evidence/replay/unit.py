@@ -7,7 +7,7 @@ from typing import Any
 
 from workings.errors import RequestError
 from workings.record import atomic
-from workings.record.layout import PARTIAL_SUFFIX, PREDICTIONS, REPLAY, REPLAY_ENVIRONMENT, check_relative
+from workings.record.layout import PREDICTIONS, REPLAY, REPLAY_ENVIRONMENT, check_relative, partial_unit_path
 from workings.record.lock import DirectoryLock
 from workings.record.seal import seal_unit
 
@@ -43,8 +43,7 @@ def write_unit(path: Path, made_from: str, facts: Mapping[str, Any], environment
     Returns:
         Root digest of the unit.
     """
-    # Beside the run while it is written: in it, whatever stands below `replay/` has to be sealed.
-    partial = path.parent.parent.with_name(f"{path.parent.parent.name}.{FOLDER}-{path.name}{PARTIAL_SUFFIX}")
+    partial = partial_unit_path(path)
     # Left by a replay that was killed; its steps can be taken again.
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)

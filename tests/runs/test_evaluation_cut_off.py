@@ -1,0 +1,70 @@
+"""A run that is stopped while it is evaluated: its record verifies, and `--resume` asks the items that are left."""
+
+import pytest
+
+from tests.runs.runs_helpers import write_recipe
+from workings.errors import RequestError
+from workings.evaluation import run as evaluation
+from workings.evidence.verify import verify
+from workings.record.layout import RECIPE_EVALUATION, partial_unit_path
+from workings.record.reader import Run
+from workings.runs.evaluate import evaluate_run
+from workings.runs.train_and_evaluate import train_and_evaluate
+
+WORDS = ["evaluation.batch_size=2", "evaluation.base=false"]
+
+
+@pytest.fixture
+def cut_off(tmp_path, monkeypatch):
+    """Recipe, and a run of ten items of which four were answered when a signal came."""
+    answered, recipe = [], write_recipe(tmp_path / "asked")
+    answer = evaluation.generate_batch
+
+    def until_a_signal(session, items, settings):
+        if len(answered) == 2:
+            raise KeyboardInterrupt("SIGTERM")
+        answered.append([item.id for item in items])
+        return answer(session, items, settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluation, "generate_batch", until_a_signal)
+        with pytest.raises(KeyboardInterrupt):
+            train_and_evaluate(str(recipe), tmp_path / "runs" / "a", WORDS)
+    return recipe, tmp_path / "runs" / "a"
+
+
+def test_the_record_verifies_without_it(cut_off):
+    run = cut_off[1]
+    for place in (run, run.parent):
+        found = verify(place)
+        assert (found.failed, found.level) == (0, 1), "nothing is there to be computed again"
+    assert "a.eval-items.partial" in next(one.text for one in found.checks if one.id == "integrity.extra")
+    assert not (run / "eval").exists()
+
+
+def test_resume_asks_only_what_is_left(cut_off, monkeypatch):
+    recipe, run = cut_off
+    root, before = Run.open(run).root, (partial_unit_path(run / RECIPE_EVALUATION) / "predictions.jsonl").read_bytes()
+    assert before.count(b"\n") == 4
+    asked, answer = [], evaluation.generate_batch
+    monkeypatch.setattr(evaluation, "generate_batch", lambda session, items, settings: (
+        asked.extend(items), answer(session, items, settings))[1])
+    result = train_and_evaluate(str(recipe), run, WORDS, resume=True)
+    assert len(asked) == 6
+    assert (result.scorecard.overall.n, result.training.status, result.training.steps) == (10, "complete", 12)
+    assert Run.open(run).root == root, "the run itself stays as it was sealed"
+    assert (run / RECIPE_EVALUATION / "predictions.jsonl").read_bytes().startswith(before)
+    assert sorted(path.name for path in run.parent.iterdir() if "partial" in path.name) == []
+    found = verify(run.parent)
+    assert (found.failed, found.level) == (0, 2)
+    with pytest.raises(RequestError, match="which is complete"):
+        train_and_evaluate(str(recipe), run, WORDS, resume=True)
+
+
+def test_another_request_is_refused_and_the_verb_for_evaluations_goes_on_too(cut_off):
+    recipe, run = cut_off
+    with pytest.raises(RequestError, match=r"training\.learning_rate: 0\.5 before, 0\.4 now"):
+        train_and_evaluate(str(recipe), run, [*WORDS, "training.learning_rate=0.4"], resume=True)
+    with pytest.raises(RequestError, match="asked for something else") as refused:
+        evaluate_run(run, recipe.with_name("items.jsonl"), run / RECIPE_EVALUATION)
+    assert f"remove {run.parent / 'a.eval-items.partial'}" in refused.value.try_next
