@@ -64,7 +64,7 @@ def verified(files: dict[str, bytes], level: int = 2) -> Verification:
 
 
 def resealed(files: dict[str, bytes]) -> dict[str, bytes]:
-    """Commits, sums and seals made again; units inside a run are told its new root."""
+    """Commits, sums and seals made again; units inside a run are told its new root, and a pack those of its runs."""
     files = dict(files)
     for name in [name for name in files if name.endswith("/COMMIT.json")]:
         folder = name.rpartition("/")[0] + "/"
@@ -72,8 +72,11 @@ def resealed(files: dict[str, bytes]) -> dict[str, bytes]:
             other.removeprefix(folder): {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             for other, data in files.items() if other.startswith(folder) and other != name}})
     units = sorted((name.removesuffix("SEAL.json") for name in files if name.endswith("SEAL.json")), key=len)
+    packs = [unit for unit in units if unit + "pack.json" in files]
     roots: dict[str, str] = {}
-    for unit in units:
+    before = {unit: hashlib.sha256(files[unit + "SHA256SUMS"]).hexdigest() for unit in units}
+    # A pack last: it lists the roots of all units in it.
+    for unit in [*(unit for unit in units if unit not in packs), *packs]:
         seal = json.loads(files[unit + "SEAL.json"])
         outer = next((other for other in roots if other != unit and unit.startswith(other)), None)
         if outer is not None and isinstance(seal["made_from"], str):
@@ -82,14 +85,27 @@ def resealed(files: dict[str, bytes]) -> dict[str, bytes]:
                 key = "made_from" if config.endswith("eval_config.json") else "run"
                 if config in files:
                     files[config] = line(json.loads(files[config]) | {key: roots[outer]})
-        inside = [other for other in units if other != unit and other.startswith(unit)]
-        own = sorted(name for name in files if name.startswith(unit) and not name.startswith(tuple(inside))
-                     and name not in (unit + "SEAL.json", unit + "SHA256SUMS") and "/attest/" not in name)
+        if unit in packs:
+            files[unit + "pack.json"] = _with_roots(files[unit + "pack.json"], {
+                before[each]: roots[each] for each in roots})
+        inside = tuple(other for other in units if other != unit and other.startswith(unit))
+        # Signatures come after the seal of a run; only a pack around it covers them.
+        own = sorted(name for name in files if name.startswith(unit)
+                     and (not name.startswith(inside) or (unit in packs and "/attest/" in name))
+                     and name not in (unit + "SEAL.json", unit + "SHA256SUMS")
+                     and ("/attest/" not in name or unit in packs))
         sums = "".join(f"{hashlib.sha256(files[name]).hexdigest()}  {name.removeprefix(unit)}\n" for name in own)
         files[unit + "SHA256SUMS"] = sums.encode()
         roots[unit] = hashlib.sha256(sums.encode()).hexdigest()
         files[unit + "SEAL.json"] = line(seal | {"root": roots[unit]})
     return files
+
+
+def _with_roots(data: bytes, changed: dict[str, str]) -> bytes:
+    """A pack's list with the new roots of its units."""
+    for old, new in changed.items():
+        data = data.replace(old.encode(), new.encode())
+    return data
 
 
 def fields(data: bytes, name: str) -> list[tuple[Place, Any]]:

@@ -10,7 +10,7 @@ from workings.errors import RequestError
 from workings.record import jsonl
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
-from workings.record.layout import CONFIG, DEVICE_CHECKS, EVENTS, RECIPE_EVALUATION, SEAL
+from workings.record.layout import ANNOUNCED, CONFIG, DEVICE_CHECKS, EVENTS, RECIPE_EVALUATION, SEAL
 from workings.record.reader import Run
 from workings.record.values import now
 from workings.record.writer import RunWriter
@@ -84,8 +84,11 @@ def begin_again(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str
 
 
 def is_without_evaluation(out: Path) -> bool:
-    """Whether there is a sealed, complete run that was stopped before its recipe's evaluation was sealed."""
-    return (out / SEAL).is_file() and not (out / RECIPE_EVALUATION).exists() and Run.open(out).status == "complete"
+    """Whether there is a sealed, complete run that was stopped before the evaluation that it announced was sealed."""
+    if not (out / SEAL).is_file() or (out / RECIPE_EVALUATION).exists():
+        return False
+    run = Run.open(out)
+    return run.status == "complete" and any(event["kind"] == ANNOUNCED for event in run.events())
 
 
 def same_request(out: Path, request: dict[str, dict[str, Any]]) -> Run:

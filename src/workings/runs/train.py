@@ -55,7 +55,6 @@ from workings.runs.start import (
     Start,
     begin_again,
     begin_new,
-    is_without_evaluation,
     progress_facts,
     same_request,
 )
@@ -146,8 +145,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
         recipe: a file, a shipped recipe's name, or one that is loaded already.
         out: the run directory; it must not exist (with ``resume``: a run that did not finish).
         overrides: ``key=value`` words.
-        resume: go on where a killed, interrupted or failed run stopped; of one that is complete and sealed without its
-            evaluation only that is left to do.
+        resume: go on where a killed, interrupted or failed run stopped.
         smoke: make the model tiny and the run short.
         force: run although the plan says that it does not fit; the record says so.
 
@@ -188,8 +186,6 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
     fetch_tensors(setup.weights)
     if setup.left_aside is not None:
         facts |= {LEFT_ASIDE: setup.left_aside.as_json()}
-    if resume and settings.evaluation is not None and processes.count == 1 and is_without_evaluation(out):
-        return _trained_before(out, setup, settings)
     # A process with other rows or another version would not fail: it would train on, silently wrong.
     must_agree = {"recipe": setup.config_digest, "data": data_digests(setup),
                   "workings": code_version().version}
@@ -222,8 +218,19 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
     return result
 
 
-def _trained_before(out: Path, setup: TrainSetup, settings: LoopSettings) -> TrainResult:
-    """A sealed run whose evaluation was cut off, with the state that it ended with. Nothing is written."""
+def trained_before(loaded: LoadedRecipe, out: Path, smoke: Smoke | None) -> TrainResult:
+    """A sealed run whose evaluation was cut off, with the state that it ended with. Nothing is written.
+
+    Raises:
+        RequestError: something else is asked for than then.
+        RecordError: its last checkpoint is damaged.
+    """
+    if smoke is not None:
+        loaded = smoke.shrink(loaded)
+    data = find_data(loaded)
+    setup = prepare(loaded, smoke.cut(data) if smoke is not None else data)
+    settings = LoopSettings.of(setup)
+    fetch_tensors(setup.weights)
     run = same_request(out, {CONFIG: setup.config, DATA_DIGESTS: data_digests(setup)})
     manifest, metrics = run.manifest, run.metrics()
     last = run.checkpoints.load(run.checkpoints.folders()[-1])

@@ -19,7 +19,8 @@ from workings.record.values import Absent
 from workings.runs.prepare import TrainSetup
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
-from workings.runs.train import Callback, TrainResult, train_in
+from workings.runs.start import is_without_evaluation
+from workings.runs.train import Callback, TrainResult, train_in, trained_before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +88,15 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
                        callbacks: Sequence[Callback] = ()) -> TrainAndEvaluateResult:
     """`train`, then evaluate the state it ended with and, unless the recipe says no, the one it began with.
 
-    Arguments and errors are those of `workings.runs.train.train`, ``callbacks`` those of `train_in`. The state of the
-    result is None where the base was evaluated: two models do not fit where one was planned for.
+    Arguments and errors are those of `workings.runs.train.train`, ``callbacks`` those of `train_in`. With ``resume``,
+    of a run that is sealed without its evaluation only that is left to do. The state of the result is None where the
+    base was evaluated: two models do not fit where one was planned for.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
     with ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device) as group:
+        # Several processes have no rule for who asks what is left.
+        if resume and group.count == 1 and is_without_evaluation(out):
+            return _evaluated(trained_before(loaded, out, smoke))
         # Handed on at once: a name for it here would keep the trained model beside the untrained one.
         return _evaluated(train_in(group, loaded, out, resume=resume, smoke=smoke, force=force,
                                    callbacks=callbacks))

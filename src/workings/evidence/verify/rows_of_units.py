@@ -47,7 +47,8 @@ _ANSWERS: Rows = {
     ),
 }
 _PACK: Rows = {
-    "pack.json": (("*", "integrity.pack", "the units that are here"),),
+    "pack.json": (("workings_version model_cards", "", "the word of the version that packed"),
+                  ("*", "integrity.pack", "the units that are here")),
     "claims.json": (("*", "recompute.claims", "the records that it names"),),
     "compare.json": (("*", "recompute.comparison", "computed again from the predictions"),),
     "model_cards/*": (("", "recompute.model_cards", "made again from the records"),),
@@ -61,7 +62,7 @@ _SAMPLES: Rows = {
     **_ANSWERS,
     "selection.json": (
         ("schema", "form.schema", "the forms that there are"),
-        ("counts.* pairs pairs.*", "recompute.selection", "counted again from the predictions"),
+        ("counts.*", "recompute.selection", "counted again from the predictions"),
         ("*", "~recompute.selection", "the rules, applied again"),
     ),
     "kept.jsonl": (("*", "recompute.selection", "the rules, applied again"),),
@@ -75,6 +76,11 @@ TABLES: dict[str, Rows] = {
         ("written_at", "~consistency.notes", "it is later than the run"),
         ("*", "", "said afterwards, by whoever wrote the note")), **_SEALED},
     "replay": {"replay.json": (("*", "~recompute.replay", "its own numbers, and the run's"),),
+               "env_info.json": (
+                   ("machine.cpu_model machine.architecture machine.usable_cores machine.threads machine.threads.* "
+                    "variables variables.* packages.*", "~recompute.replay", "the conditions that it was judged by"),
+                   ("*", "", "where it was replayed"),
+               ),
                "*": (("*", "", "where and with what it was replayed"), ("", "", OWN)), **_SEALED},
     "report": {**_SEALED, "*": (("*", "", "a page for people: what it shows is made elsewhere"),
                                 ("", "", "a page for people: what it shows is made elsewhere"))},
