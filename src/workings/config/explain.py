@@ -120,6 +120,8 @@ def _explain_choice(error: ErrorDetails, location: tuple[str, ...], place: Place
 
 def _without_union_noise(errors: list[ErrorDetails]) -> list[ErrorDetails]:
     """pydantic reports every member of a union; only the members that the value comes near to say something."""
+    # A member that refuses the value as a whole says only that another kind was meant. Where a further error lies
+    # deeper beside it, the value was of that other kind.
     deeper = {tuple(error["loc"][:length]) for error in errors for length in range(len(error["loc"]) - 1)}
     return [error for error in errors
             if not (error["type"] in ("string_type", "model_type") and tuple(error["loc"][:-1]) in deeper)]

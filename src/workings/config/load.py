@@ -122,6 +122,8 @@ def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = 
     for override in overrides:
         _apply(values, override)
     try:
+        # Foreign keys without a counterpart are out of `values` by now, so their errors and these are told in one
+        # message.
         recipe = _check(values, partial(_place, text, origin, overrides), as_written=True)
     except RequestError as wrong:
         raise together([*moved.refused, wrong]) from None

@@ -20,11 +20,14 @@ class Section(BaseModel):
     (`written_keys`): such a key would promise something that does not happen.
     """
 
+    # Strict, so that a text is never taken for the number that it spells; frozen, because a recipe's digest is
+    # recorded. Docstrings of fields become descriptions, which errors, the schema and the reference page print.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
 
 def refused(given: str, expected: str, try_next: str) -> PydanticCustomError:
     """What a validator raises to have its own words in the `RequestError` of a recipe that is loaded."""
+    # A ValueError would arrive as one text; this kind of error keeps its three parts apart.
     return PydanticCustomError(REFUSED, "{given}: expected {expected}; try {try_next}",
                                {"given": given, "expected": expected, "try_next": try_next})
 

@@ -96,6 +96,7 @@ class OptimizerFields(Section):
 class AdamWFields(OptimizerFields):
     """Settings of AdamW, however its moments are stored."""
 
+    # Betas and epsilon are the paper's and PyTorch's; PyTorch's weight decay is 0.01.
     beta1: float = Field(default=0.9, ge=0, lt=1, strict=False)
     """Decay of the first moment."""
     beta2: float = Field(default=0.999, ge=0, lt=1, strict=False)
@@ -143,6 +144,7 @@ class MuonConfig(AdamWFields):
     name: Literal["muon"]
     """Momentum made orthogonal."""
     engines: ClassVar[tuple[str, ...]] = ("jax",)
+    # Momentum, Nesterov and five iterations are the defaults of Jordan's own code.
     momentum: float = Field(default=0.95, ge=0, lt=1, strict=False)
     """Decay of the momentum (optax: `beta`)."""
     nesterov: bool = True
@@ -165,6 +167,7 @@ class AdafactorConfig(OptimizerFields):
 
     name: Literal["adafactor"]
     """Adafactor."""
+    # This number and the two below it are the paper's.
     decay_power: float = Field(default=0.8, gt=0, strict=False)
     """Second-moment decay is 1 - step ** -decay_power."""
     clip_threshold: float = Field(default=1.0, gt=0, strict=False)

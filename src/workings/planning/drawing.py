@@ -20,6 +20,7 @@ def drawn_at_a_time(request: EngineRequest, device: DeviceFacts, *, longest: int
         new_tokens: of the longest completion.
         can_train: whether the optimizer's state lies in memory too, as it does after a checkpoint was restored.
     """
+    # Halved until it fits: eight formulas at most, and nothing is opened or compiled.
     rows = MOST_PROMPTS
     # Engines pad prompts, to a power of two at most.
     padded = 1 << (longest - 1).bit_length()

@@ -52,6 +52,7 @@ def teacher_bytes(teacher: EngineRequest, mesh: tuple[int, int]) -> int:
 
 def _weights(request: EngineRequest, mesh: tuple[int, int]) -> int:
     """Bytes per device of a model's weights, per-layer embeddings among them."""
+    # The smallest batch that the mesh divides: of all parts only weights are looked at.
     parts = exact_parts(request, (1, mesh[0], 1), *mesh)
     return parts["parameters"] + parts.get(PER_LAYER_TABLE, 0)
 

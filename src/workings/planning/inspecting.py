@@ -86,6 +86,7 @@ def depths(layers: int, pattern: int) -> tuple[int, int]:
     """Two numbers of layers that the engine scans, with whole turns of a pattern of sliding and global layers."""
     turn = max(1, pattern)
     shallow = -(-SCANNED // turn) * turn
+    # The second one at least three layers deeper, in whole turns.
     return shallow, min(layers, shallow + -(-3 // turn) * turn)
 
 

@@ -151,12 +151,14 @@ def beside_the_step(request: EngineRequest, program: ProgramName, batch: tuple[i
              if name in ("parameters", PER_LAYER_TABLE, "moments", "master weights")}
     rows, length = (-(-batch[0] // fsdp), batch[1]) if program in ANSWERING else (batch[1] // fsdp, batch[2])
     widest = max(_feed_forward(shape, layer, tp) for layer in range(shape.layers))
+    # Half of what is handed to layers, which counts its gradient as well: without a step there is none.
     layer = number * rows * length * (4 * shape.width + widest + _handed_to_layers(shape) // 2)
     scores = 4 * rows * max(1, shape.heads // tp) * _score_elements(request, length, platform)
     inside = {"activations of the layer at hand": layer, "attention scores": scores}
     if fsdp > 1:
         inside["gathered weights of two layers"] = _gathered(request, tp)
     if program in ANSWERING:
+        # One position a row: only the newest token's logits exist.
         return state | inside | {"logits": 4 * (DRAWN_ARRAYS if program == "drawing" else 1) * rows * shape.vocab_size,
                                  "cache of keys and values": number * rows * cached_numbers(shape, sum(batch[1:]))}
     chunk = min(request.memory.loss_chunk or rows * length, rows * length)

@@ -125,6 +125,7 @@ Change = Callable[[Recipe, Target], Words]
 
 LADDER: tuple[tuple[Change, int], ...] = (
     (_method, 2), (_parameters, 1), (_optimizer, 1), (_rounding, 1), (_moments, 1), (_teacher, 2),
+    # Six halvings take 64 rows to one.
     (_micro_batch, 6), (_no_accumulation, 1),
     (_remat, 1), (_loss_chunk, 1), (_attention, 1), (_whole_mesh, 1))
 """Changes and how often each may be made: first what changes the training most, last what only uses more devices."""
@@ -135,6 +136,7 @@ def candidates(recipe: Recipe, target: Target, shape: ModelShape) -> Iterator[Re
     ladder = (*LADDER, (_table_on_host, 1)) if _takes_table_on_host(recipe, shape) else LADDER
     # The last factor turns fastest, so all changes of the upper rungs are put off as long as possible.
     for counts in product(*(range(most + 1) for _, most in ladder)):
+        # Of tens of thousands of combinations most are None at once, and a search takes few: they are made one by one.
         candidate = _combined(recipe, target, [(change, count) for (change, _), count in zip(ladder, counts,
                                                                                             strict=True)])
         if candidate is not None and candidate != recipe:
@@ -211,11 +213,11 @@ def nearest(recipe: Recipe, shape: ModelShape, target: Target, asked: Plan,
     """The first candidate that the compiler (or, for a GPU, the estimate) lets through."""
     tried: list[str] = []
     limit = asked.verdict.limit_bytes
-    # Formulas are off by a factor that mostly carries over from one candidate to the next.
     # Asked once, because looking an engine up reads the entry points of all packages.
     engine = find_planning_engine(recipe.engine)
     needs_of = partial(estimated_programs, shape=shape, target=target, teacher=teacher,
                        split_frozen=engine is None or engine.splits_frozen)
+    # Formulas are off by a factor that mostly carries over from one candidate to the next.
     factor = asked.verdict.peak_bytes / max(1, *needs_of(recipe).values())
     for offered in _pool(recipe, target, shape, asked):
         # A tenth stays free here already, so that fewer compilations end in a refusal.

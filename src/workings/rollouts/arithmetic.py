@@ -29,6 +29,7 @@ def rollout_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
 
 def _reward_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
     samples = [sample for _, sample in rollout.drawn]
+    # Divided by the count below; advantages use one less, within each group (`standard_deviation`).
     rewards = [sample.reward for sample in samples]
     sides = [_side(group, names[0]) for group in rollout.groups]
     return {
@@ -41,6 +42,7 @@ def _reward_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
 
 def _teacher_metrics(rollout: Rollout) -> dict[str, float]:
     """Divergence from the teacher in nats a token: how much likelier the drawn tokens were when they were drawn."""
+    # log p - log q of drawn tokens is an estimate of the divergence without bias; of few tokens it may lie below zero.
     drawn = np.concatenate([np.asarray(sample.completion.log_probs, np.float32) for _, sample in rollout.learned])
     return {"kl_teacher": float((drawn.astype(np.float64) - np.concatenate(rollout.reference_log_probs)).mean())}
 
@@ -58,6 +60,8 @@ def mismatch(rollout: Rollout) -> dict[str, float]:
     said = np.concatenate(rollout.trainer_log_probs)
     apart = said.astype(np.float64) - drawn
     return {"mismatch": float(np.abs(apart).mean()), "mismatch_most": float(np.abs(apart).max()),
+            # Without the bound a single token could make the mean infinite; e to the 20th is far beyond anything that
+            # arithmetic of two programs explains.
             "mismatch_ratio": float(np.exp(np.clip(apart, -20, 20)).mean())}
 
 

@@ -1,4 +1,4 @@
-"""A rollout as one line of `train/rollouts.jsonl`, and back.
+"""A rollout as the JSON object of its file in `train/rollouts/`, and back.
 
 Numbers for each token are packed: as bytes, those of like significance side by side, compressed, in base 85. A token
 with both log probabilities takes six to nine bytes. What is there once for a completion stays readable.
@@ -49,6 +49,7 @@ def to_json(rollout: Rollout) -> dict[str, Any]:
         "tokens": _pack(np.array([x for sample in samples for x in sample.completion.tokens], "<i4")),
         "sampler_log_probs": _pack(np.array(drawn, "<f4").view("<i4")),
         # As the difference of their bits from the sampler's, which is small where both agree.
+        # NumPy's int32 wraps around without an error, so adding the difference gives back the bits of any two floats.
         "trainer_log_probs": _pack(said.astype("<f4").view("<i4") - np.array(learned, "<f4").view("<i4"))}
 
 
@@ -56,7 +57,7 @@ def from_json(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout
     """The rollout that `to_json` wrote.
 
     Args:
-        line: of the file.
+        line: contents of the file.
         prompts: by id.
 
     Raises:
@@ -79,6 +80,7 @@ def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
             line["seeds"], stops, *numbers, *rewards.values())) or any(
             len(line[name]) != len(ids) for name in ("epochs", "kept")):
         raise ValueError("its lists are not of one length")
+    # By type, because to Python `true` is an int.
     if any(type(length) is not int or length < 0 for length in lengths):
         raise ValueError("its lengths are no counts")
     # Before they are unpacked: some kilobytes can claim a hundred million.
@@ -102,8 +104,10 @@ def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
     rollout = Rollout(step=line["step"], position=Position.from_json(line["position"]),
                       after=Position.from_json(line["after"]), groups=groups)
     lengths = [len(sample.learned) for _, sample in rollout.learned]
+    # Of the groups that are kept only: what was left out was never said again.
     bits = np.array([x for _, sample in rollout.learned for x in sample.completion.log_probs], "<f4").view("<i4")
     said = (_unpack(line["trainer_log_probs"], sum(lengths)) + bits).view("<f4")
+    # `np.split` makes one empty piece of nothing, and there would be no sample that it belongs to.
     if not lengths:
         return rollout
     ends = np.cumsum(lengths)[:-1]
@@ -117,6 +121,7 @@ def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
 def _pack(values: np.ndarray) -> str:
     # Bytes of like significance side by side: exponents and high bytes repeat, and compress.
     planes = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 4).T)
+    # Base 85 takes 5 characters for 4 bytes (base 64: 4 for 3), and JSON has to escape none of them.
     return base64.b85encode(zlib.compress(planes.tobytes(), 6)).decode("ascii")
 
 

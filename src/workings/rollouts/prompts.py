@@ -32,6 +32,7 @@ class Prompt:
     @property
     def digest(self) -> str:
         """SHA-256, as hex, of the item's canonical JSON and of the tokens (int32, little-endian)."""
+        # With the item and not its prompt alone: the expected answer decides the rewards.
         return hashlib.sha256(line(self.item.to_json()) + np.array(self.tokens, "<i4").tobytes()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
@@ -95,6 +96,7 @@ class PromptSet:
             raise RecordError(f"data position {position}: an epoch has {len(self.prompts)} prompts only")
         places: list[Place] = []
         epoch, start = position.epoch, position.batch
+        # A rollout may end one epoch and begin the next: no prompt is left over where an epoch does not divide.
         while len(places) < count:
             some = self._order(epoch)[start:start + count - len(places)]
             places += [Place(epoch, self.prompts[index]) for index in some]

@@ -81,6 +81,7 @@ class Rollout:
     """Where those of the next rollout begin."""
     groups: tuple[Group, ...]
     """In the order in which they were drawn."""
+    # Both are left out of `==`, which has no truth value for arrays.
     trainer_log_probs: tuple[np.ndarray, ...] = field(default=(), compare=False)
     """Of every learned sample, float32: log probabilities of its tokens as the first update computed them."""
     reference_log_probs: tuple[np.ndarray, ...] = field(default=(), compare=False)
@@ -100,7 +101,7 @@ class Rollout:
 def to_reward(prompt: Prompt, completion: Completion, tokenizer: Tokenizer) -> CompletionToReward:
     """A completion as rewards take it."""
     return CompletionToReward(item=prompt.item, text=tokenizer.decode(completion.tokens), tokens=completion.tokens,
-                      truncated=completion.stop_token is None)
+                              truncated=completion.stop_token is None)
 
 
 def sample_seed(seed: int, step: int, epoch: int, prompt: str, number: int) -> int:
@@ -113,6 +114,7 @@ def sample_seed(seed: int, step: int, epoch: int, prompt: str, number: int) -> i
         prompt: the prompt's id.
         number: of the sample in its group, from 0.
     """
+    # The id stands last, because it alone may hold a slash: no two samples have the same text.
     return int(bytes_digest(f"rollout/{seed}/{step}/{epoch}/{number}/{prompt}".encode())[:8], 16)
 
 
@@ -174,6 +176,7 @@ def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: Drawin
         algorithm: says what each token's advantage is, and what the sum is divided by.
     """
     samples = rollout.learned[part * shape.rows_per_update:(part + 1) * shape.rows_per_update]
+    # Signals are [A x B, S] while rows are filled in, and take the batch's [A, B, S] at the end.
     rows = [_row(prompt, sample) for prompt, sample in samples]
     # Where dynamic sampling found too few groups, the rest is empty.
     sequences = [[row] for row in rows] + [[] for _ in range(shape.rows_per_update - len(rows))]
@@ -194,7 +197,10 @@ def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: Drawin
             signals[REFERENCE][number, span] = said[number]
     tokens = sum(len(sample.learned) for _, sample in samples)
     arrays = batch.arrays | {name: x.reshape(batch.tokens.shape) for name, x in signals.items()}
+    # Without any row the sum is 0, and every divisor but 0 will do.
     made = Batch.of(arrays, divided_by=algorithm.divisor(rows=len(rows), tokens=tokens) if rows else 1.0)
+    # The stop token counts among the new tokens, so no row has more supervised positions. One number for all batches:
+    # another one would be another program.
     return made.with_loss_positions(min(algorithm.max_new_tokens, size[2]))
 
 
@@ -206,6 +212,7 @@ def learned_span(prompt: Prompt, sample: Sample) -> slice:
 
 def digest_of(batch: Batch) -> str:
     """SHA-256, as hex, of what an update is given: shape, divisor, tokens, loss mask, advantages, log probabilities."""
+    # `repr` writes a float so that it is read back to the bit.
     digest = hashlib.sha256(f"{','.join(map(str, batch.tokens.shape))} {batch.divisor!r}\n".encode())
     # Padding counts as 0, so that nobody needs the tokenizer to make the digest again.
     digest.update((batch.tokens * (batch.segment_ids != 0)).astype("<i4").tobytes())
@@ -218,4 +225,5 @@ def _row(prompt: Prompt, sample: Sample) -> Row:
     learned = sample.learned
     mask = np.zeros(len(prompt.tokens) + len(learned), np.uint8)
     mask[len(prompt.tokens):] = 1
+    # Such rows stand in no row index, so nobody asks for the digest of their prompt.
     return Row(prompt.item.id, np.array([*prompt.tokens, *learned], np.int32), mask, "")

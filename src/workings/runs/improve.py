@@ -145,6 +145,7 @@ def _open(out: Path, loaded: LoadedRecipe, asked: ImproveRequest) -> None:
     path = out / REQUEST
     if path.is_file():
         before = loads(path.read_bytes())
+        # Through JSON, as the other side came: a tuple would differ from the list that it was written as.
         differing = sorted(key for key in {*before, *request} if before.get(key) != loads(line(request)).get(key))
         if differing:
             raise RequestError(f"--out {out}, where something else was asked for: {', '.join(differing)}",
@@ -203,6 +204,7 @@ class _Steps:
                            request=SampleRequest(settings=settings, selection=self.asked.selection))
         kept = self._fitting(SampleUnit.open(unit).kept)
         self.folder.traces(number).parent.mkdir(exist_ok=True)
+        # By every attempt anew: it follows from the sealed unit, so it is the same each time.
         write_traces(self.folder.traces(number), [*self.own, *kept])
         self.say(f"round {number}: trained on {len(kept):,} samples beside {len(self.own):,} traces")
         return len(kept)

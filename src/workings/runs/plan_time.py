@@ -27,6 +27,7 @@ def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, o
     spent = run_time(recipe, request, programs_of(recipe, plan.mesh[0]), target, devices, seconds,
                      items=count_items(loaded), held_out=0)
     if (pairs := count_pairs(loaded)) and spent.reference_seconds:
+        # Two rows a pair. `run_time` counts a batch for every step, but the reference is asked about each pair once.
         batches = -(-2 * pairs // (plan.batch[0] * plan.batch[1]))
         spent = replace(spent, reference_seconds=min(1.0, batches / spent.steps) * spent.reference_seconds)
     return replace(plan, step_seconds=seconds, time=spent, step_time=how)

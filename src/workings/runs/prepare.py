@@ -73,6 +73,7 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     device = engine.describe()
     # A device that is listed need not compute: one kernel runs before anything is built on it.
     device_check = engine.check_device()
+    # Over how many devices rows are split (`mesh.fsdp: auto`) is known only of an opened engine.
     learned = ready(device.mesh["fsdp"])
     learned.check(engine)
     held_out: list[Batch] = []

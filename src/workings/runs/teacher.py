@@ -108,6 +108,7 @@ class Teacher:
             return
         with tempfile.TemporaryDirectory(prefix="workings-teacher-") as name:
             (Path(name) / "config.json").write_text(json.dumps(to_hf_config(self.shape)), encoding="utf-8")
+            # A link, because a copy would take the weights' bytes on the disk once more.
             (Path(name) / MODEL_FILE).symlink_to(directory.absolute() / MODEL_FILE)
             yield Path(name)
 

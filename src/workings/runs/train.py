@@ -231,6 +231,7 @@ def trained_before(loaded: LoadedRecipe, out: Path, smoke: Smoke | None) -> Trai
     setup = prepare(loaded, smoke.cut(data) if smoke is not None else data)
     settings = LoopSettings.of(setup)
     fetch_tensors(setup.weights)
+    # Prepared anew, because an engine and its compiled programs are in no record; held against the record here.
     run = same_request(out, {CONFIG: setup.config, DATA_DIGESTS: data_digests(setup)})
     manifest, metrics = run.manifest, run.metrics()
     last = run.checkpoints.load(run.checkpoints.folders()[-1])
@@ -309,6 +310,7 @@ class _Told:
     def __call__(self, line: Mapping[str, Any]) -> None:
         for callback in self.callbacks:
             # A copy: the line itself goes into the record.
+            # `is`: a callback that returns nothing asks for nothing.
             if callback(dict(line)) is False:
                 self.stop.requested = True
 
@@ -350,6 +352,7 @@ def _take_steps(start: Start, setup: TrainSetup, settings: LoopSettings, out: Pa
             told(line)
 
         try:
+            # Both may start a process that scores; neither outlives the training.
             with setup.learned.experience(setup.engine, writer) as experience, _watched(setup, settings) as watched:
                 parts = LoopParts(
                     engine=setup.engine, experience=experience, schedule=setup.schedule,

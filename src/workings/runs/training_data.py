@@ -188,6 +188,7 @@ def _rollouts(data: PromptData, engine: Engine, writer: RunWriter) -> Iterator[E
         yield RolloutExperience(
             data.drawing(engine, rewarder, teacher), recorded=recorded,
             record=lambda rollout: writer.write_rollout(rollout.step, lines.to_json(rollout)),
+            # On a resume these are the lines up to the checkpoint: `begin_again` has cut the others.
             health=Health.of(data.algorithm, writer.metrics()))
 
 
@@ -247,5 +248,7 @@ def beside_frozen(learned: TrainingData, request: EngineRequest, device: DeviceF
     if not isinstance(learned, PromptData) or learned.teacher is None:
         return found
     teacher = learned.teacher
+    # Its weights alone are counted. The program in which it is asked is planned by `workings plan` and not compiled
+    # here.
     asked = teacher_request(request, teacher.shape, teacher.algorithm.teacher_precision)
     return beside(found, {TEACHER_PART: teacher_bytes(asked, mesh)})

@@ -32,6 +32,7 @@ class Origin:
         """What a unit's ``eval_config.json`` says."""
         model, root = config["model"], config["made_from"]
         name = model.get("run") or model.get("id") or "a model that was not described"
+        # Weights that no run trained have no root; the digest is then one over the digests of their files.
         digest = root if isinstance(root, str) else json_digest(model.get("weights", dict(model)))
         return cls(form=str(config["form"]), source=f"samples of {name} {digest[:16]}",
                    drawn_from=digest)
@@ -84,6 +85,7 @@ class Sample:
 def sample_of(row: Mapping[str, Any], form: str) -> Sample:
     """The sample that a line of predictions holds, in a form (see `Origin`)."""
     text = row["completion"]
+    # A record counts a sample under one reason only, so the first one that holds ends the search.
     problem, parts = "", None
     if not isinstance(text, str) or "completion_sha256" in row or "error" in row or not text.strip():
         text, problem = "", NO_TEXT

@@ -55,6 +55,7 @@ def _paired(rows: Sequence[Mapping[str, Any]], rule: PairRule, form: str) -> lis
     distinct: dict[str, Sample] = {}
     for sample in (sample_of(row, form) for row in rows):
         if sample.has_ended:
+            # The first of equal texts stands for all of them: a pair of a text with itself teaches nothing.
             distinct.setdefault(sample.text, sample)
     ended = list(distinct.values())
     in_form = [sample for sample in ended if not sample.problem]

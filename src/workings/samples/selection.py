@@ -127,6 +127,7 @@ def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection,
     solved: Counter[str] = Counter()
     for rows in prompts:
         samples = [sample_of(row, origin.form) for row in rows]
+        # Over all samples, also those that nothing can be learned from: these counts are about the prompt.
         right = sum(sample.is_right for sample in samples)
         solved["never" if not right else "always" if right == len(samples) else "sometimes"] += 1
         kind = _class_of(rows[0], right / len(samples), selection.balance)
@@ -158,6 +159,7 @@ def _judge(samples: Sequence[Sample], selection: Selection) -> list[str]:
     """Why each sample of one prompt is left out; empty texts for those that are kept."""
     reasons = [sample.problem for sample in samples]
     usable = [index for index, reason in enumerate(reasons) if not reason]
+    # Among usable ones: a better one that was cut off must not cost the prompt the best that it has.
     best = max((samples[index].score for index in usable), default=0.0)
     for index in usable:
         score = samples[index].score
@@ -173,6 +175,8 @@ def _judge(samples: Sequence[Sample], selection: Selection) -> list[str]:
     for index in sorted((index for index in usable if not reasons[index]),
                         key=lambda index: sign * samples[index].tokens):
         sample = samples[index]
+        # Copies before the bound, so that the record calls a copy a copy also where the prompt has enough. Quadratic in
+        # the kept samples of one prompt; those of two prompts are never compared.
         if any(sample.text == other.text for other in kept):
             reasons[index] = SAME_TEXT
         # No similarity is above 1, so none is computed then.
@@ -190,6 +194,7 @@ def _balanced(kept: Sequence[tuple[Sample, str]],
               found: Mapping[str, int]) -> tuple[list[tuple[Sample, str]], list[LeftOut]]:
     """As many of each class as the smallest has; which of them, the digests of their ids decide."""
     most = min(found.values(), default=0)
+    # As good as a draw, and needs no seed: a verifier that has the predictions takes the same ones.
     by_digest = sorted(kept, key=lambda one: bytes_digest(f"{one[0].prompt_id}/{one[0].number}".encode()))
     taken: Counter[str] = Counter()
     full = set()

@@ -14,11 +14,13 @@ def similarity(one: str, other: str) -> float:
     Case, white space and punctuation do not count; numbers do.
     """
     a, b = _passages(one), _passages(other)
+    # Two texts without any word cannot be told apart.
     return len(a & b) / len(a | b) if a | b else 1.0
 
 
 # A text is compared with every kept one of its prompt, and then never again.
 @lru_cache(maxsize=1024)
 def _passages(text: str) -> frozenset[tuple[str, ...]]:
+    # A text shorter than a passage is one passage by itself; a text without words has none.
     found = words(text)
     return frozenset(tuple(found[at:at + PASSAGE]) for at in range(max(1, len(found) - PASSAGE + 1)) if found)

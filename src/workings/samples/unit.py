@@ -52,6 +52,7 @@ def files_of(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], config: 
 
 def write_files(folder: Path, selection: Selection, pairs: PairRule | None) -> None:
     """Write these files beside complete predictions; what an earlier attempt left of them is replaced."""
+    # The other files are written over. This one is not where no pairs are asked for, and would be sealed as it lies.
     (folder / PAIRS).unlink(missing_ok=True)
     config = read_json(folder / EVALUATION_CONFIG)
     # Read from the file, so that memory holds what is kept and not every text that was drawn.

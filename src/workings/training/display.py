@@ -77,6 +77,7 @@ class Display:
 
     def _print(self, text: str) -> None:
         if self._console.is_terminal:
+            # Through the bar's console, which moves the bar down; without markup, because completions hold brackets.
             self._bar.console.print(text, markup=False, highlight=False)
         else:
             print(text, file=sys.stderr, flush=True)

@@ -30,6 +30,8 @@ class Health:
         """As it stands after these lines of the log."""
         health = cls(algorithm)
         for line in lines:
+            # On the line of a rollout's first update, in runs with rewards. A mean of ones is exactly 1: `mean` does
+            # not round.
             if "groups_without_spread" in line:
                 health._count(line["groups_without_spread"] == 1, line["truncated"] == 1)
             health.unchanged = health.unchanged + 1 if line["share_of_weights_changed"] == 0 else 0
@@ -43,6 +45,7 @@ class Health:
         self._count(not any(group.has_spread for group in rollout.groups),
                     all(sample.completion.stop_token is None for sample in samples))
         patience = self.algorithm.patience
+        # First, because completions that are all cut off mostly earn alike as well, and this is then the cause.
         if self.without_end >= patience:
             raise TrainingFailed(
                 f"not learning: in {self.without_end} rollouts in a row every completion was cut off at "
@@ -61,6 +64,7 @@ class Health:
     def learned(self, step: int, mismatch: Mapping[str, float], result: StepResult) -> None:
         """Look at an update. Raises `TrainingFailed`."""
         most = self.algorithm.most_mismatch
+        # Empty for the later updates of a rollout: weights have moved by then, and a difference is no mistake.
         if mismatch.get("mismatch", 0.0) > most:
             raise TrainingFailed(
                 f"not learning from its own samples: at update {step} the log probabilities of the drawn tokens differ "

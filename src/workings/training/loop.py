@@ -144,6 +144,8 @@ def train(parts: LoopParts, first: Callable[[], State], progress: Progress) -> O
                     supervised_tokens=progress.supervised_tokens + prepared.supervised_tokens,
                     seconds=progress.seconds + seconds)
                 line = _metric(parts.engine, step, prepared, learning_rate, result, seconds)
+                # Before anything looks: it raises where the run cannot be learning, and then neither look nor line is
+                # wanted.
                 line |= parts.experience.finish(step, prepared, result)
                 if parts.observer.due(step):
                     line |= parts.observer.look(state, step)
@@ -154,6 +156,8 @@ def train(parts: LoopParts, first: Callable[[], State], progress: Progress) -> O
                     lines.wait()
                     parts.save(state, progress)
                     saved_at = step
+                # Last, because callbacks of the caller run in it: whatever they raise, the step counts and its
+                # checkpoint is there.
                 parts.show(line, progress)
             return Outcome(status="complete", state=state, progress=progress)
     # Going on would be of no use. The step that showed it is not counted: the last checkpoint is the last good state.

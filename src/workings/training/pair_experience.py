@@ -64,6 +64,7 @@ def with_log_probs(batch: Batch, row_ids: Sequence[Sequence[str]], said: LogProb
                 raise RecordError(f"no log probability of the reference for row {name[:80]!r}")
             # Only a row's sum counts. At one supervised position, and zero elsewhere, it is added up without rounding.
             signal[number, mask[number].argmax()] = said[name]
+    # Empty sequences, which fill up a last batch, make no pair.
     pairs = sum(len(ids) for ids in row_ids) // 2
     return replace(batch, signals={REFERENCE: signal.reshape(batch.tokens.shape)}, divided_by=float(pairs))
 
@@ -97,5 +98,7 @@ class PairExperience(TraceExperience):
 
     def take(self, state: State, position: Position, step: int) -> PreparedBatch:
         """The batch at a position. Raises `RecordError` as `Batches.at` and `with_log_probs` do."""
+        # Signals are added here and not beside the step before: the first batch is begun before `start` has asked the
+        # reference. Its digest is of the rows alone.
         prepared = super().take(state, position, step)
         return replace(prepared, batch=with_log_probs(prepared.batch, self._batches.row_ids(position), self._said))

@@ -104,6 +104,7 @@ class Drawing:
         """
         said: list[np.ndarray] = []
         for part in range(self.shape.updates):
+            # In the very batches of the updates, so that no program of another shape is compiled.
             rows = ask(self.batch(rollout, rollout.step + part))
             size = self.shape.rows_per_update
             said += cut(rollout.learned[part * size:(part + 1) * size], rows)
@@ -112,6 +113,7 @@ class Drawing:
     def groups_of(self, state: State, places: Sequence[Place], step: int) -> list[Group]:
         """The groups of some prompts, rewarded, as update ``step`` has them drawn."""
         size = self.algorithm.group
+        # By what a sample is for and not by its place: another number of devices or draws changes none of them.
         seeds = [sample_seed(self.seed, step, place.epoch, place.prompt.item.id, number)
                  for place in places for number in range(size)]
         prompts = [place.prompt for place in places for _ in range(size)]
@@ -176,6 +178,7 @@ class RolloutExperience:
             RequestError: an earlier attempt drew the rollout in the middle of which this one goes on, and it is gone.
             TrainingFailed: a reward is none, or no group can be learned from.
         """
+        # Rollouts begin at updates 1, 1 + n, 1 + 2 n, …: the number alone says where a resumed run stands in one.
         part = (step - 1) % self._drawing.shape.updates
         metrics: dict[str, float] = {}
         rollout = self._current
@@ -183,6 +186,7 @@ class RolloutExperience:
             started = time.perf_counter()
             rollout = self._drawing.rollout(state, position, step)
             metrics = arithmetic.rollout_metrics(rollout, self._drawing.reward_names)
+            # Before more is computed: a run that cannot be learning ends here.
             self._health.drawn(rollout)
             if self._drawing.shape.updates > 1:
                 # Later updates see other weights than those that drew; what these say is asked before the first.
@@ -190,6 +194,7 @@ class RolloutExperience:
                     partial(self._drawing.engine.log_probs, state), rollout))
             metrics["drawing_seconds"] = time.perf_counter() - started
         elif rollout is None:
+            # Resumed in the middle of a rollout. Drawing it again would give other texts: the weights have moved since.
             rollout = self._recorded(step - part)
         if rollout is None:
             raise RequestError(f"update {step}, which learns from the rollout of update {step - part}",
@@ -197,6 +202,7 @@ class RolloutExperience:
         self._current = rollout
         batch = self._drawing.batch(rollout, step)
         last = part == self._drawing.shape.updates - 1
+        # Up to its last update the position stays where the rollout began, so that a checkpoint between finds it again.
         return PreparedBatch(batch=batch, after=rollout.after if last else position, digest=digest_of(batch),
                              tokens=batch.real_tokens, supervised_tokens=batch.supervised_tokens, metrics=metrics)
 
@@ -211,6 +217,7 @@ class RolloutExperience:
         found: dict[str, float] = {}
         if rollout.step == step:
             if self._drawing.shape.updates == 1:
+                # The update says them on its way, by the weights before it, so they cost no pass of their own.
                 assert result.log_probs is not None  # of every objective but cross entropy
                 rollout = replace(rollout, trainer_log_probs=tuple(cut(rollout.learned, result.log_probs)))
             found = arithmetic.mismatch(rollout)

@@ -46,6 +46,7 @@ class WatchedItems:
         in their order `1` where it was right, else `0`. An answer that cannot be scored is wrong.
         """
         marks = ""
+        # As many at a time as after training: that is what the plan counted as answering.
         for start in range(0, len(self.items), self.batch_size):
             some = self.items[start:start + self.batch_size]
             completions = self.engine.generate(

@@ -17,6 +17,7 @@ class Dapo(RewardAlgorithm):
 
     name: Literal["dapo"]
     """Decoupled clip and dynamic sampling policy optimization."""
+    # The paper's 0.28 above and 0.2 below.
     clip_high: float = Field(default=0.28, gt=0, strict=False)
     """The ratio counts up to `1 + clip_high`: unlikely tokens may become likely faster than likely ones unlikely."""
     draws: int = Field(default=10, ge=1)

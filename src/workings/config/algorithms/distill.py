@@ -46,4 +46,5 @@ class Distill(DrawingAlgorithm):
         """How much likelier the teacher finds each token; zeros as long as it was not asked (``reference`` empty)."""
         if not reference:
             return [advantage] * len(drawn)
+        # The completion's own advantage is 0 here, because nothing is compared within a group.
         return [advantage + said - own for said, own in zip(reference, drawn, strict=True)]

@@ -21,4 +21,5 @@ class Rloo(RewardAlgorithm):
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """Reward minus the mean of the others: the distance from the whole group's mean, a little larger."""
         count = len(rewards)
+        # With m the mean of all n: r - (n m - r) / (n - 1) = (r - m) n / (n - 1).
         return [distance * count / (count - 1) for distance in centered(rewards)]
