@@ -14,10 +14,10 @@ from workings.data.batches import Position
 from workings.engines.base import Memory
 from workings.engines.registry import find_engine, find_planning_engine
 from workings.errors import DoesNotFit, RequestError
-from workings.evidence.run_readme import memory_sentence
 from workings.evidence.verify import verify
 from workings.hardware.device import DeviceFacts
-from workings.hardware.memory import gib
+from workings.hardware.memory import PROCESS_PEAK, gib
+from workings.record.memory_use import memory_sentence
 from workings.record.reader import Run
 from workings.runs.guard import MemoryWatch, target_here
 from workings.runs.train import train
@@ -136,7 +136,7 @@ def test_prediction_and_measurement_stand_side_by_side(sealed):
     plan = json.loads((run.path / "plan/plan.json").read_text())
     assert measured["predicted_peak_bytes"] == plan["peak_bytes"] == run.manifest.facts["predicted_peak_bytes"]
     assert measured["measured_peak_bytes"] == run.manifest.measured_peak_bytes
-    assert "predicted" in (run.path / "README.md").read_text()
+    assert "planned" in (run.path / "README.md").read_text()
     assert plan["target"] == "cpu"
     assert plan["culprit"]
 
@@ -194,7 +194,7 @@ def test_memory_that_does_not_suffice_is_refused_with_a_way_out_and_a_forced_run
     assert "RESOURCE_EXHAUSTED" in event["out_of_memory"]
     assert event["predicted_peak_bytes"] == answer["peak_bytes"]
     assert event["measured_peak_bytes"] > 0
-    assert f"predicted {gib(answer['peak_bytes'])}" in run.manifest.status_reason
+    assert f"planned {gib(answer['peak_bytes'])}" in run.manifest.status_reason
     assert verify(run.path).failed == 0
 
 
@@ -239,6 +239,8 @@ def test_what_was_held_is_said_for_a_run_that_did_not_grow(tmp_path):
     ("plan/measured.json", {"measured_peak_bytes": 1}, "has a peak of 1"),
     ("plan/measured.json", {"predicted_peak_bytes": 2}, "repeats a prediction of 2"),
     ("plan/measured.json", {"out_of_memory": "it was full"}, "memory ran out, the run is complete"),
+    ("plan/measured.json", {"measured_source": PROCESS_PEAK, "peak_before_bytes": 2**60, "resident_before_bytes": 1,
+                            "growth_bytes": 0}, "give none"),
     ("plan/plan.json", {"peak_bytes": 3}, "predicts 3"),
     ("plan/plan.json", {"fits": False}, "says that it does not fit"),
 ])

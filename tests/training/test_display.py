@@ -1,13 +1,15 @@
 """What is shown while a run trains: rates of a window behind compilation, completions on one line."""
 
+from workings.hardware.memory import PROCESS_PEAK
 from workings.record.pace import pace
-from workings.training.display import Display
+from workings.training.display import Display, fitting
 from workings.training.loop import Progress
 from workings.training.one_line import one_line
 
 
 def line(step, seconds, tokens=100):
-    return {"step": step, "seconds": seconds, "tokens": tokens, "loss": 1.0, "learning_rate": 0.1}
+    return {"step": step, "seconds": seconds, "tokens": tokens, "loss": 1.0, "learning_rate": 0.1,
+            "memory_bytes": 7, "memory_source": PROCESS_PEAK}
 
 
 def test_the_pace_leaves_the_first_step_out_and_looks_at_the_last_ones():
@@ -24,7 +26,8 @@ def test_the_pace_leaves_the_first_step_out_and_looks_at_the_last_ones():
 def test_nothing_is_said_of_speed_before_the_third_step(capsys):
     log = []
     start = Progress(step=0, position=None)
-    with Display("run", 4, start, log.append) as display:
+    planned = {"predicted_peak_bytes": 5, "predicted_source": "compiled", "limit_bytes": 9}
+    with Display("run", 4, start, log.append, planned) as display:
         for step, seconds in ((1, 60.0), (2, 1.0), (3, 1.0)):
             display.show(line(step, seconds), Progress(step=step, position=None, tokens=100 * step))
         display.sample("sample after step 3: 'Q' -> '" + "<reasoning>" * 32 + "' (length)")
@@ -39,3 +42,9 @@ def test_a_completion_is_one_line_and_repeats_are_counted():
     assert one_line("1000 + 2000", 80) == "1000 + 2000"
     assert one_line("abcdefghij", 5) == "abcd…"
     assert one_line("no no no no no ", 80) == "no  x5 "
+
+
+def test_a_narrow_terminal_leaves_whole_parts_out():
+    parts = ["loss 1.0000", "  100 tokens/s", "  1 s left"]
+    assert [fitting(parts, room) for room in (0, 25, 34, 35)] == [
+        parts[0], "".join(parts[:2]), "".join(parts[:2]), "".join(parts)]

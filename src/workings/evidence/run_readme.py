@@ -3,10 +3,8 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from workings.config.load import GIVEN
-from workings.hardware.memory import gib
 from workings.models.unproven import said_of_recipe
 from workings.record.layout import DATA_DIGESTS, RECIPE, SUMS
 from workings.record.manifest import RunManifest
@@ -26,7 +24,7 @@ def run_readme(manifest: RunManifest, *, data: str, command: str, memory: str,
         manifest: of the run.
         data: how much it learned from, in a sentence.
         command: that asks for it again.
-        memory: predicted and measured, in a sentence.
+        memory: planned and taken, in a sentence.
         learned: mean rewards of the first and the last rollout, where it learned from rewards; what became of its
             pairs, where it learned from preferences.
     """
@@ -80,13 +78,3 @@ def command_again(name: str, origin: str, base: str | Mapping[str, str], overrid
     else:
         recipe = Path(base, Path(origin).name).as_posix()
     return shlex.join(["workings", "train", recipe, "--out", f"../{name}-again", *overrides])
-
-
-def memory_sentence(facts: Mapping[str, Any]) -> str:
-    """Prediction against what happened (`plan/measured.json`), for people."""
-    growth = facts.get("growth_bytes", facts["measured_peak_bytes"])
-    happened = gib(growth) if isinstance(growth, int) else f"at most {gib(facts['measured_peak_bytes'])}"
-    ran_out = isinstance(facts["out_of_memory"], str)
-    return (f"predicted {gib(facts['predicted_peak_bytes'])} a device ({facts['predicted_source']}), "
-            + (f"{happened} were held when memory ran out" if ran_out else f"measured {happened}")
-            + f", limit {gib(facts['limit_bytes'])}")

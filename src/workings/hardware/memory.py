@@ -11,6 +11,8 @@ from pathlib import Path
 
 NO_LIMIT = 2**62
 """Control groups of version 1 write a number close to 2**63 for "no limit"."""
+PROCESS_PEAK = "process (peak resident set)"
+"""Source of a peak where no device counts."""
 BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 """Each is 1024 times the one before."""
 

@@ -22,7 +22,9 @@ _TILES = (("a/accuracy", "a/ci_low", "a/ci_high"), ("b/accuracy", "b/ci_low", "b
 _FACTS = {
     "Steps": ("completed_steps", "planned_steps"), "Rows a step": ("global_batch",),
     "Supervised tokens": ("supervised_tokens",), "Tokens": ("tokens",), "Final training loss": ("final_loss",),
-    "Seed": ("seed",), "Peak memory per device": ("measured_peak_bytes",), "Model": ("parameters",),
+    "Seed": ("seed",), "Memory a device, planned": ("facts/predicted_peak_bytes",),
+    "Memory a device, measured by it": ("measured_peak_bytes",),
+    "Resident memory of the process": ("measured_peak_bytes",), "Model": ("parameters",),
     "Engine and device": ("actual_device/count",), "Seconds in steps": ("training_seconds",),
 }
 """Rows of the table of runs, and the manifest's values that their numbers are."""

@@ -8,8 +8,9 @@ from typing import Any
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.unit import EvaluationRecord, find_units
 from workings.record.canonical import read_json
-from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, OVERRIDES, PREDICTIONS, RECIPE
+from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, MEASURED, OVERRIDES, PREDICTIONS, RECIPE
 from workings.record.manifest import RunManifest
+from workings.record.memory_use import MemoryUse, memory_use
 from workings.record.reader import Run
 from workings.reports.reinforcement import logged
 
@@ -26,6 +27,8 @@ class RunView:
     train_loss: list[tuple[float, float]] = field(default_factory=list)
     evaluation_loss: list[tuple[float, float]] = field(default_factory=list)
     evaluation: EvaluationRecord | None = None
+    memory: MemoryUse | None = None
+    """None where nobody wrote down what was planned and taken."""
     lines: list[dict[str, Any]] = field(default_factory=list, repr=False)
     """Of its log."""
 
@@ -63,6 +66,7 @@ def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> Ru
     return RunView(
         name=path.resolve().name, path=path, color=color, manifest=run.manifest, root=run.root,
         lines=metrics,
+        memory=memory_use(read_json(path / MEASURED)) if (path / MEASURED).is_file() else None,
         # A loss that was not finite has no number in the log, and a curve goes past it.
         train_loss=[(line["step"], line["loss"]) for line in metrics if isinstance(line.get("loss"), int | float)],
         evaluation_loss=[(line["step"], line["evaluation_loss"]) for line in metrics

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workings.hardware.memory import byte_text
+from workings.hardware.memory import gib
 from workings.record.manifest import DRAWN_FROM, RunManifest
+from workings.record.memory_use import MemoryUse
 from workings.record.values import Absent
 from workings.reports.gather import RunView
 
@@ -25,6 +26,8 @@ def run_rows(views: Sequence[RunView]) -> list[TableRow]:
     if any(view.manifest is not None for view in views):
         rows = [TableRow(name=name, cells=[fact(view.manifest) if view.manifest else "not a run" for view in views])
                 for name, fact in _FACTS]
+        rows += [TableRow(name=name, cells=cells) for name, memory in _MEMORY.items()
+                 if any(cells := [memory(view.memory) if view.memory else "" for view in views])]
     return [*rows, TableRow(name="Root digest", cells=[view.root for view in views], digest=True)]
 
 
@@ -88,10 +91,6 @@ def _of_objective(manifest: RunManifest) -> str:
     return "" if name == "sft" else f" (value of the objective of {name})"
 
 
-def _bytes(value: int | Absent) -> str:
-    return value.absent if isinstance(value, Absent) else byte_text(value)
-
-
 MEASURES = (
     ("format_ok", "Kept to the trained form", True),
     ("truncated", "Cut off at the length limit", True),
@@ -113,7 +112,14 @@ _FACTS: tuple[tuple[str, Callable[[RunManifest], str]], ...] = (
     ("Tokens", lambda m: count(m.tokens)),
     ("Final training loss", lambda m: _number(m.final_loss) + _of_objective(m)),
     ("Seconds in steps", lambda m: duration(m.training_seconds)),
-    ("Peak memory per device", lambda m: _bytes(m.measured_peak_bytes)),
     ("Seed", lambda m: str(m.seed)),
     ("Code", lambda m: m.commit_sha.absent if isinstance(m.commit_sha, Absent) else m.commit_sha),
 )
+
+_MEMORY: dict[str, Callable[[MemoryUse], str]] = {
+    "Memory a device, planned": lambda use: f"{gib(use.planned_bytes)} ({use.planned_source})",
+    "Memory a device, measured by it": lambda use: use.taken_text() if use.device_counts else "",
+    "Memory taken by the run": lambda use: "" if use.device_counts else use.taken_text(),
+    "Resident memory of the process": lambda use: "" if use.device_counts else gib(use.held_bytes or 0),
+}
+"""A row each where any run has it."""

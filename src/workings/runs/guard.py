@@ -11,10 +11,11 @@ from workings.engines.base import Memory
 from workings.errors import DoesNotFit, WorkingsError
 from workings.hardware.catalog import Target, targets
 from workings.hardware.device import DeviceFacts
-from workings.hardware.memory import gib, peak_resident_bytes, resident_bytes
+from workings.hardware.memory import PROCESS_PEAK, gib, peak_resident_bytes, resident_bytes
 from workings.planning.plan import Nearest, Plan, explain
 from workings.planning.search import nearest
 from workings.planning.verdict import MARGINAL_SHARE, Verdict
+from workings.record.memory_use import growth
 from workings.record.values import absent
 from workings.runs.prepare import TrainSetup
 from workings.runs.teacher import teacher_shape
@@ -108,27 +109,29 @@ class MemoryWatch:
         self.resident = resident_bytes()
         self.peak_before = peak_resident_bytes()
 
-    def facts(self, prepared: TrainSetup, memory: Memory, out_of_memory: str = "") -> dict[str, Any]:
-        """`plan/measured.json`.
-
-        On an accelerator the device counts what the program holds, which is what was predicted. A CPU's count is the
-        whole process, interpreter and libraries included; what grew since before the first weight is comparable.
-        """
+    def before(self, prepared: TrainSetup) -> dict[str, Any]:
+        """`plan/measured.json` while the run goes on: what was planned, and what the process held before."""
         verdict = prepared.verdict
         facts: dict[str, Any] = {
             "predicted_peak_bytes": verdict.peak_bytes, "predicted_source": verdict.source,
-            "predicted_for_batch": list(prepared.longest_batch), "limit_bytes": verdict.limit_bytes,
+            "predicted_for_batch": list(prepared.longest_batch), "limit_bytes": verdict.limit_bytes}
+        if prepared.device.platform == "cpu":
+            facts |= {"resident_before_bytes": self.resident, "peak_before_bytes": self.peak_before,
+                      "available_bytes": verdict.available_bytes}
+        return facts
+
+    def facts(self, prepared: TrainSetup, memory: Memory, out_of_memory: str = "") -> dict[str, Any]:
+        """`plan/measured.json` at the end; `workings.record.memory_use` says what it means."""
+        verdict = prepared.verdict
+        comparable: int | None = memory.peak_bytes
+        facts = self.before(prepared) | {
             "measured_peak_bytes": memory.peak_bytes, "measured_source": memory.source,
             "out_of_memory": out_of_memory or absent("memory sufficed").model_dump()}
-        comparable: int | None = memory.peak_bytes
         if prepared.device.platform == "cpu":
-            peak = peak_resident_bytes()
-            # The kernel keeps one peak for a whole process: unless it rose, the compiler or an earlier run made it.
-            comparable = peak - self.resident if peak > self.peak_before and self.resident else None
-            facts |= {"resident_before_bytes": self.resident, "available_bytes": verdict.available_bytes,
-                      "growth_bytes": comparable if comparable is not None else absent(
-                          "the process held more before the first weight, while it compiled or in an earlier run"
-                      ).model_dump()}
+            peak = memory.peak_bytes if memory.source == PROCESS_PEAK else peak_resident_bytes()
+            comparable = growth(peak, self.resident, self.peak_before)
+            facts["growth_bytes"] = comparable if comparable is not None else absent(
+                "the process held more before the first weight, while it compiled or in an earlier run").model_dump()
         if comparable is not None and verdict.peak_bytes:
             facts["measured_share_of_predicted"] = round(comparable / verdict.peak_bytes, 4)
         return facts

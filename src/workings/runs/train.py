@@ -15,7 +15,7 @@ from workings.distributed.rpc import facts_of
 from workings.engines.base import State
 from workings.errors import DoesNotFit, RequestError
 from workings.evaluation.settings import EvaluationSettings, settings_of
-from workings.evidence.run_readme import memory_sentence, run_readme
+from workings.evidence.run_readme import run_readme
 from workings.hardware.memory import byte_text
 from workings.models.unproven import unproven_sentence
 from workings.models.weights import parameter_count
@@ -34,6 +34,7 @@ from workings.record.layout import (
     RECIPE_EVALUATION,
 )
 from workings.record.manifest import DRAWN_FROM, LEFT_ASIDE, NOT_PROVEN
+from workings.record.memory_use import memory_sentence
 from workings.record.storage import storage
 from workings.runs.code_version import code_version
 from workings.runs.datasets import find_data
@@ -201,8 +202,10 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
         start = _start(setup, settings, out, resume, examined)
         # Between compiling and the first weight: what is resident now belongs to compiler and libraries.
         watch = MemoryWatch()
+        planned = watch.before(setup)
+        start.writer.write_json(MEASURED, planned)
         try:
-            outcome = _take_steps(start, setup, settings, out, _Told(callbacks, stop, processes), examined)
+            outcome = _take_steps(start, setup, settings, out, _Told(callbacks, stop, processes), examined, planned)
             result = _seal(start, setup, settings, outcome, out, facts, watch)
         except RequestError:
             # Broken weights, a reward that cannot be loaded: mended, they are asked for under the same name.
@@ -319,10 +322,10 @@ class _Told:
 
 
 def _take_steps(start: Start, setup: TrainSetup, settings: LoopSettings, out: Path,
-                told: "_Told", examined: Examination) -> Outcome:
+                told: "_Told", examined: Examination, planned: Mapping[str, Any]) -> Outcome:
     writer = start.writer
     writer.checkpoints.keep_last = settings.keep_last
-    with Display(settings.name, setup.schedule.steps, start.progress, writer.log) as display:
+    with Display(settings.name, setup.schedule.steps, start.progress, writer.log, planned) as display:
         for line in preflight_lines(
                 recipe=setup.recipe, device=setup.device, shape=setup.shape,
                 parameters=parameter_count(setup.shape),

@@ -2,7 +2,7 @@
 
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -10,12 +10,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as RichProgress
 
+from workings.record.memory_use import memory_use
 from workings.record.pace import WINDOW, duration, pace
 from workings.training.loop import Progress
 from workings.training.one_line import one_line
 
 LINES_PER_RUN = 40
 """Lines that a run writes to its log, so that a log of any length is read in a minute."""
+WIDE = 110
+"""Characters of a terminal from which on the bar has its full width."""
 LOG_WIDTH = 120
 """Characters of a sample's line where no terminal says how wide it is."""
 
@@ -28,18 +31,25 @@ class Display:
         steps: number of the last step.
         start: where the run stands when it begins or resumes.
         log: takes a line for the run's log.
+        planned: contents of `plan/measured.json` before the first step.
     """
 
-    def __init__(self, name: str, steps: int, start: Progress, log: Callable[[str], None]) -> None:
+    def __init__(self, name: str, steps: int, start: Progress, log: Callable[[str], None],
+                 planned: Mapping[str, Any]) -> None:
         self._steps = steps
         self._log = log
+        self._planned = planned
         self._every = max(1, steps // LINES_PER_RUN)
         self._lines: deque[dict[str, Any]] = deque(maxlen=WINDOW)
         self._first = start.step + 1
         self._console = Console(stderr=True)
+        # A bar of full width leaves a narrow terminal no room for the numbers, which say more.
+        bar = 40 if self._console.width >= WIDE else 10
+        self._room = self._console.width - len(name) - bar - 2 * len(str(steps)) - 4
         # Disabled where nobody looks: a bar that redraws itself would fill a log file with control characters.
         self._bar = RichProgress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[facts]}"),
+            TextColumn("{task.description}"), BarColumn(bar_width=bar), MofNCompleteColumn(),
+            TextColumn("{task.fields[facts]}"),
             console=self._console, disable=not self._console.is_terminal, refresh_per_second=4)
         self._task = self._bar.add_task(name, total=steps, completed=start.step, facts="")
 
@@ -60,7 +70,9 @@ class Display:
         # the second update of a rollout on.
         goal = next((f"{name} {line[name]:.3f}" for name in ("reward", "kl_teacher") if name in line),
                     f"loss {line['loss']:.4f}")
-        self._bar.update(self._task, completed=progress.step, facts=f"{goal}{rate}{left}")
+        gauge = memory_use(self._planned, line).gauge()
+        self._bar.update(self._task, completed=progress.step,
+                         facts=fitting([goal, rate, left, f"  {gauge}" if gauge else ""], self._room))
         if progress.step % self._every == 0 or progress.step in (1, self._steps) or "evaluation_loss" in line:
             seen = f"  evaluation loss {line['evaluation_loss']:.4f}" if "evaluation_loss" in line else ""
             self.say(f"step {progress.step}/{self._steps}  {goal}{seen}  lr {line['learning_rate']:.3g}{rate}{left}")
@@ -81,3 +93,13 @@ class Display:
             self._bar.console.print(text, markup=False, highlight=False)
         else:
             print(text, file=sys.stderr, flush=True)
+
+
+def fitting(parts: Sequence[str], room: int) -> str:
+    """As many of the parts, from the first on, as there is room for: whole ones, and the first in any case."""
+    text = parts[0]
+    for part in parts[1:]:
+        if len(text) + len(part) > room:
+            break
+        text += part
+    return text

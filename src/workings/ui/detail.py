@@ -17,6 +17,7 @@ from workings.record.layout import (
     EVENTS,
     LOG,
     MANIFEST,
+    MEASURED,
     OVERRIDES,
     PARTIAL_SUFFIX,
     PLAN,
@@ -24,6 +25,7 @@ from workings.record.layout import (
     SAMPLES,
     SUMS,
 )
+from workings.record.memory_use import MemoryUse, memory_use
 from workings.record.plain import open_plain
 from workings.record.seal import root_digest
 from workings.ui.answers import units_of
@@ -63,6 +65,7 @@ class DeviceMemory(BaseModel):
     limit_bytes: int | None = None
     measured_bytes: int | None = None
     measured_source: str = ""
+    resident_bytes: int | None = Field(default=None, description="Of the whole process, where no device counts")
     parts: list[MemoryPart] = []
     reasons: list[str] = []
 
@@ -134,30 +137,28 @@ def read_detail(folder: Folder, run: Path) -> Detail:
         except RecordError as error:
             notes.append(f"evaluation {name}: {error}")
     overrides = part(OVERRIDES).get("overrides", []) if is_run else []
+    measured, lines = part(MEASURED) if (run / MEASURED).is_file() else {}, noted(lambda: folder.metrics(run), NONE)
+    # While it runs, the last line of the log has the peak so far.
+    use = noted(lambda: memory_use(measured, None if manifest or not lines else lines[-1]) if measured else None, None)
     return Detail(
         manifest=manifest, config=part(CONFIG) if is_run else {}, notes=notes, evaluations=units,
         overrides=[str(word) for word in overrides] if isinstance(overrides, list) else [],
         recipe_text=_text(run / RECIPE), environment=part(ENVIRONMENT) if is_run else {},
         device_checks=part(DEVICE_CHECKS) if is_run else {},
-        memory=_memory(part(PLAN) if (run / PLAN).is_file() else {}, manifest,
-                       noted(lambda: folder.metrics(run), NONE)),
+        memory=_memory(part(PLAN) if (run / PLAN).is_file() else {}, use),
         replays=read_replays(read, run, notes), samples=_samples(run),
         events=noted(lambda: folder.tail(run / EVENTS).lines()[-EVENTS_SHOWN:], NONE) if is_run else [],
         log=_text(run / LOG), files=list_files(run),
         root_digest=noted(lambda: root_digest(run), "") if (run / SUMS).is_file() else "")
 
 
-def _memory(plan: dict[str, Any], manifest: dict[str, Any], lines: list[dict[str, Any]]) -> DeviceMemory:
-    measured = manifest.get("measured_peak_bytes")
-    source = manifest.get("measured_peak_source", "")
-    # While it runs, the last line of the log has the peak so far.
-    if not isinstance(measured, int) and lines:
-        measured, source = lines[-1].get("memory_bytes"), lines[-1].get("memory_source", "")
+def _memory(plan: dict[str, Any], use: MemoryUse | None) -> DeviceMemory:
     return DeviceMemory(planned_bytes=plan.get("peak_bytes"), planned_source=str(plan.get("source", "")),
                         limit_bytes=plan.get("limit_bytes"), parts=_parts(plan),
                         reasons=[str(r) for r in plan.get("reasons", [])],
-                        measured_bytes=measured if isinstance(measured, int) else None,
-                        measured_source=str(source) if isinstance(source, str) else "")
+                        measured_bytes=use.taken_bytes if use else None,
+                        measured_source=use.taken_words if use else "",
+                        resident_bytes=use.held_bytes if use and not use.device_counts else None)
 
 
 def _parts(plan: dict[str, Any]) -> list[MemoryPart]:

@@ -20,7 +20,7 @@ def memory_bar(memory: DeviceMemory) -> Markup | None:
         return None
     bars = [("planned", [(part.name, part.size_bytes) for part in memory.parts] or [("peak", memory.planned_bytes)])]
     if memory.measured_bytes is not None:
-        bars.append(("measured", [("measured peak", memory.measured_bytes)]))
+        bars.append((memory.measured_source, [("peak", memory.measured_bytes)]))
     return stacked_bars(bars, memory.limit_bytes)
 
 

@@ -1,7 +1,5 @@
 """The JAX engine: a thin class around pure functions. It opens devices, compiles, moves arrays and counts."""
 
-import resource
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
@@ -45,6 +43,7 @@ from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import abstract_state, build_spec, initial_params, lower_step, state_shardings
 from workings.engines.jax.step import State, StepSpec, make_evaluation, make_log_probs
 from workings.hardware.device import DeviceFacts
+from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes
 from workings.models.batch import ROWS, Batch
 
 
@@ -230,10 +229,7 @@ class JaxEngine(JaxPlanning):
         peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use", 0) for device in self._own()]
         if max(peaks) > 0:
             return Memory(peak_bytes=int(max(peaks)), source="device (memory_stats)")
-        # `ru_maxrss` is in bytes on macOS and in KiB on Linux.
-        scale = 1 if sys.platform == "darwin" else 1024
-        return Memory(peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale,
-                      source="process (peak resident set)")
+        return Memory(peak_bytes=peak_resident_bytes(), source=PROCESS_PEAK)
 
     def inspect(self, batch: Batch) -> Inspection:
         """What the compiler says about the very executable that `step` runs for this shape, or why it refuses it."""

@@ -1,7 +1,5 @@
 """The PyTorch engine: a thin class around functions. It opens the device, builds models, moves batches and counts."""
 
-import resource
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -58,6 +56,7 @@ from workings.engines.torch.step import (
 from workings.engines.torch.unproven import has_linear_state
 from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
+from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes
 from workings.models.batch import Batch
 
 
@@ -226,10 +225,7 @@ class TorchEngine(TorchPlanning):
         if self.device.platform == "gpu":
             return Memory(peak_bytes=torch.cuda.max_memory_reserved(self.device.device),
                           source="device (max_memory_reserved)")
-        # `ru_maxrss` is in bytes on macOS and in KiB on Linux.
-        scale = 1 if sys.platform == "darwin" else 1024
-        return Memory(peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale,
-                      source="process (peak resident set)")
+        return Memory(peak_bytes=peak_resident_bytes(), source=PROCESS_PEAK)
 
     def inspect(self, batch: Batch) -> Inspection:
         """What a step on a batch of this shape needs."""

@@ -7,9 +7,10 @@ from workings.errors import RecordError
 from workings.evidence.verify.checks import check, each_run, judged, not_checked
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
-from workings.hardware.memory import gib
+from workings.hardware.memory import PROCESS_PEAK, gib
 from workings.planning.verdict import CPU_MARGINAL_SHARE, GROUPS, MARGINAL_SHARE
 from workings.record.layout import MEASURED, PLAN
+from workings.record.memory_use import growth, memory_sentence
 from workings.record.values import Absent
 
 PEAK_SLACK = 0.02
@@ -51,7 +52,7 @@ def plan(record: Record) -> Iterator[CheckFinding]:
             problems.append(f"{MEASURED} names another source of the prediction than {PLAN}")
         if after.get("available_bytes", before.get("available_bytes")) != before.get("available_bytes"):
             problems.append(f"{MEASURED} and {PLAN} do not have the same memory free")
-        yield judged(problems, _said(unit, peak, after), unit)
+        yield judged(problems, "" if problems else memory_sentence(after), unit)
     return each_run(record, find)
 
 
@@ -121,9 +122,9 @@ def _batch_problems(unit: Unit, batch: Any) -> list[str]:
 
 def _growth_problems(unit: Unit, predicted: Any, after: dict[str, Any]) -> list[str]:
     """Where both count the same thing they are compared; a CPU's process holds more than its step, and says so."""
-    measured, growth = after.get("measured_peak_bytes"), after.get("growth_bytes")
+    measured, grown = after.get("measured_peak_bytes"), after.get("growth_bytes")
     on_cpu = unit.manifest.actual_device.platform == "cpu"
-    comparable = growth if on_cpu else measured
+    comparable = grown if on_cpu else measured
     share = after.get("measured_share_of_predicted")
     problems = []
     if isinstance(comparable, int) and isinstance(predicted, int) and predicted:
@@ -131,28 +132,17 @@ def _growth_problems(unit: Unit, predicted: Any, after: dict[str, Any]) -> list[
             problems.append(f"{MEASURED}: {str(share)[:20]} of the prediction, {comparable} of {predicted} are another")
     elif share is not None:
         problems.append(f"{MEASURED}: a share of the prediction, and nothing that could be compared with it")
+    if not on_cpu or after.get("measured_source") != PROCESS_PEAK or type(measured) is not int:
+        return problems
+    before, peak_before = after.get("resident_before_bytes"), after.get("peak_before_bytes")
     # What the process held before the first weight and what it grew by are both within its highest peak.
-    held = [after.get("resident_before_bytes"), growth]
-    if on_cpu and measured_by_process(after) and isinstance(measured, int) and all(
-            isinstance(size, int) for size in held) and sum(held) > measured * (1 + PEAK_SLACK):  # type: ignore[arg-type]
-        problems.append(f"{MEASURED}: {held[0]} before and {held[1]} more, at a peak of {measured}")
+    if type(before) is int and type(grown) is int and before + grown > measured * (1 + PEAK_SLACK):
+        problems.append(f"{MEASURED}: {before} before and {grown} more, at a peak of {measured}")
+    elif type(before) is int and type(peak_before) is int and (  # earlier versions did not write it down
+            (expected := growth(measured, before, peak_before)) != (grown if type(grown) is int else None)):
+        problems.append(f"{MEASURED}: a growth of {str(grown)[:40]}, {measured} after {before} (and a peak of "
+                        f"{peak_before}) give {expected or 'none'}")
     return problems
-
-
-def measured_by_process(after: dict[str, Any]) -> bool:
-    """Whether a peak is that of the whole process."""
-    return str(after.get("measured_source", "")).startswith("process")
-
-
-def _said(unit: Unit, predicted: Any, after: dict[str, Any]) -> str:
-    """What was predicted and measured, and whether the two are the same thing."""
-    measured, growth = after.get("measured_peak_bytes"), after.get("growth_bytes")
-    if unit.manifest.actual_device.platform != "cpu":
-        return f"predicted {predicted}, measured {measured} by the device's own count"
-    grown = f"it grew by {growth} after the first weight" if isinstance(growth, int) else \
-        "how much of it is the run's own is not known"
-    whose = "the process with its libraries held" if measured_by_process(after) else "the engine counted"
-    return f"predicted {predicted} for the step; {whose} {measured}, which on a CPU is not the same thing; {grown}"
 
 
 def _object(unit: Unit, name: str) -> dict[str, Any] | None:

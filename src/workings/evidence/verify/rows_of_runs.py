@@ -139,7 +139,7 @@ _RUN: Rows = {
         ("predicted_peak_bytes predicted_source predicted_for_batch.* measured_peak_bytes available_bytes "
          "measured_share_of_predicted growth_bytes", "consistency.plan", "plan, manifest, and each other"),
         ("out_of_memory", "consistency.plan", "an event, and the status"),
-        ("resident_before_bytes", "~consistency.plan", "it is at most the peak"),
+        ("resident_before_bytes peak_before_bytes", "~consistency.plan", "at most the peak, and the growth agrees"),
         ("*", "", "no check knows it"),
     ),
     "data/digests.json": (("*", "consistency.rows", COPY),),

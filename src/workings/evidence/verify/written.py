@@ -11,7 +11,7 @@ from typing import Any
 
 from workings.config.load import GIVEN, check_recipe
 from workings.errors import RecordError, RequestError
-from workings.evidence.run_readme import command_again, memory_sentence, run_readme
+from workings.evidence.run_readme import command_again, run_readme
 from workings.evidence.verify.checks import check, each_run, failed, judged, not_checked, passed, several
 from workings.evidence.verify.data_order import batches_of, kept_rows, learns_from_pairs, too_many_sequences
 from workings.evidence.verify.record import Record, Unit
@@ -20,8 +20,10 @@ from workings.evidence.verify.rewarded import draws
 from workings.evidence.verify.schemas import MAX_README_BYTES
 from workings.evidence.verify.tensors import recorded_shape
 from workings.hardware.device import DeviceFacts
+from workings.hardware.memory import gib
 from workings.planning.preflight import preflight_lines
 from workings.record.layout import LOG, MEASURED, OVERRIDES, PLAN, README, ROWS
+from workings.record.memory_use import memory_sentence
 from workings.record.values import Absent
 
 MAX_LOG_BYTES = 16 << 20
@@ -40,7 +42,7 @@ def readme(record: Record) -> Iterator[CheckFinding]:
             yield not_checked("not written by `workings train`", unit, blocking=False)
             return
         there = unit.read(README, MAX_README_BYTES).decode("utf-8", errors="replace").splitlines()
-        expected = _readme_lines(unit)
+        expected = _readme_lines(unit, there)
         problems = [f"{README} says {theirs[:80]!r}, the record {ours.replace(UNKNOWN, '…')[:80]!r}"
                     for ours in expected if (theirs := _same_subject(ours, there)) is not None
                     and not _agrees(theirs, ours)]
@@ -120,7 +122,7 @@ def _announced(unit: Unit) -> dict[str, str]:
     return {line[:11]: line for line in lines if line.split()[0] in checked}
 
 
-def _readme_lines(unit: Unit) -> list[str]:
+def _readme_lines(unit: Unit, there: list[str]) -> list[str]:
     manifest = unit.manifest
     words, measured = unit.json(OVERRIDES), unit.json(MEASURED) if unit.has(MEASURED) else None
     if not isinstance(words, dict):
@@ -133,9 +135,21 @@ def _readme_lines(unit: Unit) -> list[str]:
     # Earlier versions did not write down where the recipe stood.
     base = words.get("base", UNKNOWN)
     command = UNKNOWN if base == UNKNOWN else command_again(name, _origin(unit, words), base, overrides)
-    text = run_readme(manifest, data=_data_sentence(unit), command=command, learned=learned,
-                      memory=UNKNOWN if not isinstance(measured, dict) else memory_sentence(measured))
+    memory = UNKNOWN if not isinstance(measured, dict) else memory_sentence(measured)
+    if isinstance(measured, dict) and any(line.startswith("- Memory: predicted") for line in there):
+        memory = _earlier_memory_sentence(measured)
+    text = run_readme(manifest, data=_data_sentence(unit), command=command, learned=learned, memory=memory)
     return text.splitlines()
+
+
+def _earlier_memory_sentence(facts: Mapping[str, Any]) -> str:
+    """`memory_sentence` as READMEs said it that begin with "predicted"."""
+    grown = facts.get("growth_bytes", facts["measured_peak_bytes"])
+    happened = gib(grown) if isinstance(grown, int) else f"at most {gib(facts['measured_peak_bytes'])}"
+    ran_out = isinstance(facts["out_of_memory"], str)
+    return (f"predicted {gib(facts['predicted_peak_bytes'])} a device ({facts['predicted_source']}), "
+            + (f"{happened} were held when memory ran out" if ran_out else f"measured {happened}")
+            + f", limit {gib(facts['limit_bytes'])}")
 
 
 def _origin(unit: Unit, words: Mapping[str, Any]) -> str:

@@ -1,0 +1,109 @@
+"""What a run planned to take of a device's memory, and what it took.
+
+README, report, page, terminal and `verify` ask here and nowhere else.
+
+Three kinds of numbers, each with its word: **planned**, before the first weight; **measured by the device**, where the
+device counts what its programs hold; and the **resident memory of the process**, which is all that a CPU's system
+counts: interpreter, libraries and compiler are in it. What that grew by since before the first weight is the run's own,
+and is what the plan is held against.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workings.errors import RecordError
+from workings.hardware.memory import PROCESS_PEAK, gib
+from workings.record.layout import MEASURED
+
+_NEEDED = ("predicted_peak_bytes", "limit_bytes")
+_OPTIONAL = ("measured_peak_bytes", "resident_before_bytes", "peak_before_bytes")
+"""Sizes that `plan/measured.json` has, always or where they were counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryUse:
+    """Memory of one run. Bytes are per device."""
+
+    planned_bytes: int
+    planned_source: str
+    limit_bytes: int
+    taken_bytes: int | None
+    """By the run alone, comparable with what was planned; None where nothing tells it apart."""
+    device_counts: bool
+    """Whether the device itself counted; otherwise the process grew by so much."""
+    held_bytes: int | None
+    """The highest count as it was read: of the device, or of the whole process; None before the first step."""
+    resident_before_bytes: int
+    """Resident memory of the process before the first weight; 0 where the device counts."""
+
+    @property
+    def taken_words(self) -> str:
+        """What `taken_bytes` is."""
+        return "measured by the device" if self.device_counts else "taken by the run"
+
+    def taken_text(self) -> str:
+        """What the run took, for a table; what is known where that is not."""
+        if self.taken_bytes is not None:
+            return gib(self.taken_bytes)
+        return "not known" if self.held_bytes is None else f"at most {gib(self.held_bytes)}"
+
+    def sentence(self, ran_out: bool = False) -> str:
+        """All of it, for people; ``ran_out``: the memory did not suffice."""
+        happened = (f"{self.taken_text()} were held when memory ran out" if ran_out else
+                    f"{self.taken_words} {self.taken_text()}")
+        resident = "" if self.device_counts or self.held_bytes is None else (
+            f" (resident memory of the process {gib(self.held_bytes)}, {gib(self.resident_before_bytes)} of it before "
+            "the first weight)")
+        return (f"planned {gib(self.planned_bytes)} a device ({self.planned_source}), {happened}{resident}, "
+                f"limit {gib(self.limit_bytes)}")
+
+    def gauge(self) -> str:
+        """Planned and now, in a few words; empty where nothing is known yet."""
+        return "" if self.taken_bytes is None else f"{gib(self.taken_bytes)} of {gib(self.planned_bytes)} planned"
+
+
+def memory_use(facts: Mapping[str, Any], line: Mapping[str, Any] | None = None) -> MemoryUse:
+    """What `plan/measured.json` says; while the run goes on, together with the last line of its log.
+
+    Args:
+        facts: contents of the file. Before the run's end it has what was planned, and what the process held before.
+        line: of `train/metrics.jsonl`.
+
+    Raises:
+        RecordError: a number of bytes is none.
+    """
+    held = facts if line is None else {**facts, **line}
+    if wrong := [name for name in (*_NEEDED, *_OPTIONAL, *(("memory_bytes",) if line is not None else ()))
+                 if (name in held or name not in _OPTIONAL) and type(held.get(name)) is not int]:
+        raise RecordError(f"{MEASURED}: {', '.join(wrong)}: no number of bytes")
+    peak: int | None = facts.get("measured_peak_bytes")
+    source = facts.get("measured_source", "")
+    if line is not None:
+        peak, source = line["memory_bytes"], line.get("memory_source")
+    # Of a CPU alone the file has what the process held before.
+    before, taken = facts.get("resident_before_bytes"), peak
+    if before is not None:
+        grown = facts.get("growth_bytes")
+        taken = grown if isinstance(grown, int) else None
+        if line is not None and source == PROCESS_PEAK and peak is not None:
+            taken = growth(peak, before, facts.get("peak_before_bytes", peak))
+        if source != PROCESS_PEAK and taken is not None:
+            peak = before + taken
+    return MemoryUse(
+        planned_bytes=facts["predicted_peak_bytes"], planned_source=str(facts.get("predicted_source")),
+        limit_bytes=facts["limit_bytes"], taken_bytes=taken, device_counts=before is None, held_bytes=peak,
+        resident_before_bytes=before or 0)
+
+
+def memory_sentence(facts: Mapping[str, Any]) -> str:
+    """`plan/measured.json` of a run that has ended, for people."""
+    return memory_use(facts).sentence(ran_out=isinstance(facts.get("out_of_memory"), str))
+
+
+def growth(peak: int, resident_before: int, peak_before: int) -> int | None:
+    """Bytes that a process grew by, or None: the system keeps one peak for its whole life.
+
+    Unless it rose, the compiler or an earlier run made it.
+    """
+    return peak - resident_before if peak > peak_before and resident_before else None
