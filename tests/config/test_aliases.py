@@ -57,7 +57,7 @@ def test_overrides_come_after_renaming(tmp_path):
 
 
 @pytest.mark.parametrize(("line", "said"), [
-    ("num_train_epochs: 3", "training.steps"),
+    ("warmup_ratio: 0.1", "training.warmup_steps"),
     ("output_dir: here", "--out DIR"),
     ("fp16: true", "overflows"),
 ])
@@ -86,6 +86,14 @@ def test_the_words_of_adapters_are_understood(tmp_path):
 
 def test_all_complaints_about_a_file_come_at_once(tmp_path):
     with pytest.raises(RequestError) as caught:
-        loaded(tmp_path, TRL + "num_train_epochs: 3\nlora_dropout: 0.1\nnonsense: 1\n")
+        loaded(tmp_path, TRL + "warmup_ratio: 0.1\nlora_dropout: 0.1\nnonsense: 1\n")
     said = str(caught.value)
-    assert all(word in said for word in ("num_train_epochs", "lora_dropout", "nonsense", "recipe.yaml:19"))
+    assert all(word in said for word in ("warmup_ratio", "lora_dropout", "nonsense", "recipe.yaml:19"))
+
+
+@pytest.mark.parametrize("word", ["num_train_epochs", "num_epochs", "epochs"])
+def test_epochs_of_other_trainers_are_epochs_here(tmp_path, word):
+    training = loaded(tmp_path, TRL.replace("max_steps: 100", f"{word}: 3")).recipe.training
+    assert (training.epochs, training.steps) == (3.0, 0)
+    with pytest.raises(RequestError, match=r"(?s)training\.steps: 100 and training\.epochs: 3.*one of the two"):
+        loaded(tmp_path, TRL + f"{word}: 3\n")

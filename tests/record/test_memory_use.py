@@ -43,8 +43,9 @@ def test_while_a_run_goes_on_the_last_line_says_what_it_holds():
     assert memory_use(BEFORE).taken_text() == "not known"
 
 
-@pytest.mark.parametrize("changes", [{"limit_bytes": "all"}, {"predicted_peak_bytes": None}, {"measured_peak_bytes": 1.5},
-                                     {"resident_before_bytes": True}])
+@pytest.mark.parametrize("changes", [
+    {"limit_bytes": "all"}, {"predicted_peak_bytes": None}, {"measured_peak_bytes": 1.5},
+    {"resident_before_bytes": True}])
 def test_what_is_no_size_is_a_damaged_record(changes):
     with pytest.raises(RecordError, match="no number of bytes"):
         memory_use(BEFORE | changes)

@@ -19,7 +19,7 @@ from workings.cli.opening import (
     typed,
     weights_request,
 )
-from workings.cli.output import JsonFlag, Remaining, answer
+from workings.cli.output import JsonFlag, answer
 
 
 def eval_command(
@@ -80,25 +80,24 @@ def eval_command(
         second_opinion="math_verify" if second_opinion else "none",
         # What was typed goes over what the run recorded, which goes over this package's defaults.
         **recorded | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form, scorer=scorer))
-    progress = Remaining("items")
     try:
         if harness_log is not None:
             from workings.evaluation.harness import import_harness_log
 
             scorecard = import_harness_log(harness_log, out, metric=harness_metric, filter_name=harness_filter)
         elif predictions is not None and items is not None:
-            scorecard = evaluate_predictions(predictions, read_items(items), out, settings=settings, progress=progress)
+            scorecard = evaluate_predictions(predictions, read_items(items), out, settings=settings)
         elif opening:
             from workings.runs.evaluate import evaluate_weights
 
-            scorecard = evaluate_weights(str(model), Path(str(items)), out, settings=settings, progress=progress,
+            scorecard = evaluate_weights(str(model), Path(str(items)), out, settings=settings,
                                          request=weights_request(opening, device, settings.form))
         else:
             from workings.runs.evaluate import evaluate_run
             from workings.runs.open_model import AS_RECORDED
 
             scorecard = evaluate_run(Path(str(model)), Path(str(items)), out, settings=settings,
-                                     device=device or AS_RECORDED, progress=progress)
+                                     device=device or AS_RECORDED)
     # What was scored lies in the unfinished folder already, so stopping loses only what was in work.
     except KeyboardInterrupt:
         from workings.record.layout import partial_unit_path

@@ -36,8 +36,10 @@ from workings.cli import (
 )
 from workings.cli.groups import GROUPS
 from workings.cli.output import say_error
+from workings.cli.waiting import WaitingLine
 from workings.engines.hardware_probe import launched
 from workings.errors import Interrupted, RequestError, WorkingsError
+from workings.record.waiting import heard_by
 from workings.training.stopping import SIGNALS
 
 
@@ -96,6 +98,7 @@ def before_every_verb(
     if several and context.invoked_subcommand != "train":
         raise RequestError(f"workings {context.invoked_subcommand} in several processes ({several})",
                            "train: the one verb that several processes do together", "the same without the launcher")
+    context.with_resource(heard_by(WaitingLine()))
 
 
 # `groups.py` has them in the order of a person's work.

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO
@@ -14,7 +13,6 @@ import typer
 
 from workings.cli.groups import GROUPS
 from workings.hints import typed_path
-from workings.record.pace import duration
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")]
 """The `--json` option of every verb."""
@@ -58,30 +56,6 @@ def say_error(text: str) -> None:
     for label, meaning in labels.items():
         text = re.sub(rf"^{label}", painted(label, meaning, sys.stderr), text, flags=re.MULTILINE)
     say(text)
-
-
-class Remaining:
-    """Says how much is done and, from the second report on, how much longer the rest takes at this pace.
-
-    Args:
-        what: is counted, such as `prompts`.
-    """
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._first: tuple[int, float] | None = None
-
-    def __call__(self, done: int, total: int) -> None:
-        """Say it."""
-        now = time.monotonic()
-        left = ""
-        if self._first is None:
-            # Before the first report programs were compiled, and an earlier attempt may have done a part.
-            self._first = done, now
-        elif done < total:
-            before, began = self._first
-            left = f", {duration(round((now - began) / (done - before) * (total - done)))} left"
-        say(f"{done} of {total} {self._what}{left}")
 
 
 def answer(values: Mapping[str, Any], *, as_json: bool, text: str) -> None:

@@ -1,11 +1,14 @@
 """`workings plan`: does a recipe fit machines that are not here."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from workings.cli.output import JsonFlag, answer, program, say
+from workings.cli.waiting import WaitingLine
+from workings.record.waiting import heard_by
 
 if TYPE_CHECKING:
     from workings.planning.plan import Plan
@@ -31,7 +34,7 @@ def plan_command(
     from workings.config.load import load_recipe
     from workings.hardware.catalog import find_target
     from workings.planning.seconds import parse_duration
-    from workings.runs.plan import plan
+    from workings.runs.plan import by_formula, plan
     from workings.runs.plan_write import write_nearest
     from workings.runs.select_engine import with_engine
 
@@ -42,7 +45,11 @@ def plan_command(
     # Before planning, which may compile for minutes: a wrong option should not cost that time.
     _check_write(write, names)
     # A dict keeps the order in which targets were named and drops repeated ones.
-    made = [plan(loaded, name, nearest=nearest, deadline=seconds, runs=runs) for name in dict.fromkeys(names)]
+    made = []
+    for name in dict.fromkeys(names):
+        # What the formula says is there at once; only where something has to be compiled is it worth a line.
+        with heard_by(WaitingLine(partial(by_formula, loaded, name))):
+            made.append(plan(loaded, name, nearest=nearest, deadline=seconds, runs=runs))
     if len(made) == 1:
         answer(made[0].as_json(), as_json=as_json, text=table(made[0], recipe))
     else:

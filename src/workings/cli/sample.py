@@ -18,7 +18,7 @@ from workings.cli.opening import (
     typed,
     weights_request,
 )
-from workings.cli.output import JsonFlag, Remaining, answer, say
+from workings.cli.output import JsonFlag, answer, say
 
 if TYPE_CHECKING:
     from workings.samples.draw import SampleRequest
@@ -89,15 +89,13 @@ def sample_command(
                             near_duplicates=near_duplicates, balance=balance))
     # Before a model is opened, because a bad line is found at once.
     items = read_prompts(prompts)
-    by_plan, progress = say if batch_size is None else None, Remaining("prompts")
+    by_plan = say if batch_size is None else None
     try:
         if opening:
             weights = weights_request(opening, device, settings.form)
-            unit = sample_weights(model, items, out, request=request, weights=weights, by_plan=by_plan,
-                                  progress=progress)
+            unit = sample_weights(model, items, out, request=request, weights=weights, by_plan=by_plan)
         else:
-            unit = sample_run(Path(model), items, out, request=request, **typed(device=device), by_plan=by_plan,
-                              progress=progress)
+            unit = sample_run(Path(model), items, out, request=request, **typed(device=device), by_plan=by_plan)
     # What was drawn lies in the unfinished folder already, so stopping loses only what was in work.
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; what was drawn is kept in {out}.partial: the same command goes on") from None

@@ -121,6 +121,7 @@ def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = 
     moved = rename(values, frozenset(Recipe.model_fields), origin)
     for override in overrides:
         _apply(values, override)
+    _one_length(values, overrides)
     try:
         # Foreign keys without a counterpart are out of `values` by now, so their errors and these are told in one
         # message.
@@ -194,6 +195,14 @@ def _apply(values: dict[str, Any], override: str) -> None:
         here = inner
     # The value is read as in a file, so `[]`, `true` and `1e-3` mean the same in both.
     here[last] = parse_yaml(written, f"override {override!r}")
+
+
+def _one_length(values: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Of steps and epochs the one that an override sets takes the place of the other, which the file has."""
+    given = {"steps", "epochs"} & {override.partition("=")[0].removeprefix("training.") for override in overrides}
+    training = values.get("training")
+    if len(given) == 1 and isinstance(training, dict):
+        training.pop("steps" if "epochs" in given else "epochs", None)
 
 
 def recipe_schema() -> dict[str, Any]:

@@ -138,6 +138,15 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
+    def epochs_belong_to_rows(self) -> Self:
+        """How many updates the questions of a run that draws last for depends on what it draws."""
+        if self.draws and self.training.epochs:
+            raise refused(f"training.epochs: {self.training.epochs:g} with algorithm.name: {self.algorithm.name}",
+                          "`training.steps`: completions are drawn, and there are no rows to go through",
+                          "training.steps=100")
+        return self
+
+    @model_validator(mode="after")
     def earlier_turns_are_learned_by_imitation(self) -> Self:
         """Both completions of a pair follow the same turns, and what is drawn is not what stands in the file."""
         if self.data.learn == "all" and (self.learns_from_pairs or self.draws):

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal, Self, get_args
 import yaml
 from pydantic import Field, ValidationInfo, model_validator
 
-from workings.config.section import Section, refused, written_keys
+from workings.config.section import AS_WRITTEN, Section, refused, written_keys
 
 
 class BatchConfig(Section):
@@ -22,10 +22,12 @@ class BatchConfig(Section):
 
 
 class TrainingConfig(Section):
-    """How many updates, at which learning rate."""
+    """How many updates, at which learning rate. Either `steps` or `epochs` says how many."""
 
-    steps: int = Field(ge=1)
-    """Number of optimizer updates."""
+    steps: int = Field(default=0, ge=1)
+    """Number of optimizer updates; where `epochs` is given, counted as soon as the rows are known."""
+    epochs: float = Field(default=0.0, ge=0, strict=False)
+    """Times that every row is learned from, also a part of one, such as 0.5; 0: `steps` says how many updates."""
     learning_rate: float = Field(gt=0, strict=False)
     """Peak learning rate."""
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
@@ -36,9 +38,19 @@ class TrainingConfig(Section):
     """Learning rate at the last step as a share of the peak; 0: that step changes nothing (not used by `constant`)."""
 
     @model_validator(mode="after")
+    def steps_or_epochs(self, info: ValidationInfo) -> Self:
+        """One of the two says how long the run is; the recipe that ran has both, the steps counted."""
+        if not self.steps and not self.epochs:
+            raise refused("neither training.steps nor training.epochs", "one of the two", "training.steps=100")
+        if self.steps and self.epochs and info.context == AS_WRITTEN:
+            raise refused(f"training.steps: {self.steps} and training.epochs: {self.epochs:g}", "one of the two",
+                          "leave one of them out")
+        return self
+
+    @model_validator(mode="after")
     def warmup_ends_before_the_run(self) -> Self:
         """A warm-up as long as the run would never reach the learning rate that was asked for."""
-        if self.warmup_steps >= self.steps and self.warmup_steps > 0:
+        if self.steps and self.warmup_steps >= self.steps and self.warmup_steps > 0:
             raise ValueError(f"warmup_steps ({self.warmup_steps}) must be below steps ({self.steps})")
         return self
 

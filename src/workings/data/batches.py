@@ -6,6 +6,7 @@ may hold empty sequences (``segment_ids`` 0 everywhere), which weigh nothing in 
 """
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -99,6 +100,13 @@ class Batches:
     def batches_in_epoch(self, epoch: int) -> int:
         """Number of steps in one epoch (with packing it differs a little from epoch to epoch)."""
         return len(self._plan(epoch))
+
+    def steps_in(self, epochs: float) -> int:
+        """Number of steps in so many epochs; of one that is cut short the next whole step. At least one."""
+        whole, part = divmod(epochs, 1)
+        steps = sum(self.batches_in_epoch(epoch) for epoch in range(int(whole)))
+        # Rounded before it is rounded up: a tenth of ten steps is one, whatever a tenth is in binary.
+        return max(1, steps + (math.ceil(round(part * self.batches_in_epoch(int(whole)), 6)) if part else 0))
 
     def shapes(self) -> list[tuple[int, int, int]]:
         """All shapes (A, B, S) that can come, longest first: the largest one decides whether the run fits."""

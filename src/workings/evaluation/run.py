@@ -17,6 +17,7 @@ from workings.evaluation.summary import EvaluationSummary
 from workings.evaluation.unit import EvaluationWriter, refuse_existing
 from workings.hints import pip_install
 from workings.record.digest import bytes_digest, file_digest
+from workings.record.waiting import waiting
 from workings.scoring.items import Item, items_digest
 from workings.scoring.judge import Judgement
 from workings.scoring.process import ScoringProcess
@@ -148,13 +149,15 @@ def score_and_seal(work: Answering, out: Path, *, progress: Progress | None = No
     sizes = work.sizes
     refuse_existing(out)
     # The scorer first: one that cannot be loaded leaves nothing behind, and mended it is asked under the same name.
-    with ScoringProcess(work.settings) as scoring, EvaluationWriter(out, work.config) as unit:
+    with (waiting(f"answering {sum(sizes):,} items") as told, ScoringProcess(work.settings) as scoring,
+          EvaluationWriter(out, work.config) as unit):
         done = unit.finished_chunks(sizes, work.samples)
         items = sum(sizes[:done])
         # Lines are appended here and not in the pool's thread, so that one thread alone writes the file.
         for index, lines in _pipeline(range(done, len(sizes)), work.answer, scoring, work.settings):
             unit.append(lines)
             items += sizes[index]
+            told.reaches(items, sum(sizes))
             if progress:
                 progress(items, sum(sizes))
         # From the file and not from memory: chunks of an earlier attempt count, and it follows from what is sealed.

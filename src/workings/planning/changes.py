@@ -10,8 +10,8 @@ Words = dict[str, Any]
 """Dotted keys and their values."""
 
 
-def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
-    """The recipe with dotted keys set."""
+def changed(recipe: Recipe, changes: Mapping[str, Any], origin: str = "a candidate of the search") -> Recipe:
+    """The recipe with dotted keys set; ``origin`` says in an error whose recipe that is."""
     values = recipe.model_dump(mode="json", exclude_unset=True)
     for dotted, value in changes.items():
         *parents, last = dotted.split(".")
@@ -19,7 +19,7 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
         for parent in parents:
             here = here.setdefault(parent, {})
         here[last] = value
-    return check_recipe(values, "a candidate of the search")
+    return check_recipe(values, origin)
 
 
 def difference(asked: Recipe, found: Recipe) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ Of a model that a compiler refuses, two shallow ones are compiled: a step's need
 """
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -23,7 +24,10 @@ from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
 from workings.record.atomic import write_json
 from workings.record.digest import json_digest
+from workings.record.waiting import waiting
 
+SECONDS = "seconds.json"
+"""Beside the kept answers: how long they took."""
 SCANNED = 5
 """Fewest layers that are compiled as a loop; fewer are written out, which is another program."""
 
@@ -40,12 +44,16 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
     if "step" in found and found["step"].refused:
         return {"step": found["step"]}
     if missing := {name: size for name, size in programs.items() if name not in found}:
+        kind = f"{engine.name} {target.platform} {request.shape.family} {request.shape.layers} {' '.join(missing)}"
+        began = time.monotonic()
         # All in one call, because each call may start a compiler in a process of its own.
-        asked = engine.inspect_for(request, missing, target)
+        with waiting(f"working out {', '.join(missing)} for {target.name} (engine {engine.name})", _usual().get(kind)):
+            asked = engine.inspect_for(request, missing, target)
         for name, one in asked.items():
             places[name].parent.mkdir(parents=True, exist_ok=True)
             # Atomic, so that a plan that is killed leaves no torn answer for the next one to read.
             write_json(places[name], asdict(one))
+        write_json(cache_directory() / SECONDS, _usual() | {kind: round(time.monotonic() - began, 1)})
         found |= asked
     return {name: found[name] for name in programs if name in found}
 
@@ -67,6 +75,12 @@ def _kept(engine: PlanningEngine, request: EngineRequest, programs: Programs,
 def cache_directory() -> Path:
     """Where verdicts are kept: ``WORKINGS_CACHE``, or the person's cache directory."""
     return machine.cache_directory() / "plans"
+
+
+def _usual() -> dict[str, float]:
+    """How long answers took the last time, in seconds, by what was asked."""
+    place = cache_directory() / SECONDS
+    return json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
 
 
 def _place(engine: str, request: EngineRequest, program: ProgramName, size: tuple[int, int, int],

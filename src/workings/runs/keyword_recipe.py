@@ -30,7 +30,9 @@ class Keywords:
     """Questions with expected answers, that the model is asked before and after."""
     method: Literal["full", "lora", "qlora"] = "lora"
     steps: int = 0
-    """Updates; 0: the overrides say."""
+    """Updates; 0: epochs or the overrides say."""
+    epochs: float = 0.0
+    """Times that every row is learned from; 0: steps or the overrides say."""
     overrides: Overrides = ()
     """Any other key of a recipe."""
 
@@ -70,6 +72,7 @@ def _values(asked: Keywords, folder: Path, kept: list[str]) -> dict[str, Any]:
                  "reasoning": _reasoning(folder / GIVEN_TRACES if form else None), "max_length": 1024},
         "method": {"name": asked.method}, "batch": {"micro_batch": 4, "accumulation": 4},
         "training": {**({"steps": asked.steps} if asked.steps else {}),
+                     **({"epochs": asked.epochs} if asked.epochs else {}),
                      "learning_rate": LEARNING_RATES["scratch" if scratch else asked.method]},
         "optimizer": {"name": "adamw", "clip_norm": 1.0},
         "memory": {"remat": "layer", "loss_chunk": 256}}

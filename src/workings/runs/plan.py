@@ -3,18 +3,40 @@
 from dataclasses import replace
 from pathlib import Path
 
-from workings.config.load import Overrides, RecipeLike, load_recipe
+from workings.config.load import LoadedRecipe, Overrides, RecipeLike, load_recipe
+from workings.engines.hardware_probe import cpu_memory
+from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import find_target
+from workings.hardware.memory import gib
 from workings.planning.history import own_pace
 from workings.planning.plan import Plan
-from workings.planning.search import plan_with_nearest
-from workings.runs.plan_time import timed, with_deadline
+from workings.planning.request import mesh_of
+from workings.planning.search import estimated_programs, plan_with_nearest
+from workings.runs.plan_time import timed, with_deadline, with_steps
 from workings.runs.resolve import find_shape
 from workings.runs.select_engine import with_engine
 from workings.runs.teacher import teacher_shape
 
 OWN_RUNS = Path("runs")
 """Where a person's runs are looked for unless told otherwise."""
+
+
+def by_formula(loaded: LoadedRecipe, on: str) -> str:
+    """What the formula says of a recipe on a target, as a sentence, while a compiler has yet to answer.
+
+    Raises:
+        RequestError: as `plan`.
+    """
+    target = find_target(on)
+    loaded = with_engine(loaded, target.platform)
+    engine = find_planning_engine(loaded.recipe.engine)
+    needs = estimated_programs(loaded.recipe, find_shape(loaded), target, teacher_shape(loaded),
+                               split_frozen=engine is None or engine.splits_frozen)
+    worst = max(needs, key=lambda name: needs[name])
+    limit = cpu_memory()[0] if target.platform == "cpu" else (
+        engine.usable_memory(target)[0] if engine is not None else target.memory_bytes)
+    return (f"estimated  {loaded.recipe.name} on {target.name}: about {gib(needs[worst])} of {gib(limit)} a device by "
+            f"formula, for the {worst}; the plan itself follows")
 
 
 def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: bool = True,
@@ -36,6 +58,7 @@ def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: boo
     target = find_target(on)
     loaded = with_engine(load_recipe(recipe, overrides), target.platform)
     shape = find_shape(loaded)
+    loaded = with_steps(loaded, 1 if target.platform == "cpu" else mesh_of(loaded.recipe, target)[0])
     found = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher_shape(loaded))
     found = timed(found, loaded, shape, target, own_pace(runs, target) if runs.is_dir() else None)
     found = replace(found, remarks=(*found.remarks, *loaded.chosen))

@@ -1,6 +1,7 @@
 """How long a planned run takes, what a deadline means for it, and what finishes in time."""
 
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 
 from workings.config.load import LoadedRecipe
@@ -12,7 +13,7 @@ from workings.planning.plan import Plan, make_plan
 from workings.planning.request import engine_request, programs_of
 from workings.planning.seconds import Pace, run_time, step_operations, step_seconds
 from workings.record.pace import duration
-from workings.runs.datasets import ADDITION, ADDITION_ITEMS
+from workings.runs.datasets import ADDITION, ADDITION_ITEMS, ADDITION_TRACES
 from workings.runs.teacher import teacher_shape
 
 
@@ -24,6 +25,10 @@ def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, o
     seconds, how = step_seconds(request, plan.batch, target, devices, own)
     if seconds is None:
         return plan
+    if not recipe.training.steps:
+        unknown = (f"how many steps training.epochs: {recipe.training.epochs:g} are follows from the data, which are "
+                   "not here: nothing about the time of the run")
+        return replace(plan, step_seconds=seconds, step_time=how, remarks=(*plan.remarks, unknown))
     spent = run_time(recipe, request, programs_of(recipe, plan.mesh[0]), target, devices, seconds,
                      items=count_items(loaded), held_out=0)
     if (pairs := count_pairs(loaded)) and spent.reference_seconds:
@@ -31,6 +36,32 @@ def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, o
         batches = -(-2 * pairs // (plan.batch[0] * plan.batch[1]))
         spent = replace(spent, reference_seconds=min(1.0, batches / spent.steps) * spent.reference_seconds)
     return replace(plan, step_seconds=seconds, time=spent, step_time=how)
+
+
+def with_steps(loaded: LoadedRecipe, fsdp: int) -> LoadedRecipe:
+    """The recipe with the steps that its epochs are at most, counted from the data; as it was where they are not here.
+
+    Packed rows share sequences, so that the run, which has made the rows, counts fewer.
+    """
+    recipe = loaded.recipe
+    rows = count_rows(loaded) * (2 if recipe.learns_from_pairs else 1)
+    if recipe.training.steps or not rows:
+        return loaded
+    steps = ceil(recipe.training.epochs * rows / (recipe.batch.micro_batch * recipe.batch.accumulation * fsdp))
+    said = f"training.steps: at most {steps}, which {recipe.training.epochs:g} epochs of {rows:,} rows are" + (
+        "; packing makes them fewer" if recipe.data.packing != "none" else "")
+    return replace(loaded, recipe=changed(recipe, {"training.steps": steps}, f"{loaded.origin}, {steps} steps"),
+                   chosen=(*loaded.chosen, said))
+
+
+def count_rows(loaded: LoadedRecipe) -> int:
+    """Traces or pairs that the recipe names; 0 where they are not on this machine."""
+    name = loaded.recipe.data.traces
+    path = loaded.path(name)
+    if path.is_file():
+        return _lines(path)
+    return ADDITION_TRACES if name == ADDITION else sum(
+        row.traces for row in shipped_sets().values() if row.name == name)
 
 
 def count_pairs(loaded: LoadedRecipe) -> int:
@@ -57,7 +88,8 @@ def count_items(loaded: LoadedRecipe) -> int:
 def with_deadline(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, deadline: float) -> Plan:
     """The plan with what a deadline (in seconds) means for it, and one that finishes where this one does not."""
     if plan.time is None:
-        return replace(plan, remarks=(*plan.remarks, "no rate is known for this target, so nothing about the deadline"))
+        why = "no rate is known for this target" if plan.step_seconds is None else "the number of steps is not known"
+        return replace(plan, remarks=(*plan.remarks, f"{why}, so nothing about the deadline"))
     allowed = duration(deadline)
     if plan.time.seconds <= deadline:
         return replace(plan, meets_deadline=True,

@@ -13,7 +13,9 @@ from workings.engines.left_aside import LeftAside, find_left_aside
 from workings.engines.registry import RegisteredEngine, find_engine
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
+from workings.planning.changes import changed
 from workings.planning.verdict import Verdict, judge
+from workings.record.waiting import waiting
 from workings.runs.datasets import RunData
 from workings.runs.resolve import ResolvedRun, resolve
 from workings.runs.training_data import TrainingData, beside_frozen, read_training_data
@@ -63,19 +65,23 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         RequestError: anything asked for that is not there or does not go together.
     """
     recipe = loaded.recipe
-    registered = find_engine(recipe.engine)
-    # Without tensors: gigabytes are downloaded only for a run that fits.
-    resolved = resolve(loaded, data, tensors=False)
-    ready = read_training_data(resolved)
+    with waiting(f"loading the engine {recipe.engine}"):
+        registered = find_engine(recipe.engine)
+    with waiting("reading the data"):
+        # Without tensors: gigabytes are downloaded only for a run that fits.
+        resolved = resolve(loaded, data, tensors=False)
+        ready = read_training_data(resolved)
 
     request = EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory)
-    engine = registered.engine.open(request)
-    device = engine.describe()
-    # A device that is listed need not compute: one kernel runs before anything is built on it.
-    device_check = engine.check_device()
+    with waiting(f"opening the device with the engine {recipe.engine}"):
+        engine = registered.engine.open(request)
+        device = engine.describe()
+        # A device that is listed need not compute: one kernel runs before anything is built on it.
+        device_check = engine.check_device()
     # Over how many devices rows are split (`mesh.fsdp: auto`) is known only of an opened engine.
     learned = ready(device.mesh["fsdp"])
     learned.check(engine)
+    loaded = _counted(loaded, learned.steps)
     held_out: list[Batch] = []
     if resolved.data.held_out:
         held_out_rows = build_rows(resolved.data.held_out, resolved.tokenizer, resolved.template, recipe.data)
@@ -84,13 +90,25 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     # The longest batch decides whether the run fits; compiling it here is compiling what the loop then runs. No weight
     # has been read so far.
     longest = learned.shapes()[0]
-    inspection = beside_frozen(learned, request, device, engine.inspect(learned.blank(longest)))
+    with waiting("compiling the step"):
+        inspection = beside_frozen(learned, request, device, engine.inspect(learned.blank(longest)))
     if limit := inspection.limit_bytes:  # a compiler that refused names the limit that it kept to
         device = replace(device, memory_limit_bytes=limit, memory_limit_source="the compiler")
     return TrainSetup(
         loaded=loaded, data=resolved.data, weights=resolved.weights, tokenizer=resolved.tokenizer,
         template=resolved.template, shape=resolved.shape, learned=learned, registered=registered, engine=engine,
         device=device, device_check=device_check, held_out=held_out,
-        schedule=Schedule.of(recipe.training), request=request, longest_batch=longest, inspection=inspection,
+        schedule=Schedule.of(loaded.recipe.training), request=request, longest_batch=longest, inspection=inspection,
         verdict=judge(inspection, device))
 
+
+def _counted(loaded: LoadedRecipe, steps: int) -> LoadedRecipe:
+    """The recipe with the steps that its epochs are, now that the rows are known.
+
+    Raises `RequestError` where they are too few for the warm-up.
+    """
+    epochs = loaded.recipe.training.epochs
+    if not epochs or loaded.recipe.training.steps:
+        return loaded
+    return replace(loaded, recipe=changed(loaded.recipe, {"training.steps": steps}, f"{loaded.origin}, {steps} steps"),
+                   chosen=(*loaded.chosen, f"training.steps: {steps}, which {epochs:g} epochs of these rows are"))

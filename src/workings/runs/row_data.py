@@ -32,6 +32,8 @@ class TraceData:
 
     rows: RowSet
     batches: Batches
+    steps: int
+    """Of the run: as the recipe says, or counted from its epochs."""
 
     @property
     def digests(self) -> dict[str, str]:
@@ -117,7 +119,7 @@ class PairData(TraceData):
 
     def ask(self, engine: Any, state: State) -> LogProbs:
         """What the reference says of the rows that the run learns from; ``state`` is the one before the first step."""
-        return ask_reference(engine, self.reference(engine, state), self.batches, self.recipe.training.steps)
+        return ask_reference(engine, self.reference(engine, state), self.batches, self.steps)
 
     def reference(self, engine: Any, state: State) -> State:
         """The model that training began with: ``state`` itself, or what lies below its adapters."""
@@ -154,6 +156,7 @@ def rows_data(recipe: Recipe, rows: RowSet, fsdp: int) -> TraceData:
     batches = Batches(PairRows(rows) if recipe.learns_from_pairs else rows, seed=recipe.seed,
                       rows_per_micro_batch=recipe.batch.micro_batch * fsdp, accumulation=recipe.batch.accumulation,
                       data_config=recipe.data)
+    steps = recipe.training.steps or batches.steps_in(recipe.training.epochs)
     if recipe.learns_from_pairs:
-        return PairData(rows=rows, batches=batches, recipe=recipe)
-    return TraceData(rows=rows, batches=batches)
+        return PairData(rows=rows, batches=batches, steps=steps, recipe=recipe)
+    return TraceData(rows=rows, batches=batches, steps=steps)

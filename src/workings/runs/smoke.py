@@ -63,6 +63,7 @@ class Smoke:
             # The punishment of long completions cannot begin before their first token.
             for reward in values["rewards"]:
                 reward |= {"buffer": min(room, reward["buffer"])} if "buffer" in reward else {}
+        values["training"].pop("epochs", None)
         values["training"]["steps"] = self.steps
         # A warmup that does not end before the last step would be refused.
         values["training"].pop("warmup_steps", None)

@@ -36,6 +36,7 @@ from workings.record.layout import (
 from workings.record.manifest import DRAWN_FROM, LEFT_ASIDE, NOT_PROVEN
 from workings.record.memory_use import memory_sentence
 from workings.record.storage import storage
+from workings.record.waiting import waiting
 from workings.runs.code_version import code_version
 from workings.runs.datasets import find_data
 from workings.runs.describe import (
@@ -198,7 +199,8 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
             return _worked(ended, processes, setup, settings, out)
         setup = replace(setup, engine=processes.coordinate(setup.engine), device_check=_all_checks(checks))
         # The engine has run a kernel already and compared it with NumPy, so the doctor runs none.
-        examined = doctor(loaded, out=out.parent, kernels=False)
+        with waiting("looking at this machine"):
+            examined = doctor(setup.loaded, out=out.parent, kernels=False)
         start = _start(setup, settings, out, resume, examined)
         # Between compiling and the first weight: what is resident now belongs to compiler and libraries.
         watch = MemoryWatch()
@@ -377,7 +379,8 @@ def _take_steps(start: Start, setup: TrainSetup, settings: LoopSettings, out: Pa
 def _first_state(start: Start, setup: TrainSetup, watched: WatchedItems | None) -> State:
     if start.checkpoint is not None:
         return setup.engine.restore(start.checkpoint.path)
-    state = setup.initial_state(setup.engine, setup.recipe.seed)
+    with waiting("reading the weights"):
+        state = setup.initial_state(setup.engine, setup.recipe.seed)
     if watched is not None:
         # An event, because it belongs to no step; a run that goes on keeps its events.
         start.writer.event(BEFORE, **watched.look(state))

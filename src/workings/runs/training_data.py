@@ -43,6 +43,11 @@ class TrainingData(Protocol):
     """Data of a run that are ready to be learned from."""
 
     @property
+    def steps(self) -> int:
+        """Of the run: as the recipe says, or counted from its epochs."""
+        ...
+
+    @property
     def digests(self) -> Mapping[str, str]:
         """By what the record calls them."""
         ...
@@ -88,6 +93,11 @@ class PromptData:
     shape: RolloutShape
     teacher: Teacher | None = None
     """None where no teacher judges the completions."""
+
+    @property
+    def steps(self) -> int:
+        """As the recipe says."""
+        return self.resolved.recipe.training.steps
 
     @property
     def digests(self) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from math import ceil
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich.progress import Progress as RichProgress
 
 from workings.record.memory_use import memory_use
 from workings.record.pace import WINDOW, duration, pace
+from workings.record.waiting import heard_by, waiting
 from workings.training.loop import Progress
 from workings.training.one_line import one_line
 
@@ -52,16 +54,39 @@ class Display:
             TextColumn("{task.fields[facts]}"),
             console=self._console, disable=not self._console.is_terminal, refresh_per_second=4)
         self._task = self._bar.add_task(name, total=steps, completed=start.step, facts="")
+        self._going_on: list[str] = []
+        self._heard, self._first_step = ExitStack(), ExitStack()
 
     def __enter__(self) -> "Display":
         self._bar.start()
+        # Where the bar is seen, it says what is waited for; a line of its own would be drawn over it.
+        if self._console.is_terminal:
+            self._heard.enter_context(heard_by(self))
+        self._first_step.enter_context(waiting("taking the first step"))
         return self
 
     def __exit__(self, *unused: object) -> None:
+        self._first_step.close()
+        self._heard.close()
         self._bar.stop()
+
+    def begins(self, what: str, usual_seconds: float | None) -> None:
+        """Show in the bar what goes on (`workings.record.waiting.Listener`)."""
+        self._going_on.append(what)
+        self._bar.update(self._task, facts=f"{what} …")
+
+    def reaches(self, done: int, total: int) -> None:
+        """Show how much of it is done."""
+        self._bar.update(self._task, facts=f"{self._going_on[-1]} … {done} of {total}")
+
+    def ends(self) -> None:
+        """Show what it was a part of."""
+        self._going_on.pop()
+        self._bar.update(self._task, facts=f"{self._going_on[-1]} …" if self._going_on else "")
 
     def show(self, line: dict[str, Any], progress: Progress) -> None:
         """Take note of a finished step."""
+        self._first_step.close()
         self._lines.append(line)
         now = pace(list(self._lines), self._steps, first=self._first)
         rate = "" if now is None else f"  {now.tokens_per_second:,.0f} tokens/s"

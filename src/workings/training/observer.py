@@ -8,6 +8,7 @@ from workings.engines.base import Engine, State
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
+from workings.record.waiting import waiting
 from workings.training.watched import WatchedItems
 
 
@@ -37,6 +38,10 @@ class HeldOutObserver:
 
     def look(self, state: State, step: int) -> dict[str, Any]:
         """Fields for the metrics line of this step; samples go to the log."""
+        with waiting(f"looking at the model after step {step}"):
+            return self._seen(state, step)
+
+    def _seen(self, state: State, step: int) -> dict[str, Any]:
         self._sample(state, step)
         seen = {} if self.watched is None else self.watched.look(state)
         if not self.batches:

@@ -8,6 +8,7 @@ from typing import Any
 from workings.config.load import parse_recipe
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify.checks import check, each_run, judged, not_checked
+from workings.evidence.verify.data_order import batches_of, too_many_sequences
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.record.layout import CONFIG, OVERRIDES, RECIPE
@@ -38,6 +39,10 @@ def recipe(record: Record) -> Iterator[CheckFinding]:
             yield not_checked(f"this version does not read it: {error.given[:120]}", unit, blocking=False)
             return
         again, written = loaded.resolved(), loaded.recipe.model_dump(mode="json", exclude_unset=True)
+        if loaded.recipe.training.epochs and too_many_sequences(unit) is None:
+            # The file says how often the rows are gone through; how many steps that is follows from them.
+            steps = batches_of(unit).steps_in(loaded.recipe.training.epochs)
+            again["training"]["steps"] = written["training"]["steps"] = steps
         recorded = unit.json(CONFIG)
         # Another version may have other defaults; what a person wrote means the same in each.
         same = unit.manifest.workings_version == version("workings")

@@ -1,0 +1,67 @@
+"""What takes longer than a person waits for without a word is told to whoever listens.
+
+A verb listens on its terminal (`workings.cli.waiting`); in a library's call nobody does, and nothing is said.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+
+class Listener(Protocol):
+    """Who is told."""
+
+    def begins(self, what: str, usual_seconds: float | None) -> None:
+        """Something begins: a participle with its object, and how long it took the last time, where that is known."""
+        ...
+
+    def reaches(self, done: int, total: int) -> None:
+        """So much of it is done."""
+        ...
+
+    def ends(self) -> None:
+        """It is over, whether or not it succeeded."""
+        ...
+
+
+class Nobody:
+    """A `Listener` that says nothing."""
+
+    def begins(self, what: str, usual_seconds: float | None) -> None:
+        """Nothing."""
+
+    def reaches(self, done: int, total: int) -> None:
+        """Nothing."""
+
+    def ends(self) -> None:
+        """Nothing."""
+
+
+_LISTENER: ContextVar[Listener] = ContextVar("listener", default=Nobody())  # noqa: B039 - it holds no state
+
+
+@contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Have a listener told of everything that begins meanwhile."""
+    before = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(before)
+
+
+@contextmanager
+def waiting(what: str, usual_seconds: float | None = None) -> Iterator[Listener]:
+    """Tell of something that takes long while the block runs; yields the listener, which may be told how far it is.
+
+    Args:
+        what: a participle with its object: ``compiling the step``.
+        usual_seconds: how long it took before, where that is known.
+    """
+    listener = _LISTENER.get()
+    listener.begins(what, usual_seconds)
+    try:
+        yield listener
+    finally:
+        listener.ends()

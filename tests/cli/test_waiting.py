@@ -1,0 +1,56 @@
+"""Nothing is silent for longer than two seconds: what goes on, for how long, and how long it took the last time."""
+
+import queue
+
+import pytest
+
+from workings.cli import waiting as line
+from workings.record.waiting import heard_by, waiting
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """Lines as they are said, at once instead of after two seconds."""
+    lines = queue.Queue()
+    monkeypatch.setattr(line, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(line, "say", lines.put)
+    return lines
+
+
+def test_what_goes_on_inside_of_something_is_spoken_of_and_then_the_whole_again(said):
+    with heard_by(line.WaitingLine(lambda: "known at once")):
+        with waiting("compiling the step", 90.0):
+            assert said.get() == "known at once"
+            assert said.get().startswith("compiling the step … ")
+            with waiting("reading"):
+                assert said.get().startswith("reading … ")
+            assert said.get().endswith(" s (1:30 min the last time)")
+        with waiting("answering"):
+            assert said.get().startswith("answering … "), "what is known at once is said once"
+    with waiting("unheard"):
+        pass
+    assert said.empty()
+
+
+def test_an_error_ends_the_waiting(said):
+    def divide():
+        with waiting("dividing"):
+            said.get()
+            raise ZeroDivisionError
+
+    with heard_by(line.WaitingLine()):
+        with pytest.raises(ZeroDivisionError):
+            divide()
+        with waiting("reading"):
+            assert said.get().startswith("reading … ")
+
+
+@pytest.mark.parametrize(("seconds", "usual", "done", "expected"), [
+    (40.2, None, None, "compiling … 41 s"),
+    (192.0, 88.6, None, "compiling … 3:12 min (1:29 min the last time)"),
+    (10.0, None, (100, 600), "compiling … 10 s, 100 of 600, about 50 s left"),
+    (10.0, 9.0, (0, 600), "compiling … 10 s (9 s the last time)"),
+    (10.0, None, (600, 600), "compiling … 10 s, 600 of 600"),
+])
+def test_a_line_says_how_long_and_how_much_longer(seconds, usual, done, expected):
+    assert line.waiting_text("compiling", seconds, usual, done) == expected

@@ -1,0 +1,72 @@
+"""Training in epochs: how many steps they are is known when the rows are, and recorded."""
+
+import json
+import math
+
+import pytest
+
+from tests.evidence import reseal
+from tests.runs.runs_helpers import RECIPE, write_recipe
+from workings.config.load import load_recipe
+from workings.data.batches import Batches
+from workings.errors import RequestError
+from workings.evidence.verify import verify
+from workings.record.reader import Run
+from workings.runs.plan import plan
+from workings.runs.train import train
+
+IN_EPOCHS = RECIPE.replace("steps: 12", "epochs: 1.5")
+
+
+def test_a_run_in_epochs_records_both_and_is_verified(tmp_path):
+    done = train(str(write_recipe(tmp_path / "asked", IN_EPOCHS)), tmp_path / "run")
+    batches = done.setup.learned.batches
+    steps = batches.batches_in_epoch(0) + math.ceil(batches.batches_in_epoch(1) / 2)
+    manifest = Run.open(done.run).manifest
+    assert (done.steps, manifest.planned_steps) == (steps, steps)
+    recorded = json.loads((done.run / "config/resolved.json").read_text())["training"]
+    assert (recorded["epochs"], recorded["steps"]) == (1.5, steps)
+    assert f"training.steps: {steps}, which 1.5 epochs" in (done.run / "train/training_log.txt").read_text()
+    assert verify(done.run).failed == 0
+
+
+def test_other_epochs_than_those_that_ran_are_found(tmp_path):
+    done = train(str(write_recipe(tmp_path / "asked", IN_EPOCHS)), tmp_path / "run")
+    recipe = done.run / "config/recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("epochs: 1.5", "epochs: 2.5"))
+    reseal.reseal(done.run)
+    failed = {check.id for check in verify(done.run, level=1).checks if check.verdict == "failed"}
+    assert "consistency.recipe" in failed
+
+
+def test_too_short_for_its_warm_up(tmp_path):
+    text = IN_EPOCHS.replace("epochs: 1.5", "epochs: 0.1")
+    with pytest.raises(RequestError, match=r"warmup_steps \(2\) must be below steps \(1\)"):
+        train(str(write_recipe(tmp_path / "asked", text)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_override_of_one_takes_the_place_of_the_other():
+    assert load_recipe("smoke-tiny", ["training.epochs=2"]).recipe.training.steps == 0
+    with pytest.raises(RequestError, match="one of the two"):
+        load_recipe("smoke-tiny", ["training.epochs=2", "training.steps=3"])
+    with pytest.raises(RequestError, match=r"neither training\.steps nor training\.epochs"):
+        load_recipe("smoke-tiny", ["training={learning_rate: 0.1}"])
+    with pytest.raises(RequestError, match=r"training\.steps.*completions are drawn"):
+        load_recipe("gemma-2b-grpo-v5e8", ["training.epochs=2"])
+
+
+@pytest.mark.parametrize(("epochs", "steps"), [(1.0, 10), (2.0, 20), (0.1, 1), (0.3, 3), (1.05, 11), (0.001, 1)])
+def test_parts_of_an_epoch_are_whole_steps(monkeypatch, epochs, steps):
+    monkeypatch.setattr(Batches, "batches_in_epoch", lambda self, epoch: 10)
+    assert Batches.steps_in(object.__new__(Batches), epochs) == steps
+
+
+def test_a_plan_counts_at_most_so_many_steps_and_says_so_where_data_are_absent():
+    asked = ("training.epochs=2", "model={source: scratch, shape: gemma-2b}", "memory.remat=layer")
+    here = plan("smoke-tiny", "h100", asked, nearest=False)
+    assert here.time.steps == 2 * 500 // 4
+    assert any("at most 250, which 2 epochs of 500 rows are" in reason for reason in here.reasons)
+    absent = plan("smoke-tiny", "h100", (*asked, "data.traces=elsewhere.jsonl"), nearest=False)
+    assert absent.time is None
+    assert any("follows from the data, which are not here" in reason for reason in absent.reasons)
