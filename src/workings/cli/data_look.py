@@ -93,6 +93,7 @@ def _ask_for_much(report: Any) -> None:
     kinds = ", ".join(f"{count} {kind}" for kind, count in report.counts.items()
                       if any(found.kind == kind for reasons in gone.values() for found in reasons))
     told = f"--fix would leave out {len(gone)} of {report.records} records ({kinds})"
+    # Nobody can answer there, so a script is told what to type instead.
     if not sys.stdin.isatty():
         raise RequestError(told, "at most a fifth, or --yes", "look at them with --findings FILE")
     if not typer.confirm(f"{told}. Go on?", err=True):

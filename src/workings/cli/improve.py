@@ -13,6 +13,7 @@ def improve_command(
         help="A recipe that imitates traces and has held-out items; `quickstart` brings its own data.")],
     overrides: Annotated[list[str] | None, typer.Argument(
         metavar="KEY=VALUE", help="Overrides for every round, e.g. training.steps=100.")] = None,
+    # `...` is Typer's mark of a required option behind an argument that has a default.
     out: Annotated[Path, typer.Option("--out", help="Folder for all runs; an unfinished one is continued.")] = ...,  # type: ignore[assignment]
     prompts: Annotated[str, typer.Option(
         "--prompts", help="Questions with known answers: a file of items or traces, or a shipped set.")] = "",

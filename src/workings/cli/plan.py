@@ -19,6 +19,7 @@ def plan_command(
     overrides: Annotated[list[str] | None, typer.Argument(
         metavar="KEY=VALUE", help="Overrides, e.g. batch.micro_batch=4.")] = None,
     on: Annotated[list[str], typer.Option(
+        # `...` below is Typer's mark of a required option behind arguments that have defaults.
         "--on", help="Target, e.g. v5e-8, t4x2, rtx5090, or cpu for this machine; several with commas or repeated.",
     )] = ...,  # type: ignore[assignment]
     nearest: Annotated[bool, typer.Option(

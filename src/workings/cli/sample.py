@@ -89,6 +89,7 @@ def sample_command(
                             near_duplicates=near_duplicates, balance=balance))
     # Before a model is opened, because a bad line is found at once.
     items = read_prompts(prompts)
+    # A batch size that was typed is taken as it is; only one that was left out is planned.
     by_plan = say if batch_size is None else None
     try:
         if opening:

@@ -221,6 +221,7 @@ def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], lengt
         pad_id: fills the rest.
     """
     flat = (len(sequences), length)
+    # [A x B, S] while they are filled; the axes are split at the end, which copies nothing.
     tokens = np.full(flat, pad_id, np.int32)
     targets, positions, segments = (np.zeros(flat, np.int32) for _ in range(3))
     loss_mask = np.zeros(flat, np.float32)
@@ -249,6 +250,7 @@ def fixed_batches(rows: RowSet, rows_per_batch: int, data_config: DataConfig) ->
         group = rows.rows[start:start + rows_per_batch]
         # One row decides the length of its batch, and buckets keep the number of programs to compile small.
         length = int(bucket_of(rows.lengths[start:start + rows_per_batch].max(), buckets))
+        # The same empty list many times, which nobody fills.
         sequences: list[list[Row]] = [[row] for row in group] + [[]] * (rows_per_batch - len(group))
         batches.append(make_batch(sequences, (1, rows_per_batch), length, rows.pad_id))
     return batches

@@ -61,6 +61,7 @@ def file_facts(path: Path) -> dict[str, Any]:
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
+    # Of bytes `splitlines` splits at line ends alone; of a text also at characters that may stand within a JSON text.
     return [json.loads(line) for line in path.read_bytes().splitlines()] if path.is_file() else []
 
 

@@ -79,6 +79,7 @@ def build_pair_rows(pairs: Sequence[PreferencePair], tokenizer: Tokenizer, templ
     dropped: list[Dropped] = []
     limit = data_config.max_length
     sides = encoded(_examples(pairs, template), tokenizer, template)
+    # One generator twice: each pair takes its chosen example and then its rejected one.
     for pair, chosen, rejected in zip(pairs, sides, sides, strict=True):
         _refuse_equal(pair, chosen, rejected)
         both = row_of(chosen), row_of(rejected)

@@ -22,5 +22,6 @@ def from_lines(lines: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         if not isinstance(name, str) or isinstance(said, bool) or not isinstance(said, int | float) or name in found:
             raise RecordError(f"line {number} of the reference's log probabilities: an id and a number were expected, "
                               "each id once")
+        # A float32 is a float64 exactly, and the shortest text of that is read back to the bit.
         found[name] = float(said)
     return found

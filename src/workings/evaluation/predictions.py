@@ -112,6 +112,7 @@ def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
     Raises:
         RecordError: the file is missing or no plain one, or a line is none of ours.
     """
+    # Opened for its refusals alone: no link, no device, no file that would take a day to read.
     open_plain(path, MAX_PREDICTIONS_BYTES).close()
     group: list[dict[str, Any]] = []
     for number, record in read_lines(path):

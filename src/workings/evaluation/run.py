@@ -116,6 +116,7 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
     _need_items(items)
     with ExternalPredictions(predictions, items) as external:
         _check_samples(settings.aggregate, external.samples)
+        # By its name and digest: the folder it lies in may name a person.
         source = {"kind": "predictions", "file": predictions.name, "digest": file_digest(predictions),
                   "samples": external.samples}
         unknown = {"absent": "not recorded in predictions from elsewhere"}

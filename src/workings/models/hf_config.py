@@ -55,6 +55,7 @@ def _read_yarn(scaling: Mapping[str, Any]) -> tuple[float, ...]:
     factor = float(scaling["factor"])
     # YaRN's own rule, for files that do not say it: attention gets a little sharper with the stretch.
     sharper = scaling.get("attention_factor") or (0.1 * log(factor) + 1.0 if factor > 1 else 1.0)
+    # 32 and 1 are the paper's and transformers' where a file does not say them.
     return (factor, int(scaling["original_max_position_embeddings"]), float(scaling.get("beta_fast") or 32),
             float(scaling.get("beta_slow") or 1), float(sharper))
 

@@ -99,6 +99,8 @@ class ModelShape:
         """A shape read from JSON has lists there, and integers for whole numbers (30 for 30.0)."""
         # transformers refuses a config.json whose soft cap is an integer.
         for field in fields(self):
+            # `is` works because annotations are evaluated in this module; postponed ones would be texts, and match
+            # nothing.
             if field.type is float:
                 object.__setattr__(self, field.name, float(getattr(self, field.name)))
         for name in ("rope_llama3", "rope_yarn", "layer_types"):

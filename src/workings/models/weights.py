@@ -32,6 +32,7 @@ def projections(shape: ModelShape) -> tuple[str, ...]:
 @cache
 def layer_shapes(shape: ModelShape, layer: int = 0) -> Mapping[str, tuple[int, ...]]:
     """Tensors of one layer (from 0): name below ``model.layers.<i>.`` -> shape. In most families all are alike."""
+    # One dict for all callers, because of the cache: none of them may change it.
     return MappingProxyType(family_of(shape).layer_shapes(shape, layer))
 
 

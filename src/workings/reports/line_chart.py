@@ -40,6 +40,7 @@ def linear_ticks(low: float, high: float, count: int) -> list[float]:
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
     # Multiples of whole numbers: adding the step again and again would collect rounding errors.
+    # A tick that a rounding error moves across the border still counts as within.
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [round(index * step, 12) for index in range(first, last + 1)]
@@ -62,6 +63,7 @@ def tick_label(value: float) -> str:
 
 Points = Sequence[tuple[float, float]]
 Values = NDArray[np.float64]
+# In units of the view box. Left: the name of the axis and its numbers; below: ticks, numbers, and the name.
 _LEFT, _TOP, _BOTTOM = 52, 14, 44
 _MAX_POINTS = 400
 """Points that a curve keeps: of each stretch of steps its lowest and its highest, so that no spike is lost."""

@@ -139,6 +139,7 @@ def numbers(line: Mapping[str, Any]) -> dict[str, float]:
     if "margin" in found:
         return found if loss is None else found | {"preference_loss": loss}
     if found and seconds is not None:
+        # The loop counts drawing among the step's seconds.
         found["updating_seconds"] = seconds - found.get("drawing_seconds", 0.0)
     return found
 

@@ -98,6 +98,7 @@ def _lines(panel: Panel, found: Sequence[tuple[RunView, list[tuple[float, dict[s
         keys = panel.lines_of(key for _, values in rows for key in values)
         for number, line in enumerate(keys if len(found) == 1 else keys[:1]):
             points = [(step, values[line.key]) for step, values in rows if line.key in values]
+            # The only part of a single reward is often the reward itself, and would be drawn over it.
             same = line not in panel.lines and lines and points == lines[0][2]
             if points and not same and not (line.rare and not any(value for _, value in points)):
                 alone = len(found) == 1

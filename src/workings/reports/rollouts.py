@@ -20,6 +20,7 @@ from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import Group, Rollout, Sample
 
 # Keys are sorted, and a quote within a text has a backslash: this cannot stand anywhere else.
+# It is the first packed key that every rollout has, and all that an outline needs stands before it in the alphabet.
 _PACKED = b',"sampler_log_probs":'
 _CHUNK = 64 * 1024
 _FILE = re.compile(r"step_(\d{6,18})\.json")

@@ -81,6 +81,7 @@ def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, floa
         # [passages, 1] against [128] functions. Of each function the smallest value is kept: for two texts it is equal
         # with the probability of their Jaccard similarity.
         hashes = np.fromiter(own, np.uint64, len(own))[:, None]
+        # 1 KiB a passage, for a moment.
         signature = ((hashes * factors + offsets) % _PRIME).min(axis=0).reshape(BANDS, ROWS)
         candidates: set[int] = set()
         group = numbers(text)

@@ -126,6 +126,7 @@ def _contradicting(pairs: Numbers, asked: Keys) -> Iterator[DataFinding]:
 
 
 def _length_bias(pairs: Numbers) -> Iterator[str]:
+    # Imported here, because only a check of pairs needs it.
     from scipy.stats import binomtest
 
     differing = [pair for _, pair in pairs if len(pair.chosen) != len(pair.rejected)]

@@ -22,7 +22,9 @@ _ANNOTATION = re.compile(r"<<([^<>\n]{1,300})>>")
 _CONTEXT = 120
 """Characters before and behind an equation in which its writer may take it back."""
 _OPERATIONS = frozenset({"frac", "fraction", "sqrt", "binom", "factorial", "power"})
+# Ends of thirds, sixths and sevenths, or three places and more: hardly anybody means these exactly.
 _LOOKS_ROUNDED = re.compile(r"\.\d*(?:33|66|67|17|83|14)$|\.\d{3,}$")
+# Places from which on a number was printed by a program: its last digits may be a float's rounding.
 _PLACES_OF_A_FLOAT = 10
 
 
@@ -53,6 +55,7 @@ def find_equations(text: str) -> list[Equation]:
     if not re.search(r"[=≈]|\\approx|\\simeq|\d\W*\b(?:is|equals|makes|gives)\b", text):
         return []
     # Calculator annotations (`48/2 = <<48/2=24>>24`) are texts of their own; what stands around them goes on.
+    # Blanks of the same length stand for them, so that places in the rest stay what they are.
     outer = list(_found(_ANNOTATION.sub(lambda match: " " * len(match.group()), text), text))
     inner = [replace(found, start=found.start + match.start(1), end=found.end + match.start(1))
              for match in _ANNOTATION.finditer(text) for found in _found(match[1], match[1])]

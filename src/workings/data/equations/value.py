@@ -19,6 +19,7 @@ MAX_BITS = 4_000
 _MAX_DEPTH = 40
 _MAX_EXPONENT = 64
 _MULTIPLIED_WITHOUT_SIGN = frozenset({"open", "frac", "fraction", "sqrt", "binom"})
+# 100! has 525 bits.
 _MAX_FACTORIAL = 100
 
 
@@ -60,6 +61,7 @@ def values(tokens: Sequence[Token]) -> tuple[Fraction, ...]:
     texts = [token.text for token in tokens]
     found: list[Fraction] = []
     # A second reading is tried only where its notation stands there.
+    # Of 72 readings at most; nearly every side has one.
     divisions = sum(text in ("/", ":") for text in texts) + ("open" in kinds and "/" in texts)
     for choice in product(
             (False, True) if divisions > 1 else (False,),
@@ -255,6 +257,7 @@ def _raise(base: Fraction, exponent: Fraction) -> Fraction:
     if exponent < 0 and base == 0:
         raise DividesByZero
     bits = max(base.numerator.bit_length(), base.denominator.bit_length())
+    # How large a power gets is known before it is worked out.
     if bits * abs(exponent) > MAX_BITS:
         raise NotRead
     return base ** int(exponent)

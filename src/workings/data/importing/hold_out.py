@@ -148,6 +148,7 @@ class _Candidates:
                                "own, with one answer and without earlier turns",
                                f"--hold-out {max(1, len(self.rows) // 10)}")
         ordered = sorted(self.rows, key=lambda at: (self.rows[at][0], _digest(seed, self.rows[at][1])))
+        # From 0 to 1, drawn from the seed: with a fixed start the same place of every group would always be asked.
         start = int.from_bytes(_digest(seed)[:4], "big") / (1 << 32)
         return {ordered[int((number + start) * len(ordered) / n)] for number in range(n)}
 
@@ -205,6 +206,7 @@ def _label(trace: Trace, name: str) -> str:
 
 
 def _digest(*parts: object) -> bytes:
+    # By `repr` and not joined: `("a b",)` and `("a", "b")` are two questions.
     return hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
 
 

@@ -119,6 +119,7 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
     # The rejects are in place before the rest is: what was written would hide what is missing.
     rejects = rejects_path(out)
     if request.hold_out:
+        # Beside the result and not in the system's folder, which may be small or lie in memory.
         with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
             whole = Path(folder, "traces.jsonl")
             importer.to_files(whole, rejects)

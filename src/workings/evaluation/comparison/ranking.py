@@ -78,6 +78,7 @@ def rank(paths: Sequence[Path]) -> Ranking:
     if len(paths) < 2:
         raise RequestError(f"{len(paths)} run", "at least two runs to rank")
     records = [find_unit(path) for path in paths]
+    # By the summaries: no predictions are read before the order is known.
     records.sort(key=lambda record: -float(record.summary["scorecard"]["overall"]["mean"]))
     # Only the leader is compared: a best one needs no other pairs, and every further test would cost power.
     comparisons = [compare_records(other, records[0]) for other in records[1:]]

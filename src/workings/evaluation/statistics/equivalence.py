@@ -52,6 +52,7 @@ def t_equivalence(differences: Sequence[float], margin: float, clusters: Sequenc
         return (clustered_t_mean(shifted, clusters, TOST_CONFIDENCE) if clusters else
                 t_mean(shifted, TOST_CONFIDENCE))
 
+    # A shift moves the mean and leaves its error: the test against the margin is that of a shifted mean against zero.
     above, below = mean(margin), mean(-margin)
     p_value = max(_upper(above.mean, above.p_value), _upper(-below.mean, below.p_value))
     return Equivalence(margin, mean(0.0).interval, p_value)

@@ -11,6 +11,7 @@ from workings.errors import RequestError
 
 CONFIDENCE = 0.95
 """Coverage of every interval in a scorecard or comparison."""
+# Values off the nearer end from which on `wilson_effective` believes their spread.
 _FEW_OFF = 20
 MIN_CLUSTERS = 8
 """Below this no interval is claimed: a t interval on so few clusters covers too little."""
@@ -65,6 +66,7 @@ def wilson_effective(values: Sequence[float], confidence: float = CONFIDENCE) ->
     from scipy import stats  # not at import: the verbs that need no statistics start without it
 
     low, high = _wilson(mean, effective, float(stats.t.ppf((1 + confidence) / 2, n - 1)))
+    # As in `wilson`: rounding must not leave the ends open.
     return Interval(0.0 if mean == 0 else low, 1.0 if mean == 1 else high, "wilson, effective items")
 
 
@@ -114,6 +116,7 @@ def clustered_t_mean(values: Sequence[float], clusters: Sequence[str], confidenc
     shares = sizes / n
     # Summed within a cluster before they are squared, because its items move together.
     deviations = totals - mean * sizes
+    # No share is 1, because there are at least `MIN_CLUSTERS` clusters.
     error = math.sqrt(float((deviations ** 2 / (1 - shares)).sum())) / n
     return _t_result(mean, error, degrees_of_freedom(sizes), "clustered t", confidence)
 

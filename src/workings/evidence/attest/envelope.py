@@ -59,6 +59,7 @@ def open_envelope(data: bytes) -> Opened:
                 isinstance(part, str) for part in entry.values()):
             raise RecordError("a signature without key id or value")
     try:
+        # Without `validate` Python passes over any other character, and two texts would mean the same bytes.
         payload = base64.b64decode(value["payload"], validate=True)
     except (TypeError, ValueError, binascii.Error):
         raise RecordError("an envelope whose payload is not base64") from None

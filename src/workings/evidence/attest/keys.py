@@ -92,6 +92,7 @@ def signer(path: Path, passphrase: str = "") -> "CryptoSigner":
     if not path.is_file():
         raise RequestError(f"--key {path}", "the private key that `workings key new` made",
                            "workings key new --out ~/.workings/signing.key")
+    # As `ssh` does it: any right of group or others is one too many.
     if path.stat().st_mode & 0o077:
         raise RequestError(f"--key {path}, which others can read (mode {path.stat().st_mode & 0o777:o})",
                            "a key that only its owner can read", f"chmod 600 {path}")

@@ -51,6 +51,7 @@ def sign_run(run: Path, key: Path, passphrase: str = "") -> Signed:
         path, existed = _place(folder, signed)
         if not existed:
             public = folder / f"{signer.public_key.keyid}{keys.PUBLIC_SUFFIX}"
+            # The key before the envelope: one without the other is refused, a key alone is not.
             atomic.write_bytes(public, keys.public_pem(signer.public_key))
             atomic.write_bytes(path, signed)
     finally:
@@ -74,6 +75,7 @@ def _place(folder: Path, signed: bytes) -> tuple[Path, bool]:
     numbers = [0]
     for path in sorted(folder.iterdir()):
         if match := ENVELOPE_NAME.fullmatch(path.name):
+            # Ed25519 draws no random numbers: the same key over the same bytes gives the same signature.
             if path.read_bytes() == signed:
                 return path, True
             numbers.append(int(match.group(1)))

@@ -30,6 +30,7 @@ class Answers:
 
     def drawn_for(self, items: int) -> int:
         """So many batches that, whichever are drawn, as many items are asked; all, where there are fewer."""
+        # The last batch may be short, and be among those that are drawn.
         smallest = self.items - (self.population - 1) * self.batch
         return min(self.population, 1 + max(0, -(-(items - smallest) // self.batch)))
 
@@ -79,6 +80,8 @@ class AnswerDraw:
         """Wrong items of one evaluation that still leave the share that is needed, of so many drawn of each."""
         asked = sum(each.asked(count) * each.samples for each, count in zip(self.evaluations, drawn, strict=True))
         # Compared as `judge` does it: a share that is rounded would be another one.
+        # More wrong items never pass where fewer fail, so the border is found by halving; the range itself is not
+        # built.
         return bisect_left(range(evaluation.items), True,
                            key=lambda wrong: asked - (wrong + 1) * evaluation.samples < self.same * asked)
 

@@ -27,6 +27,7 @@ def more_than(allowed: int, *, population: int, wrong: int, drawn: int) -> float
     """Probability that more than ``allowed`` of the drawn ones are among the wrong ones (hypergeometric)."""
     ways = sum(math.comb(wrong, found) * math.comb(population - wrong, drawn - found)
                for found in range(min(allowed, drawn) + 1))
+    # In whole numbers up to the division: binomials of some thousand items are larger than any float.
     return float(1 - Fraction(ways, math.comb(population, drawn)))
 
 

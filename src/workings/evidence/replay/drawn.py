@@ -82,6 +82,7 @@ def _counted(recorded: Rollout, again: Rollout) -> dict[str, int]:
     """How many completions were recorded, and how many of them came out the same, to the frozen model as well."""
     before, after = ([(prompt.item.id, sample.completion) for prompt, sample in each.drawn]
                      for each in (recorded, again))
+    # Not strict: where other completions came out, dynamic sampling may have drawn another number of groups.
     same = sum(one == other for one, other in zip(before, after, strict=False))
     return {"asked": len(before), "same": same - _judged_otherwise(recorded, again)}
 
@@ -111,6 +112,7 @@ def with_another_teacher(rollout: Rollout, drawing: Drawing) -> Rollout:
     """A rollout of which the teacher found the first learned token half a nat likelier."""
     del drawing
     first, *others = rollout.reference_log_probs
+    # One row of the identity: 1 at the first token and 0 at all others.
     return replace(rollout, reference_log_probs=(first + np.eye(1, len(first), dtype=np.float32)[0] / 2, *others))
 
 

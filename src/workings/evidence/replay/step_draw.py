@@ -16,8 +16,6 @@ LEVELS = (0.5, 0.95, 0.99)
 """Probabilities for which the answer says from which length on a splice is found with them."""
 
 
-
-
 @dataclass(frozen=True, kw_only=True)
 class Stretch:
     """Steps that are taken again one after the other from a kept state."""

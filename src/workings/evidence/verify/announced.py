@@ -149,6 +149,7 @@ def _template_digest(run: Unit, name: str) -> str:
     shipped = files("workings.models").joinpath(f"templates/{name}.jinja")
     if name not in ("gemma", "gemma4", "plain") or not shipped.is_file():
         return ""
+    # Without the last line's end, as `ChatTemplate` takes the file.
     return bytes_digest(shipped.read_bytes().removesuffix(b"\n"))
 
 
@@ -182,6 +183,7 @@ def _known_digest(recipe: Recipe) -> str:
     from workings.data.named_sets import shipped_sets
     name = recipe.evaluation.items
     if name == "addition":
+        # As many as `workings.runs.datasets` makes. That room stands above this one, so the numbers are repeated.
         return bytes_digest(items_bytes(addition.make(500, 600, recipe.seed)[1]))
     return shipped_sets()[name].sha256 if name in shipped_sets() else ""
 

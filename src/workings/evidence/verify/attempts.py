@@ -73,6 +73,7 @@ def _missing_lines(listed: list[dict[str, Any]]) -> list[str]:
         # Not the line just before: of two runs that start at once both may follow the same one.
         if AFTER in row and not is_absent(row[AFTER]) and row[AFTER] not in seen:
             gone.append(f"line {number} of {ATTEMPTS} follows one that is not there")
+        # Also of a line whose own predecessor is gone: only the gap itself is named, not all that follows it.
         seen.add(line_digest(row))
     return gone
 

@@ -172,6 +172,7 @@ def _cell_problems(place: str, cell: Any, rows: list[dict[str, Any]]) -> list[st
         return [f"{place}: no cell, or predictions without scores"]
     # An item counts as right only with the full score; the mean takes partial scores as they are.
     correct = sum(value == 1.0 for value in values)
+    # A scorecard's mean is a plain sum, which rounds, and this one is exact: so they are compared below with some room.
     found = {"n": len(values), "correct": correct, "mean": math.fsum(values) / len(values)}
     return [f"{place}.{key} is {str(cell.get(key))[:30]}, the predictions give {value}" for key, value in found.items()
             if not isinstance(cell.get(key), int | float) or not math.isclose(cell[key], value, rel_tol=1e-9)]

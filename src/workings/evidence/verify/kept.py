@@ -18,10 +18,13 @@ class Kept:
 
     _values: dict[Key, Any] = field(default_factory=dict)
     _bytes: dict[Key, int] = field(default_factory=dict)
+    # A stack: making one value may ask for another, and each pays for its own bytes.
     _making: list[Key] = field(default_factory=list)
 
     def once(self, key: Key, make: Callable[[], T], where: str) -> T:
         """What ``make`` gave before, or gives now. Raises its `RecordError` again, which names ``where``."""
+        # `self` stands for what is not there, because None may have been made. Taken out and put in again further down,
+        # so that the first of the dict is what nobody has asked for longest.
         value = self._values.pop(key, self)
         if value is self:
             self._making.append(key)

@@ -128,6 +128,7 @@ def _growth_problems(unit: Unit, predicted: Any, after: dict[str, Any]) -> list[
     share = after.get("measured_share_of_predicted")
     problems = []
     if isinstance(comparable, int) and isinstance(predicted, int) and predicted:
+        # Rounded as `MemoryWatch.facts` rounds it.
         if share is not None and share != round(comparable / predicted, 4):
             problems.append(f"{MEASURED}: {str(share)[:20]} of the prediction, {comparable} of {predicted} are another")
     elif share is not None:

@@ -108,6 +108,8 @@ def implied_rewards(record: Record) -> Iterator[CheckFinding]:
                 if missing := [name for name in names if name not in said]:
                     problems.append(f"step {line.get('step')}: nothing was said of {missing[0][:60]!r}")
                     continue
+                # reward = beta (log p - reference), so the log itself says what the reference must have said: log p -
+                # reward / beta.
                 mean = math.fsum(said[name] for name in names) / len(names)
                 now, moved = numbers[f"{side}_log_prob"], numbers[f"{side}_reward"] / algorithm.beta
                 size = abs(now) + abs(mean)
@@ -190,5 +192,6 @@ def _least_loss(algorithm: "Dpo", margin: float) -> float:
     import numpy as np
     if algorithm.loss == "ipo" or algorithm.length_normalized:  # lengths decide there as well
         return 0.0
+    # -log sigmoid(margin), written so that no exponential overflows.
     smooth = algorithm.label_smoothing
     return float((1 - smooth) * np.logaddexp(0, -margin) + smooth * np.logaddexp(0, margin))

@@ -140,6 +140,7 @@ def _performed(record: Record, unit: Unit) -> dict[str, Any] | CheckFinding:
     if unit.place not in record.replayed:
         record.replayed[unit.place] = _perform(record, unit)
     done = record.replayed[unit.place]
+    # Kept like an answer, so that a damaged record is not replayed once a check.
     if isinstance(done, RecordError):
         raise done
     return done

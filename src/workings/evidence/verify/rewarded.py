@@ -89,6 +89,7 @@ def rollouts(record: Record) -> Iterator[CheckFinding]:
         problems = _step_problems(unit, learned)
         position: Any = None
         for rollout in learned.rollouts:
+            # The first rollout begins at the default position: epoch 0, prompt 0.
             if not problems and rollout.position != (position or type(rollout.position)()):
                 problems.append(f"rollout of step {rollout.step}: its prompts begin elsewhere than the last one ended")
             problems += _drawn_problems(learned, rollout)
@@ -159,6 +160,7 @@ def prompt_tokens(record: Record) -> Iterator[CheckFinding]:
             for _, sample in rollout.drawn:
                 completion = sample.completion
                 cut = completion.stop_token is None and len(completion.tokens) == limit
+                # The stop token is one of the new tokens, so that at most one less than the limit stand before it.
                 ended = completion.stop_token in stops and len(completion.tokens) < limit
                 if not (cut or ended) or stops & set(completion.tokens):
                     problems.append(f"rollout of step {rollout.step}: a completion of {len(completion.tokens)} tokens "

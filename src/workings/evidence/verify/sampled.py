@@ -28,6 +28,7 @@ def seeds(record: Record) -> Iterator[CheckFinding]:
         if not isinstance(decoding, dict) or is_absent(decoding):  # completions from elsewhere
             return
         rows, problems = unit.lines(PREDICTIONS), []
+        # `groupby` joins neighbours only: an item whose samples stand apart shows as two groups that are too short.
         for name, group in groupby(rows, key=lambda row: str(row["id"])):
             numbers = [row.get("sample") for row in group]
             if numbers != list(range(decoding.get("samples", 1))):

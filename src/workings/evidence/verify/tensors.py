@@ -236,6 +236,7 @@ def _shape(unit: Unit) -> ModelShape | str:
     known = {field.name: field.type for field in fields(ModelShape)}
     if unknown := sorted(set(value) - set(known)):
         return f"{MODEL_SHAPE} has {unknown[0][:40]!r}, which this version does not know"
+    # Before `tensor_shapes`, which makes an entry for every layer.
     large = [key for key, size in value.items() if isinstance(size, int | float) and not 0 <= size <= MAX_SIZE]
     if large or type(value.get("layers")) is not int or value["layers"] > MAX_LAYERS:
         raise RecordError(f"{MODEL_SHAPE}: sizes that no model has")

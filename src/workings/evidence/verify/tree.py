@@ -71,6 +71,7 @@ class FolderTree:
             raise RecordError(f"{shown(name)}: cannot be read ({error.strerror})") from None
         facts = os.fstat(descriptor)
         # A terabyte of nothing takes a hundred bytes on the disk and an hour to be hashed.
+        # `st_blocks` counts units of 512 bytes, whatever the blocks of the file system. Windows has no such field.
         if facts.st_size > HOLES_BYTES and getattr(facts, "st_blocks", facts.st_size) * 512 < facts.st_size / 1000:
             os.close(descriptor)
             raise RecordError(f"{shown(name)}: {facts.st_size:,} bytes, of which hardly any are on the disk")

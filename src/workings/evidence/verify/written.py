@@ -70,6 +70,7 @@ def log(record: Record) -> Iterator[CheckFinding]:
         problems = [problem for line in lines if line.startswith("step ")
                     for problem in _step_problems(line, rows, unit.manifest.planned_steps)]
         announced = _announced(unit)
+        # Every attempt of a resumed run has announced itself, and its devices need not be those of the last.
         for line in lines if not unit.manifest.resumes else []:
             subject = line[:11]
             if subject in announced and not _agrees(line, announced[subject]):
@@ -119,6 +120,7 @@ def _announced(unit: Unit) -> dict[str, str]:
                            memory_limit_source=manifest.memory_limit_source))
     # Versions are in no file whole, and earlier versions had other words for the data.
     checked = ("device", "model", "dtypes", "mesh", "batch", "memory")
+    # The first word of such a line is filled up to eleven characters.
     return {line[:11]: line for line in lines if line.split()[0] in checked}
 
 
