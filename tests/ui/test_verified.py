@@ -1,9 +1,13 @@
 """A verdict is kept for the very files that it was said of."""
 
+import json
 import os
 import shutil
 from pathlib import Path
 
+import pytest
+
+from workings.ui.site import Site
 from workings.ui.verified import VerifiedStore
 
 ANSWER = {"level": 2, "passed": 1, "failed": 0, "not_checked": 0, "checks": [], "claims": []}
@@ -28,3 +32,27 @@ def test_another_run_with_the_same_sums_does_not_take_a_verdict_over(tmp_path: P
     shutil.rmtree(honest)
     forged.rename(honest)
     assert store.of(honest) is None
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_run_that_came_to_the_place_after_it_was_read_takes_no_verdict_over(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swapped: bool) -> None:
+    """The page takes a verdict up when it is next asked for something, which may be hours later."""
+    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
+    run, forged = tmp_path / "runs/a", tmp_path / "forged"
+    run.mkdir(parents=True)
+    (run / "SHA256SUMS").write_text("ab  run_manifest.json\n")
+    (run / "run_manifest.json").write_text("{}")
+    shutil.copytree(run, forged)
+    site = Site.over(run.parent)
+    job = site.jobs.place / "00000000000000000001-ab"
+    job.mkdir(parents=True)
+    (job / "job.json").write_text(json.dumps({"verb": "verify", "command": "", "started_at": "", "subject": "a",
+                                              "stamp": site.verified.stamp(run)}))
+    (job / "stdout.txt").write_text(json.dumps(ANSWER))
+    (job / "exit.json").write_text(json.dumps({"code": 0, "finished_at": ""}))
+    if swapped:
+        shutil.rmtree(run)
+        forged.rename(run)
+    site.take_verdicts()
+    assert (site.verified.of(run) is None) == swapped

@@ -24,6 +24,9 @@ _FRACTION_FIRST = re.compile(r"\\frac\s*(\d)\s*\{")
 _FRACTION = re.compile(r"\\[dtc]?frac(?![A-Za-z])")
 _ONE_BRACED = re.compile(r"([\^_√])\{([^{}\s])\}")
 _ROOT = re.compile(r"√\s*(\d+|[A-Za-z])")
+# All groups at once, and an empty one where the number ends there: looked for again from each comma, a row of thousands
+# of them would take the square of its length.
+_GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:,\d{3})++(?:(?![\d,])()|)")
 _MATH = re.compile(r"[\\\^_√π∞=<>≤≥≠±∈∪∩{}\[\]()*+/]|\d\s*[-:,]\s*-?\d|\d\s*[-+]?\s*[a-zA-Z]\b"
                    r"|\b[a-zA-Z]\s*[-+]\s*\d")
 
@@ -85,5 +88,5 @@ def normal_form(text: str) -> str:
     text = re.sub(r"\s+", "", text)
     text = _ONE_BRACED.sub(r"\1\2", _ROOT.sub(r"√\1", text))
     text = re.sub(r"√\{(\d+)\}", r"√\1", text)
-    return re.sub(r"(?<![\d.])(\d{1,3}(?:,\d{3})+)(?![\d,])", lambda found: found[1].replace(",", ""), text) \
+    return _GROUPED.sub(lambda found: found[0] if found[1] is None else found[0].replace(",", ""), text) \
         if "(" not in text and "{" not in text and "[" not in text else text

@@ -40,6 +40,7 @@ class Job(BaseModel):
     output: str = Field(description="End of what it says on standard output, without the answer")
     answer: dict[str, Any] | None = Field(default=None, description="Its `--json` answer")
     subject: str = Field(default="", description="The run or recipe it is about")
+    stamp: str = Field(default="", description="Of the files that it is about as they were when it started")
 
 
 PROGRAM = [sys.executable, "-m", "workings"]
@@ -54,7 +55,7 @@ class Jobs:
     cwd: Path
     _given: set[str] = field(default_factory=set)
 
-    def start(self, verb: str, arguments: list[str], subject: str = "") -> Job:
+    def start(self, verb: str, arguments: list[str], subject: str = "", stamp: str = "") -> Job:
         """Start ``workings VERB ARGUMENTS --json``; the caller has checked every argument."""
         # Digits of a fixed width sort by time as names do; the random part keeps two starts in one tick apart.
         identity = f"{time.time_ns():020d}-{secrets.token_hex(3)}"
@@ -63,7 +64,7 @@ class Jobs:
         words = [*verb.split(), *arguments, "--json"]
         atomic.write_json(folder / "job.json", {
             "verb": verb, "argv": [*PROGRAM, *words], "cwd": str(self.cwd),
-            "command": shlex.join(["workings", *words[:-1]]), "started_at": now(), "subject": subject})
+            "command": shlex.join(["workings", *words[:-1]]), "started_at": now(), "subject": subject, "stamp": stamp})
         with (folder / "child.txt").open("wb") as said:
             # In a session of its own: Ctrl-C in the page's terminal goes to the page's group of processes only.
             child = subprocess.Popen([sys.executable, "-m", "workings.ui.job_child", str(folder)], cwd=self.cwd,
@@ -82,8 +83,8 @@ class Jobs:
         # Before the end the last line may be half of one, or no answer yet.
         output, answer = _split(_end(folder / "stdout.txt")) if ended else (_end(folder / "stdout.txt"), None)
         return Job(id=identity, verb=job["verb"], command=job["command"], started_at=job["started_at"],
-                   subject=job["subject"], state=self._state(folder, ended), log=_end(folder / "stderr.txt"),
-                   output=output, answer=answer, code=ended["code"] if ended else None,
+                   subject=job["subject"], stamp=job.get("stamp", ""), state=self._state(folder, ended),
+                   log=_end(folder / "stderr.txt"), output=output, answer=answer, code=ended["code"] if ended else None,
                    finished_at=ended["finished_at"] if ended else "")
 
     def all(self, limit: int = 50) -> list[Job]:

@@ -83,7 +83,8 @@ class Site:
             # A `verify` that was stopped or could not start has no answer, or one of another form.
             if job.answer is not None and "checks" in job.answer:
                 run = self.folder.inside(job.subject)
-                if self.verified.of(run) is None:
+                # Other files may have come into the run's place since it was read, and would take over its verdict.
+                if self.verified.of(run) is None and job.stamp and job.stamp == self.verified.stamp(run):
                     self.verified.keep(run, job.answer)
 
     def html(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:

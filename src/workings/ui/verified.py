@@ -68,12 +68,16 @@ class VerifiedStore:
         return {folder.name(run): kept for run in folder.runs() if (kept := self.of(run)) is not None}
 
     def _path(self, run: Path) -> Path | None:
-        """By the run's place, the bytes of its sums, and what the file system says of every file in it."""
+        stamp = self.stamp(run)
+        return self.place / f"{stamp}.json" if stamp else None
+
+    def stamp(self, run: Path) -> str:
+        """Of the run's place, the bytes of its sums, and what the file system says of every file in it; or empty."""
         # Files are not read, which would take minutes. Sums alone would let a run with an honest one's sums and other
         # files take over its verdict: a file that was written, moved or put in another's place since has another
         # number or another time of change, which nobody sets by hand.
         if not (run / SUMS).is_file():
-            return None
+            return ""
         digest = hashlib.sha256(str(run.resolve()).encode())
         try:
             for folder, folders, names in os.walk(run):
@@ -86,5 +90,5 @@ class VerifiedStore:
                     if name == SUMS:
                         digest.update(read_plain(path))
         except (OSError, RecordError):
-            return None
-        return self.place / f"{digest.hexdigest()}.json"
+            return ""
+        return digest.hexdigest()

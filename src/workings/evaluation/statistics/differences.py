@@ -86,7 +86,7 @@ def _end(above: Callable[[float], float], low: float, high: float) -> float:
 
 def welch(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Welch's t interval of mean(b) - mean(a), Satterthwaite's degrees of freedom; at least two values a side."""
-    from scipy import stats  # not at import: the verbs that need no statistics start without it
+    from scipy import special  # not at import: the verbs that need no statistics start without it
 
     shares = [float(np.var(values, ddof=1)) / len(values) for values in (a, b)]
     difference = float(np.mean(b) - np.mean(a))
@@ -96,7 +96,7 @@ def welch(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE
         return Interval(difference, difference, "welch")
     degrees = variance ** 2 / math.fsum(share ** 2 / (len(values) - 1)
                                         for share, values in zip(shares, (a, b), strict=True))
-    half = float(stats.t.ppf((1 + confidence) / 2, degrees)) * math.sqrt(variance)
+    half = float(special.stdtrit(degrees, (1 + confidence) / 2)) * math.sqrt(variance)
     return Interval(difference - half, difference + half, "welch")
 
 

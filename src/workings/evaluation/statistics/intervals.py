@@ -63,9 +63,9 @@ def wilson_effective(values: Sequence[float], confidence: float = CONFIDENCE) ->
     off = sum(value != round(mean) for value in values)
     spread = found.standard_error ** 2
     effective = max(n, mean * (1 - mean) / spread) if off >= _FEW_OFF and spread else n
-    from scipy import stats  # not at import: the verbs that need no statistics start without it
+    from scipy import special  # not at import: the verbs that need no statistics start without it
 
-    low, high = _wilson(mean, effective, float(stats.t.ppf((1 + confidence) / 2, n - 1)))
+    low, high = _wilson(mean, effective, float(special.stdtrit(n - 1, (1 + confidence) / 2)))
     # As in `wilson`: rounding must not leave the ends open.
     return Interval(0.0 if mean == 0 else low, 1.0 if mean == 1 else high, "wilson, effective items")
 
@@ -143,12 +143,13 @@ def cluster_sums(data: np.ndarray, clusters: Sequence[str]) -> tuple[int, np.nda
 
 
 def _t_result(mean: float, error: float, degrees: float, method: str, confidence: float) -> MeanResult:
-    from scipy import stats  # not at import: the verbs that need no statistics start without it
+    from scipy import special  # not at import: the verbs that need no statistics start without it
 
-    half = float(stats.t.ppf((1 + confidence) / 2, degrees)) * error
+    # What `scipy.stats` calls for Student's t, without all of its other distributions.
+    half = float(special.stdtrit(degrees, (1 + confidence) / 2)) * error
     # Without any spread the statistic would be 0 / 0 or infinite.
     if error == 0:
         p = 1.0 if mean == 0 else 0.0
     else:
-        p = float(2 * stats.t.sf(abs(mean) / error, degrees))
+        p = float(2 * special.stdtr(degrees, -abs(mean) / error))
     return MeanResult(mean, Interval(mean - half, mean + half, method), p, error)

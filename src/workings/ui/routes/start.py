@@ -43,7 +43,8 @@ def verbs(site: Site) -> dict[str, Callable[..., Job]]:
 
     def verify(run: Text) -> Job:
         """Verify a run."""
-        return site.jobs.start("verify", [str(site.folder.path(run))], subject=run)
+        place = site.folder.path(run)
+        return site.jobs.start("verify", [str(place)], subject=run, stamp=site.verified.stamp(place))
 
     def replay(run: Text) -> Job:
         """Replay steps of a run; sealed in it under the next name that is free."""
