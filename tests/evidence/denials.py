@@ -113,9 +113,13 @@ OPENINGS = ("<pre ", "<!--", "```text\n", "1,1,", "a = a = ", "1+1=3 ", "[(", "$
 """Texts at whose repetition a pattern may go back and forth."""
 
 
-def _texts(file: str, most: int = TEXT_BYTES) -> dict[str, Denial]:
-    return {f"{file} of {opening!r}": _written(file, (opening * (most // len(opening))).encode())
-            for opening in OPENINGS}
+def _texts(opening: str) -> Denial:
+    def change(run: Path) -> Path:
+        for file in (README, LOG, f"{EVALUATION}/samples.md", "WRITEUP.md"):
+            (run / file).write_text(opening * (TEXT_BYTES // len(opening)))
+        reseal.reseal(run)
+        return run
+    return change
 
 
 DENIALS: dict[str, Denial] = {
@@ -134,7 +138,7 @@ DENIALS: dict[str, Denial] = {
     "a million lines of a log": long_log,
     "half a million events": _written(EVENTS, b'{"kind":"x","time":"2026-01-01T00:00:00Z"}\n' * 500_000),
     "lines of lists": _written(METRICS, b'{"a":[[],[],[],[],[]]}\n' * 500_000),
-    **_texts(README), **_texts(LOG), **_texts(f"{EVALUATION}/samples.md"),
+    **{f"README, log, samples and write-up of {opening!r}": _texts(opening) for opening in OPENINGS},
     **{f"a completion of {opening!r}": completion(opening * (TEXT_BYTES // len(opening))) for opening in OPENINGS},
-    "a thousand completions of 400 kB": completion("1 1/2 = " * 50_000, 1_000),
+    "a hundred completions of 400 kB": completion("1 1/2 = " * 50_000, 100),
 }
