@@ -28,7 +28,7 @@ class Lane:
     """Versions that are not free."""
 
 
-EXTRAS = "jax,torch,hub,score,kaggle,sign,track,ui"
+EXTRAS = "jax,torch,hub,score,kaggle,timestamp,track,ui"
 LANES = {
     "oldest": Lane("lowest-direct", f"{EXTRAS},tunix"),
     # Without Tunix, whose newest release keeps transformers behind: docs/decisions/0025-pins.md.

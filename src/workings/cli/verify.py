@@ -25,6 +25,9 @@ def verify_command(
     expect_root: Annotated[str, typer.Option("--expect-root", help="Root digest that was kept elsewhere.")] = "",
     key: Annotated[list[Path] | None, typer.Option(
         "--key", help="Public key to trust; every unit must be signed by it (or by one of several).")] = None,
+    authority: Annotated[list[Path] | None, typer.Option(
+        "--authority", help="Certificate of a time-stamp authority to trust; every run must be time-stamped by it.",
+    )] = None,
     steps: Annotated[int | None, typer.Option(
         "--steps", min=1, help="Level 3: steps to take again, 10 if neither this nor --confidence is given.")] = None,
     confidence: Annotated[float | None, typer.Option(
@@ -64,6 +67,7 @@ def verify_command(
 
     replay = _replayer(level, _Draw(steps, confidence, splice, seed), data, weights)
     found = verify(path, level=level, expect_root=expect_root, trusted=_trusted(key or []),
+                   authorities=_authorities(authority or []),
                    progress=HashProgress(say, _size(path)), replay=replay)
     answer(found.to_json(), as_json=as_json, text=_text(found, verbose=verbose))
     # A failed check goes before a level that was not reached: something is wrong, and not only missing.
@@ -108,6 +112,22 @@ def _text(found: "Verification", *, verbose: bool) -> str:
     if found.said:
         summary += f"\nsaid, not checked: {len(found.said)} fields" + ("" if verbose else "; -v lists them")
     return "\n".join([*lines, *said, *claims, *drawn, summary, *([f"root {found.root}"] if found.root else [])])
+
+
+def _authorities(files: list[Path]) -> tuple[bytes, ...]:
+    """Certificates of time-stamp authorities that the person trusts."""
+    from workings.errors import RecordError
+    from workings.evidence.attest import timestamp
+
+    if files:
+        timestamp.require_available()
+    for file in files:
+        try:
+            timestamp.certificates(file.read_bytes())
+        except (OSError, RecordError) as error:
+            raise RequestError(f"--authority {file}: {error}", "certificates in PEM, which the authority publishes",
+                               "--authority cacert.pem") from None
+    return tuple(file.read_bytes() for file in files)
 
 
 def _trusted(files: list[Path]) -> tuple[bytes, ...]:

@@ -13,6 +13,7 @@ from workings.evidence.attest.statement import (
     provenance,
     subject_name,
 )
+from workings.evidence.attest.timestamp import STAMP_NAME
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.checks import check, each_run, failed, judged, not_checked, passed, several
 from workings.evidence.verify.record import Record, Unit
@@ -25,18 +26,19 @@ MAX_ENVELOPE_BYTES = 4 << 20
 NO_LIBRARY = f"the libraries for signatures are not installed: {keys.INSTALL}"
 
 
-@check("attestation.files", level=0, title="beside the seals stand envelopes and public keys, nothing else",
+@check("attestation.files", level=0, title="beside the seals stand envelopes, keys and time stamps, nothing else",
        example="a pickle beside the signatures, where no sum would notice it")
 def files(record: Record) -> Iterator[CheckFinding]:
-    """Names and kinds of files in `attest`, which no sum covers, against the two that may be there."""
+    """Names and kinds of files in `attest`, which no sum covers, against those that may be there."""
     def find(run: Unit) -> Iterator[CheckFinding]:
         found = record.attest(run)
         if not found:
             return
         problems = []
         for name, entry in sorted(found.items()):
-            if entry.kind != "file" or not (ENVELOPE_NAME.fullmatch(name) or PUBLIC_NAME.fullmatch(name)):
-                problems.append(f"{ATTEST}/{shown(name)}: neither an envelope nor a public key")
+            if entry.kind != "file" or not any(form.fullmatch(name) for form in (
+                    ENVELOPE_NAME, PUBLIC_NAME, STAMP_NAME)):
+                problems.append(f"{ATTEST}/{shown(name)}: neither an envelope nor a public key nor a time stamp")
             elif PUBLIC_NAME.fullmatch(name) and keys.is_available():
                 problems += _key_problems(record, run, name)
         for name in _envelopes(record, run):

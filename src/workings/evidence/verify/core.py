@@ -27,6 +27,7 @@ from workings.evidence.verify import (
     run_consistency,
     sampled,
     schemas,
+    stamped,
     step_log,
     tensors,
     views,
@@ -40,9 +41,9 @@ from workings.evidence.verify.said import said
 from workings.evidence.verify.tree import open_tree
 
 MODULES = (
-    integrity, packed, schemas, notes, content, attested, run_consistency, recipe_text, machine, planned, tensors,
-    step_log, data_order, preferred, rewarded, distilled, views, written, attempts, evaluated, announced, sampled,
-    drawn_from, replayed)
+    integrity, packed, schemas, notes, content, attested, stamped, run_consistency, recipe_text, machine, planned,
+    tensors, step_log, data_order, preferred, rewarded, distilled, views, written, attempts, evaluated, announced,
+    sampled, drawn_from, replayed)
 """Modules whose import registers checks."""
 # The bytes come first, then their form, then what they mean: a later group reads values that an earlier one vouches
 # for.
@@ -69,7 +70,8 @@ READABLE = RegisteredCheck(
 
 def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
            progress: Callable[[int], None] | None = None, trusted: tuple[bytes, ...] = (),
-           replay: Callable[[Path], Mapping[str, Any]] | None = None) -> Verification:
+           replay: Callable[[Path], Mapping[str, Any]] | None = None,
+           authorities: tuple[bytes, ...] = ()) -> Verification:
     """Verify a run directory, a folder of runs, one unit, or a zip of any of them. Writes nothing, runs nothing of it.
 
     Args:
@@ -80,6 +82,7 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
         progress: called with the bytes hashed so far.
         trusted: public keys in PEM; given some, every unit has to be signed by one of them.
         replay: takes steps of a run again and says what came out; level 3 needs it, and only it reaches an engine.
+        authorities: certificates in PEM; given some, every run has to be time-stamped by who has one of them.
 
     Raises:
         RequestError: there is nothing to verify at ``path``.
@@ -87,7 +90,8 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
     if not 0 <= level <= HIGHEST_LEVEL:
         raise ValueError(f"level must be 0 to {HIGHEST_LEVEL}, not {level}")
     try:
-        record = replace(load(open_tree(Path(path)), expect_root, progress, trusted), replay=replay)
+        record = replace(load(open_tree(Path(path)), expect_root, progress, trusted), replay=replay,
+                         authorities=authorities)
     # Nothing could be opened, and still every asked check is listed: an answer that left them out would look complete.
     except RecordError as error:
         unread = [Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED, text="nothing could be read")

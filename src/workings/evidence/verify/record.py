@@ -199,6 +199,8 @@ class Record:
     """What came out so far, by the run's place."""
     trusted: tuple[bytes, ...] = ()
     """Public keys in PEM that the person trusts."""
+    authorities: tuple[bytes, ...] = ()
+    """Certificates in PEM of time-stamp authorities that the person trusts."""
 
     @property
     def runs(self) -> list[Unit]:
