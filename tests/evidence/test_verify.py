@@ -35,7 +35,8 @@ IDS = [
 ]
 """Ids are given once and for ever: other people's scripts look for them."""
 WHERE_THERE_IS_A_SUBJECT = [
-    "attestation.files", "attestation.statement", "attestation.trust", "form.notes", "consistency.notes",
+    "attestation.files", "attestation.statement", "attestation.trust", "attestation.time", "form.notes",
+    "consistency.notes",
     "integrity.pack", "integrity.by_digest", "recompute.claims", "recompute.model_cards", "recompute.comparison",
     "recompute.replay", "consistency.prompts", "consistency.rollouts", "consistency.rollout_batches",
     "consistency.rollout_metrics", "recompute.prompts", "recompute.rewards", "recompute.advantages",
