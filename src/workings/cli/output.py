@@ -41,6 +41,7 @@ COLOURS: dict[Meaning, int] = {"good": 32, "bad": 31, "warning": 33}
 
 def painted(text: str, meaning: Meaning, stream: TextIO) -> str:
     """The text in the colour of its meaning where the stream is a terminal that shows colours, else as it is."""
+    # By the convention of no-color.org any value but an empty one switches colours off.
     plain = not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return text if plain else f"\x1b[{COLOURS[meaning]}m{text}\x1b[0m"
 

@@ -14,6 +14,7 @@ from workings.errors import RequestError
 if TYPE_CHECKING:
     from workings.evidence.verify import Verification
 
+# As wide as the widest, so that the ids behind them stand below each other.
 MARKS = {"passed": "passed     ", "failed": "FAILED     ", "not_checked": "not checked"}
 MEANINGS: dict[str, Meaning] = {"passed": "good", "failed": "bad", "not_checked": "warning"}
 

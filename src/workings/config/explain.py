@@ -59,6 +59,7 @@ def explain(errors: list[ErrorDetails], place: Place) -> RequestError:
             expected.append(f"{dotted}: {_expected(error, location)}" + _described(location))
             hints.append(_near_choice(error, dotted))
     hints = [hint for hint in hints if hint] or ["workings recipes show smoke-tiny"]
+    # Further lines stand below the first one, behind the ten characters of its label.
     return RequestError(*("\n          ".join(dict.fromkeys(lines)) for lines in (given, expected, hints)))
 
 

@@ -69,6 +69,7 @@ class Recipe(Section):
     evaluation: EvaluationConfig = EvaluationConfig()
     """Measuring."""
 
+    # Validators run in the order in which they stand, and the first that refuses is the only one that is heard.
     @model_validator(mode="after")
     def adapters_have_known_names(self) -> Self:
         """Linear layers of a model that no family stands for are known when its class is looked at."""

@@ -120,4 +120,5 @@ def _filled(rows: np.ndarray, borders: np.ndarray, long: np.ndarray, size: int) 
     # -1 is no sequence; `EpochPlan` makes an empty one of it.
     last = np.pad(over, (0, -len(over) % size), constant_values=-1).reshape(-1, size)
     members = np.concatenate([full, last])
+    # The first sequence of a batch is never an empty one, and decides its length.
     return EpochPlan(rows, borders, members, long[members[:, 0]])

@@ -45,6 +45,7 @@ class Refusal:
     """What to type instead."""
 
 
+# Compared by identity: its mappings have no hash, and of every family there is one object.
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Family:
     """One family of decoder-only models."""

@@ -147,6 +147,7 @@ def unproven_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ..
         final_softcap=float(kept.get("final_logit_softcapping") or 0.0),
         attention_softcap=float(kept.get("attn_logit_softcapping") or 0.0),
         tied_embeddings=HEAD not in tensors,
+        # Sorted, so that the same files give the same shape; as tuples, so that it has a hash.
         config=json.dumps(kept, sort_keys=True), tensors=tuple(sorted(tensors.items())))
     layer_prefix(tensors, found.layers)
     return found

@@ -89,6 +89,7 @@ def layer_turns(shape: ModelShape) -> tuple[tuple[range, ...], ...]:
     first = 0
     while first < shape.layers:
         # The places that repeat over the most layers; of equals the fewest, because each place is compiled once.
+        # Quadratic in the layers for each loop that is found, once a shape.
         turns, places = max(((_turns(kinds, first, places), places) for places in range(1, shape.layers - first + 1)),
                             key=lambda found: (found[0] * found[1] if found[0] > 1 or found[1] == 1 else 0, -found[1]))
         loops.append(tuple(range(first + place, first + turns * places, places) for place in range(places)))

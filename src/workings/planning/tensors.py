@@ -69,6 +69,7 @@ def _local(name: str, size: Size, fsdp: int, tp: int) -> Size:
     # Norms and biases lie whole on every device: they are too small for splitting to matter.
     if len(size) < 2:
         return size
+    # Tables are split by rows over all devices, whichever axis of the mesh they stand on.
     if name in (EMBEDDING, HEAD, PER_LAYER_EMBEDDING):
         return (size[0] // (fsdp * tp), size[1]) if size[0] % (fsdp * tp) == 0 else size
     axes = (fsdp, tp) if name in INPUT_SPLIT else (tp, fsdp)
@@ -110,6 +111,7 @@ def _piece(length: int, axes: tuple[int, ...]) -> int:
 
 def table_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
     """Bytes of one device's piece of the per-layer embeddings, wherever it lies; 0 for a model without them."""
+    # Where an engine does not split what is frozen, every device holds all of it.
     stored, mesh = BYTES_OF_FORMAT[request.precision.parameters], (fsdp, tp) if request.split_frozen else (1, 1)
     return sum(stored * each.elements for each in local_tensors(request.shape, *mesh)
                if each.name == PER_LAYER_EMBEDDING)
@@ -136,6 +138,7 @@ def weight_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
     for each, elements in zip(local_tensors(request.shape, fsdp, tp), whole, strict=True):
         if each.name in four_bit and each.in_layer:
             size = each.count * prod(each.size) if request.split_frozen else elements
+            # Two numbers a byte, and for every block its scale.
             total += size // 2 + 4 * (size // NF4_BLOCK)
         elif each.name != PER_LAYER_EMBEDDING:
             total += stored * each.elements

@@ -97,6 +97,8 @@ def _breaks(views: Sequence[RunView]) -> Drawn | None:
 
 def render_page(template: str, **values: Any) -> str:
     """A template of this package with the style that all pages share, inlined and allowed by its digest alone."""
+    # Escaping, because runs hold texts of models and of other people; strict, because a name that a template misspells
+    # would leave an empty place.
     environment = jinja2.Environment(loader=jinja2.PackageLoader("workings.reports"), autoescape=True,
                                      undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["marked"] = marked

@@ -60,6 +60,7 @@ def _difference(found: SeedsComparison) -> Drawn:
         bounds = f"{low:+.1f} to {high:+.1f}" if known else str(interval)
         delta = found.difference.delta
         label = f"{points(delta)} ({bounds if known else 'no interval'})"
+        # 4 is the colour of a difference, which belongs to neither side.
         rows.append(IntervalRow(name=name, marks=[Mark(value=100 * delta, low=low, high=high, color=4, label=label)]))
         table.append([name, points(delta), bounds])
     return _drawn(IntervalChart(title="Difference of B minus A", rows=rows, x_label="percentage points", zero_line=True,

@@ -115,6 +115,7 @@ class PromptSet:
 
     @cached_property
     def _orders(self) -> dict[str, list[int]]:
+        # A frozen dataclass cannot be assigned to; a dict that it holds can be filled.
         return {}
 
 

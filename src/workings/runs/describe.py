@@ -62,6 +62,7 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     for name in loaded.kept:
         writer.write_cleaned(name, (loaded.base.parent / name).read_bytes())
     writer.write_json(CONFIG, setup.config)
+    # As it is and not cleaned: its digest is recorded, and a vocabulary may hold any text.
     setup.tokenizer.save(writer.path(TOKENIZER))
     writer.write_json(MODEL_SHAPE, setup.shape.as_json())
     writer.write_json(DATA_DIGESTS, data_digests(setup))

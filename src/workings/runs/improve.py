@@ -241,6 +241,7 @@ class _Steps:
             self.say(f"{run.name}: training")
             origin = self.loaded.origin.removeprefix("shipped:")
             # The last word counts, so those of the round stand behind the person's own.
+            # Read again with these words, so that the record of the run names all of them.
             recipe = replace(load_recipe(origin, [*self.loaded.overrides, *words]), base=self.loaded.base)
             with self._timed(f"runs/{run.name}"):
                 training = train_and_evaluate(recipe, run, resume=started).training

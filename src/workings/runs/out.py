@@ -17,6 +17,7 @@ def run_directory(name: str, *, resume: bool = False) -> Path:
         RequestError: a run is to go on (``resume``), and which one has to be said.
     """
     if resume:
+        # The one that was written to last is probably meant; it is proposed and not taken.
         found = sorted(RUNS.glob(f"{name}*"), key=lambda place: place.stat().st_mtime)
         last = str(found[-1]).removesuffix(".partial") if found else str(RUNS / name)
         raise RequestError("--resume without --out", "the run to go on with", f"--out {last} --resume")

@@ -237,6 +237,7 @@ def _draw(result: TrainAndEvaluateResult) -> Path:
     training = result.training
     asked = training.settings.evaluation
     assert asked is not None
+    # Asked of the state that training ended with, which is still in memory: nothing is loaded again.
     settings: EvaluationSettings = replace(asked, temperature=1.0, samples=SAMPLES)
     sealed = Run.open(training.run)
     unit = training.run / SAMPLED

@@ -113,6 +113,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     if not metrics:
         raise RequestError(f"{path}, which took no step", "a run with at least one step")
     opened = reopen_run(path, request.inputs)
+    # From the system's randomness: whoever made the record must not foresee which steps are taken again.
     seed = secrets.randbits(32) if request.seed is None else request.seed
     # Once: the judgement and the record of the replay must speak of the same conditions.
     collected = environment.collect()

@@ -18,6 +18,7 @@ SHORTNESS = frozenset({"length", "overlong"})
 """Rewards that say nothing of an answer; left out where right answers are compared."""
 NOT_JUDGED = "answer without steps"
 """A right answer in the right form is what the reward `answer` asks for, so this probe is shown and never refused."""
+# Sums of weights times values that should be equal differ by less than this.
 ROUNDING = 1e-9
 
 

@@ -58,6 +58,7 @@ def select_engine(*, refused: Mapping[str, Sequence[str]], installed: Collection
     able = [engine for engine, features in refused.items() if not features]
     if not able:
         raise _none_does_all(refused)
+    # Of what an engine does not do one feature is named: that is reason enough to take another engine.
     decisive = [features[-1] for features in refused.values() if features]
     there = [engine for engine in able if engine in installed]
     if decisive and not there:

@@ -79,6 +79,7 @@ def begin_again(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str
     # Events are carried from attempt to attempt, so they know the first start and every resumption.
     events = jsonl.read(writer.path(EVENTS))[0]
     return Start(writer=writer, checkpoint=checkpoint, progress=progress_from(checkpoint), resumed=True,
+                 # An attempt that was killed before its first event is not known of; then this one is the first.
                  first_started_at=next((event["time"] for event in events if event["kind"] == "started"), now()),
                  resumes=sum(event["kind"] == "resumed" for event in events))
 

@@ -175,6 +175,7 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
         loaded = smoke.shrink(loaded)
     data = find_data(loaded)
     setup = prepare(loaded, smoke.cut(data) if smoke is not None else data)
+    # A plan that does not fit gets past the refusal below by --force alone, so this is what `forced` says.
     facts = {**setup.learned.facts(), "smoke": smoke is not None, "forced": not setup.verdict.fits,
              "predicted_peak_bytes": setup.verdict.peak_bytes,
              "processes": processes.count,
@@ -452,6 +453,7 @@ def _seal(start: Start, setup: TrainSetup, settings: LoopSettings, outcome: Outc
     writer.write_text(README, run_readme(
         manifest, data=setup.learned.sentence(), command=reproduce_command(setup, out),
         memory=memory_sentence(measured), learned=rewards_of(metrics) if preferred is None else preferred.sentence))
+    # Progress goes to standard error: the run's own log is among the files that are sealed.
     run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
     return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,
                        supervised_tokens=outcome.progress.supervised_tokens,

@@ -44,6 +44,7 @@ def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemR
             f"{n_train} traces and {n_items} items of addition",
             f"at least one of each, at most {len(pairs)} items, and at most {len(problems)} traces beside {n_items} "
             "items: there are 8,100 additions of two 2-digit numbers", "ask for fewer")
+    # One order of each pair, by a bit of its hash: half of the items begin with the larger number.
     turned = [pair if rank(seed, "addition", VERSION, "turn", *pair)[0] % 2 else pair[::-1] for pair in held_out]
     return ([_trace(a, b, seed) for a, b in problems[:n_train]], [_item(a, b) for a, b in turned])
 

@@ -77,6 +77,7 @@ def _drawn(kinds: Sequence[str], count: int, seed: int, *, asked: bool) -> list[
                                f"fewer: after {number} problems, {kind.name} gives hardly anything new",
                                "a smaller --n")
         _check(kind.name, problem)
+        # In one set: a key is a tuple and a prompt a text, so they are never taken for each other.
         seen.update((problem.key, problem.prompt))
         found.append((kind.name, problem))
     return found

@@ -115,6 +115,7 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path]) -> SeedsComparison:
     scores_a = [_scores(record, order) for record in records_a]
     scores_b = [_scores(record, order) for record in records_b]
     side_a, side_b = _side(records_a, scores_a), _side(records_b, scores_b)
+    # Column by column: of each item the scores of all runs of a side.
     means_a = [math.fsum(column) / len(column) for column in zip(*scores_a, strict=True)]
     means_b = [math.fsum(column) / len(column) for column in zip(*scores_b, strict=True)]
     return SeedsComparison(a=side_a, b=side_b, notes=notes, method_interval=_method_interval(side_a, side_b),

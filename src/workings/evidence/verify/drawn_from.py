@@ -59,6 +59,7 @@ def _learned(record: Record, unit: Unit) -> list[dict[str, Any]] | None:
     wanted = unit.manifest.data_digests.get("traces")
     places = [entry.name for entry in record.loose if entry.kind == "file"]
     places += [pack.full(name) for pack in record.packs for name in pack.files]
+    # By digest and not by name: beside runs anybody names such files, and in a pack they are named by their digests.
     for place in places:
         if not place.endswith(".jsonl"):
             continue

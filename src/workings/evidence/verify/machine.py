@@ -32,6 +32,7 @@ def tokenizer(record: Record) -> Iterator[CheckFinding]:
 
 def tokenizer_digest(tokenizer: Any, settings: dict[str, Any]) -> str:
     """The digest that a tokenizer with these files has (`workings.models.tokenizer.Tokenizer.digest`)."""
+    # As `Tokenizer` reads them: older files hold a token as an object, and several named templates as a list.
     template = settings.get("chat_template")
     if isinstance(template, list):
         named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}

@@ -17,6 +17,7 @@ def verify_page() -> bytes:
     script = '"use strict";\n{\n' + "".join(map(_part, SCRIPTS)) + "}\n"
     style = _part("page.css")
     text = _part("page.html")
+    # Style and script last: their bytes have to stay those that the digests are of.
     for name, value in (("script_digest", _digest(script)), ("style_digest", _digest(style)),
                         ("style", style), ("script", script)):
         text = text.replace("{" + name + "}", value)
