@@ -11,8 +11,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.ui.making import client, two_runs
+from workings.record.phase import process_start
 from workings.ui import jobs
-from workings.ui.job_child import process_start
 
 
 @pytest.fixture(autouse=True)

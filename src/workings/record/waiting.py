@@ -38,6 +38,7 @@ class Nobody:
         """Nothing."""
 
 
+_WATCHER: ContextVar[Listener] = ContextVar("watcher", default=Nobody())  # noqa: B039 - it holds no state
 _LISTENER: ContextVar[Listener] = ContextVar("listener", default=Nobody())  # noqa: B039 - it holds no state
 
 
@@ -52,6 +53,16 @@ def heard_by(listener: Listener) -> Iterator[None]:
 
 
 @contextmanager
+def watched_by(watcher: Listener) -> Iterator[None]:
+    """Have somebody told of what begins and ends meanwhile, whoever else listens in between."""
+    before = _WATCHER.set(watcher)
+    try:
+        yield
+    finally:
+        _WATCHER.reset(before)
+
+
+@contextmanager
 def waiting(what: str, usual_seconds: float | None = None) -> Iterator[Listener]:
     """Tell of something that takes long while the block runs; yields the listener, which may be told how far it is.
 
@@ -59,9 +70,11 @@ def waiting(what: str, usual_seconds: float | None = None) -> Iterator[Listener]
         what: a participle with its object: ``compiling the step``.
         usual_seconds: how long it took before, where that is known.
     """
-    listener = _LISTENER.get()
+    listener, watcher = _LISTENER.get(), _WATCHER.get()
+    watcher.begins(what, usual_seconds)
     listener.begins(what, usual_seconds)
     try:
         yield listener
     finally:
         listener.ends()
+        watcher.ends()

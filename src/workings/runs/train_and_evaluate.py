@@ -1,6 +1,7 @@
 """Train, then ask the trained model and the untrained one the recipe's items: one call for `workings train`."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.layout import RECIPE_EVALUATION
+from workings.record.phase import phases
 from workings.record.reader import Run
 from workings.record.values import Absent
 from workings.runs.prepare import TrainSetup
@@ -93,7 +95,8 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
     base was evaluated: two models do not fit where one was planned for.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
-    with ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device) as group:
+    with ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device) as group, (
+            phases(out, loaded.recipe.name, loaded.recipe.training.steps) if group.is_coordinator else nullcontext()):
         # Several processes have no rule for who asks what is left.
         if resume and group.count == 1 and is_without_evaluation(out):
             return _evaluated(trained_before(loaded, out, smoke))

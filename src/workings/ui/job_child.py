@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from workings.record import atomic
+from workings.record.phase import process_start
 from workings.record.values import now
 
 
@@ -38,20 +39,6 @@ def main(folder: Path) -> int:
     # Written whole or not at all: the page takes the file's existence for the end of the command.
     atomic.write_json(folder / "exit.json", {"code": code, "finished_at": now()})
     return code
-
-
-def process_start(pid: int, proc: Path = Path("/proc")) -> str:
-    """When a process began, so that a number that is used again is told apart; "" if it is gone."""
-    if not (proc / "self").exists():  # macOS
-        found = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-        return found.stdout.strip()
-    try:
-        stat = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    # The second field is the program's name in brackets and may itself hold blanks and brackets, so fields are counted
-    # behind the last one: the start in clock ticks is the 22nd of all.
-    return stat.rpartition(")")[2].split()[19]
 
 
 if __name__ == "__main__":

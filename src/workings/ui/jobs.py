@@ -17,8 +17,8 @@ from pydantic import BaseModel, Field
 
 from workings.errors import RequestError
 from workings.record import atomic
+from workings.record.phase import process_start
 from workings.record.values import now
-from workings.ui.job_child import process_start
 
 KEPT = 60_000
 """Characters of the end of an output that the page shows."""

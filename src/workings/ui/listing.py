@@ -1,5 +1,7 @@
 """The list of runs: one row a run, from its manifest, its log and its evaluation."""
 
+import json
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -13,14 +15,18 @@ from workings.record.layout import (
     EVALUATION_SUMMARY,
     EVENTS,
     MANIFEST,
+    MODEL_SHAPE,
     PARTIAL_SUFFIX,
     SAMPLED,
     SEAL,
     SELECTION,
 )
 from workings.record.pace import pace
+from workings.record.phase import Phase
+from workings.record.values import is_absent
 from workings.reports.run_table import learned_from
 from workings.ui.folder import Folder
+from workings.ui.labels import Label
 from workings.ui.verified import Verified
 from workings.ui.words import flat_texts
 
@@ -71,18 +77,83 @@ class RunRow(BaseModel):
     samples: SampleCounts | None = None
     verified: Verified | None = None
     earlier_of: str = Field(default="", description="The run that went on from this one, which was interrupted")
+    base: str = Field(default="", description="The evaluation of the model that it began with, beside it")
+    base_accuracy: Accuracy | None = None
+    base_of: list[str] = Field(default=[], description="Of such an evaluation: the runs that began with its model")
+    phase: str = Field(default="", description="What its process does now, where the log does not say it")
+    begun: bool = Field(default=False, description="Its process lives, and its directory is not there yet")
+    tags: list[str] = Field(default=[], description="What a person noted; outside of the record")
+    hidden: bool = False
     settings: dict[str, str] = Field(default={}, description="What the recipe says, by key, for columns and groups")
 
 
-def run_rows(folder: Folder, verified: dict[str, Verified]) -> list[RunRow]:
-    """Rows of all runs; one that cannot be read is a row that says so, and hides no other."""
+def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str, Phase],
+             labels: Mapping[str, Label]) -> list[RunRow]:
+    """Rows of all runs; one that cannot be read is a row that says so, and hides no other.
+
+    Args:
+        folder: where they are.
+        verified: kept verdicts by name.
+        phases: what living processes do, by name of the run; one without a directory yet is a row, too.
+        labels: what a person noted, by name.
+    """
     rows = [run_row(folder, path, verified) for path in folder.runs()]
     names = {row.name for row in rows}
+    _find_bases(folder, rows)
+    rows += [begun_row(name, told) for name, told in phases.items() if name not in names]
     for row in rows:
+        tell(row, phases.get(row.name), labels.get(row.name))
         before, interrupted, number = row.name.rpartition(".interrupted-")
         if interrupted and number.isdigit() and before in names:
             row.earlier_of = before
     return rows
+
+
+def _find_bases(folder: Folder, rows: list[RunRow]) -> None:
+    """Tell runs which evaluation beside them is that of the model that they began with."""
+    bases: dict[tuple[str, str], RunRow] = {}
+    for row in rows:
+        if row.kind == "evaluation" and (began := _began_with(folder, row)):
+            bases[row.name.rpartition("/")[0], began] = row
+    for row in rows if bases else []:
+        if row.kind != "run" or row.state == "unreadable" or not (began := _began_with(folder, row)):
+            continue
+        if (base := bases.get((row.name.rpartition("/")[0], began))) is not None:
+            row.base, row.base_accuracy = base.name, base.accuracy
+            base.base_of.append(row.name)
+
+
+def _began_with(folder: Folder, row: RunRow) -> str:
+    """What decides the weights of an evaluated base, or those that a sealed run began with; empty: not known."""
+    place = folder.inside(row.name)
+    try:
+        if row.kind == "evaluation":
+            model = folder.object(place / EVALUATION_CONFIG)["model"]
+            if model.get("step") != 0:
+                return ""
+            return json.dumps(model["weights"] if "weights" in model else [model["shape"], model["seed"]],
+                              sort_keys=True)
+        manifest = folder.object(place / MANIFEST)
+        digests = manifest["weight_digests"]
+        return json.dumps([folder.object(place / MODEL_SHAPE), manifest["seed"]] if is_absent(digests) else digests,
+                          sort_keys=True)
+    # Not sealed yet, or a record of another form: its own row says so.
+    except (RecordError, KeyError, TypeError, AttributeError):
+        return ""
+
+
+def begun_row(name: str, told: Phase) -> RunRow:
+    """The row of a run whose directory is not there yet."""
+    return RunRow(name=name, kind="run", state="running", recipe=told.recipe, planned_steps=told.steps,
+                  started_at=told.began_at, phase=told.doing, begun=True)
+
+
+def tell(row: RunRow, told: Phase | None, label: Label | None) -> None:
+    """Add to a row what its files do not hold."""
+    if told is not None:
+        row.phase = told.doing
+    if label is not None:
+        row.tags, row.hidden = label.tags, label.hidden
 
 
 def run_row(folder: Folder, path: Path, verified: dict[str, Verified]) -> RunRow:

@@ -8,14 +8,17 @@ from typing import Any
 import jinja2
 from fastapi.responses import HTMLResponse
 
+from workings.errors import RequestError
 from workings.hardware.machine import cache_directory
 from workings.record.digest import bytes_digest
+from workings.record.phase import Phase, read_phases
 from workings.ui.answers import read_answers
 from workings.ui.compared import ComparedPairs
 from workings.ui.draw import part_number
 from workings.ui.folder import Folder
 from workings.ui.jobs import Jobs
-from workings.ui.listing import RunRow, run_row, run_rows
+from workings.ui.labels import LabelStore
+from workings.ui.listing import RunRow, begun_row, run_row, run_rows, tell
 from workings.ui.pairs import PairReader
 from workings.ui.rollout_reader import RolloutReader
 from workings.ui.sample_reader import SampleReader
@@ -49,6 +52,7 @@ class Site:
     jobs: Jobs
     verified: VerifiedStore
     compared: ComparedPairs
+    labels: LabelStore
     rollouts: RolloutReader = field(default_factory=RolloutReader)
     samples: SampleReader = field(default_factory=SampleReader)
     pairs: PairReader = field(default_factory=PairReader)
@@ -59,23 +63,43 @@ class Site:
         """The page over a folder; jobs and verdicts lie in the person's cache, under the folder's digest."""
         folder = Folder(root.resolve())
         return cls(folder=folder, jobs=Jobs(page_directory(root) / "jobs", root.resolve()),
+                   labels=LabelStore.beside(root.resolve()),
                    compared=ComparedPairs(lambda unit: read_answers(folder, unit)),
                    verified=VerifiedStore(cache_directory() / "ui" / "verified"))
 
     def rows(self) -> list[RunRow]:
         """All runs of the folder."""
         self.take_verdicts()
-        return run_rows(self.folder, self.verified.all(self.folder))
+        return run_rows(self.folder, self.verified.all(self.folder), self.phases(), self.labels.all())
 
     def row(self, run: Path) -> RunRow:
         """One run of the folder."""
         self.take_verdicts()
         name, kept = self.folder.name(run), self.verified.of(run)
-        return run_row(self.folder, run, {name: kept} if kept else {})
+        row = run_row(self.folder, run, {name: kept} if kept else {})
+        tell(row, self.phases().get(name), self.labels.all().get(name))
+        return row
 
-    def live(self, run: Path) -> RunRow:
-        """One run of the folder without its verdict: what a page asks again and again."""
-        return run_row(self.folder, run, {})
+    def live(self, name: str) -> RunRow:
+        """A run by its name, without its verdict: what a page asks again and again.
+
+        Raises:
+            RequestError: there is no such run, and none of that name has begun.
+        """
+        told = self.phases().get(name)
+        try:
+            row = run_row(self.folder, self.folder.path(name), {})
+        except RequestError:
+            if told is None:
+                raise
+            return begun_row(name, told)
+        tell(row, told, None)
+        return row
+
+    def phases(self) -> dict[str, Phase]:
+        """What living processes of this machine do for runs of the folder, by name."""
+        return {run.relative_to(self.folder.root).as_posix(): told for run, told in read_phases().items()
+                if run.is_relative_to(self.folder.root)}
 
     def take_verdicts(self) -> None:
         """Keep what finished `verify` jobs said."""

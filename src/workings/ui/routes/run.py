@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
-from fastapi import APIRouter, Query
-from fastapi.responses import HTMLResponse, Response
+from fastapi import APIRouter, Form, Query
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, create_model
 
-from workings.errors import RecordError
+from workings.errors import RecordError, RequestError
 from workings.reports.gather import bare_view, commands
 from workings.reports.html import write_report
 from workings.ui.detail import Detail, read_detail
+from workings.ui.labels import Label, tags_of
 from workings.ui.listing import RunRow
 from workings.ui.site import Site
 from workings.ui.tab import OpenedRun, Tab
@@ -45,7 +47,7 @@ def router(site: Site, tabs: Mapping[str, Tab] = TABS) -> APIRouter:
     @routes.get("/api/live/{name:path}")
     def live_json(name: str) -> RunRow:
         """How far a run is: its row in the list, and nothing that takes long to read."""
-        return site.live(site.folder.path(name))
+        return site.live(name)
 
     # `partial` hides the site from FastAPI, which makes a parameter of each argument that is left.
     for tab in tabs.values():
@@ -60,6 +62,19 @@ def router(site: Site, tabs: Mapping[str, Tab] = TABS) -> APIRouter:
             page = write_report(Path(place) / "report.html", [run]).read_bytes()
         return Response(page, media_type="text/html", headers={
             "content-disposition": f'attachment; filename="{_file_name(name)}.html"'})
+
+    @routes.post("/api/label/{name:path}")
+    def label_json(name: str, tags: Annotated[str, Form()] = "", hidden: Annotated[bool, Form()] = False) -> Label:
+        """Note tags of a run, and whether the list hides it; nothing of the run changes."""
+        label = Label(tags=tags_of(tags), hidden=hidden)
+        site.labels.set(site.folder.name(site.folder.path(name)), label)
+        return label
+
+    @routes.post("/label/{name:path}", include_in_schema=False)
+    def label_form(name: str, tags: Annotated[str, Form()] = "",
+                   hidden: Annotated[bool, Form()] = False) -> RedirectResponse:
+        label_json(name, tags, hidden)
+        return RedirectResponse(f"/run/{quote(name)}", 303)
 
     parameters = _parameters(tabs)
 
@@ -83,7 +98,13 @@ def _parameters(tabs: Mapping[str, Tab]) -> type[BaseModel]:
 
 
 def _page(site: Site, tabs: Mapping[str, Tab], name: str, wanted: Any) -> HTMLResponse:
-    run = OpenedRun.of(site, name)
+    try:
+        run = OpenedRun.of(site, name)
+    except RequestError:
+        # Its address is good from the first second on, when there is no directory yet.
+        if name not in site.phases():
+            raise
+        return site.html("begun.html.jinja", page="runs", row=site.live(name))
     shown = {key: tab for key, tab in tabs.items() if tab.shown(run)}
     # A link may name a tab that this run does not have; the first one is shown instead of an error.
     key = wanted.tab if wanted.tab in shown else next(iter(shown))

@@ -39,6 +39,7 @@ class ListQuery(BaseModel):
     order: Literal["up", "down"] = "down"
     column: list[str] = Field(default=[], max_length=12, description="Keys of recipes that are shown as columns")
     group: str = Field(default="", max_length=200, description="A key of the recipes, or folder: runs in groups by it")
+    hidden: bool = Field(default=False, description="Also runs that somebody hid")
     earlier: bool = Field(default=False, description="Also interrupted runs that others went on from")
 
     def address(self, **changes: Any) -> str:
@@ -53,7 +54,8 @@ def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> Ru
     words = text.casefold().split()
     found = [row for row in rows if (not state or row.state == state) and all(
         word in " ".join((row.name, row.recipe, row.learned_from, row.model, row.engine, row.device, row.dtypes,
-                          row.state)).casefold() for word in words)]
+                          row.state,
+                          *row.tags)).casefold() for word in words)]
     # Sorting is stable: rows that are equal in the asked column stay in the order of their names.
     found.sort(key=lambda row: row.name)
     found.sort(key=lambda row: _key(row, sort), reverse=descending)
@@ -100,6 +102,11 @@ def router(site: Site) -> APIRouter:
         """Runs of the folder."""
         return listed(site, q, state, sort, order == "down")
 
+    @routes.get("/api/begun")
+    def begun_json() -> list[str]:
+        """Names of runs of the folder that a living process of this machine works on."""
+        return sorted(site.phases())
+
     @routes.get("/", include_in_schema=False)
     def runs_page(wanted: Annotated[ListQuery, Query()]) -> HTMLResponse:
         found = listed(site, wanted.q, wanted.state, wanted.sort, wanted.order == "down")
@@ -107,9 +114,11 @@ def router(site: Site) -> APIRouter:
             return site.html("start.html.jinja", page="start", jobs=site.jobs.all(), empty=True, shipped=[],
                              written=[])
         earlier = Counter(row.earlier_of for row in found.rows if row.earlier_of)
-        runs = [row for row in found.rows if row.kind == "run" and not (row.earlier_of and not wanted.earlier)]
+        shown_rows = [row for row in found.rows if wanted.hidden or not row.hidden]
+        runs = [row for row in shown_rows if row.kind == "run" and not (row.earlier_of and not wanted.earlier)]
         return site.html("runs.html.jinja", page="runs", found=found, wanted=wanted, groups=_groups(runs, wanted.group),
-                         alone=[row for row in found.rows if row.kind != "run"], earlier=earlier,
+                         alone=[row for row in shown_rows if row.kind != "run" and not row.base_of], earlier=earlier,
+                         hidden=sum(row.hidden for row in found.rows), begun=sorted(site.phases()),
                          most=MOST_RUNS,
                          **shown(rounds_here(site)))
 

@@ -19,7 +19,7 @@ def run_curves(site: Site, name: str, x: X = "step", low: float | None = None, h
     With ``after``, only what came behind that place of the axis: a page that draws a living run asks for that.
     """
     run = site.folder.path(name)
-    row, columns = site.live(run), site.folder.columns(run)
+    row, columns = site.live(site.folder.name(run)), site.folder.columns(run)
     try:
         events = site.folder.tail(run / EVENTS).lines()
     except RecordError:

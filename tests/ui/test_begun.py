@@ -1,0 +1,120 @@
+"""What a run's files do not hold: what its process does before the first step and after the last one, and tags."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.evaluation.making import items, score
+from tests.record import synthetic
+from tests.ui.making import client, two_runs
+from workings.record import phase as phases_module
+from workings.record.phase import Phase, phases, read_phases
+from workings.record.waiting import waiting
+
+
+def test_a_run_is_listed_under_its_address_before_it_has_a_folder(tmp_path: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    two_runs(folder)
+    page = client(folder, monkeypatch)
+    assert page.get("/run/runs/new").status_code == 404
+    with phases(folder / "runs" / "new", "smoke-tiny", 60), waiting("planning: does it fit"):
+        row = page.get("/api/runs").json()["rows"][0]  # first of all
+        assert (row["name"], row["state"], row["phase"]) == ("runs/new", "running", "planning: does it fit")
+        assert (row["planned_steps"], row["begun"]) == (60, True)
+        shown = page.get("/run/runs/new")
+        assert (shown.status_code, "planning: does it fit" in shown.text) == (200, True)
+        assert page.get("/api/live/runs/new").json()["phase"] == "planning: does it fit"
+        assert page.get("/api/begun").json() == ["runs/new"]
+        assert "planning: does it fit" in page.get("/").text
+    assert page.get("/run/runs/new").status_code == 404
+    assert page.get("/api/begun").json() == []
+
+
+def test_phases_after_the_last_step_and_none_within_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    run = synthetic.sealed_run(folder / "tiny")
+    page = client(folder, monkeypatch)
+    with phases(run, "tiny", 6):
+        with waiting("taking the first step"):
+            assert page.get("/api/live/tiny").json()["phase"] == "taking the first step"
+        assert page.get("/api/live/tiny").json()["phase"] == ""  # its log says more
+        with waiting("answering 600 items"):
+            row = page.get("/api/live/tiny").json()
+            assert (row["state"], row["phase"]) == ("complete", "answering 600 items")
+            assert "answering 600 items" in page.get("/run/tiny").text
+
+
+def test_a_dead_process_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
+    with phases(tmp_path / "run", "smoke-tiny", 60):
+        file = next((tmp_path / "cache" / "phases").iterdir())
+        told = json.loads(file.read_bytes())
+        assert read_phases() == {tmp_path / "run": Phase(**told)}
+        file.write_text(json.dumps(told | {"process": "of another process"}))
+        assert read_phases() == {}
+        file.write_text("{}")
+        assert read_phases() == {}
+    assert list((tmp_path / "cache" / "phases").iterdir()) == []
+
+
+def test_no_place_for_it_keeps_no_run_from_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(phases_module, "cache_directory", lambda: tmp_path / "file")
+    with phases(tmp_path / "run", "smoke-tiny", 60), waiting("planning"):
+        pass
+
+
+def test_tags_and_hiding_stand_beside_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    two_runs(folder)
+    before = sorted(path for path in folder.rglob("*"))
+    page = client(folder, monkeypatch)
+    answer = page.post("/label/runs/plain", data={"tags": "baseline, keep"}, follow_redirects=False)
+    assert answer.headers["location"] == "/run/runs/plain"
+    assert page.post("/api/label/runs/steps", data={"hidden": "true"}).json() == {"tags": [], "hidden": True}
+    assert sorted(path for path in folder.rglob("*")) == before
+    shown = page.get("/").text
+    assert ('href="/run/runs/plain"' in shown, 'href="/run/runs/steps"' in shown) == (True, False)
+    assert ("baseline</a>" in shown, "1 hidden" in shown) == (True, True)
+    assert 'href="/run/runs/steps"' in page.get("/?hidden=true").text
+    assert [row["name"] for row in page.get("/api/runs?q=baseline").json()["rows"]] == ["runs/plain"]
+    kept = folder.with_name("folder.tags.json")
+    assert json.loads(kept.read_bytes()) == {"runs": {"runs/plain": {"tags": ["baseline", "keep"], "hidden": False},
+                                                      "runs/steps": {"tags": [], "hidden": True}}}
+    page.post("/api/label/runs/steps")
+    assert list(json.loads(kept.read_bytes())["runs"]) == ["runs/plain"]
+    assert page.post("/api/label/runs/plain", data={"tags": "x" * 41}).status_code == 422
+    assert page.post("/api/label/runs/none", data={"tags": "x"}).status_code == 422
+
+
+def test_a_file_of_tags_that_is_none_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    two_runs(folder)
+    kept = folder.with_name("folder.tags.json")
+    kept.write_text("[my own notes]")
+    page = client(folder, monkeypatch)
+    assert page.get("/").status_code == 200
+    assert page.post("/api/label/runs/plain", data={"tags": "x"}).status_code == 409
+    assert kept.read_text() == "[my own notes]"
+
+
+def test_a_base_stands_under_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    two_runs(folder)
+    for name, layers in (("plain", 2), ("steps", 3)):
+        shape = json.dumps({"family": "gemma", "layers": layers})
+        (folder / "runs" / name / "config/model_shape.json").write_text(shape)
+    seed = json.loads((folder / "runs/plain/run_manifest.json").read_bytes())["seed"]
+    base = score(folder / "runs", "base-tiny", items(60), [False] * 60)
+    config = json.loads((base / "eval_config.json").read_bytes())
+    config["model"] = {"id": "tiny", "step": 0, "shape": {"layers": 2, "family": "gemma"}, "seed": seed}
+    (base / "eval_config.json").write_text(json.dumps(config))
+    page = client(folder, monkeypatch)
+    rows = {row["name"]: row for row in page.get("/api/runs").json()["rows"]}
+    assert [rows[f"runs/{name}"]["base"] for name in ("plain", "steps")] == ["runs/base-tiny", ""]
+    assert rows["runs/base-tiny"]["base_of"] == ["runs/plain"]
+    shown = page.get("/").text
+    assert shown.count('href="/run/runs/base-tiny"') == 1
+    assert "that belong to no run" not in shown
