@@ -46,6 +46,7 @@ def improve_command(
 
     asked = ImproveRequest(
         rounds=rounds, prompts=prompts, samples=samples, temperature=temperature, all_rounds=all_rounds,
+        # Without prompts `quickstart` brings its data, and the control is made unless somebody says no.
         control=not prompts if control is None else control,
         selection=Selection(keep=keep, most_per_prompt=most, prefer=prefer, near_duplicates=near_duplicates,
                             balance=balance))

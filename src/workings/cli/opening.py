@@ -60,6 +60,7 @@ def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
     if not (path / SEAL).is_file():
         if opening:
             return {}
+        # A folder of weights, or a Hub id. Any other path is left to `Run.open`, which says what it lacks.
         if (path / "config.json").is_file() or not path.exists():
             raise RequestError(f"{model}, which is no sealed run, and no --template",
                                "a sealed run; or weights, with the chat template that they were trained with", example)

@@ -58,6 +58,7 @@ def page(found: "RewardCheck") -> str:
     lines.append("")
     if samples:
         lines.append(f"{count} prompts; beats: share of them where the probe earns more than the median of the model's "
+                     # As many of each prompt, so the division leaves nothing over.
                      f"{samples['count'] // count} samples, which is {samples['median']:.2f} on average")
         lines.append(f"groups without spread {samples['groups_without_spread']:.0%}; cut off "
                      f"{samples['truncated']:.0%}; {samples['tokens']:.0f} of {samples['max_new_tokens']} tokens on "

@@ -56,6 +56,8 @@ class _Spoken:
 
     def speak(self) -> None:
         self._over = threading.Event()
+        # A thread for each time it is spoken of: a finished one cannot be started again. The time counts from the
+        # first.
         self._thread = threading.Thread(target=self._lines, daemon=True)
         self._thread.start()
 
@@ -70,6 +72,7 @@ class _Spoken:
         while not over:
             line = waiting_text(self._what, time.monotonic() - self._began, self._usual, self.done)
             if terminal:
+                # Back to the first column, and clear up to the end: an earlier line may have been longer.
                 sys.stderr.write(f"\r\x1b[K{line}")
                 sys.stderr.flush()
             else:

@@ -64,6 +64,7 @@ class _Counts:
         if not text.strip():
             self.empty += 1
             return
+        # `match`, because a message begins with the error; a solution may speak of one further on.
         if len(text) <= _LONGEST_MESSAGE and _ERROR.match(text):
             self.errors += 1
             self.first_error = self.first_error or text
@@ -101,6 +102,7 @@ def suspicions_of(samples: Iterable[dict[str, Any]]) -> list[str]:
     (text, _), times = max(counts.texts.items(), key=itemgetter(1), default=(("", 0), 0))
     # Of questions that all have one answer a model may rightly say it each time.
     one_answer = max(counts.expected.values(), default=0) >= SAME_FROM * total
+    # Not where it was named already: one error message over and over is also one text.
     if times >= SAME_FROM * total and not said and not one_answer:
         said.append(f"{_of(times, total)} are the same text: {_quoted(text)}")
     return said

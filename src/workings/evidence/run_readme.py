@@ -77,4 +77,5 @@ def command_again(name: str, origin: str, base: str | Mapping[str, str], overrid
         recipe = RECIPE
     else:
         recipe = Path(base, Path(origin).name).as_posix()
+    # Beside the run and under another name: `train` refuses a folder that exists.
     return shlex.join(["workings", "train", recipe, "--out", f"../{name}-again", *overrides])

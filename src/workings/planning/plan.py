@@ -162,6 +162,7 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
         said = _inspect_or_estimate(asked, own, {"log_probs": programs["step"]}, mesh, target)["log_probs"]
         found, programs = with_teacher(request, own, mesh, found, said), {**programs, TEACHER: programs["step"]}
     # A run ends in whichever of its programs needs the most.
+    # Of equal peaks the first, which is the step.
     worst = max(found, key=lambda name: found[name].peak_bytes)
     difference = None
     # Two more compilations, so they are made only for a refusal that stays unexplained.
@@ -229,6 +230,7 @@ def estimate(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[in
     else:
         parts = beside_the_step(request, program, batch, *mesh, target.platform)
         peak = sum(parts.values())
+    # The formula's own version stands where a compiler's would, so that records tell two formulas apart.
     return Inspection(peak_bytes=peak, source="estimated", breakdown=parts, versions={"formula": "1"},
                       why_estimated=why)
 

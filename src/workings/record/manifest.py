@@ -13,6 +13,7 @@ __all__ = ["Absent", "DeviceRecord", "Distribution", "Origin", "RunManifest", "a
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 """SHA-256 in lower-case hexadecimal."""
+# 40 digits of SHA-1, or 64 in a repository whose object format is SHA-256.
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
 """A git commit."""
 Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")]
@@ -165,6 +166,7 @@ class RunManifest(_Part):
     kaggle_run_id: str | Absent = UNKNOWN_OUTSIDE_KAGGLE
     """Kaggle's id of that run."""
 
+    # Not shared between manifests, as a default of a function would be: pydantic copies it for each.
     facts: dict[str, Any] = {}
     """More that an engine or a caller wants to keep."""
 

@@ -119,8 +119,10 @@ PANELS = (
 )
 """In the order in which they are shown."""
 FIXED = frozenset(line.key for panel in PANELS for line in panel.lines) | {
+    # Logged, and drawn nowhere.
     "completions", "held_out_items", "mismatch_ratio"}
 PREFIXES = tuple(panel.prefix for panel in PANELS if panel.prefix)
+# Sorted, because a set of texts has another order in each process. The two left out are made by `numbers`.
 _LOGGED = tuple(sorted(FIXED - {"updating_seconds", "preference_loss"}))
 
 

@@ -51,6 +51,7 @@ def write_rounds_page(out: Path, page: RoundsPage) -> Path:
     """Write the page, in place of an earlier one."""
     text = render_page("rounds.html.jinja", title=f"{page.title}, round by round", kicker="workings improvement",
                        verdict=page.verdict, verdict_text=f"the last round against the start: {page.verdict}",
+                       # A no-break space: a line never ends between a number and its sign.
                        sentence=page.sentence.replace(" %", "\u00a0%"), accuracy=accuracy_by_round(page),
                        rows=page.rows, method=METHOD, percent=percent)
     atomic.write_text(out, text)

@@ -65,6 +65,7 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
     if model is None or data is None:
         raise RequestError("train without a recipe", "a recipe, or model and data",
                            'workings.train(model="Qwen/Qwen3-0.6B", data=rows, steps=100)')
+    # Around the whole run: the rows lie in a folder that goes with the context, until the run has its own copy.
     with keyword_recipe(Keywords(model=model, data=data, items=items, method=method, steps=steps,
                                  epochs=epochs, overrides=overrides)) as loaded:
         return run(loaded)

@@ -71,6 +71,7 @@ class ImproveResult:
     @cached_property
     def comparison(self) -> Comparison:
         """The last round (B) against the start (A)."""
+        # With the start alone it is compared with itself, and the sentence says that no round was made.
         return compare(self.rounds[0].run, self.rounds[-1].run)
 
     @cached_property
@@ -142,6 +143,7 @@ def _row(name: str, overall: Mapping[str, Any], counts: Mapping[str, Any], found
         name=name, accuracy=overall["mean"], low=overall["ci_low"] if known else None,
         high=overall["ci_high"] if known else None,
         change=difference_text(difference, difference.p_value) if difference else "",
+        # -1 stands for "none were drawn", which 0 would not: of the start and of the control.
         **{key: int(counts.get(key, -1)) for key in ("learned", "never", "sometimes", "always")})
 
 

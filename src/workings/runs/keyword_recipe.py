@@ -62,6 +62,7 @@ def _values(asked: Keywords, folder: Path, kept: list[str]) -> dict[str, Any]:
         traces = f"../{GIVEN_TRACES}"
         kept.append(GIVEN_TRACES)
     model: dict[str, Any] = dict(asked.model) if isinstance(asked.model, Mapping) else {
+        # Absolute, because a recipe's paths begin in its own folder, and this one has a temporary one.
         "source": "pretrained", "id": _existing(str(asked.model)) or str(asked.model)}
     scratch = model.get("source") == "scratch"
     on_accelerator = bool(accelerators())

@@ -82,6 +82,7 @@ def refusals(tried: Sequence[Tried]) -> list[str]:
         has = [each for each in tried if probe in each.probes]
         wrong = [each for each in has if not each.probes[probe].right]
         right = [each for each in has if each.probes[probe].right]
+        # Named once: a probe that beats the model's samples is not held against the right answers as well.
         found += _beside_the_model(probe, wrong) or _beside_the_right_answer(probe, _with_an_answer(wrong))
         # The other probes are right by chance, and what they earn then says nothing of them.
         if probe in ("very long", "answer repeated"):

@@ -73,6 +73,7 @@ class TraceData:
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Batches by their position."""
         del engine, writer
+        # Nothing to close here; rollouts keep a process for rewards as long as the context lasts.
         return nullcontext(TraceExperience(self.batches))
 
 
@@ -114,6 +115,7 @@ class PairData(TraceData):
             writer.write_jsonl(REFERENCE_LOG_PROBS, to_lines(said))
 
         return nullcontext(PairExperience(
+            # A resumed run reads what was recorded: its state is no longer the one that the reference was.
             self.batches, ask=ask, recorded=lambda: from_lines(jsonl.read(place)[0]) if place.is_file() else None,
             record=keep))
 

@@ -83,12 +83,14 @@ class CheckReport:
         """What a cleaned set leaves out: positions of records, with the reasons."""
         found: dict[int, list[DataFinding]] = {}
         for finding in self.findings:
+            # What matters is about one record each, so `WHOLE` is never a key here.
             if finding.matters:
                 found.setdefault(finding.record, []).append(finding)
         return found
 
     def to_json(self, most: int = 1000) -> dict[str, Any]:
         """For `--json`: counts of everything, and the first findings, those that matter first."""
+        # A stable sort: on either side of the line findings stay in the order in which they were found.
         first = sorted(self.findings, key=lambda finding: not finding.matters)[:most]
         return {"records": self.records, "passed": self.passed, "counts": self.counts,
                 "findings": [finding.to_json() for finding in first],

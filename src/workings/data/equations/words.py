@@ -50,6 +50,7 @@ CHANGES_WHAT_PRECEDES = _listed("""
 """Words behind a number that may belong to its value."""
 
 NAMED_BY_NUMBER = re.compile(
+    # One look behind for each word: Python's `re` takes only those of one width.
     r"(?<!\beach )(?<!\bevery )(?<!\bper )(?<!\ba )(?<!\bone )\b(?:day|step|week|month|year|hour|minute|chapter|page|"
     r"grade|age|room|question|problem|item|exercise|number|no|table|figure|equation|case|part|round|level|stage|row|column|class|"
     r"team|player|group|box|section|lesson|version|line|task|example|option|unit|season|bus|gate|floor|apartment)s?\s+$")

@@ -84,6 +84,7 @@ class ItemRecord:
 
 def items_bytes(items: Iterable[ItemRecord]) -> bytes:
     """The items as JSON lines."""
+    # Keys in the order of the fields: digests of shipped sets depend on it.
     return b"".join(json.dumps(asdict(item), ensure_ascii=False).encode() + b"\n" for item in items)
 
 

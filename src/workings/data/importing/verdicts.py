@@ -88,6 +88,7 @@ class Waiting:
         """
         found = half.verdict
         asked = (*found.history, found.prompt)
+        # Of the two queues of a prompt one is always empty, so a record costs one look however many wait.
         waiting = self._halves.get((*asked, not found.right))
         if waiting:
             return waiting.popleft()

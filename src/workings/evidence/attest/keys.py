@@ -56,6 +56,7 @@ def new_key(path: Path, passphrase: str = "") -> NewKey:
 
     public = path.with_name(path.name + PUBLIC_SUFFIX)
     for taken in (path, public):
+        # `lexists`, because a link to nowhere counts: a write would go where it points.
         if os.path.lexists(taken):
             raise RequestError(f"{taken}, which exists", "a new file; keys are never overwritten", "another --out")
     if inside := next((folder for folder in path.absolute().parents
@@ -71,6 +72,7 @@ def new_key(path: Path, passphrase: str = "") -> NewKey:
     with storage(path, "write"):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # The mode is given when the file is made: there is no moment at which somebody else could open it.
+        # O_EXCL refuses a link as well, so nothing that came there since the look above is followed.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(private_bytes)
@@ -98,6 +100,7 @@ def signer(path: Path, passphrase: str = "") -> "CryptoSigner":
                            "a key that only its owner can read", f"chmod 600 {path}")
     try:
         key = load_pem_private_key(path.read_bytes(), passphrase.encode("utf-8") if passphrase else None)
+    # cryptography's own distinction: TypeError where a passphrase is missing or too many, ValueError where it is wrong.
     except TypeError:
         raise RequestError(f"--key {path} {'without' if not passphrase else 'with'} a passphrase",
                            "a passphrase" if not passphrase else "no passphrase: this key is not encrypted",
@@ -131,5 +134,6 @@ def public_pem(key: "SSlibKey") -> bytes:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+    # securesystemslib keeps the 32 bytes of the key in hexadecimal; PEM could hold comments and other line lengths.
     return Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.keyval["public"])).public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)

@@ -120,6 +120,7 @@ def stamp_of(response: bytes, data: bytes, roots: "Sequence[Certificate]" = ()) 
         decoded = decode_timestamp_response(response)
         if decoded.tst_info.message_imprint.message != sha512(data).digest():
             raise RecordError("a time stamp of something else")
+        # Without trusted roots only the digest was compared: anybody could have made such an answer.
         if roots:
             VerifierBuilder(roots=list(roots)).build().verify_message(decoded, data)
         return Stamp(time=decoded.tst_info.gen_time, authority=_authority(decoded))
@@ -144,12 +145,14 @@ def _ask(url: str, data: bytes) -> bytes:
 
     if not url.startswith(("https://", "http://")):
         raise RequestError(f"--timestamp {url}", "the address of an RFC 3161 time-stamp authority, with https or http")
+    # With the certificate in the answer whoever checks it needs no network, and the authority has a name.
     request = TimestampRequestBuilder().data(data).hash_algorithm(HashAlgorithm.SHA512).cert_request(
         cert_request=True).build()
     asked = urllib.request.Request(url, request.as_bytes(), {  # noqa: S310 - http and https only, see above
         "content-type": "application/timestamp-query", "accept": "application/timestamp-reply"})
     try:
         with urllib.request.urlopen(asked, timeout=ASK_SECONDS) as answer:  # noqa: S310
+            # An answer beyond the limit is cut off and then no time stamp; a server cannot fill the memory.
             response: bytes = answer.read(MAX_RESPONSE_BYTES)
     except (OSError, urllib.error.URLError) as error:
         raise RequestError(f"--timestamp {url}: {error}", "an authority that answers; the signature itself is written",

@@ -34,7 +34,10 @@ def conditions(environment: Mapping[str, Any], *, engine: str, code: str, device
     return {
         "engine": engine, "code": code, "device": device,
         "mesh": " ".join(f"{axis}={size}" for axis, size in sorted(mesh.items())),
+        # Compilers and kernel libraries choose instructions by the processor, and other instructions may round
+        # otherwise.
         **{name: str(machine.get(name, NOT_RECORDED)) for name in ("cpu_model", "architecture", "usable_cores")},
+        # How many threads share a sum decides in which parts it is added up, and so how it is rounded.
         "threads": _pairs(machine.get("threads", {})),
         "variables": _pairs({name: value for name, value in variables.items() if name not in WITHOUT_EFFECT}),
         **{PACKAGE + name: str(versions.get(name, NOT_RECORDED)) for name in sorted(packages)},

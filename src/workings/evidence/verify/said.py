@@ -126,6 +126,7 @@ def _once(fields: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
     seen: set[tuple[str, bool]] = set()
     for field in fields:
         if field not in seen:
+            # Beyond the bound a field may be given twice; `said` keeps it once all the same.
             if len(seen) < MAX_SEEN:
                 seen.add(field)
             yield field
