@@ -54,6 +54,7 @@ def kind_of_item(sample: dict[str, Any]) -> str:
         return DESPITE if place else RIGHT
     if place is None:
         return NOT_FOUND
+    # `DESPITE` comes first in the tuple, so that the number of a line is its place; behind the last of them is `LATER`.
     return BROKEN[min(place.line, FIRST_LINES + 1)]
 
 

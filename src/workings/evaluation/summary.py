@@ -100,6 +100,7 @@ def _sample_text(verdict: str, sample: dict[str, Any]) -> str:
     text = completion if isinstance(completion, str) else f"(none: {completion['absent']})"
     extracted = sample["extracted"] if isinstance(sample["extracted"], str) else "nothing"
     facts = (f"expected `{sample['gold']}`, extracted `{extracted}` by `{sample['rule']}`, score {sample['score']:g}")
+    # For reading; the whole text stands in the predictions.
     return f"## {sample['id']}: {verdict}\n\n{facts}\n\n{_fenced(sample['prompt'])}\n\n{_fenced(text[:4000])}\n"
 
 

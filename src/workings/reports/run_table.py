@@ -53,6 +53,7 @@ def _measure(entry: dict[str, Any], share: bool) -> str:
 
 def count(value: int) -> str:
     """Digits in groups of three."""
+    # U+202F, a narrow no-break space: a number stays on one line.
     return f"{value:,}".replace(",", "\u202f")
 
 

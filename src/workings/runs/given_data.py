@@ -84,6 +84,8 @@ def write_given_items(data: Any, out: Path) -> None:
     """Write rows with `prompt` (or `question`) and `expected_answer` (or `answer`) as items; ids are numbers."""
     lines = []
     for number, row in enumerate(cleaned(rows_of(data, "items")), start=1):
+        # Beside an `expected_answer` the key `answer` may be anything, such as a worked solution: it keeps its name
+        # then.
         names = {"question": "prompt", "answer": "expected_answer"} if "expected_answer" not in row else {}
         item = {"id": f"item-{number:05d}"} | {names.get(key, key): value for key, value in row.items()}
         lines.append(json.dumps(item, ensure_ascii=False))

@@ -105,6 +105,7 @@ class Run:
             RequestError: items that are none, or an evaluation of this name is there already.
         """
         settings = settings_of(check_recipe(dict(self.record.manifest.config_snapshot), str(self.path)))
+        # The seed that `workings eval` takes unless told otherwise: both ways to ask give the same answers.
         settings = replace(settings, seed=0)
         if isinstance(items, str | Path):
             return evaluate_run(self.path, Path(items), self.path / "eval" / (name or Path(items).stem),

@@ -125,6 +125,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     say(f"{draw.replayed} steps in {len(plans)} stretches, judged by {standard.mode}")
     # The controls come after it and use the same engine, whose step is compiled by then.
     taken = [_replay(opened, plan) for plan in plans]
+    # Of the first stretch alone: each wrong replay costs as many steps as a right one.
     controls = _controls(opened, _control_plan(plans[0], draw, metrics, request), draw.drawn[0].start, standard, say)
     units = answered_units(opened, request.samples) if request.predictions else []
     answers = _answer_draw(units, request, standard)

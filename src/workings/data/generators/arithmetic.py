@@ -29,6 +29,7 @@ def _added(draw: Draw, words: str) -> Problem:
         carries += carry
         steps.append(f"{place}: {spelled}={total}, write {total % 10} carry {carry}")
     steps.append(f"{a}+{b}={a + b}")
+    # `a+b` and `b+a` are one problem, which must not be trained in one order and asked in the other.
     return Problem(prompt=words.format(a=a, b=b), steps=tuple(steps), answer=str(a + b), key=("add", *sorted((a, b))),
                    category="addition", difficulty=_level(carries), section=_section(carries, 0 in _digits(a + b)))
 

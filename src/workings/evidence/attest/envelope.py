@@ -75,6 +75,7 @@ def signed_by(opened: Opened, key: "SSlibKey") -> bool:
     from securesystemslib.exceptions import VerificationError
 
     try:
+        # One signature of this key; others in the envelope neither help nor harm.
         _envelope(opened).verify([key], 1)
     except VerificationError:
         return False

@@ -38,6 +38,7 @@ def sign_run(run: Path, key: Path, passphrase: str = "") -> Signed:
     """
     signer = keys.signer(key, passphrase)
     opened = Run.open(run)
+    # Level 0 alone: a signature vouches for bytes; what they say is for whoever verifies.
     found = verify(run, level=0)
     if failed := [f"{check.id}: {check.text}" for check in found.checks if check.verdict == "failed"]:
         raise RecordError(f"{run} does not verify, so it is not signed: {'; '.join(failed[:3])}")
@@ -46,6 +47,7 @@ def sign_run(run: Path, key: Path, passphrase: str = "") -> Signed:
     folder = run / ATTEST
     with storage(folder, "write"):
         folder.mkdir(exist_ok=True)
+    # Two who sign at once would find the same number free.
     lock = DirectoryLock(folder)
     try:
         path, existed = _place(folder, signed)

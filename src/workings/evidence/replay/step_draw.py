@@ -111,6 +111,7 @@ class StepDraw:
         """The shortest splice that is found with this probability wherever it lies; None: not even the longest."""
         if self.found(self.last) < confidence:
             return None
+        # By halves: a longer splice meets at least the stretches that a shorter one in it meets.
         return bisect_left(range(1, self.last), True, key=lambda length: self.found(length) >= confidence) + 1
 
     def not_replayed(self) -> list[list[int]]:

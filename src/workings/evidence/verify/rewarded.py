@@ -206,6 +206,7 @@ def advantages(record: Record) -> Iterator[CheckFinding]:
                 sums = [total(sample.rewards, settings) for sample in group.samples]
                 if sums != [sample.reward for sample in group.samples]:
                     problems.append(_place(rollout, group) + ": its rewards do not add up")
+                # Equal and not near: sums are `fsum`'s, which no order of adding changes.
                 elif learned.algorithm.advantages(sums) != [each.advantage for each in group.samples]:
                     problems.append(_place(rollout, group) + ": other advantages than its rewards give")
         yield judged(problems, f"{count:,} advantages of {learned.recipe.algorithm.name}", unit)
@@ -268,6 +269,8 @@ def _read(unit: Unit) -> _Learned:
         if not isinstance(values, dict) or type(values.get("step")) is not int or name != rollout_file(values["step"]):
             raise RecordError(f"{unit.full(name)}: not the rollout of the step in its name")
         rollout = from_json(values, by_id)
+        # As integers tokens take far more memory than in their file, so what a record may hold in memory is charged for
+        # them.
         unit.tree.kept.spend(TOKEN_BYTES * sum(len(sample.completion.tokens) for _, sample in rollout.drawn))
         if any(set(sample.rewards) != rewarded for _, sample in rollout.drawn):
             raise RecordError(f"{unit.full(name)}: other rewards than the recipe's")
@@ -337,12 +340,14 @@ def _held_out_problems(unit: Unit) -> list[str]:
             for row in unit.metrics if "held_out_right" in row and (
                 not (marks := str(row["held_out_right"])) or set(marks) - {"0", "1"}
                 or row.get("held_out_items") != len(marks)
+                # Equal and not near: a quotient of two whole numbers is rounded in one way only.
                 or row.get("held_out_score") != marks.count("1") / len(marks))]
 
 
 def _step_problems(unit: Unit, learned: _Learned) -> list[str]:
     """The rollouts' steps against the steps that were completed."""
     updates, done = learned.shape.updates, unit.manifest.completed_steps
+    # Of several updates from one rollout the first one gives it its number.
     expected = list(range(1, done + 1, updates))
     steps = [rollout.step for rollout in learned.rollouts]
     # A run that failed may have drawn for a step that it could not complete.

@@ -70,6 +70,7 @@ def read_header(unit: Unit, name: str) -> Header:
 def _header(unit: Unit, name: str) -> Header:
     size = unit.files[name].size if name in unit.files else 0
     with unit.tree.open(unit.full(name)) as stream, trees.reading(unit.full(name)):
+        # A safetensors file begins with the length of its header: eight bytes, the lowest first.
         prefix = stream.read(8)
         length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else -1
         # Tested before it is read: a header may claim a petabyte, and `read` would try to make room for it.
