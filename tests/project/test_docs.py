@@ -1,6 +1,7 @@
 """The documentation cannot rot: fences run, quoted numbers equal their sources, generated pages are current."""
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -21,7 +22,9 @@ from tools import (
 )
 from tools.fences import RUNNABLE, fences, pages
 from tools.generated import deliver
+from tools.printed import missing_lines
 from tools.quotes import Quote, quotes, value_at, wrong
+from workings.config.load import parse_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -70,6 +73,32 @@ def test_fences_are_found_with_line_indent_and_reason():
 def test_quoted_numbers_equal_their_source(page):
     found = [(quote.line, wrong(quote)) for quote in quotes((ROOT / page).read_text("utf-8"))]
     assert [f"{page}:{line}: {text}" for line, text in found if text] == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=str)
+def test_printed_blocks_stand_in_their_source(page):
+    assert missing_lines((ROOT / page).read_text("utf-8")) == []
+
+
+def test_a_printed_block_has_its_source_s_lines_in_their_order(tmp_path):
+    (tmp_path / "a.txt").write_text("first\n\nsecond\nthird\n")
+    (tmp_path / "a.json").write_text('{"values": {"said": "first\\nsecond"}}')
+    shown = "<!-- printed, from a.txt -->\n```text\nfirst\n\nthird\n```\n"
+    assert missing_lines(shown, tmp_path) == []
+    assert missing_lines(shown.replace("first\n\nthird", "third\nfirst"), tmp_path) == ["first"]
+    assert missing_lines("<!-- printed, from a.json: values.said -->\n> second\n> first\n", tmp_path) == ["first"]
+
+
+def test_recipes_in_the_readme_are_recipes():
+    shown = [fence for fence in fences((ROOT / "README.md").read_text("utf-8")) if fence.language == "yaml"]
+    assert shown
+    assert [parse_recipe(fence.code, f"README.md:{fence.line}", ROOT).recipe.method.name for fence in shown] == ["lora"]
+
+
+def test_the_navigation_has_at_most_twelve_entries():
+    text = (ROOT / "mkdocs.yml").read_text("utf-8")
+    assert len(re.findall(r"^  - ", text.partition("\nnav:\n")[2].partition("\nvalidation:")[0], re.MULTILINE)) <= 12
+    assert "navigation.sections" not in text, "it would open all groups"
 
 
 def test_a_quote_is_the_last_number_before_its_comment():
