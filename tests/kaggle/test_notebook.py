@@ -54,11 +54,18 @@ def test_a_notebook_is_valid_and_its_cells_are_those_of_the_script() -> None:
 
 
 def test_cells_come_in_the_order_that_a_session_needs() -> None:
-    order = ["constraints.txt", "HF_TOKEN", "recipe.yaml", "goes on from", '"doctor"', '"plan"', '"--smoke"',
-             "deadline=DEADLINE", '"compare"', '"verify"', '"pack"']
-    sources = [source for markdown, source in cells(script(request_for())) if not markdown][2:]
-    places = [next(index for index, source in enumerate(sources) if word in source) for word in order]
+    order = ["constraints.txt", "HF_TOKEN", "goes on from", '"doctor"', "workings.plan(", "smoke=True", "resume=",
+             "time.time() < DEADLINE", '"verify"', '"pack"']
+    # The settings name some of these words, too.
+    text = "\n".join(source for markdown, source in cells(script(request_for())) if not markdown).partition("\nimport")[2]
+    places = [text.index(word) for word in order]
     assert places == sorted(places)
+
+
+def test_prose_stands_between_the_cells_and_the_run_is_drawn() -> None:
+    found = cells(script(request_for()))
+    assert [markdown for markdown, _ in found[2:]] == [True, False] * ((len(found) - 3) // 2) + [True]
+    assert (False, "run") in found
 
 
 @pytest.mark.parametrize(("name", "hours", "shape", "gpu"), [
@@ -147,8 +154,7 @@ def play(run_forked, tmp_path: Path) -> Play:
             cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
         found = [source for markdown, source in cells(script(request)) if not markdown]
         last = next(index for index, source in enumerate(found) if upto in source)
-        helpers = found[1].replace('WORKINGS = [sys.executable, "-m", "workings"]', 'WORKINGS = ["echo", "workings"]')
-        code = "\n".join([found[0], helpers, *found[2:last + 1], after])
+        code = "\n".join([*found[:last + 1], after])
         return run_forked("-c", code, cwd=cwd, check=False)
     return run
 
@@ -173,7 +179,7 @@ def test_an_older_jax_is_not_replaced_unasked(run_forked, tmp_path: Path) -> Non
     text = script(request_for())
     assert "UPGRADE_JAX = False" in text
     found = [source for markdown, source in cells(text) if not markdown]
-    code = "\n".join([found[0].replace("JAX_NEEDED = ", "JAX_NEEDED = '99.0'  # "), found[1], found[2]])
+    code = "\n".join([found[0].replace("JAX_NEEDED = ", "JAX_NEEDED = '99.0'  # "), found[1]])
     done = run_forked("-c", code, cwd=tmp_path, check=False)
     assert done.returncode == 1
     assert "this needs jax 99.0 or newer, the image has" in done.stderr
@@ -195,59 +201,18 @@ def test_an_attached_output_is_gone_on_with(play: Play, tmp_path: Path) -> None:
     assert (tmp_path / "runs" / "gemma-2b-v5e8.partial").is_dir()
 
 
-WAITS = """
-import threading
-WAIT = '''
-import time
-try:
-    open("started", "w").close()
-    time.sleep(10 ** 6)
-except KeyboardInterrupt:
-    print("saved")
-'''
-def once_it_waits(then, *arguments):
-    while not (WORKING / "started").exists():
-        time.sleep(0.01)
-    then(*arguments)
-"""
-"""A command that waits to be stopped, and a way to do something when it does, however long it takes to start."""
-
-
-def test_training_is_asked_to_stop_before_the_session_ends(play: Play, tmp_path: Path) -> None:
-    code = WAITS + """
-class AtTheDeadline(threading.Thread):
-    def __init__(self, seconds, then, arguments):
-        assert 50 < seconds <= 60
-        super().__init__(target=once_it_waits, args=(then, *arguments))
-    def cancel(self):
-        self.join()
-threading.Timer = AtTheDeadline
-code, lines = run(sys.executable, "-c", WAIT, deadline=time.time() + 60)
-assert (code, lines[-1]) == (0, "saved"), lines
-"""
-    done = play(upto="DEADLINE = ", request=request_for(), after=code)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "kaggle_output_log.txt").read_text().endswith("saved\nexit code 0\n")
-
-
-def test_the_stop_button_waits_for_the_command_to_end(play: Play, tmp_path: Path) -> None:
-    code = WAITS + """
-threading.Thread(target=once_it_waits, args=(os.kill, os.getpid(), signal.SIGINT)).start()
-try:
-    run(sys.executable, "-c", WAIT)
-except KeyboardInterrupt:
-    print("stopped")
-"""
-    done = play(upto="DEADLINE = ", request=request_for(), after=code)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("saved\nstopped\n")
-    assert (tmp_path / "kaggle_output_log.txt").read_text().endswith("saved\nexit code 0\n")
+def test_a_wheel_of_a_release_has_the_digest_that_was_given(play: Play, wheel: Path, tmp_path: Path) -> None:
+    request = request_for(wheel_sha256="cd" * 32)
+    done = play(upto="WHEEL_URL = ", request=request, after=f"WHEEL_URL = {wheel.as_uri()!r}\n" + next(
+        source for markdown, source in cells(script(request)) if "urlretrieve" in source))
+    assert done.returncode == 1
+    assert "expected " + "cd" * 32 in done.stderr
 
 
 def test_a_command_that_fails_stops_the_notebook(play: Play, tmp_path: Path) -> None:
-    done = play(upto="DEADLINE = ", request=request_for(), after='run("false")')
+    done = play(upto="constraints.txt", request=request_for(), after='command("false")')
     assert done.returncode == 1
-    assert "exit code 1: $ false" in done.stderr
+    assert "exit code 1: false" in done.stderr
 
 
 # --- the whole ----------------------------------------------------------------------------------------------------
@@ -267,7 +232,9 @@ def test_it_runs_from_the_first_cell_to_the_last(tmp_path: Path, child_environme
     out = tmp_path / "submission.zip"
     with zipfile.ZipFile(out) as archive:
         assert "runs/gemma-2b-v5e8/run_manifest.json" in archive.namelist()
-    log = (tmp_path / "kaggle_output_log.txt").read_text()
-    for verb in ("doctor", "plan", "train", "compare", "verify", "pack"):
-        assert f"\n$ workings {verb} " in "\n" + log
-    assert "exit code 0" in log
+    [drawn] = [cell for cell in made.cells if cell.source == "run"]
+    assert "<iframe" in drawn.outputs[0]["data"]["text/html"]
+    printed = "".join(output.get("text", "") for cell in made.cells if cell.cell_type == "code"
+                      for output in cell.outputs)
+    assert "level 2 of 2" in printed
+    assert "accuracy" in printed
