@@ -56,8 +56,8 @@ def test_a_notebook_is_valid_and_its_cells_are_those_of_the_script() -> None:
 def test_cells_come_in_the_order_that_a_session_needs() -> None:
     order = ["constraints.txt", "HF_TOKEN", "goes on from", '"doctor"', "workings.plan(", "smoke=True", "resume=",
              "time.time() < DEADLINE", '"verify"', '"pack"']
-    # The settings name some of these words, too.
-    text = "\n".join(source for markdown, source in cells(script(request_for())) if not markdown).partition("\nimport")[2]
+    text = "\n".join(source for markdown, source in cells(script(request_for())) if not markdown)
+    text = text.partition("\nimport")[2]  # the settings name some of these words, too
     places = [text.index(word) for word in order]
     assert places == sorted(places)
 

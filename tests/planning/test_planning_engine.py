@@ -84,7 +84,7 @@ def test_a_third_engine_is_planned_by_what_it_says(third, target):  # type: igno
     assert "half of a toy" in plan.verdict.reasons[0]
     assert "said by the third engine" in plan.reasons
     assert [(part.name, part.size_bytes, part.certainty) for part in plan.parts] == [
-        ("parameters", 1000, "exact"), ("activations", 1500, "assigned")]
+        ("activations", 1500, "assigned"), ("parameters", 1000, "exact")]
     again = make_plan(asked, shape(), find_target(target))
     assert len(third.asked) == 1
     assert again.details == plan.details | {"cached": True}

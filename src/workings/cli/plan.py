@@ -90,7 +90,7 @@ def table(plan: "Plan", recipe: str) -> str:
         "",
         *[f"- {reason}" for reason in plan.reasons[1:]],
         *[f"- {line}" for line in time_lines(plan)],
-        "versions   " + ", ".join(f"{name} {version}" for name, version in plan.verdict.versions.items()),
+        "versions   " + ", ".join(f"{name} {version}" for name, version in sorted(plan.verdict.versions.items())),
     ]
     if plan.nearest is not None:
         # Quoted where a shell would split it, so that the line can be copied.

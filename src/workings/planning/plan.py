@@ -261,7 +261,9 @@ def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int],
     """
     mesh = (device.mesh["fsdp"], device.mesh["tp"])
     verdict = judge(found, device)
-    parts = split_parts(request, batch, mesh, target.platform, found, program, difference)
+    # The largest first, whatever order an engine or the cache has them in.
+    parts = tuple(sorted(split_parts(request, batch, mesh, target.platform, found, program, difference),
+                         key=lambda part: (-part.size_bytes, part.name)))
     used = mesh[0] * mesh[1]
     culprit = blame(parts, used, target.devices, verdict, parameters=request.precision.parameters)
     remarks = []
