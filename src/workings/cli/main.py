@@ -19,6 +19,7 @@ from workings.cli import (
     improve,
     kaggle,
     key,
+    launch,
     note,
     pack,
     parity,
@@ -126,6 +127,7 @@ app.command("note")(note.note_command)
 app.add_typer(key.app, name="key")
 app.command("sign")(sign.sign_command)
 app.command("pack")(pack.pack_command)
+app.command("launch")(launch.launch_command)
 app.command("kaggle")(kaggle.kaggle_command)
 
 

@@ -20,6 +20,15 @@ VARIABLES = (
 )
 """Environment variables that change results, memory or speed and that hold no secrets."""
 
+LAUNCHER = "WORKINGS_LAUNCHER"
+"""By this variable a file that `workings launch` wrote says which launcher it is for."""
+OF_LAUNCHERS = (
+    "JAX_COORDINATOR_ADDRESS", "JOB_COMPLETION_INDEX", "JOBSET_NAME", "KUBERNETES_SERVICE_HOST",
+    "OMPI_COMM_WORLD_SIZE", "PET_NNODES", "SKYPILOT_NODE_RANK", "SLURM_JOB_ID", "SLURM_STEP_NODELIST",
+    "TORCHELASTIC_RUN_ID", "TPU_WORKER_HOSTNAMES",
+)
+"""Variables by which launchers are known. Only that they are there is written down: values name hosts and people."""
+
 PACKAGES = (
     "accelerate", "bitsandbytes", "datasets", "flax", "google-tunix", "huggingface_hub", "jax", "jaxlib", "jinja2",
     "libtpu", "liger-kernel", "ml_dtypes", "numpy", "optax", "orbax-checkpoint", "peft", "pydantic", "qwix", "rfc8785",
@@ -43,8 +52,16 @@ def collect() -> dict[str, Any]:
         "byte_order": sys.byteorder,
         "packages": packages(PACKAGES),
         # Values such as XLA_FLAGS hold paths, and whoever sets them may have put anything in.
+        "launcher": launcher(),
         "variables": {name: without_home(redact(os.environ[name])) for name in VARIABLES if name in os.environ},
     }
+
+
+def launcher() -> dict[str, Any]:
+    """What started this process, as far as its environment says: nobody checks it."""
+    said = os.environ.get(LAUNCHER, "")
+    return {"said": redact(said)[:40] if said else {"absent": f"{LAUNCHER} is not set"},
+            "variables_seen": [name for name in OF_LAUNCHERS if name in os.environ]}
 
 
 def packages(names: Iterable[str]) -> dict[str, str]:

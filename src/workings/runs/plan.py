@@ -6,7 +6,7 @@ from pathlib import Path
 from workings.config.load import LoadedRecipe, Overrides, RecipeLike, load_recipe
 from workings.engines.hardware_probe import cpu_memory
 from workings.engines.registry import find_planning_engine
-from workings.hardware.catalog import find_target
+from workings.hardware.catalog import Target, find_target
 from workings.hardware.memory import gib
 from workings.planning.history import own_pace
 from workings.planning.plan import Plan
@@ -55,8 +55,13 @@ def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: boo
         RequestError: what was asked for is wrong.
         WorkingsError: the compiler crashed; the message names the file with its last lines.
     """
-    target = find_target(on)
-    loaded = with_engine(load_recipe(recipe, overrides), target.platform)
+    return plan_target(load_recipe(recipe, overrides), find_target(on), nearest=nearest, runs=runs, deadline=deadline)
+
+
+def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, runs: Path = OWN_RUNS,
+                deadline: float = 0.0) -> Plan:
+    """`plan` for a machine that need not be in the catalog; errors as there."""
+    loaded = with_engine(loaded, target.platform)
     shape = find_shape(loaded)
     loaded = with_steps(loaded, 1 if target.platform == "cpu" else mesh_of(loaded.recipe, target)[0])
     found = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher_shape(loaded))

@@ -13,6 +13,9 @@ from workings.errors import RequestError
 from workings.hardware.memory import gib
 from workings.planning.plan import Plan
 
+PATH_KEYS = (("data", "traces"), ("evaluation", "traces"), ("evaluation", "items"), ("model", "id"), ("", "tokenizer"))
+"""Section and key of everything in a recipe that may be a file or a folder."""
+
 
 def write_nearest(plan: Plan, loaded: LoadedRecipe, out: Path) -> None:
     """Write the nearest plan that fits (or the plan itself where it fits) as a recipe.
@@ -55,8 +58,7 @@ def with_overrides(loaded: LoadedRecipe, words: Sequence[str]) -> dict[str, Any]
 
 def _moved(values: dict[str, Any], loaded: LoadedRecipe, folder: Path) -> None:
     """Relative paths of files that are there, seen from another folder."""
-    for section, key in (("data", "traces"), ("evaluation", "traces"), ("evaluation", "items"), ("model", "id"),
-                         ("", "tokenizer")):
+    for section, key in PATH_KEYS:
         here = values.get(section, {}) if section else values
         name = here.get(key)
         # A name that is no file here is a named data set or a Hub id, and means the same in every folder.

@@ -1,0 +1,57 @@
+"""`workings launch`: files that start a run on another machine."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from workings.cli.output import JsonFlag, answer
+
+if TYPE_CHECKING:
+    from workings.runs.launch import Launched
+
+
+def launch_command(
+    recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")],
+    overrides: Annotated[list[str] | None, typer.Argument(
+        metavar="KEY=VALUE", help="Overrides, e.g. engine=torch.")] = None,
+    launcher: Annotated[Literal["slurm", "kubernetes", "skypilot"], typer.Option(
+        "--for", help="What starts it there.")] = ...,  # type: ignore[assignment]
+    on: Annotated[str, typer.Option(
+        "--on", help="Target, e.g. h100 or v5e-16; v5e: the smallest slice that fits.",
+    )] = ...,  # type: ignore[assignment]
+    write: Annotated[Path, typer.Option(
+        "--write", metavar="DIR", help="Folder to make for the files.")] = ...,  # type: ignore[assignment]
+    home: Annotated[str, typer.Option(
+        "--home", help="Where that folder will lie on the other machine, for all hosts to see.")] = "/shared/workings",
+    hosts: Annotated[int, typer.Option("--hosts", min=0, help="Hosts with cards; 0: as few as fit.")] = 0,
+    cards: Annotated[int, typer.Option("--cards", min=0, help="Cards of a host; 0: as the target has.")] = 0,
+    name: Annotated[str, typer.Option("--name", help="Of run and job; by default the recipe's.")] = "",
+    image: Annotated[str, typer.Option("--image", help="Kubernetes: image that workings is installed in.")] = "",
+    claim: Annotated[str, typer.Option("--claim", help="Kubernetes: volume claim that holds --home.")] = "workings",
+    storage: Annotated[str, typer.Option("--storage", help="SkyPilot: bucket for the runs.")] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Write the files that start a run on another machine; start nothing.
+
+    The planner picks hosts or slice. The files name the plan, the recipe's digest, where everything lies,
+    and go on after a restart.
+    """
+    from workings.config.load import load_recipe
+    from workings.runs.launch import LaunchRequest, launch
+
+    made = launch(load_recipe(recipe, overrides or ()), LaunchRequest(
+        launcher=launcher, on=on, home=home, hosts=hosts, cards=cards, name=name, image=image, claim=claim,
+        storage=storage), write)
+    answer(made.as_json(), as_json=as_json, text=_text(made))
+
+
+def _text(made: "Launched") -> str:
+    job = made.job
+    return "\n".join([
+        f"launch     {job.name}: {job.hosts} x {job.devices} x {job.target}, engine {job.engine}",
+        f"plan       {job.plan}",
+        *(f"lies       {sentence}" for sentence in job.lies),
+        f"written    {made.folder}: {', '.join(made.files)}",
+        "           validated, not run: nothing was started",
+        f"start      put the folder at {job.home}, and there: {made.start}"])

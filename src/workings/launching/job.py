@@ -1,0 +1,109 @@
+"""A run on another machine: what is started there, on how many hosts, and where everything lies."""
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Literal
+
+import yaml
+
+from workings.errors import RequestError
+from workings.record.environment import LAUNCHER
+
+PORT = 29500
+"""Where process 0 is met."""
+NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+HOME = re.compile(r"/[A-Za-z0-9._/-]*[A-Za-z0-9._-]")
+RECIPE, PLAN = "recipe.yaml", "plan.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What every launcher's file is made of."""
+
+    name: str
+    """Of the run and of the job: lower case, digits and dashes, as Kubernetes wants it."""
+    engine: Literal["jax", "torch"]
+    platform: Literal["cpu", "gpu", "tpu"]
+    target: str
+    """Name of the machine in the catalog."""
+    hosts: int
+    devices: int
+    """Cards or chips of one host."""
+    home: str
+    """The folder that these files are put into, on a file system that all hosts see."""
+    recipe_digest: str
+    """SHA-256 of the recipe as the run will record it."""
+    plan: str
+    """The plan's verdict, as a sentence."""
+    lies: tuple[str, ...]
+    """Where data and weights lie, a sentence each."""
+    topology: str = ""
+    """Of a TPU slice, such as ``2x4``."""
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise RequestError(f"--name {self.name}", "at most 40 lower case letters, digits and dashes, a letter "
+                               "first", "--name my-run")
+        if not HOME.fullmatch(self.home) or ".." in self.home:
+            raise RequestError(f"--home {self.home}", "an absolute path on the cluster, of letters, digits and ._/-",
+                               "--home /shared/my-run")
+
+    @property
+    def run(self) -> str:
+        """The run directory, from `home`."""
+        return f"runs/{self.name}"
+
+    def head(self, start: str) -> list[str]:
+        """What a person who opens the file should know, as comment lines; ``start`` says what to type."""
+        return [
+            f"# {self.name}: written by `workings launch`; validated, not run. Nothing was started.",
+            f"# Machine:  {self.hosts} x {self.devices} devices of {self.target}; engine {self.engine}.",
+            f"# Plan:     {self.plan} See {PLAN}.",
+            f"# Recipe:   {RECIPE}, sha256 {self.recipe_digest}, as the run will record it.",
+            *(f"# {sentence}" for sentence in self.lies),
+            f"# Run:      {self.home}/{self.run}, which all hosts must be able to read and write.",
+            "# Restart:  the same file again. A run that was cut short goes on from its last checkpoint by --resume;",
+            "#           one that is complete is left alone.",
+            f"# Start:    put this folder at {self.home}, and there: {start}",
+        ]
+
+    def train(self, launcher: str) -> list[str]:
+        """Shell lines that enter the folder, end where the run is complete, and set ``go_on`` and the launcher."""
+        return [
+            "set -euo pipefail",
+            f"cd {shlex.quote(self.home)}",
+            f"export {LAUNCHER}={launcher}",
+            f"run={shlex.quote(self.run)}",
+            "# Sealed and complete: a restart has nothing to do.",
+            """if grep -q '"status": *"complete"' "$run/SEAL.json" 2>/dev/null; then exit 0; fi""",
+            "go_on=()",
+            'if [ -e "$run" ] || [ -e "$run.partial" ]; then go_on=(--resume); fi',
+        ]
+
+    @property
+    def command(self) -> str:
+        """`train`, in the shell of `train`."""
+        return f'train {RECIPE} --out "$run" "${{go_on[@]}}"'
+
+
+def names(launcher: str) -> dict[str, str]:
+    """How a launcher calls accelerators (`names.json`, with its sources)."""
+    text = files("workings.launching").joinpath("names.json").read_text(encoding="utf-8")
+    found: dict[str, str] = json.loads(text)[launcher]["names"]
+    return found
+
+
+class _Blocks(yaml.SafeDumper):
+    """Writes a text of several lines line by line."""
+
+
+_Blocks.add_representer(str, lambda dumper, text: dumper.represent_scalar(
+    "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None))
+
+
+def as_yaml(head: list[str], values: dict[str, Any]) -> str:
+    """Comment lines and YAML below them, keys in the order given."""
+    return "\n".join(head) + "\n" + yaml.dump(values, Dumper=_Blocks, sort_keys=False, allow_unicode=True, width=1000)

@@ -1,0 +1,110 @@
+"""Objects for Kubernetes: Kubeflow Trainer's `TrainJob` for cards and CPUs, a `JobSet` for a TPU slice.
+
+`TrainJob` (trainer.kubeflow.org/v1alpha1) runs on the runtimes `torch-distributed` and `jax-distributed`: the first
+sets what torchrun reads (PET_NNODES, PET_NPROC_PER_NODE, PET_NODE_RANK, PET_MASTER_ADDR, PET_MASTER_PORT), the second
+the three variables that `train` reads. A `JobSet` (jobset.x-k8s.io/v1alpha2) sets none of them; its script does.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from workings.errors import RequestError
+from workings.launching.job import PORT, Job, as_yaml, names
+
+TRAIN_JOB, JOB_SET = "trainjob.yaml", "jobset.yaml"
+MANAGER = "workings.dev/launch"
+VOLUME, POOL = "home", "slice"
+RESTARTS = 10
+"""How often a slice that was taken away is started again before somebody has to look."""
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+NODE_POOL = "cloud.google.com/gke-nodepool"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """What a cluster has to say of itself."""
+
+    image: str
+    """Container image in which `workings` is installed with the engine."""
+    claim: str
+    """PersistentVolumeClaim that all pods mount at `Job.home`."""
+
+
+def files(job: Job, cluster: Cluster) -> dict[str, str]:
+    """The object by its file's name."""
+    if not cluster.image:
+        raise RequestError("--for kubernetes without --image", "the image in which workings is installed",
+                           "--image registry/name:tag")
+    name, made = (JOB_SET, job_set(job, cluster)) if job.platform == "tpu" else (TRAIN_JOB, train_job(job, cluster))
+    head = job.head(f"kubectl create -f {name}")
+    head.append(f"# Volume:   the claim {cluster.claim} (ReadWriteMany), mounted at {job.home}.")
+    return {name: as_yaml(head, made)}
+
+
+def train_job(job: Job, cluster: Cluster) -> dict[str, Any]:
+    """A `TrainJob`."""
+    program = "torchrun --max-restarts 0 -m workings" if job.engine == "torch" else "workings"
+    trainer: dict[str, Any] = {
+        "image": cluster.image, "numNodes": job.hosts, "command": ["bash", "-c"],
+        "args": [_script(job, "kubernetes-trainjob", [f"exec {program} {job.command}"])]}
+    if job.engine == "torch":
+        trainer["numProcPerNode"] = job.devices
+    if job.platform == "gpu":
+        trainer["resourcesPerNode"] = {"limits": {"nvidia.com/gpu": job.devices}}
+    pod = {"volumes": [_volume(cluster)], "containers": [{"name": "node", "volumeMounts": [_mount(job)]}]}
+    node = {"name": "node", "template": {"spec": {"template": {"spec": pod}}}}
+    patch = {"template": {"spec": {"replicatedJobs": [node]}}}
+    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": _metadata(job),
+            "spec": {"runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime",
+                                    "name": f"{job.engine}-distributed"},
+                     "trainer": trainer, "runtimePatches": [{"manager": MANAGER, "trainingRuntimeSpec": patch}]}}
+
+
+def job_set(job: Job, cluster: Cluster) -> dict[str, Any]:
+    """A `JobSet` whose one job is a TPU slice: a pod a host, all of them restarted together."""
+    # JobSet gives the first pod this name in its headless service.
+    first = f"{job.name}-{POOL}-0-0.{job.name}"
+    script = _script(job, "kubernetes-jobset", [
+        f"export JAX_COORDINATOR_ADDRESS={first}:{PORT} JAX_NUM_PROCESSES={job.hosts}",
+        "export JAX_PROCESS_ID=$JOB_COMPLETION_INDEX",
+        f"exec workings {job.command}"])
+    container = {"name": "workings", "image": cluster.image, "command": ["bash", "-c"], "args": [script],
+                 "ports": [{"containerPort": PORT}], "volumeMounts": [_mount(job)],
+                 "resources": {"requests": {"google.com/tpu": job.devices}, "limits": {"google.com/tpu": job.devices}}}
+    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 300,
+           "nodeSelector": {"cloud.google.com/gke-tpu-accelerator": accelerator(job.target),
+                            "cloud.google.com/gke-tpu-topology": job.topology},
+           "containers": [container], "volumes": [_volume(cluster)]}
+    metadata = _metadata(job)
+    # A slice is one node pool: no other job gets onto it, and no host of another pool joins.
+    metadata["annotations"][EXCLUSIVE] = NODE_POOL
+    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata,
+            "spec": {"failurePolicy": {"maxRestarts": RESTARTS}, "replicatedJobs": [{
+                "name": POOL, "replicas": 1,
+                "template": {"spec": {"parallelism": job.hosts, "completions": job.hosts, "backoffLimit": 0,
+                                      "template": {"spec": pod}}}}]}}
+
+
+def accelerator(target: str) -> str:
+    """Google Kubernetes Engine's name of a TPU. Raises `RequestError` for one that it does not offer as a slice."""
+    rows = names("kubernetes")
+    if (family := target.rsplit("-", 1)[0]) not in rows:
+        raise RequestError(f"--for kubernetes --on {target}", "a TPU that Google Kubernetes Engine has slices of: "
+                           + ", ".join(rows), "--on v5e-8")
+    return rows[family]
+
+
+def _script(job: Job, launcher: str, last: list[str]) -> str:
+    return "\n".join([*job.train(launcher), *last]) + "\n"
+
+
+def _metadata(job: Job) -> dict[str, Any]:
+    return {"name": job.name, "annotations": {"workings/recipe-sha256": job.recipe_digest, "workings/plan": job.plan}}
+
+
+def _volume(cluster: Cluster) -> dict[str, Any]:
+    return {"name": VOLUME, "persistentVolumeClaim": {"claimName": cluster.claim}}
+
+
+def _mount(job: Job) -> dict[str, Any]:
+    return {"name": VOLUME, "mountPath": job.home}

@@ -1,0 +1,70 @@
+"""A task for SkyPilot, which rents machines: `sky jobs launch`, begun again where a machine is taken away.
+
+Variables that it sets on every machine: SKYPILOT_NODE_IPS (a line each, the first is process 0's), SKYPILOT_NUM_NODES,
+SKYPILOT_NODE_RANK.
+"""
+
+import re
+from typing import Any
+
+from workings.errors import RequestError
+from workings.launching.job import PORT, Job, as_yaml, names
+
+FILE = "task.yaml"
+BUCKET = re.compile(r"(gs|s3|r2|cos)://[a-z0-9][a-z0-9._/-]*")
+RESTARTS = 10
+
+
+def files(job: Job, storage: str) -> dict[str, str]:
+    """The task by its file's name; ``storage`` is a bucket that is mounted at `Job.home`/runs, or empty."""
+    made: dict[str, Any] = {
+        "name": job.name, "num_nodes": job.hosts, "resources": _resources(job),
+        # Sent to every machine; the recipe and its data lie in it.
+        "file_mounts": {job.home: "."},
+        "setup": f"python -m pip install 'workings[{_extra(job)}]'\n",
+        "run": "\n".join([*job.train("skypilot"), *(_torch(job) if job.engine == "torch" else _jax(job))]) + "\n"}
+    head = job.head(f"sky jobs launch {FILE}")
+    if storage:
+        if not BUCKET.fullmatch(storage):
+            raise RequestError(f"--storage {storage}", "a bucket, such as gs://my-runs or s3://my-runs/a",
+                               "--storage gs://my-runs")
+        made["file_mounts"][f"{job.home}/runs"] = {"source": storage, "mode": "MOUNT"}
+        head.append(f"# Storage:  {storage}, mounted at {job.home}/runs: a run goes on from there on another machine.")
+    else:
+        head.append("# Storage:  none was named: the run lies on its machine's disk and is lost with it (--storage).")
+    return {FILE: as_yaml(head, made)}
+
+
+def _extra(job: Job) -> str:
+    """The extra that brings the engine for the platform."""
+    return {"cpu": "jax", "gpu": "cuda", "tpu": "tpu"}[job.platform] if job.engine == "jax" else "torch"
+
+
+def _resources(job: Job) -> dict[str, Any]:
+    recovery = {"job_recovery": {"strategy": "EAGER_NEXT_REGION", "max_restarts_on_errors": RESTARTS}}
+    if job.platform == "cpu":
+        return {"cpus": f"{job.devices}+"} | recovery
+    rows = names("skypilot")
+    if job.target not in rows:
+        raise RequestError(f"--for skypilot --on {job.target}", "an accelerator that SkyPilot has: " + ", ".join(rows),
+                           "--for kubernetes" if job.platform == "tpu" else "--on h100")
+    # A TPU's name holds its number of chips.
+    count = 1 if job.platform == "tpu" else job.devices
+    return {"accelerators": f"{rows[job.target]}:{count}"} | recovery
+
+
+def _torch(job: Job) -> list[str]:
+    return [
+        'first=$(echo "$SKYPILOT_NODE_IPS" | head -n 1)',
+        f'torchrun --nnodes "$SKYPILOT_NUM_NODES" --node-rank "$SKYPILOT_NODE_RANK" --nproc-per-node {job.devices} \\',
+        f'    --max-restarts 0 --master-addr "$first" --master-port {PORT} -m workings {job.command}',
+    ]
+
+
+def _jax(job: Job) -> list[str]:
+    return [
+        'first=$(echo "$SKYPILOT_NODE_IPS" | head -n 1)',
+        f'export JAX_COORDINATOR_ADDRESS="$first:{PORT}" JAX_NUM_PROCESSES="$SKYPILOT_NUM_NODES"',
+        'export JAX_PROCESS_ID="$SKYPILOT_NODE_RANK"',
+        f"workings {job.command}",
+    ]

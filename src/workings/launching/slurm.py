@@ -1,0 +1,55 @@
+"""A batch script for Slurm: torchrun on every host, or one process of JAX a host.
+
+The words are those of `sbatch` and `srun`; the variables are those that they set (SLURM_JOB_NODELIST, SLURM_NTASKS,
+SLURM_PROCID).
+"""
+
+from workings.launching.job import PORT, Job
+
+FILE = "job.sbatch"
+SECONDS_TO_SAVE = 300
+"""Before the end of the time that was asked for, the run is told to save and stop."""
+
+
+def files(job: Job) -> dict[str, str]:
+    """The script by its name."""
+    cards = [f"#SBATCH --gpus-per-node={job.devices}"] if job.platform == "gpu" else []
+    lines = [
+        "#!/bin/bash",
+        *job.head(f"sbatch {FILE}"),
+        "# Add what your cluster wants (--account, --partition), and load what `workings` is installed in.",
+        f"#SBATCH --job-name={job.name}",
+        f"#SBATCH --nodes={job.hosts}",
+        "#SBATCH --ntasks-per-node=1",
+        *cards,
+        "#SBATCH --exclusive",
+        "#SBATCH --time=24:00:00",
+        f"#SBATCH --signal=TERM@{SECONDS_TO_SAVE}",
+        "#SBATCH --requeue",
+        "#SBATCH --open-mode=append",
+        f"#SBATCH --output={job.name}-%j.log",
+        *job.train("slurm"),
+        'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+        *(_torch(job) if job.engine == "torch" else _jax(job)),
+    ]
+    return {FILE: "\n".join(lines) + "\n"}
+
+
+def _torch(job: Job) -> list[str]:
+    """One torchrun a host, which starts a process a card."""
+    return [
+        "srun --kill-on-bad-exit=1 \\",
+        f'    torchrun --nnodes "$SLURM_JOB_NUM_NODES" --nproc-per-node {job.devices} --max-restarts 0 \\',
+        f'    --rdzv-id "$SLURM_JOB_ID" --rdzv-backend c10d --rdzv-endpoint "$first:{PORT}" \\',
+        f"    -m workings {job.command}",
+    ]
+
+
+def _jax(job: Job) -> list[str]:
+    """One process a host, with all its cards."""
+    return [
+        f'export JAX_COORDINATOR_ADDRESS="$first:{PORT}" JAX_NUM_PROCESSES="$SLURM_NTASKS"',
+        "# Each task has a number of its own.",
+        "srun --kill-on-bad-exit=1 bash -c 'JAX_PROCESS_ID=$SLURM_PROCID exec workings \"$@\"' workings \\",
+        f"    {job.command}",
+    ]

@@ -1,0 +1,211 @@
+"""`launch`: the files that start a run on another machine. The planner picks the machine; nothing is started."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from workings.config.load import LoadedRecipe, load_recipe
+from workings.errors import RequestError
+from workings.hardware.catalog import Target, find_target, targets
+from workings.hardware.memory import gib
+from workings.launching import kubernetes, skypilot, slurm
+from workings.launching.job import PLAN, RECIPE, Job
+from workings.launching.kubernetes import Cluster
+from workings.planning.plan import Plan
+from workings.record.digest import json_digest
+from workings.runs.plan import plan_target
+from workings.runs.plan_write import PATH_KEYS
+from workings.runs.select_engine import with_engine
+
+Launcher = Literal["slurm", "kubernetes", "skypilot"]
+LAUNCHERS: tuple[Launcher, ...] = ("slurm", "kubernetes", "skypilot")
+NODES = (1, 2, 4, 8, 16)
+"""Numbers of hosts with cards that are tried, where none is named."""
+CHIPS_OF_A_HOST = 4
+"""Of a TPU slice of several hosts; slices of up to eight chips stand in one host."""
+DATA = "data"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchRequest:
+    """What is wanted of `launch`, beside the recipe."""
+
+    launcher: Launcher
+    on: str
+    """A target of the catalog, or a TPU's family (`v5e`), of which the smallest slice that fits is taken."""
+    home: str
+    hosts: int = 0
+    """0: the planner picks."""
+    cards: int = 0
+    """Of a host; 0: as many as the target has."""
+    name: str = ""
+    image: str = ""
+    claim: str = "workings"
+    storage: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launched:
+    """What was written."""
+
+    job: Job
+    plan: Plan
+    files: tuple[str, ...]
+    folder: Path
+    start: str
+    """What a person types there."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Keys of ``launch --json``."""
+        return {"folder": str(self.folder), "files": list(self.files), "target": self.job.target,
+                "hosts": self.job.hosts, "devices": self.job.devices, "engine": self.job.engine,
+                "recipe_sha256": self.job.recipe_digest, "plan": self.plan.as_json(), "start": self.start,
+                "lies": list(self.job.lies), "validated": True, "run": False}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """The machine that was picked."""
+
+    plan: Plan
+    target: Target
+    hosts: int
+    devices: int
+    """Of a host."""
+
+
+def launch(loaded: LoadedRecipe, asked: LaunchRequest, folder: Path) -> Launched:
+    """Plan, pick the machine, and write a folder that holds all that its launcher needs.
+
+    Raises:
+        RequestError: what was asked for is wrong, or the recipe fits on none of the machines.
+    """
+    if folder.exists():
+        raise RequestError(f"--write {folder}, which exists", "a folder that does not exist yet", "another name")
+    target, hosts, devices = next(candidates(asked))
+    loaded = with_engine(loaded, target.platform)
+    name, engine = asked.name or _name(loaded.recipe.name), loaded.recipe.engine
+    if engine not in ("jax", "torch"):
+        raise RequestError(f"engine: {engine} with launch", "an engine that runs in several processes: jax or torch",
+                           "engine=jax")
+    # Whatever is wrong with the request is said before a compiler is asked, which may take minutes.
+    _files(Job(name=name, engine=engine, platform=target.platform, target=target.name, hosts=hosts, devices=devices,
+               home=asked.home, recipe_digest="", plan="", lies=()), asked)
+    picked = pick(loaded, asked)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.absolute().parent) as place:
+        made = Path(place) / "made"
+        made.mkdir()
+        lies = write_recipe(loaded, picked.target.platform, made, asked.home)
+        job = Job(name=name, engine=engine, platform=picked.target.platform, target=picked.target.name,
+                  hosts=picked.hosts, devices=picked.devices, home=asked.home,
+                  recipe_digest=json_digest(load_recipe(str(made / RECIPE)).resolved()), plan=_sentence(picked.plan),
+                  lies=lies, topology=picked.target.topology.partition(":")[2])
+        texts = _files(job, asked)
+        texts[PLAN] = json.dumps(picked.plan.as_json(), indent=2) + "\n"
+        for name, text in texts.items():
+            (made / name).write_text(text, encoding="utf-8")
+        # As a whole or not at all: a folder without its last file would look finished.
+        made.rename(folder)
+    names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    start = next(line for line in texts[next(iter(texts))].splitlines() if line.startswith("# Start:"))
+    return Launched(job=job, plan=picked.plan, files=tuple(names), folder=folder,
+                    start=start.partition("and there: ")[2])
+
+
+def pick(loaded: LoadedRecipe, asked: LaunchRequest) -> Fit:
+    """The first machine, from the smallest, on which the recipe fits and its plan is not marginal."""
+    seen = []
+    for target, hosts, devices in candidates(asked):
+        plan = plan_target(loaded, target, nearest=False)
+        if plan.verdict.fits and not plan.verdict.marginal:
+            return Fit(plan=plan, target=target, hosts=hosts, devices=devices)
+        seen.append(f"{hosts} x {devices} x {target.name}: {gib(plan.verdict.peak_bytes)} of "
+                    f"{gib(plan.verdict.limit_bytes)} a device")
+    raise RequestError(f"--on {asked.on}, where this recipe does not fit ({'; '.join(seen)})",
+                       "a machine that is large enough, with room to spare",
+                       "workings plan, which looks for the nearest plan that fits")
+
+
+def candidates(asked: LaunchRequest) -> Iterator[tuple[Target, int, int]]:
+    """Machines to try: the target as one machine, its hosts, and the devices of a host."""
+    family = [target for target in targets().values() if target.platform == "tpu"
+              and target.name.rsplit("-", 1)[0] == asked.on.strip().lower()]
+    rows = sorted(family, key=lambda target: target.chips) or [find_target(asked.on)]
+    if rows[0].platform == "tpu":
+        if asked.hosts or asked.cards:
+            raise RequestError("--hosts or --cards with a TPU", "a slice, which says how many hosts it has",
+                               "--on v5e-16, or --on v5e for the smallest slice that fits")
+        for target in rows:
+            devices = target.devices if target.chips <= 8 else CHIPS_OF_A_HOST * target.devices // target.chips
+            yield target, target.devices // devices, devices
+        return
+    target, = rows
+    cards = asked.cards or target.devices
+    if target.platform == "cpu":
+        # Every process holds at most what one alone would, which is what can be planned here.
+        yield target, asked.hosts or 1, 1
+        return
+    for hosts in (asked.hosts,) if asked.hosts else NODES:
+        # Partitions x hosts x cards, as the compiler wants it.
+        yield replace(target, devices=hosts * cards, chips=hosts * cards, topology=f"1x{hosts}x{cards}"), hosts, cards
+
+
+def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, home: str) -> tuple[str, ...]:
+    """`recipe.yaml` for the other machine, with the files that it names beside it; where everything lies."""
+    values: dict[str, Any] = json.loads(loaded.recipe.model_dump_json(exclude_unset=True))
+    values["device"] = platform
+    lies = []
+    for section, key in PATH_KEYS:
+        here = values.get(section, {}) if section else values
+        name = here.get(key)
+        if not isinstance(name, str):
+            continue
+        what = f"{section}.{key}".strip(".")
+        path = loaded.path(name)
+        if path.is_file():
+            (folder / DATA).mkdir(exist_ok=True)
+            there = f"{DATA}/{what.replace('.', '-')}{path.suffix}"
+            shutil.copyfile(path, folder / there)
+            here[key] = there
+            lies.append(f"{what}: {home}/{there}, copied from here")
+        elif path.exists():
+            raise RequestError(f"{what}: {name}, a folder of this machine", "weights and tokenizers that the other "
+                               "machine reaches: a Hub id, or an absolute path there", f"{what}=google/gemma-2b")
+        else:
+            lies.append(f"{what}: {name}, by this name there as here")
+    if any(".py:" in str(reward.get("scorer", "")) for reward in values.get("rewards", [])):
+        raise RequestError("a reward in a file of your own, with launch", "a reward of ours or of an installed "
+                           "package", "install the reward as a package in the image")
+    head = f"# {Path(loaded.origin).name}, as it is started on another machine by `workings launch`."
+    (folder / RECIPE).write_text(
+        head + "\n" + yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    return tuple(lies)
+
+
+def _files(job: Job, asked: LaunchRequest) -> dict[str, str]:
+    if asked.launcher == "slurm":
+        if job.platform == "tpu":
+            raise RequestError(f"--for slurm --on {job.target}", "cards or CPUs: TPUs are not lent by Slurm",
+                               "--for kubernetes")
+        return slurm.files(job)
+    if asked.launcher == "kubernetes":
+        return kubernetes.files(job, Cluster(image=asked.image, claim=asked.claim))
+    return skypilot.files(job, asked.storage)
+
+
+def _name(recipe: str) -> str:
+    """A recipe's name as a job's: what Kubernetes does not take becomes a dash."""
+    return "".join(letter if letter.isalnum() else "-" for letter in recipe.lower()).strip("-")[:40]
+
+
+def _sentence(plan: Plan) -> str:
+    return (f"{gib(plan.verdict.peak_bytes)} of {gib(plan.verdict.limit_bytes)} a device ({plan.verdict.source}); "
+            f"mesh fsdp={plan.mesh[0]} tp={plan.mesh[1]}; {plan.batch[0]} x {plan.batch[1]} x {plan.batch[2]} tokens "
+            "an update.")

@@ -1,0 +1,170 @@
+"""Files for launchers: what they say, what is refused, and the very scripts run by two processes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from workings.config.load import load_recipe
+from workings.errors import RequestError
+from workings.launching import kubernetes, skypilot, slurm
+from workings.launching.job import Job
+from workings.launching.kubernetes import Cluster
+from workings.record.environment import OF_LAUNCHERS, launcher
+from workings.runs.launch import LaunchRequest, candidates, launch
+
+CLUSTER = Cluster(image="registry/workings:1", claim="shared")
+
+
+def job_of(**values):
+    return Job(**{"name": "sums", "engine": "jax", "platform": "gpu", "target": "h100", "hosts": 2, "devices": 8,
+                  "home": "/shared/sums", "recipe_digest": "ab" * 32, "plan": "1 GiB of 79.1 GiB a device (traced).",
+                  "lies": ("data.traces: data/traces.jsonl, copied from here",)} | values)
+
+
+def every_file():
+    """One file of each kind (`proof/launch_schemas.py` holds them against the published schemas)."""
+    slice_ = job_of(platform="tpu", target="v5e-16", hosts=4, devices=4, topology="4x4")
+    return {
+        "slurm, jax": slurm.files(job_of()), "slurm, torch": slurm.files(job_of(engine="torch")),
+        "trainjob, jax": kubernetes.files(job_of(), CLUSTER),
+        "trainjob, torch": kubernetes.files(job_of(engine="torch"), CLUSTER),
+        "trainjob, cpu": kubernetes.files(job_of(platform="cpu", target="cpu", devices=1), CLUSTER),
+        "jobset": kubernetes.files(slice_, CLUSTER),
+        "skypilot, jax": skypilot.files(job_of(), "gs://runs"),
+        "skypilot, torch": skypilot.files(job_of(engine="torch"), ""),
+        "skypilot, tpu": skypilot.files(job_of(platform="tpu", target="v5e-8", hosts=1, topology="2x4"), "s3://b/a")}
+
+
+EVERY = every_file()
+
+
+def scripts(text):
+    """The shell that a file holds."""
+    if text.startswith("#!"):
+        return [text]
+    made = yaml.safe_load(text)
+    if "kind" not in made:
+        return [made["setup"], made["run"]]
+    trainer = made["spec"].get("trainer")
+    pods = [trainer] if trainer else [
+        made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]]
+    return [pod["args"][0] for pod in pods]
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_every_file_says_what_it_is_and_its_shell_is_shell(kind):
+    (text,) = EVERY[kind].values()
+    for said in ("validated, not run", "ab" * 32, "1 GiB of 79.1 GiB", "/shared/sums", "copied from here", "--resume",
+                 "WORKINGS_LAUNCHER=", "# Start:"):
+        assert said in text, said
+    for script in scripts(text):
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+def test_no_file_names_this_machine():
+    for files in EVERY.values():
+        for text in files.values():
+            assert str(Path(sys.executable).parent) not in text
+
+
+def test_a_slice_is_asked_for_by_its_labels_and_restarted_as_a_whole():
+    made = yaml.safe_load(EVERY["jobset"]["jobset.yaml"])
+    assert made["metadata"]["annotations"][kubernetes.EXCLUSIVE] == "cloud.google.com/gke-nodepool"
+    job = made["spec"]["replicatedJobs"][0]["template"]["spec"]
+    pod = job["template"]["spec"]
+    assert (job["parallelism"], job["completions"], job["backoffLimit"]) == (4, 4, 0)
+    assert pod["nodeSelector"] == {"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice",
+                                   "cloud.google.com/gke-tpu-topology": "4x4"}
+    assert pod["containers"][0]["resources"]["limits"] == {"google.com/tpu": 4}
+    assert "JAX_COORDINATOR_ADDRESS=sums-slice-0-0.sums:29500 JAX_NUM_PROCESSES=4" in pod["containers"][0]["args"][0]
+    assert made["spec"]["failurePolicy"]["maxRestarts"] > 0
+
+
+def test_a_train_job_names_its_runtime_and_mounts_the_volume():
+    made = yaml.safe_load(EVERY["trainjob, torch"]["trainjob.yaml"])["spec"]
+    assert made["runtimeRef"]["name"] == "torch-distributed"
+    assert (made["trainer"]["numNodes"], made["trainer"]["numProcPerNode"]) == (2, 8)
+    assert made["trainer"]["resourcesPerNode"] == {"limits": {"nvidia.com/gpu": 8}}
+    patch = made["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"][0]
+    pod = patch["template"]["spec"]["template"]["spec"]
+    assert pod["containers"] == [{"name": "node", "volumeMounts": [{"name": "home", "mountPath": "/shared/sums"}]}]
+    assert pod["volumes"] == [{"name": "home", "persistentVolumeClaim": {"claimName": "shared"}}]
+    assert "numProcPerNode" not in yaml.safe_load(EVERY["trainjob, jax"]["trainjob.yaml"])["spec"]["trainer"]
+
+
+@pytest.mark.parametrize(("make", "said"), [
+    (lambda: job_of(name="My_Run"), "--name My_Run"),
+    (lambda: job_of(home="shared; rm -rf /"), "--home"),
+    (lambda: job_of(home="/a/../b"), "--home"),
+    (lambda: kubernetes.files(job_of(), Cluster(image="", claim="a")), "--image"),
+    (lambda: kubernetes.files(job_of(platform="tpu", target="v3-8"), CLUSTER), "--on v3-8"),
+    (lambda: skypilot.files(job_of(), "my bucket"), "--storage my bucket"),
+    (lambda: skypilot.files(job_of(platform="tpu", target="v5e-16"), ""), "--on v5e-16"),
+    (lambda: list(candidates(LaunchRequest(launcher="slurm", on="v5e", home="/a", hosts=2))), "--hosts"),
+    (lambda: list(candidates(LaunchRequest(launcher="slurm", on="h999", home="/a"))), "--on h999"),
+])
+def test_bad_input_is_said(make, said):
+    with pytest.raises(RequestError, match=said):
+        make()
+
+
+def test_machines_are_tried_from_the_smallest():
+    def tried(on, **more):
+        return [(target.name, target.devices, hosts, devices) for target, hosts, devices in candidates(
+            LaunchRequest(launcher="kubernetes", on=on, home="/a", **more))]
+    assert tried("v5e") == [("v5e-1", 1, 1, 1), ("v5e-4", 4, 1, 4), ("v5e-8", 8, 1, 8), ("v5e-16", 16, 4, 4),
+                            ("v5e-256", 256, 64, 4)]
+    assert tried("h100", cards=8)[:3] == [("h100", 8, 1, 8), ("h100", 16, 2, 8), ("h100", 32, 4, 8)]
+    assert tried("h100", cards=4, hosts=3) == [("h100", 12, 3, 4)]
+
+
+def test_the_folder_holds_all_that_the_other_machine_needs(tmp_path):
+    items = tmp_path / "my items.jsonl"
+    items.write_text('{"id": "a", "prompt": "1+1", "answer": "2"}\n')
+    loaded = load_recipe("smoke-tiny", ["engine=jax", "device=cpu", f"evaluation.items={items}"])
+    asked = LaunchRequest(launcher="slurm", on="cpu", home="/shared/tiny", hosts=2)
+    made = launch(loaded, asked, tmp_path / "out")
+    assert made.files == ("data/evaluation-items.jsonl", "job.sbatch", "plan.json", "recipe.yaml")
+    again = load_recipe(str(tmp_path / "out/recipe.yaml"))
+    assert again.path(again.recipe.evaluation.items).read_text() == items.read_text()
+    assert again.recipe.device == "cpu"
+    assert made.job.recipe_digest in (tmp_path / "out/job.sbatch").read_text()
+    assert json.loads((tmp_path / "out/plan.json").read_text())["fits"]
+    assert "evaluation.items: /shared/tiny/data/evaluation-items.jsonl, copied from here" in made.job.lies
+    with pytest.raises(RequestError, match="which exists"):
+        launch(loaded, asked, tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["my items.jsonl", "out"]
+
+
+def test_a_wrong_request_is_refused_before_anything_is_planned(tmp_path, monkeypatch):
+    monkeypatch.setattr("workings.runs.launch.plan_target", None)
+    for asked, said in [(LaunchRequest(launcher="slurm", on="v5e-8", home="/a"), "TPUs are not lent by Slurm"),
+                        (LaunchRequest(launcher="kubernetes", on="h100", home="/a"), "--image"),
+                        (LaunchRequest(launcher="slurm", on="h100", home="a"), "--home a")]:
+        with pytest.raises(RequestError, match=said):
+            launch(load_recipe("smoke-tiny"), asked, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_recipe_that_fits_nowhere_is_refused_with_what_was_tried(tmp_path, monkeypatch):
+    verdict = SimpleNamespace(fits=False, marginal=False, peak_bytes=100 * 2**30, limit_bytes=80 * 2**30)
+    monkeypatch.setattr("workings.runs.launch.plan_target", lambda *what, **more: SimpleNamespace(verdict=verdict))
+    asked = LaunchRequest(launcher="slurm", on="h100", home="/shared/tiny", cards=8)
+    with pytest.raises(RequestError, match=r"1 x 8 x h100: 100\.00 GiB of 80\.00 GiB.*16 x 8 x h100"):
+        launch(load_recipe("smoke-tiny"), asked, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_record_says_what_started_it_and_no_values(monkeypatch):
+    assert "absent" in launcher()["said"]
+    monkeypatch.setenv("WORKINGS_LAUNCHER", "slurm")
+    monkeypatch.setenv("SLURM_JOB_ID", "12345")
+    assert launcher() == {"said": "slurm", "variables_seen": ["SLURM_JOB_ID"]}
+    assert "SLURM_JOB_ID" in OF_LAUNCHERS
+
+
