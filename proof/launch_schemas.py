@@ -68,7 +68,9 @@ def judged(name: str, text: str, schemas: dict[str, Any], python: str) -> Iterat
         return
     found = read_task(made, python)
     refused = all(read_task(bad, python).returncode != 0 for bad in spoiled_tasks(made))
-    yield {"file": name, "reader": f"SkyPilot {found.stdout.split(maxsplit=1)[0] if found.stdout else ''}".strip(),
+    # It may say other things before.
+    said = found.stdout.splitlines()[-1:]
+    yield {"file": name, "reader": " ".join(["SkyPilot", *(line.split(maxsplit=1)[0] for line in said)]),
            "accepted": found.returncode == 0, "errors": found.stderr.splitlines()[-1:] if found.returncode else [],
            "spoiled": len(list(spoiled_tasks(made))), "spoiled_refused": refused}
 

@@ -99,6 +99,7 @@ def test_a_train_job_names_its_runtime_and_mounts_the_volume():
 
 @pytest.mark.parametrize(("make", "said"), [
     (lambda: job_of(name="My_Run"), "--name My_Run"),
+    (lambda: job_of(engine="tunix"), "engine: tunix"),
     (lambda: job_of(home="shared; rm -rf /"), "--home"),
     (lambda: job_of(home="/a/../b"), "--home"),
     (lambda: kubernetes.files(job_of(), Cluster(image="", claim="a")), "--image"),

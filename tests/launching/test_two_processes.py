@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from workings.config.load import load_recipe
+from workings.evidence.verify import verify
 from workings.launching import kubernetes
 from workings.launching.job import PORT
 from workings.launching.kubernetes import Cluster
@@ -63,6 +64,7 @@ def check(home, job, said):
     assert (manifest["status"], manifest["facts"]["processes"]) == ("complete", 2)
     assert manifest["config_digest"] == job.recipe_digest
     assert json.loads((run / "env/env_info.json").read_text())["launcher"]["said"] == said
+    assert [each.id for each in verify(run).checks if each.verdict == "failed"] == []
 
 
 @pytest.mark.parametrize("engine", ["jax", pytest.param("torch", marks=pytest.mark.full)])

@@ -49,7 +49,7 @@ def launch_command(
 def _text(made: "Launched") -> str:
     job = made.job
     return "\n".join([
-        f"launch     {job.name}: {job.hosts} x {job.devices} x {job.target}, engine {job.engine}",
+        f"launch     {job.name}: {job.hosts} x {job.devices} devices of {job.target}, engine {job.engine}",
         f"plan       {job.plan}",
         *(f"lies       {sentence}" for sentence in job.lies),
         f"written    {made.folder}: {', '.join(made.files)}",

@@ -25,7 +25,8 @@ class Job:
 
     name: str
     """Of the run and of the job: lower case, digits and dashes, as Kubernetes wants it."""
-    engine: Literal["jax", "torch"]
+    engine: str
+    """``jax`` or ``torch``."""
     platform: Literal["cpu", "gpu", "tpu"]
     target: str
     """Name of the machine in the catalog."""
@@ -44,6 +45,9 @@ class Job:
     """Of a TPU slice, such as ``2x4``."""
 
     def __post_init__(self) -> None:
+        if self.engine not in ("jax", "torch"):
+            raise RequestError(f"engine: {self.engine} with launch", "an engine that runs in several processes: jax or "
+                               "torch", "engine=jax")
         if not NAME.fullmatch(self.name):
             raise RequestError(f"--name {self.name}", "at most 40 lower case letters, digits and dashes, a letter "
                                "first", "--name my-run")

@@ -91,9 +91,6 @@ def launch(loaded: LoadedRecipe, asked: LaunchRequest, folder: Path) -> Launched
     target, hosts, devices = next(candidates(asked))
     loaded = with_engine(loaded, target.platform)
     name, engine = asked.name or _name(loaded.recipe.name), loaded.recipe.engine
-    if engine not in ("jax", "torch"):
-        raise RequestError(f"engine: {engine} with launch", "an engine that runs in several processes: jax or torch",
-                           "engine=jax")
     # Whatever is wrong with the request is said before a compiler is asked, which may take minutes.
     _files(Job(name=name, engine=engine, platform=target.platform, target=target.name, hosts=hosts, devices=devices,
                home=asked.home, recipe_digest="", plan="", lies=()), asked)
