@@ -5,6 +5,7 @@ changes them. ``SAID`` stands for a lie that nothing in the record contradicts: 
 """
 
 import json
+import re
 import struct
 import tempfile
 from collections.abc import Callable
@@ -12,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.evidence import walk
+from workings.evidence.verify.data_order import _following, batches_of, planned_steps
+from workings.evidence.verify.record import load
+from workings.record.attempts import line_digest
 from workings.record.canonical import line
 from workings.record.digest import json_digest
 from workings.scoring.items import item_from_json, items_digest
@@ -180,6 +184,8 @@ TEXTS: dict[str, tuple[Lie, str]] = {
     "log: device": (text(LOG, "cpu: one core", "gpu: H200"), "consistency.log"),
     "log: batch": (text(LOG, "global 8 rows", "global 8000 rows"), "consistency.log"),
     "log: formats": (text(LOG, "compute fp32", "compute bf16"), "consistency.log"),
+    "log: rows": (text(LOG, "40 rows, 0 dropped", "40,000 rows, 0 dropped"), "consistency.log"),
+    "log: digest of the rows": (text(LOG, "; rows e", "; rows f"), "consistency.log"),
     "log: memory": (text(LOG, "of 1.00 GiB", "of 9.00 GiB"), "consistency.log"),
     "log: a better sample": (text(LOG, "-> '1111'", "-> '155'"), SAID),
     "recipe: rate": (text(RECIPE, "learning_rate: 0.5", "learning_rate: 0.1"), "consistency.recipe"),
@@ -228,7 +234,12 @@ TENSORS: dict[str, tuple[Lie, str]] = {
     "another tensor's name": (header(LAST + "model.safetensors", lambda found: {"weights": found["logits"]}), SAID),
     "other numbers": (lambda files: add(LAST + "model.safetensors", files[LAST + "model.safetensors"][:-8] + b"\0" * 8)(
         files), SAID),
-    "no moments": (gone(LAST + "optimizer.safetensors"), SAID),
+    "no moments": (gone(LAST + "optimizer.safetensors"), "consistency.checkpoints"),
+    "a checkpoint without weights": (gone(LAST + "model.safetensors"), "consistency.checkpoints"),
+    "checkpoints without weights": (gone(LAST + "model.safetensors", LAST + "optimizer.safetensors", RUN
+                                         + "checkpoints/step_000009/model.safetensors",
+                                         RUN + "checkpoints/step_000009/optimizer.safetensors"),
+                                    "consistency.checkpoints"),
     "no checkpoints": (gone(RUN + "checkpoints/"), "consistency.checkpoints"),
     "no last checkpoint": (gone(LAST), "consistency.checkpoints"),
     "no earlier checkpoint": (gone(RUN + "checkpoints/step_000009/"), "consistency.checkpoints"),
@@ -395,3 +406,39 @@ def told(files: Files, lie: Lie) -> tuple[list[str], list[str]]:
     marked = [one.text for one in found.said if not names & sealed.keys() or any(
         name.endswith(one.file) for name in names)]
     return sorted(check.id for check in found.checks if check.verdict == "failed"), marked
+
+
+def another_seed_told_everywhere(files: Files) -> None:
+    """Another seed in every file, and batches, counts, places and digests made again as it gives them.
+
+    Losses and weights stay: nothing in the record says that they belong to other batches. Steps taken again do.
+    """
+    together(recipe("seed", 6), put(MANIFEST, "seed", 6), text(RECIPE, "seed: 5", "seed: 6"),
+             text(README, "seed 5", "seed 6"), put(ASKED, "decoding.seed", 6))(files)
+    events = [json.loads(each) for each in files[EVENTS].splitlines()]
+    attempt = json.loads(files["attempts.jsonl"])
+    events[0]["attempt"], events[1]["decoding"]["seed"] = line_digest(attempt), 6
+    files[EVENTS] = b"".join(map(line, events))
+    unit = next(unit for unit in load(walk.MemoryTree(files)).runs)
+    steps = planned_steps(unit)
+    lines = [row | planned.counts | {"batch_digest": planned.digest} for row, planned in steps]
+    files[METRICS] = b"".join(map(line, lines))
+    before = unit.manifest.supervised_tokens
+    sums = {name: sum(row[name] for row in lines) for name in ("tokens", "supervised_tokens")}
+    edit(MANIFEST, lambda found: found | sums)(files)
+    text(README, f"{before:,} supervised tokens;", f"{sums['supervised_tokens']:,} supervised tokens;")(files)
+    padding = batches_of(unit).padding_share()
+    put(MANIFEST, "facts.padding_share_of_first_epoch", padding)(files)
+    for name in (README, LOG):
+        files[name] = re.sub(rb"[\d.]+% padding", f"{padding:.1%} padding".encode(), files[name])
+    for folder in (LAST, RUN + "checkpoints/step_000009/"):
+        state = json.loads(files[folder + "state.json"])
+        done = state["step"]
+        state["facts"] |= {name: sum(row[name] for row in lines[:done]) for name in sums} | {
+            "position": _following(steps[done - 1][1].at, batches_of(unit)).to_json()}
+        files[folder + "state.json"] = line(state)
+
+
+ONLY_A_REPLAY: dict[str, tuple[Lie, str]] = {
+    "another seed, told everywhere": (another_seed_told_everywhere, "replay.steps")}
+"""Consistent in themselves: what finds each when steps are taken again."""

@@ -1,14 +1,17 @@
 """Lies of every kind about a real record, sealed again: the check that finds each, or the mark."""
 
+import random
 from collections.abc import Iterator
 
 import pytest
 
-from tests.evidence import lies
+from tests.evidence import every_file, lies, walk
 from tests.evidence.trained import score_here, trained_files
 
 EVERY = 3
 """Every third lie is told here; `proof/witnesses.py` tells all."""
+SOME = 40
+"""Lies about every file that are told here."""
 CHOSEN = [(kind, name) for kind, table in lies.KINDS.items() for name in list(table)[::EVERY]]
 
 
@@ -24,3 +27,26 @@ def test_caught_or_marked(record: dict[str, bytes], kind: str, name: str) -> Non
     lie, expected = lies.KINDS[kind][name]
     failed, more = lies.told(record, lie)
     assert expected in failed if expected != lies.SAID else (failed, bool(more)) == ([], True)
+
+
+def test_lies_about_every_file(record: dict[str, bytes]) -> None:
+    told, honest = every_file.lies_about(record), walk.verified(record)
+    assert len(told) > 600
+    files = {name for name in record if not name.endswith(every_file.SEALING)}
+    assert {name.partition(":")[0] for name in told} >= files
+    chosen = random.Random(17).sample(sorted(told), SOME)
+    assert [name for name in chosen if not any(every_file.outcome(record, honest, told[name]))] == []
+
+
+@pytest.mark.parametrize("name", ["a/env/doctor.json", "a/data/digests.json", "a/eval/items/samples.md"])
+def test_a_file_that_was_taken_out_is_named(record: dict[str, bytes], name: str) -> None:
+    failed, named = every_file.outcome(record, walk.verified(record), lambda files: files.pop(name))
+    assert failed == []
+    assert f"{name} (it is not there, and this version always writes it)" in named
+
+
+def test_another_seed_told_everywhere_passes_all_but_a_replay(record: dict[str, bytes]) -> None:
+    changed = dict(record)
+    lies.another_seed_told_everywhere(changed)
+    found = walk.verified(walk.resealed(changed))
+    assert (found.failed, found.level) == (0, 2)

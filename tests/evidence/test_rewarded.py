@@ -165,6 +165,10 @@ def flip_thoroughly(run: Path) -> None:
     reseal.edit_lines(run / "train/metrics.jsonl", follow)
 
 
+def hide_a_question(run: Path) -> None:
+    reseal.edit_lines(run / "data/prompts.jsonl", lambda rows: [rows[0] | {"prompt_digest": "ab" * 32}, *rows[1:]])
+
+
 FORGERIES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "one reward flipped": (
         change_rollout(lambda value: value["rewards"]["answer"].__setitem__(0, 1 - value["rewards"]["answer"][0])),
@@ -187,6 +191,7 @@ FORGERIES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "a completion that was cut off": (no_stop_token, {"recompute.prompts"}),
     "an easier prompt": (easier_prompt, {"recompute.rewards"}),
     "another weight of a reward": (another_weight, {"consistency.prompts"}),
+    "a question that is measured with as well, hidden": (hide_a_question, {"consistency.prompts"}),
     "no rollouts": (no_rollouts, {"consistency.rollouts", "consistency.rollout_batches"}),
     "a better reward in the log": (better_reward_in_the_log, {"consistency.rollout_metrics"}),
     "imitation instead": (call_it_imitation, {"consistency.rows"}),

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence import walk
+from tests.evidence import other_records, walk
 from tests.evidence.trained import score_here, trained_files
 from workings.evidence.verify import witnesses
 from workings.evidence.verify.checks import CHECKS
 from workings.evidence.verify.said import said
 
 EACH = 6
-"""Fields of each file that are changed here; `proof/verify_matrix.py` changes all."""
+"""Fields of each file that are changed here; `proof/witnesses.py` changes all, of every kind of record."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -52,6 +52,14 @@ def test_each_field_has_a_witness_or_is_said(record: dict[str, bytes]) -> None:
     draw = random.Random(17)
     chosen = [step for steps in by_file.values() for step in draw.sample(steps, min(EACH, len(steps)))]
     assert [problem for step in chosen if (problem := walk.outcome(record, step))] == []
+
+
+@pytest.mark.parametrize("kind", ["samples", "replays"])
+def test_fields_of_other_units(tmp_path: Path, kind: str) -> None:
+    files = other_records.KINDS[kind](tmp_path)
+    steps = other_records.steps_of(kind, files)
+    chosen = random.Random(17).sample(steps, 24)
+    assert [problem for step in chosen if (problem := walk.outcome(files, step))] == []
 
 
 def test_a_check_that_was_not_made_stands_for_nothing(record: dict[str, bytes]) -> None:

@@ -14,6 +14,7 @@ from workings.errors import RecordError, RequestError, RewardError
 from workings.evidence.verify.checks import check, each_run, failed, judged, not_checked
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.tree import shown
 from workings.record.digest import json_digest
 from workings.record.layout import DATA_DIGESTS, PROMPTS, REWARDS, ROLLOUTS, TOKENIZER, rollout_file
 
@@ -65,12 +66,16 @@ def has_rewards(unit: Unit) -> bool:
 def prompts(record: Record) -> Iterator[CheckFinding]:
     """Their digests; the rewards are those of the recipe, with their weights and limits."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
+        from workings.data.rows import prompt_digest
         learned = _learned(unit)
         said = unit.manifest.data_digests
         problems = []
         if said.get("prompts") != learned.prompts.digest:
             problems.append(f"{PROMPTS} has digest {learned.prompts.digest[:16]}…, the manifest "
                             f"{str(said.get('prompts'))[:16]}…")
+        # By these digests questions are found that are also measured with; another one would hide such a question.
+        problems += [f"{shown(row['id'])}: its prompt_digest is not that of its prompt" for row in unit.lines(PROMPTS)
+                     if row["status"] == "kept" and row["prompt_digest"] != prompt_digest(row["item"]["prompt"])]
         if learned.settings is not None:
             problems += _reward_problems(unit.json(REWARDS), learned.settings, said.get("rewards"))
         if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != said:

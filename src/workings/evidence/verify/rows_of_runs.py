@@ -137,7 +137,8 @@ _RUN: Rows = {
     "plan/measured.json": (
         ("limit_bytes measured_source", "consistency.machine", "the manifest"),
         ("predicted_peak_bytes predicted_source predicted_for_batch.* measured_peak_bytes available_bytes "
-         "measured_share_of_predicted growth_bytes", "consistency.plan", "plan, manifest, and each other"),
+         "measured_share_of_predicted", "consistency.plan", "plan, manifest, and each other"),
+        ("growth_bytes", "~consistency.plan", "its share of the prediction, at four digits; the peak"),
         ("out_of_memory", "consistency.plan", "an event, and the status"),
         ("resident_before_bytes peak_before_bytes", "~consistency.plan", "at most the peak, and the growth agrees"),
         ("*", "", "no check knows it"),

@@ -11,8 +11,27 @@ from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckVerdict
 from workings.evidence.verify.tree import shown
 from workings.evidence.verify.witnesses import NO_FILE, NO_ROW, WORDS, Witness, rows_of, witness_of
+from workings.record.layout import (
+    DATA_DIGESTS,
+    DEVICE_CHECKS,
+    DOCTOR,
+    ENVIRONMENT,
+    ENVIRONMENT_TEXT,
+    EVALUATION_UNITS,
+    LOG,
+    MEASURED,
+    OVERRIDES,
+    PLAN,
+    RECIPE,
+    SAMPLES,
+)
 from workings.record.values import is_absent
 
+NOT_THERE = "it is not there, and this version always writes it"
+ALWAYS = {
+    "run": (ENVIRONMENT, ENVIRONMENT_TEXT, DEVICE_CHECKS, DOCTOR, PLAN, MEASURED, DATA_DIGESTS, OVERRIDES, RECIPE, LOG),
+    **dict.fromkeys(EVALUATION_UNITS, (SAMPLES,))}
+"""Files of a kind of unit that no check misses where they are gone."""
 WHOLE = frozenset({
     "consistency.config", "consistency.views", "consistency.rows", "consistency.tokenizer", "recompute.scorecard",
     "recompute.comparison", "recompute.selection", "integrity.checkpoints", "integrity.pack", "consistency.prompts",
@@ -51,6 +70,8 @@ def said(record: Record, made: Made) -> tuple[Said, ...]:
     """Every field of every file that no check stands for, and those whose check was not made."""
     found: dict[Said, None] = {}
     for unit in record.units:
+        for file in _left_out(unit):
+            found[Said(unit=unit.title, file=file, field="", why=NOT_THERE)] = None
         for file, field, absent in _fields(unit):
             if why := _why(unit, file, field, made, absent=absent):
                 found[Said(unit=unit.title, file=shown(file), field=shown(field), why=why)] = None
@@ -67,6 +88,14 @@ def said(record: Record, made: Made) -> tuple[Said, ...]:
         if entry.kind == "file" and not entry.name.endswith("attempts.jsonl") and "/attest/" not in f"/{entry.name}":
             found[Said(unit="", file=shown(entry.name), field="", why="outside of every seal")] = None
     return tuple(found)
+
+
+def _left_out(unit: Unit) -> list[str]:
+    """Files that are written with every such unit and are not there: an earlier version, or somebody who took them."""
+    if unit.is_run and not unit.described:
+        return []
+    kind = "run" if unit.is_run else unit.kind
+    return [file for file in ALWAYS.get(kind, ()) if not unit.has(file) and file not in unit.elsewhere]
 
 
 def _why(unit: Unit, file: str, field: str, made: Made, *, absent: bool) -> str:

@@ -11,6 +11,7 @@ from workings.errors import RecordError
 from workings.evidence.verify.checks import check, each_run, failed, judged, not_checked
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.tree import shown
 from workings.record.layout import CHECKPOINTS, METRICS, STATE
 from workings.record.values import Absent
 from workings.training.schedule import Schedule
@@ -131,12 +132,24 @@ def last_checkpoint(record: Record) -> Iterator[CheckFinding]:
         # sealed.
         if last > done or (unit.manifest.status != "failed" and last != done):
             problems.append(f"the last checkpoint is of step {last}, {done} steps were completed")
+        problems += _file_problems(unit, folders)
         if unit.described:
             problems += _kept_problems(unit, sorted(states))
             for number, state in states.items():
                 problems += _state_problems(unit, number, state)
         yield judged(problems, f"step {last}", unit)
     return each_run(record, find)
+
+
+def _file_problems(unit: Unit, folders: list[str]) -> list[str]:
+    """Checkpoints of one engine are made of the same files, and hold tensors."""
+    names = {folder: {file.rpartition("/")[2] for file in [*unit.files, *unit.elsewhere]
+                      if file.startswith(f"{CHECKPOINTS}/{folder}/")} for folder in folders}
+    empty = [folder for folder, files in names.items() if not any(name.endswith(".safetensors") for name in files)]
+    # A large model's tensors lie in as many files in every checkpoint: the engine splits them by its shapes.
+    other = [folder for folder in folders[1:] if names[folder] != names[folders[0]]]
+    return [f"{shown(folder)} holds no tensors" for folder in empty] + [
+        f"{shown(folder)} is made of other files than {shown(folders[0])}" for folder in other]
 
 
 def _kept_problems(unit: Unit, numbers: list[int]) -> list[str]:

@@ -1,0 +1,96 @@
+"""Lies about a real record, for `verify_matrix`: told in memory and sealed again, or taken again by a replay."""
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proof import splices
+from tests.evidence import every_file, lies, walk
+from tests.evidence.trained import score_here, trained_files
+from workings.evidence.verify import verify
+from workings.evidence.verify.checks import CHECKS
+from workings.evidence.verify.core import READABLE
+from workings.runs.replay import ReplayRequest, replay_run
+
+EACH = 6
+"""Splices of each kind, with as much taken again as finds all of them."""
+SURE = 0.999
+MARKED, MISSED = "said, not checked", "missed"
+
+
+def lies_told(folder: Path) -> dict[str, Any]:
+    """Every lie of `tests/evidence/lies.py` and `every_file.py`, by kind: what finds it, at the lowest level."""
+    with pytest.MonkeyPatch.context() as patch:
+        score_here(patch)
+        record = trained_files(folder)
+        honest = walk.verified(record)
+        found: dict[str, dict[str, str]] = {}
+        for kind, table in lies.KINDS.items():
+            found[kind] = {name: _of_kind(record, lie, expected) for name, (lie, expected) in table.items()}
+        found["every file"] = {name: _outcome(*every_file.outcome(record, honest, lie))
+                               for name, lie in every_file.lies_about(record).items()}
+    return counted(found)
+
+
+def counted(found: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """Numbers by outcome, over all kinds and for each."""
+    everything = [outcome for table in found.values() for outcome in table.values()]
+    return {"tried": len(everything), "levels": _levels(everything),
+            "marked": everything.count(MARKED), "missed": everything.count(MISSED),
+            "names": [f"{kind}: {name}" for kind, table in found.items() for name, outcome in table.items()
+                      if outcome == MISSED],
+            "by_kind": {kind: {"tried": len(table), "levels": _levels([*table.values()]), "found_by": dict(table)}
+                        for kind, table in found.items()}}
+
+
+def replayed(folder: Path) -> dict[str, Any]:
+    """Splices, and a lie that is told everywhere: levels 0 to 2 pass, and steps taken again find each."""
+    found: dict[str, dict[str, str]] = {"splices": {}, "told everywhere": {}}
+    with pytest.MonkeyPatch.context() as patch:
+        score_here(patch)
+        splices.trained(folder / "long", patch)
+        chance = random.Random(3)  # noqa: S311 - the same splices each time
+        for kind in splices.KINDS:
+            for number in range(EACH):
+                row = splices.one(folder / "long", folder / "work", kind, SURE, chance)
+                passed_below = not row["lower"]
+                found["splices"][f"{kind} {number}"] = "level 3" if row["found"] and passed_below else MISSED
+        record = trained_files(folder / "short")
+        for name, (lie, expected) in lies.ONLY_A_REPLAY.items():
+            found["told everywhere"][name] = _taken_again(folder, record, lie, expected)
+    return counted(found)
+
+
+def _taken_again(folder: Path, record: Mapping[str, bytes], lie: lies.Lie, expected: str) -> str:
+    changed = dict(record)
+    lie(changed)
+    runs = folder / "told" / "runs"
+    for name, data in walk.resealed(changed).items():
+        (runs / name).parent.mkdir(parents=True, exist_ok=True)
+        (runs / name).write_bytes(data)
+    shutil.copytree(folder / "short" / "asked", folder / "told" / "asked")
+    found = verify(runs / "a", level=3, replay=lambda path: replay_run(path, ReplayRequest(confidence=SURE)).facts)
+    failed = {check.id for check in found.checks if check.verdict == "failed"}
+    return "level 3" if expected in failed and all(CHECKS[name].level == 3 for name in failed) else MISSED
+
+
+def _of_kind(record: dict[str, bytes], lie: lies.Lie, expected: str) -> str:
+    failed, marked = lies.told(record, lie)
+    # The check that is meant to find it has to be among those that do.
+    return _outcome(failed, marked) if expected == lies.SAID or expected in failed else MISSED
+
+
+def _outcome(failed: list[str], marked: list[str]) -> str:
+    """The lowest level that finds a lie, or that it is named, or that nothing happened."""
+    if failed:
+        return f"level {min(0 if name == READABLE.id else CHECKS[name].level for name in failed)}"
+    return MARKED if marked else MISSED
+
+
+def _levels(outcomes: list[str]) -> dict[str, int]:
+    return dict(sorted(Counter(each for each in outcomes if each.startswith("level")).items()))
