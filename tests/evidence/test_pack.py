@@ -17,8 +17,9 @@ from workings.errors import RecordError, RequestError
 from workings.evidence.attest import keys
 from workings.evidence.attest.sign import sign_run
 from workings.evidence.notes import write_note
-from workings.evidence.verify import verify
+from workings.evidence.verify import Verification, verify
 from workings.publish.pack import Packed, pack
+from workings.publish.report_again import is_drawn_again
 from workings.record import atomic, canonical
 from workings.record.seal import parse_seal, seal_unit
 
@@ -240,6 +241,31 @@ def test_a_changed_pack_that_is_sealed_again_is_caught(packed: Path, tmp_path: P
     seal_again(folder)
     found = failed(folder)
     assert check in found, found
+
+
+def test_the_report_is_drawn_again(packed: Path, tmp_path: Path) -> None:
+    folder = unpacked(packed, tmp_path / "out")
+    before = Path.cwd()
+    found = verify(folder, report=is_drawn_again)
+    assert text_of_check(found, "recompute.report") == ("passed", "report.html, drawn again")
+    assert not any(one.file == "report.html" for one in found.said)
+    page = (folder / "report.html").read_text()
+    digit = page.index('class="whisker" d="M') + len('class="whisker" d="M')
+    # As long as it was, or the claims behind it would not stand where they say.
+    (folder / "report.html").write_text(page[:digit] + str((int(page[digit]) + 1) % 10) + page[digit + 1:])
+    seal_again(folder)
+    found = verify(folder, report=is_drawn_again)
+    verdict, text = text_of_check(found, "recompute.report")
+    assert (verdict, found.failed, found.level) == ("not_checked", 0, 1)
+    assert "is not what this version draws of these records" in text
+    assert [one.file for one in found.said if one.file == "report.html"] == ["report.html"]
+    assert Path.cwd() == before
+    assert text_of_check(verify(packed, report=is_drawn_again), "recompute.report")[1].startswith(
+        "report.html: a zip is not unpacked")
+
+
+def text_of_check(found: Verification, check: str) -> tuple[str, str]:
+    return next((str(one.verdict), one.text) for one in found.checks if one.id == check)
 
 
 def list_as_elsewhere(folder: Path, file: str, digest: str = "") -> None:

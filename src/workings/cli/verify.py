@@ -1,7 +1,7 @@
 """`workings verify`: can a stranger check this record? Offline, without any ML library."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -69,7 +69,7 @@ def verify_command(
     replay = _replayer(level, _Draw(steps, confidence, splice, seed), data, weights)
     found = verify(path, level=level, expect_root=expect_root, trusted=_trusted(key or []),
                    authorities=_authorities(authority or []),
-                   progress=HashProgress(say, _size(path)), replay=replay)
+                   progress=HashProgress(say, _size(path)), replay=replay, report=_report_again)
     answer(found.to_json(), as_json=as_json, text=_text(found, verbose=verbose))
     # A failed check goes before a level that was not reached: something is wrong, and not only missing.
     if found.failed:
@@ -193,6 +193,13 @@ def _replayer(level: int, draw: _Draw, data: Path | None,
     if draw.splice is not None:
         request = replace(request, splice=draw.splice)
     return lambda run: replay_run(run, request, say).facts
+
+
+def _report_again(page: bytes, pack: Path, places: Sequence[str], compared: Sequence[str]) -> bool:
+    """`is_drawn_again`, loaded where there is a page to draw: it brings templates and figures."""
+    from workings.publish.report_again import is_drawn_again
+
+    return is_drawn_again(page, pack, places, compared)
 
 
 def _size(path: Path) -> int:

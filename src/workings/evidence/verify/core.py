@@ -22,6 +22,7 @@ from workings.evidence.verify import (
     planned,
     preferred,
     recipe_text,
+    redrawn,
     replayed,
     rewarded,
     run_consistency,
@@ -35,7 +36,7 @@ from workings.evidence.verify import (
 )
 from workings.evidence.verify.checks import CHECKS, RegisteredCheck, passed
 from workings.evidence.verify.claims import claims
-from workings.evidence.verify.record import Record, load
+from workings.evidence.verify.record import DrawnAgain, Record, load
 from workings.evidence.verify.result import Check, CheckFinding, CheckVerdict, Verification
 from workings.evidence.verify.said import said
 from workings.evidence.verify.tree import open_tree
@@ -43,12 +44,14 @@ from workings.evidence.verify.tree import open_tree
 MODULES = (
     integrity, packed, schemas, notes, content, attested, stamped, run_consistency, recipe_text, machine, planned,
     tensors, step_log, data_order, preferred, rewarded, distilled, views, written, attempts, evaluated, announced,
-    sampled, drawn_from, replayed)
+    sampled, drawn_from, redrawn, replayed)
 """Modules whose import registers checks."""
 # The bytes come first, then their form, then what they mean: a later group reads values that an earlier one vouches
 # for.
 GROUPS = ("integrity", "form", "content", "attestation", "consistency", "recompute", "replay")
 """First parts of ids, in the order in which a level's checks run."""
+REPORT = "recompute.report"
+"""The check that draws a page; made last of its level."""
 HIGHEST_LEVEL = 3
 DEFAULT_LEVEL = 2
 """Highest level that needs no engine."""
@@ -71,7 +74,7 @@ READABLE = RegisteredCheck(
 def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
            progress: Callable[[int], None] | None = None, trusted: tuple[bytes, ...] = (),
            replay: Callable[[Path], Mapping[str, Any]] | None = None,
-           authorities: tuple[bytes, ...] = ()) -> Verification:
+           authorities: tuple[bytes, ...] = (), report: DrawnAgain | None = None) -> Verification:
     """Verify a run directory, a folder of runs, one unit, or a zip of any of them. Writes nothing, runs nothing of it.
 
     Args:
@@ -83,6 +86,7 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
         trusted: public keys in PEM; given some, every unit has to be signed by one of them.
         replay: takes steps of a run again and says what came out; level 3 needs it, and only it reaches an engine.
         authorities: certificates in PEM; given some, every run has to be time-stamped by who has one of them.
+        report: draws the report page of an unpacked pack again; without it that page is not checked.
 
     Raises:
         RequestError: there is nothing to verify at ``path``.
@@ -92,6 +96,7 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
     try:
         record = replace(load(open_tree(Path(path)), expect_root, progress, trusted), replay=replay,
                          authorities=authorities)
+        record = replace(load(open_tree(Path(path)), expect_root, progress, trusted), replay=replay, report=report)
     # Nothing could be opened, and still every asked check is listed: an answer that left them out would look complete.
     except RecordError as error:
         unread = [Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED, text="nothing could be read")
@@ -106,11 +111,13 @@ def verified(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
     checks = [_judged(READABLE, _findings(READABLE, record))]
     made: dict[str, dict[str, CheckVerdict]] = {}
     for entry in _wanted(level):
-        # A replay costs engine time, and would start from files that a lower check has just called wrong.
-        if entry.level > DEFAULT_LEVEL and any(
+        # A replay costs engine time, and would start from files that a lower check has just called wrong; so would a
+        # page, which is drawn without the limits that hostile files are read with.
+        if (entry.level > DEFAULT_LEVEL or entry.id == REPORT) and any(
                 done.verdict is CheckVerdict.FAILED and done.level <= DEFAULT_LEVEL for done in checks):
-            checks.append(Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED,
-                                text="not replayed: checks of lower levels failed"))
+            what = "not replayed: checks of lower levels failed" if entry.level > DEFAULT_LEVEL else \
+                "not drawn again: other checks failed"
+            checks.append(Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED, text=what))
         elif findings := _findings(entry, record):
             checks.append(_judged(entry, findings))
             made[entry.id] = _by_unit(findings)

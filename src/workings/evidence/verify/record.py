@@ -1,6 +1,6 @@
 """The record under verification: its files, its units, and what their files say, each read once."""
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -180,6 +180,10 @@ class Unit:
         return self.tree.kept.once((self.place, form, name), make, self.full(name))
 
 
+DrawnAgain = Callable[[bytes, Path, Sequence[str], Sequence[str]], bool]
+"""Whether a page is what is drawn of a pack's records, of which two were compared: page, pack, records, those two."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """Everything that checks look at."""
@@ -197,6 +201,8 @@ class Record:
     """Takes steps of a run again and says what came out (level 3); None: nobody brought an engine."""
     replayed: dict[str, Any] = field(default_factory=dict)
     """What came out so far, by the run's place."""
+    report: DrawnAgain | None = None
+    """Draws the report page of an unpacked pack again; None: nobody brought what does."""
     trusted: tuple[bytes, ...] = ()
     """Public keys in PEM that the person trusts."""
     authorities: tuple[bytes, ...] = ()

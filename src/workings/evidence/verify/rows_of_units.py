@@ -52,7 +52,7 @@ _PACK: Rows = {
     "claims.json": (("*", "recompute.claims", "the records that it names"),),
     "compare.json": (("*", "recompute.comparison", "computed again from the predictions"),),
     "model_cards/*": (("", "recompute.model_cards", "made again from the records"),),
-    "report.html": (("", "~recompute.claims", "numbers with a source; words and pictures are somebody's"),),
+    "report.html": (("", "recompute.report", "drawn again from the records; its numbers are claims"),),
     "README.md": (("", "~recompute.claims", "numbers with a source; the words are somebody's"),),
     "WRITEUP.md": (("", "~recompute.claims", "numbers with a source; the words are somebody's"),),
     "runs/attempts.jsonl": (("*", "~consistency.attempts", "the runs, and the lines that follow"),),

@@ -1,0 +1,33 @@
+"""The report page of a pack, drawn again from the records in it."""
+
+import contextlib
+from collections.abc import Sequence
+from itertools import permutations
+from pathlib import Path
+
+from workings.evaluation.comparison.compare import compare
+from workings.reports.html import render_report, report_views
+
+
+def is_drawn_again(page: bytes, pack: Path, places: Sequence[str], compared: Sequence[str]) -> bool:
+    """Whether this version draws the same page, in some order in which the records can have been given.
+
+    Args:
+        page: the recorded one.
+        pack: a folder with an unpacked pack; the working folder meanwhile, so no thread may run beside this.
+        places: runs, and evaluations that stand alone, seen from the pack.
+        compared: the two evaluations of its comparison, A before B; empty where there is none.
+
+    Raises:
+        RequestError: a record without what the page shows.
+        RecordError: one that cannot be read.
+    """
+    with contextlib.chdir(pack):
+        comparison = compare(*map(Path, compared)) if compared else None
+        # A and B stand first whatever the order; only that of further runs is not recorded.
+        sides = [place for place in places if any(f"{side}/".startswith(f"{place}/") for side in compared)]
+        for others in permutations(place for place in places if place not in sides):
+            views = report_views([Path(place) for place in (*sides, *others)], comparison)
+            if render_report(views, comparison).encode("utf-8") == page:
+                return True
+    return False
