@@ -40,7 +40,8 @@ def lies_told(folder: Path) -> dict[str, Any]:
 def counted(found: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     """Numbers by outcome, over all kinds and for each."""
     everything = [outcome for table in found.values() for outcome in table.values()]
-    return {"tried": len(everything), "levels": _levels(everything),
+    levels = _levels(everything)
+    return {"tried": len(everything), "found_by_a_check": sum(levels.values()), "levels": levels,
             "marked": everything.count(MARKED), "missed": everything.count(MISSED),
             "names": [f"{kind}: {name}" for kind, table in found.items() for name, outcome in table.items()
                       if outcome == MISSED],
@@ -59,7 +60,7 @@ def replayed(folder: Path) -> dict[str, Any]:
             for number in range(EACH):
                 row = splices.one(folder / "long", folder / "work", kind, SURE, chance)
                 passed_below = not row["lower"]
-                found["splices"][f"{kind} {number}"] = "level 3" if row["found"] and passed_below else MISSED
+                found["splices"][f"{kind} {number}"] = "level_3" if row["found"] and passed_below else MISSED
         record = trained_files(folder / "short")
         for name, (lie, expected) in lies.ONLY_A_REPLAY.items():
             found["told everywhere"][name] = _taken_again(folder, record, lie, expected)
@@ -76,7 +77,7 @@ def _taken_again(folder: Path, record: Mapping[str, bytes], lie: lies.Lie, expec
     shutil.copytree(folder / "short" / "asked", folder / "told" / "asked")
     found = verify(runs / "a", level=3, replay=lambda path: replay_run(path, ReplayRequest(confidence=SURE)).facts)
     failed = {check.id for check in found.checks if check.verdict == "failed"}
-    return "level 3" if expected in failed and all(CHECKS[name].level == 3 for name in failed) else MISSED
+    return "level_3" if expected in failed and all(CHECKS[name].level == 3 for name in failed) else MISSED
 
 
 def _of_kind(record: dict[str, bytes], lie: lies.Lie, expected: str) -> str:
@@ -88,7 +89,7 @@ def _of_kind(record: dict[str, bytes], lie: lies.Lie, expected: str) -> str:
 def _outcome(failed: list[str], marked: list[str]) -> str:
     """The lowest level that finds a lie, or that it is named, or that nothing happened."""
     if failed:
-        return f"level {min(0 if name == READABLE.id else CHECKS[name].level for name in failed)}"
+        return f"level_{min(0 if name == READABLE.id else CHECKS[name].level for name in failed)}"
     return MARKED if marked else MISSED
 
 

@@ -95,8 +95,7 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
         raise ValueError(f"level must be 0 to {HIGHEST_LEVEL}, not {level}")
     try:
         record = replace(load(open_tree(Path(path)), expect_root, progress, trusted), replay=replay,
-                         authorities=authorities)
-        record = replace(load(open_tree(Path(path)), expect_root, progress, trusted), replay=replay, report=report)
+                         authorities=authorities, report=report)
     # Nothing could be opened, and still every asked check is listed: an answer that left them out would look complete.
     except RecordError as error:
         unread = [Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED, text="nothing could be read")
