@@ -30,6 +30,7 @@ def quickstart_command(
         from workings.publish.export import export_run
         from workings.runs.quickstart_rewards import quickstart_rewards
 
+        # Handed in, because `publish` stands above `runs`, which may not import it.
         learned = quickstart_rewards(out, overrides or (), export=export_run, seed=seed, full=full)
         answer(learned.as_json(), as_json=as_json, text=as_typed(learned.text()))
         return

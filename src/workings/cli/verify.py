@@ -170,6 +170,7 @@ class _Draw:
                                "leave --steps out")
         if self.splice is not None and self.confidence is None:
             raise RequestError(" ".join(words), "a confidence beside it", "--confidence 0.95")
+        # Typer's bounds take in both ends, and neither 0 nor 1 asks for a number of steps.
         if not 0 < (0.5 if self.confidence is None else self.confidence) < 1:
             raise RequestError(" ".join(words), "a confidence above 0 and below 1", "--confidence 0.95")
         if self.splice == 0:

@@ -105,6 +105,7 @@ class FileReward(RewardFields):
 
 def _tag(value: Any) -> str | None:
     """Which of the classes a value is for, by its `scorer`; None where it is for none."""
+    # pydantic asks this of a section that is made already as well, when it writes it out.
     name = value.get("scorer") if isinstance(value, Mapping) else getattr(value, "scorer", None)
     if not isinstance(name, str):
         return None

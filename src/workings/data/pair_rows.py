@@ -39,6 +39,7 @@ class PairRows:
     @cached_property
     def lengths(self) -> np.ndarray:
         """int64 ``[pairs]``: tokens of the longer row of each pair, which decides its bucket."""
+        # [2 * pairs] -> [pairs, 2]: the two rows of a pair are neighbours.
         found: np.ndarray = self.rows.lengths.reshape(-1, len(SIDES)).max(axis=1)
         return found
 

@@ -120,6 +120,7 @@ def step_operations(request: EngineRequest, batch: tuple[int, int, int]) -> floa
     head = 2.0 * (shape.vocab_size * shape.width + outer_weights_met(shape)) * tokens
     again = 1 if request.memory.remat == "layer" else 0
     weights = 3 if request.method.name == "full" else 2
+    # Scores have no weights that could be frozen: with adapters, too, their backward costs twice their forward.
     return (weights + again) * 2.0 * matrices * tokens + (3 + again) * attention + weights * head
 
 

@@ -43,6 +43,7 @@ def target_here(device: DeviceFacts) -> Target:
                   source="the device itself", **facts)
 
 
+# `Any`, because a target's platform is one of three literals, and a device's is a text.
 def _platform(device: DeviceFacts) -> Any:
     return device.platform
 

@@ -275,6 +275,7 @@ class _Steps:
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
+        # Only what ends is written down: the seconds of an attempt that was killed are lost.
         started = time.perf_counter()
         yield
         with (self.folder.out / SECONDS).open("ab") as file:

@@ -50,6 +50,7 @@ def preference_change(metrics: Sequence[Mapping[str, Any]], beta: float) -> Pref
         return fsum(line[name] for line in lines) / len(lines)
 
     def moved(name: str) -> float:
+        # An implied reward is beta times the nats by which a row became likelier.
         return (mean(name, metrics[-count:]) - mean(name, metrics[:count])) / beta
 
     return PreferenceChange(accuracy=mean("accuracy", metrics[-count:]), margin=mean("margin", metrics[-count:]),

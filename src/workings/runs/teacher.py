@@ -176,6 +176,7 @@ def teacher_shape(loaded: LoadedRecipe) -> ModelShape | None:
 def sealed_digests(run: Run, names: Sequence[str]) -> dict[str, str]:
     """SHA-256 of some files of a sealed run, by path. Raises `RecordError` where they are not the sealed ones."""
     sums = parse_sums((run.path / SUMS).read_bytes())
+    # The root is the digest of the sums as they are here: where the seal names it, they are those that were sealed.
     if parse_seal((run.path / SEAL).read_bytes())["root"] != run.root:
         raise RecordError(f"{run.path}: {SUMS} is not what its seal names")
     for name in names:

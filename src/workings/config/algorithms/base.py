@@ -124,6 +124,7 @@ def mean(values: Sequence[float]) -> float:
 def standard_deviation(values: Sequence[float]) -> float:
     """Of a sample (divided by one less than the count), as TRL and Tunix take it."""
     middle = mean(values)
+    # A group has two completions at least, so nothing is divided by zero.
     return sqrt(fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 

@@ -37,6 +37,7 @@ Records = Iterator[SourceRecord | Unreadable]
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # `json` by itself keeps the last of two equal keys and says nothing.
     found = dict(pairs)
     if len(found) != len(pairs):
         keys = [key for key, _ in pairs]

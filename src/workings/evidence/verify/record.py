@@ -45,6 +45,7 @@ PACK_KIND = "pack"
 _T = TypeVar("_T")
 
 
+# Compared by identity: no two of them are one, and each may hold many thousand entries.
 @dataclass(eq=False)
 class Unit:
     """One sealed folder, or one that ought to be."""

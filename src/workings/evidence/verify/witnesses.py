@@ -45,6 +45,7 @@ def rows_of(kind: str) -> tuple[Witness, ...]:
     found = []
     for file, fields in tables.get(kind, {}).items():
         for names, check, how in fields:
+            # `~` before a check: it finds some changes of the field and not all.
             found += [Witness(file=file, field=name, check=check.removeprefix("~"), how=how, partly=check[:1] == "~")
                       for name in names.split() or [""]]
     return tuple(found)

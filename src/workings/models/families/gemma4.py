@@ -89,6 +89,7 @@ class Gemma4(Family):
         if shape.experts:
             shapes |= {"router.proj.weight": (shape.experts, width), "router.scale": (width,),
                        "router.per_expert_scale": (shape.experts,),
+                       # [experts, out, in]: one tensor for all of them, gate and up in one.
                        "experts.gate_up_proj": (shape.experts, 2 * shape.expert_width, width),
                        "experts.down_proj": (shape.experts, width, shape.expert_width),
                        **{f"{name}_feedforward_layernorm{number}.weight": (width,)
@@ -99,6 +100,7 @@ class Gemma4(Family):
         """Tensors outside the layers; with per-layer embeddings their table, a projection and a norm."""
         shapes = super().outer_shapes(shape)
         if shape.per_layer_width:
+            # A token's row holds the numbers of all layers, one layer behind the other.
             packed = shape.layers * shape.per_layer_width
             shapes |= {PER_LAYER_EMBEDDING: (shape.vocab_size, packed), PER_LAYER_PROJECTION: (packed, shape.width),
                        PER_LAYER_NORM: (shape.per_layer_width,)}
