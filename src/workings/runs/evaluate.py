@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workings.engines.session import ModelSession
 from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
-from workings.runs.open_model import AS_RECORDED, WeightsRequest, open_run, open_weights
+from workings.runs.open_model import AS_RECORDED, WeightsRequest, open_run, open_untrained, open_weights
 from workings.scoring.items import read_items
 
 
@@ -32,7 +33,19 @@ def ask(run: Path, question: str, *, max_new_tokens: int = 256) -> Reply:
         RequestError: no sealed run at that path.
         RecordError: it has no intact checkpoint.
     """
-    session = open_run(run).session
+    return _reply(open_run(run).session, question, max_new_tokens)
+
+
+def ask_untrained(run: Path, question: str, *, max_new_tokens: int = 256) -> Reply:
+    """The same question to the model that the run began with.
+
+    Raises:
+        RequestError: as `workings.runs.open_model.open_untrained`.
+    """
+    return _reply(open_untrained(run), question, max_new_tokens)
+
+
+def _reply(session: ModelSession, question: str, max_new_tokens: int) -> Reply:
     completion = session.engine.generate(session.state, [session.template.prompt_ids(question)],
                                          max_new_tokens=max_new_tokens, stop_ids=session.template.stop_ids)[0]
     return Reply(text=session.tokenizer.decode(completion.tokens), finish_reason=completion.finish_reason,

@@ -292,6 +292,21 @@ def open_run(path: Path, device: str = AS_RECORDED) -> TrainedModel:
                         request=EngineRequest.of(recipe, sealed.shape))
 
 
+def open_untrained(path: Path) -> ModelSession:
+    """The model that a sealed run began with, on the run's engine, to be asked.
+
+    Raises:
+        RequestError: no sealed run there, its engine or device is absent, or the weights that it began with are not
+            where they were, or are others.
+    """
+    sealed = _SealedRun.open(path)
+    weights = _recorded_weights(sealed, None).directory
+    engine = sealed.open_engine(AS_RECORDED, weights)
+    state = (engine.init(sealed.loaded.recipe.seed, trainable=False) if weights is None
+             else engine.load(weights, trainable=False))
+    return ModelSession(engine=engine, state=state, tokenizer=sealed.tokenizer, template=sealed.template)
+
+
 def starting_weights(path: Path, *, tensors: bool = True) -> Path:
     """The folder with the weights that a sealed run began with, found again; its files are not digested.
 

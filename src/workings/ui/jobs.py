@@ -39,6 +39,7 @@ class Job(BaseModel):
     log: str = Field(description="End of what it says on standard error")
     output: str = Field(description="End of what it says on standard output, without the answer")
     answer: dict[str, Any] | None = Field(default=None, description="Its `--json` answer")
+    arguments: list[str] = Field(default=[], exclude=True, description="Of the verb, one by one")
     subject: str = Field(default="", description="The run or recipe it is about")
     stamp: str = Field(default="", description="Of the files that it is about as they were when it started")
 
@@ -61,10 +62,12 @@ class Jobs:
         identity = f"{time.time_ns():020d}-{secrets.token_hex(3)}"
         folder = self.place / identity
         folder.mkdir(parents=True)
-        words = [*verb.split(), *arguments, "--json"]
+        # First, because behind `--` it would be taken for an argument.
+        words = [*verb.split(), "--json", *arguments]
         atomic.write_json(folder / "job.json", {
-            "verb": verb, "argv": [*PROGRAM, *words], "cwd": str(self.cwd),
-            "command": shlex.join(["workings", *words[:-1]]), "started_at": now(), "subject": subject, "stamp": stamp})
+            "verb": verb, "arguments": arguments, "argv": [*PROGRAM, *words], "cwd": str(self.cwd),
+            "command": shlex.join(["workings", *verb.split(), *arguments]), "started_at": now(),
+            "subject": subject, "stamp": stamp})
         with (folder / "child.txt").open("wb") as said:
             # In a session of its own: Ctrl-C in the page's terminal goes to the page's group of processes only.
             child = subprocess.Popen([sys.executable, "-m", "workings.ui.job_child", str(folder)], cwd=self.cwd,
@@ -82,7 +85,8 @@ class Jobs:
         ended = json.loads((folder / "exit.json").read_bytes()) if (folder / "exit.json").is_file() else None
         # Before the end the last line may be half of one, or no answer yet.
         output, answer = _split(_end(folder / "stdout.txt")) if ended else (_end(folder / "stdout.txt"), None)
-        return Job(id=identity, verb=job["verb"], command=job["command"], started_at=job["started_at"],
+        return Job(id=identity, verb=job["verb"], command=job["command"],
+                   arguments=job.get("arguments", []), started_at=job["started_at"],
                    subject=job["subject"], stamp=job.get("stamp", ""), state=self._state(folder, ended),
                    log=_end(folder / "stderr.txt"), output=output, answer=answer, code=ended["code"] if ended else None,
                    finished_at=ended["finished_at"] if ended else "")
@@ -93,6 +97,10 @@ class Jobs:
             return []
         names = sorted((entry.name for entry in self.place.iterdir() if (entry / "job.json").is_file()), reverse=True)
         return [self.get(name) for name in names[:limit]]
+
+    def about(self, verb: str, subject: str, limit: int) -> list[Job]:
+        """The newest commands of a verb about a run."""
+        return [job for job in self.all(200) if job.verb == verb and job.subject == subject][:limit]
 
     def newly_ended(self, verb: str, limit: int = 10) -> list[Job]:
         """Commands of a verb that ended and were not given by this before; looks at the newest ones."""

@@ -15,7 +15,9 @@ from pydantic import BaseModel, create_model
 from workings.errors import RecordError, RequestError
 from workings.reports.gather import bare_view, commands
 from workings.reports.html import write_report
+from workings.ui.asked import add_item, arguments
 from workings.ui.detail import Detail, read_detail
+from workings.ui.jobs import Job
 from workings.ui.labels import Label, tags_of
 from workings.ui.listing import RunRow
 from workings.ui.site import Site
@@ -62,6 +64,26 @@ def router(site: Site, tabs: Mapping[str, Tab] = TABS) -> APIRouter:
             page = write_report(Path(place) / "report.html", [run]).read_bytes()
         return Response(page, media_type="text/html", headers={
             "content-disposition": f'attachment; filename="{_file_name(name)}.html"'})
+
+    @routes.post("/api/ask/{name:path}", name="ask")
+    def ask_json(name: str, question: Annotated[str, Form()],
+                 max_new_tokens: Annotated[int, Form(ge=1, le=4096)] = 256) -> Job:
+        """Put a question to a run and to the model that it began with; look at the job for the answers."""
+        run = site.folder.path(name)
+        return site.jobs.start("ask", arguments(run, question, max_new_tokens), subject=site.folder.name(run))
+
+    @routes.post("/ask/{name:path}", include_in_schema=False)
+    def ask_form(name: str, question: Annotated[str, Form()],
+                 max_new_tokens: Annotated[int, Form(ge=1, le=4096)] = 256) -> RedirectResponse:
+        # A form sends line ends as a network does; a model was trained on others.
+        ask_json(name, question.replace("\r\n", "\n").strip(), max_new_tokens)
+        return RedirectResponse(f"/run/{quote(name)}?tab=ask", 303)
+
+    @routes.post("/item/{name:path}", include_in_schema=False)
+    def item_form(name: str, prompt: Annotated[str, Form()], expected: Annotated[str, Form()]) -> RedirectResponse:
+        site.folder.path(name)
+        add_item(site.folder.root, prompt.replace("\r\n", "\n"), expected)
+        return RedirectResponse(f"/run/{quote(name)}?tab=ask", 303)
 
     @routes.post("/api/label/{name:path}")
     def label_json(name: str, tags: Annotated[str, Form()] = "", hidden: Annotated[bool, Form()] = False) -> Label:

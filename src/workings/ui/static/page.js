@@ -103,6 +103,10 @@ function watchJob(element) {
       log.textContent = job.log || "(nothing yet)";
       if (atEnd) log.scrollTop = log.scrollHeight;
     }
+    if (job.state === "running" && "answers" in element.dataset) {
+      if (job.output.trim().split("\n").filter(Boolean).length > Number(element.dataset.answers)) location.reload();
+      return true;
+    }
     if (job.state === "running") return true;
     location.reload();
     return false;

@@ -1,0 +1,105 @@
+"""Questions that were put to a run from its page, their answers, and items made of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from workings.errors import RequestError
+from workings.record.plain import read_plain
+from workings.record.storage import storage
+from workings.scoring.items import item_from_json
+from workings.ui.jobs import Job
+
+ITEMS = "asked.items.jsonl"
+"""In the folder of runs, where `workings eval` and the form of the page find it; outside of every seal."""
+LONGEST_QUESTION = 4_000
+SHOWN = 10
+"""Questions on a page."""
+
+
+class AskedAnswer(BaseModel):
+    """What one model wrote."""
+
+    text: str
+    finish_reason: str
+    wrong_step: str = Field(default="", description="The first wrong step, in words")
+
+
+class Question(BaseModel):
+    """One question to a run, and to the model that it began with."""
+
+    job: str
+    state: str
+    text: str
+    trained: AskedAnswer | None = None
+    untrained: AskedAnswer | None = None
+    problem: str = Field(default="", description="Why an answer is missing, as the command said it")
+
+
+class Asked(BaseModel):
+    """Questions of a run, the newest first."""
+
+    questions: list[Question]
+
+
+def arguments(run: Path, question: str, max_new_tokens: int) -> list[str]:
+    """Arguments of `workings ask`. Raises `RequestError` for an empty or endless question."""
+    if not question.strip() or len(question) > LONGEST_QUESTION or "\0" in question:
+        raise RequestError(f"a question of {len(question):,} characters", f"1 to {LONGEST_QUESTION:,}", "")
+    # Behind `--` nothing is an option, also where the question begins with a dash.
+    return ["--base", "--max-new-tokens", str(max_new_tokens), "--", str(run), question]
+
+
+def read_question(job: Job) -> Question:
+    """A question from the command that put it; of one that still runs, the answers that are there."""
+    found = Question(job=job.id, state=job.state, text=job.arguments[-1] if job.arguments else "")
+    said = [value for line in job.output.splitlines() if (value := _object(line))]
+    for value in [*said, job.answer or {}]:
+        if "completion" in value:
+            found.trained = _answer(value)
+            found.untrained = _answer(value["base"]) if "base" in value else None
+    if job.state in ("failed", "lost"):
+        found.problem = job.log[-1500:] or f"exit code {job.code}"
+    return found
+
+
+def add_item(folder: Path, prompt: str, expected: str) -> str:
+    """Add a question with its right answer to the folder's `ITEMS`; its id.
+
+    Raises:
+        RequestError: it is no item, or stands there already.
+        RecordError: the file that is there cannot be read.
+        StorageError: it cannot be written.
+    """
+    path = folder / ITEMS
+    before = [_object(line) or {} for line in read_plain(path).decode("utf-8", "replace").splitlines()] \
+        if path.exists() else []
+    if any(row.get("prompt") == prompt for row in before):
+        raise RequestError(f"{prompt[:80]!r}, which stands in {ITEMS} already", "another question", "")
+    taken = {row.get("id") for row in before}
+    identity = next(name for number in range(1, len(taken) + 2) if (name := f"asked-{number}") not in taken)
+    value = {"id": identity, "prompt": prompt, "expected_answer": expected.strip()}
+    try:
+        item_from_json(value, fallback_id=identity)
+    except ValueError as error:
+        raise RequestError(f"an item of this question: {error}", "a question and its right answer", "") from None
+    with storage(path, "write"), path.open("ab") as stream:
+        stream.write((json.dumps(value, ensure_ascii=False) + "\n").encode("utf-8"))
+    return identity
+
+
+def _answer(value: dict[str, Any]) -> AskedAnswer:
+    step = value.get("wrong_step") or {}
+    words = f"line {step['line']}: {step['written']} (right is {step['expected']})" if step else ""
+    return AskedAnswer(text=str(value["completion"]), wrong_step=words,
+                       finish_reason=str(value.get("finish_reason", "")))
+
+
+def _object(line: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None

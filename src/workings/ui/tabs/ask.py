@@ -1,0 +1,25 @@
+"""Ask a run a question, beside the model that it began with."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from workings.record.layout import CHECKPOINTS
+from workings.ui.asked import SHOWN, Asked, read_question
+from workings.ui.site import Site
+from workings.ui.tab import NoQuery, OpenedRun, Tab
+
+
+def questions(site: Site, name: str) -> Asked:
+    """Questions that were put to a run from this page, the newest first, with the answers that are there."""
+    return Asked(questions=[read_question(job) for job in site.jobs.about("ask", name, SHOWN)])
+
+
+def _values(site: Site, run: OpenedRun, query: NoQuery) -> Mapping[str, Any]:
+    return {"asked": questions(site, run.row.name).questions}
+
+
+def _has_weights(run: OpenedRun) -> bool:
+    return run.can_be_evaluated and any(run.path.glob(f"{CHECKPOINTS}/*/*.safetensors"))
+
+
+TAB = Tab(key="ask", title="Ask", position=57, shown=_has_weights, values=_values, answer=questions)

@@ -1,0 +1,72 @@
+"""Questions to a run from its page: put by `workings ask`, answers beside each other, kept as items."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.ui.making import client, two_runs
+from workings.scoring.items import read_items
+from workings.ui import jobs
+from workings.ui.asked import ITEMS
+
+WRONG = {"completion": "<reasoning>\n1+1=2\n8+9+1=17\n</reasoning>\n<answer>17</answer>", "finish_reason": "stop",
+         "tokens": 9, "wrong_step": {"start": 18, "end": 26, "line": 2, "written": "8+9+1=17", "expected": "18"}}
+
+
+def test_answers_come_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path / "folder")
+    page = client(tmp_path / "folder", monkeypatch)
+    # In place of the verb: a program that says nothing and ends; what it says is written below, as the verb writes it.
+    monkeypatch.setattr(jobs, "PROGRAM", ["true"])
+    answer = page.post("/ask/runs/steps", data={"question": "-8 + 9\r\n= ?"}, follow_redirects=False)
+    assert answer.headers["location"] == "/run/runs/steps?tab=ask"
+    job = page.get("/api/jobs").json()[0]
+    assert job["command"] == (f"workings ask --base --max-new-tokens 256 -- {tmp_path / 'folder/runs/steps'} "
+                              "'-8 + 9\n= ?'")
+    folder = next(tmp_path.rglob("job.json")).parent
+    assert json.loads((folder / "job.json").read_bytes())["argv"][1:3] == ["ask", "--json"]
+
+    while not (folder / "exit.json").exists():
+        pass
+    (folder / "exit.json").unlink()
+    (folder / "pid.json").unlink(missing_ok=True)
+    (folder / "stdout.txt").write_text(json.dumps(WRONG) + "\n")
+    found = page.get("/api/ask/runs/steps").json()["questions"][0]
+    assert (found["text"], found["state"]) == ("-8 + 9\n= ?", "running")
+    assert (found["trained"]["wrong_step"], found["untrained"]) == ("line 2: 8+9+1=17 (right is 18)", None)
+    shown = page.get("/run/runs/steps?tab=ask").text
+    assert '<span class="wrong-step">8+9+1=17</span>' in shown
+    assert ("being asked" in shown, 'data-answers="1"' in shown) == (True, True)
+
+    both = WRONG | {"base": {"completion": "<b>", "finish_reason": "length", "tokens": 1}}
+    (folder / "stdout.txt").write_text(f"{json.dumps(WRONG)}\n{json.dumps(both)}\n")
+    (folder / "exit.json").write_text('{"code": 0, "finished_at": "2026-11-24T10:00:00.000Z"}')
+    assert page.get("/api/ask/runs/steps").json()["questions"][0]["untrained"]["text"] == "<b>"
+    assert "&lt;b&gt;" in page.get("/run/runs/steps?tab=ask").text
+    assert page.get("/api/ask/runs/plain").json()["questions"] == []
+
+
+def test_an_item_is_added_once_and_can_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    two_runs(folder)
+    page = client(folder, monkeypatch)
+    for number, question in enumerate(("What is 1+1?", "Größe?"), start=1):
+        answer = page.post("/item/runs/steps", data={"prompt": question, "expected": f" {number} "},
+                           follow_redirects=False)
+        assert answer.status_code == 303
+    assert [(item.id, item.prompt, item.expected_answer) for item in read_items(folder / ITEMS)] == [
+        ("asked-1", "What is 1+1?", "1"), ("asked-2", "Größe?", "2")]
+    before = (folder / ITEMS).read_bytes()
+    assert page.post("/item/runs/steps", data={"prompt": "Größe?", "expected": "3"}).status_code == 422
+    assert page.post("/item/runs/none", data={"prompt": "x", "expected": "3"}).status_code == 422
+    assert page.post("/item/runs/steps", data={"prompt": "x", "expected": "  "}).status_code == 422
+    assert (folder / ITEMS).read_bytes() == before
+
+
+@pytest.mark.parametrize("question", ["", "   ", "x" * 4_001])
+def test_no_question_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: str) -> None:
+    two_runs(tmp_path / "folder")
+    page = client(tmp_path / "folder", monkeypatch)
+    assert page.post("/ask/runs/steps", data={"question": question}).status_code == 422
+    assert page.get("/api/jobs").json() == []
