@@ -12,6 +12,7 @@ import yaml
 from workings.errors import RequestError
 from workings.record.environment import LAUNCHER
 
+# torchrun's own default; of JAX any port will do.
 PORT = 29500
 """Where process 0 is met."""
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
@@ -84,6 +85,7 @@ class Job:
             "# Sealed and complete: a restart has nothing to do.",
             """if grep -q '"status": *"complete"' "$run/SEAL.json" 2>/dev/null; then exit 0; fi""",
             "go_on=()",
+            # A run that was interrupted is sealed under its own name; one that was killed lies under the other.
             'if [ -e "$run" ] || [ -e "$run.partial" ]; then go_on=(--resume); fi',
         ]
 
@@ -104,6 +106,7 @@ class _Blocks(yaml.SafeDumper):
     """Writes a text of several lines line by line."""
 
 
+# PyYAML copies the table for a subclass, so that no other text of this process is written in blocks.
 _Blocks.add_representer(str, lambda dumper, text: dumper.represent_scalar(
     "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None))
 

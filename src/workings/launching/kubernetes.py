@@ -66,11 +66,14 @@ def job_set(job: Job, cluster: Cluster) -> dict[str, Any]:
     first = f"{job.name}-{POOL}-0-0.{job.name}"
     script = _script(job, "kubernetes-jobset", [
         f"export JAX_COORDINATOR_ADDRESS={first}:{PORT} JAX_NUM_PROCESSES={job.hosts}",
+        # Set by Kubernetes in each pod of an indexed job, which JobSet's are.
         "export JAX_PROCESS_ID=$JOB_COMPLETION_INDEX",
         f"exec workings {job.command}"])
     container = {"name": "workings", "image": cluster.image, "command": ["bash", "-c"], "args": [script],
                  "ports": [{"containerPort": PORT}], "volumeMounts": [_mount(job)],
                  "resources": {"requests": {"google.com/tpu": job.devices}, "limits": {"google.com/tpu": job.devices}}}
+    # A pod that came back alone would wait for the others, so JobSet restarts all. From SIGTERM to SIGKILL there are 30
+    # seconds unless told otherwise, which may be too few for a checkpoint.
     pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 300,
            "nodeSelector": {"cloud.google.com/gke-tpu-accelerator": accelerator(job.target),
                             "cloud.google.com/gke-tpu-topology": job.topology},

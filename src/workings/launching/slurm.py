@@ -24,8 +24,10 @@ def files(job: Job) -> dict[str, str]:
         *cards,
         "#SBATCH --exclusive",
         "#SBATCH --time=24:00:00",
+        # Without `B:` Slurm sends it to the steps, which is where `workings` runs, and not to the batch shell.
         f"#SBATCH --signal=TERM@{SECONDS_TO_SAVE}",
         "#SBATCH --requeue",
+        # A job that is put into the queue again would begin its log anew.
         "#SBATCH --open-mode=append",
         f"#SBATCH --output={job.name}-%j.log",
         *job.train("slurm"),
@@ -39,6 +41,8 @@ def _torch(job: Job) -> list[str]:
     """One torchrun a host, which starts a process a card."""
     return [
         "srun --kill-on-bad-exit=1 \\",
+        # No restarts by torchrun: it would start the same words again, and `--resume` is decided by the script above
+        # them.
         f'    torchrun --nnodes "$SLURM_JOB_NUM_NODES" --nproc-per-node {job.devices} --max-restarts 0 \\',
         f'    --rdzv-id "$SLURM_JOB_ID" --rdzv-backend c10d --rdzv-endpoint "$first:{PORT}" \\',
         f"    -m workings {job.command}",

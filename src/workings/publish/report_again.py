@@ -26,6 +26,7 @@ def is_drawn_again(page: bytes, pack: Path, places: Sequence[str], compared: Seq
         comparison = compare(*map(Path, compared)) if compared else None
         # A and B stand first whatever the order; only that of further runs is not recorded.
         sides = [place for place in places if any(f"{side}/".startswith(f"{place}/") for side in compared)]
+        # At most 24 orders: a pack of more than four records has no page.
         for others in permutations(place for place in places if place not in sides):
             views = report_views([Path(place) for place in (*sides, *others)], comparison)
             if render_report(views, comparison).encode("utf-8") == page:

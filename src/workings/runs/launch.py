@@ -96,12 +96,14 @@ def launch(loaded: LoadedRecipe, asked: LaunchRequest, folder: Path) -> Launched
                home=asked.home, recipe_digest="", plan="", lies=()), asked)
     picked = pick(loaded, asked)
     folder.parent.mkdir(parents=True, exist_ok=True)
+    # Beside its last place, so that the rename stays within one file system.
     with tempfile.TemporaryDirectory(dir=folder.absolute().parent) as place:
         made = Path(place) / "made"
         made.mkdir()
         lies = write_recipe(loaded, picked.target.platform, made, asked.home)
         job = Job(name=name, engine=engine, platform=picked.target.platform, target=picked.target.name,
                   hosts=picked.hosts, devices=picked.devices, home=asked.home,
+                  # Read back from the file: the digest is of what the other machine will read.
                   recipe_digest=json_digest(load_recipe(str(made / RECIPE)).resolved()), plan=_sentence(picked.plan),
                   lies=lies, topology=picked.target.topology.partition(":")[2])
         texts = _files(job, asked)
