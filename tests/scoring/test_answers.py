@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workings.scoring.extract import answer_kind, extract
+from workings.answers.extract import answer_kind, extract
 from workings.scoring.items import Item
 from workings.scoring.judge import judge
 from workings.scoring.scorers import get_scorer

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from workings.answers.extract import answer_kind, extract
+from workings.answers.texts import normalise_text
 from workings.errors import RequestError
-from workings.scoring.extract import answer_kind, extract
 from workings.scoring.items import Item, read_items
 from workings.scoring.scorers import answer, exact, get_scorer, register
-from workings.scoring.texts import normalise_text
 
 
 def item(gold: str, **more: object) -> Item:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from workings.answers.extract import EXTRACTION_VERSION
 from workings.errors import RecordError
 from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.settings import EvaluationSettings, aggregate_score
 from workings.record.canonical import dumps
 from workings.record.digest import bytes_digest
 from workings.record.plain import open_plain
-from workings.scoring.extract import EXTRACTION_VERSION
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement
 from workings.scoring.lines import read_lines

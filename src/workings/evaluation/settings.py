@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from math import comb
 from typing import Any
 
+from workings.answers.extract import EXTRACTION_VERSION
+from workings.answers.numbers import parse_number
+from workings.answers.texts import normalise_text
 from workings.config.recipe import Recipe
-from workings.scoring.extract import EXTRACTION_VERSION
-from workings.scoring.numbers import parse_number
 from workings.scoring.settings import ScoringSettings, require
-from workings.scoring.texts import normalise_text
 from workings.scoring.version_1 import answer as version_1
 
 

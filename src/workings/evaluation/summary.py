@@ -4,10 +4,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from workings.answers.extract import EXTRACTION_VERSION
 from workings.evaluation.predictions import item_result, read_predictions
 from workings.evaluation.scorecard import ItemResult, Scorecard, build_scorecard, mean_interval
 from workings.evaluation.statistics.intervals import Interval
-from workings.scoring.extract import EXTRACTION_VERSION
 
 SHOWN_SAMPLES = 12
 _RATES = ("format_ok", "truncated", "empty", "step_validity")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from workings.answers.marked import final_answer
 from workings.config.load import LoadedRecipe
 from workings.data.generators import addition
 from workings.data.generators.base import ItemRecord, items_bytes
@@ -119,7 +120,7 @@ def question_of(trace: Trace) -> Item:
     labels = {name: getattr(trace, name) for name in ("section", "category", "difficulty") if getattr(trace, name)}
     try:
         return item_from_json({**trace.metadata, **labels, "id": trace.id, "prompt": trace.prompt,
-                               "expected_answer": trace.answer})
+                               "expected_answer": final_answer(trace.answer)})
     except ValueError as error:
         raise RequestError(f"trace {trace.id}: {error}", "a trace whose answer can be compared") from None
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from workings.answers.extract import answer_kind, extract
+from workings.answers.extraction import NO_RULE, Extraction
 from workings.scoring import mathematics
-from workings.scoring.extract import answer_kind, extract
-from workings.scoring.extraction import NO_RULE, Extraction
 from workings.scoring.form import keeps_form, reasoning_text
 from workings.scoring.items import Item
 from workings.scoring.scorers import ScoreFunction

@@ -15,12 +15,12 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
 
+from workings.answers.latex import is_mathematics
+from workings.answers.numbers import names_a_value, parse_number
+from workings.answers.texts import variants, without_brackets
+from workings.answers.units import read_unit, same_units
 from workings.errors import RequestError
 from workings.hints import pip_install
-from workings.scoring.latex import is_mathematics
-from workings.scoring.numbers import names_a_value, parse_number
-from workings.scoring.texts import variants, without_brackets
-from workings.scoring.units import read_unit, same_units
 
 LIMIT_SECONDS = 3.0
 """Longest time that one answer takes."""

@@ -6,9 +6,9 @@ Each is a completion of one prompt. A reward is tried on them before a run, so t
 from itertools import count
 from math import ceil
 
+from workings.answers.numbers import parse_number
 from workings.data.traces import Trace, completion_text
 from workings.scoring.items import Item
-from workings.scoring.numbers import parse_number
 from workings.scoring.scorers import answer
 
 FILLER_WORDS = 2000

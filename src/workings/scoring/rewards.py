@@ -12,11 +12,11 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 
+from workings.answers.extract import EXTRACTION_VERSION
 from workings.config.rewards import FileReward, OverlongReward, RewardConfig, reward_name
 from workings.errors import RequestError, RewardError
 from workings.record.digest import file_digest
 from workings.scoring.child_process import ChildProcess, ForeignAnswer, ending
-from workings.scoring.extract import EXTRACTION_VERSION
 from workings.scoring.form import CHANNEL, check_form, keeps_form
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement, judge

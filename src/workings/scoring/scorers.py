@@ -4,24 +4,19 @@ Scorecards of different versions are not comparable. A person's file is executed
 only in the scoring process; nothing that reads a scorecard later executes it. Its version is the digest of its bytes.
 """
 
-import re
 import runpy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from workings.answers.equal import same_answer
+from workings.answers.extract import EXTRACTION_VERSION
 from workings.errors import RequestError
 from workings.record.digest import file_digest
-from workings.scoring.extract import EXTRACTION_VERSION
-from workings.scoring.final_number import sentence_number
 from workings.scoring.items import Item
-from workings.scoring.latex import normal_form
 from workings.scoring.mathematics import libraries_version, load, same_mathematics
-from workings.scoring.numbers import MAX_CHARACTERS, equal_numbers, parse_number, parse_words
-from workings.scoring.texts import same_text
 from workings.scoring.version_1 import answer as version_1
 
-_SENTENCE = re.compile(r"[^\W\d_]{2,}\s")
 ScoreFunction = Callable[[str, Item], float]
 """Extracted answer and item to a score from 0.0 (wrong) to 1.0 (right)."""
 
@@ -107,21 +102,8 @@ def answer(given: str, item: Item) -> float:
 
     Where a number is expected, a sentence that says one stands for it; one that says an expression or several does not.
     """
-    return float(any(_same(given, expected, item.tolerance) for expected in (item.expected_answer, *item.aliases)))
-
-
-def _same(given: str, expected: str, tolerance: float) -> bool:
-    target = parse_number(expected)
-    if target is not None:
-        # The whole text first: "1 1/2" is one number as a whole and several when they are searched for.
-        number = parse_number(given) or parse_words(given)
-        if number is None and len(given) <= MAX_CHARACTERS and _SENTENCE.search(given):
-            number = parse_number(sentence_number(given) or "")
-        if number is not None:
-            return equal_numbers(number, target, tolerance)
-        # Not as prose, which loses the sign of "5!".
-        return normal_form(given) == normal_form(expected)
-    return same_text(given, expected, tolerance)
+    return float(any(same_answer(given, expected, item.tolerance)
+                     for expected in (item.expected_answer, *item.aliases)))
 
 
 @register("exact", "1")

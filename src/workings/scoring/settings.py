@@ -3,8 +3,8 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
+from workings.answers.extract import EXTRACTION_VERSION, check_rules
 from workings.errors import RequestError
-from workings.scoring.extract import EXTRACTION_VERSION, check_rules
 from workings.scoring.form import check_form
 from workings.scoring.steps import STEPS_VERSION
 

@@ -5,6 +5,9 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
+from workings.answers.equal import same_answer
+from workings.answers.extract import answer_kind
+from workings.answers.marked import final_answer
 from workings.data.checking.findings import CheckReport, DataFinding, excerpt, shown
 from workings.data.checking.overlap import NGRAM, Question, find_leaks, near_duplicates, question_words, words
 from workings.data.checking.reading import (
@@ -20,6 +23,11 @@ from workings.data.traces import Trace
 
 MAX_CLOSED_WORDS = 6
 """Words of an answer that is right or wrong; a longer one is one of many that an open question has."""
+_OPEN = re.compile(
+    r"\W*(?:please\s+|can you\s+|could you\s+)?(?:name|give|suggest|write|create|generate|compose|provide|think of"
+    r"|come up with|recommend|pick|choose|invent|propose|make up|tell me|describe|list|mention)\s+(?:me\s+)?"
+    r"(?:an?|one|some|any|another|two|three|\d)\b", re.IGNORECASE)
+"""Beginnings of questions that have several short answers as well: "Name a fruit."."""
 _CONTROL = re.compile(rf"{TURN_MARKS.pattern}|</?(?:reasoning|answer|think)>|<\|channel>|<channel\|>")
 _NUMBER = re.compile(r"-?[$€£]?-?\d[\d,]*(?:\.\d+)?%?")
 
@@ -110,11 +118,20 @@ def _repeated_questions(traces: Sequence[tuple[int, Trace]]) -> list[DataFinding
     return findings
 
 
-def _about_group(members: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
-    # By value, so 5 and 5.0 are one answer. Which of several is right nobody can tell here: all of them are named.
-    answers = {_value(trace.answer) for _, trace in members}
+def _contradict(answers: Sequence[str], question: str) -> bool:
+    """Whether answers to one question cannot all be right, by the equality that a score goes by."""
     # An open question has several good answers; only short ones contradict each other.
-    if len(answers) > 1 and all(len(words(trace.answer)) <= MAX_CLOSED_WORDS for _, trace in members):
+    if any(len(words(answer)) > MAX_CLOSED_WORDS for answer in answers):
+        return False
+    first = answers[0]
+    other = next((answer for answer in answers[1:] if not (same_answer(answer, first) or same_answer(first, answer))),
+                 None)
+    return other is not None and not (_OPEN.match(question) and {answer_kind(first), answer_kind(other)} == {"text"})
+
+
+def _about_group(members: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
+    # Which of several answers is right nobody can tell here: all of them are named.
+    if _contradict([final_answer(trace.answer) for _, trace in members], members[0][1].prompt):
         told = shown([f"{trace.id} says {trace.answer}" for _, trace in members])
         return [DataFinding(kind="conflict", record=position, id=trace.id, text=f"{excerpt(trace.prompt)}: {told}")
                 for position, trace in members]

@@ -2,6 +2,9 @@
 
 import re
 
+from workings.answers.marked import before_box, final_answer, marked_answer
+from workings.answers.thinking import OTHER_THINKING
+
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _TAGS = re.compile(r"</?(?:think|reasoning|answer)>")
 _CHANNEL = re.compile(r"<\|channel>|<channel\|>")
@@ -37,7 +40,12 @@ def split_tagged(text: str) -> tuple[tuple[str, ...], str]:
     answer = _ANSWER.search(rest)
     if before.strip() or (answer and (rest[:answer.start()] + rest[answer.end():]).strip()):
         raise ValueError("text outside of the tags, which would be lost")
-    return lines_of(reasoning), (answer.group(1) if answer else rest).strip()
+    return lines_of(reasoning), _alone(answer.group(1) if answer else rest)
+
+
+def _alone(answer: str) -> str:
+    """An answer that is nothing but a box, without it."""
+    return answer.strip() if before_box(answer).strip() else final_answer(answer)
 
 
 def _reasoning(text: str) -> tuple[str, str, str]:
@@ -64,7 +72,7 @@ def split_hashes(text: str) -> tuple[tuple[str, ...], str]:
         raise ValueError("two answers: more than one line begins with ####")
     if marked[0] != len(lines) - 1:
         raise ValueError("text after the line that begins with ####")
-    return lines_of("\n".join(lines[:-1])), lines[-1].lstrip().removeprefix("####").strip()
+    return lines_of("\n".join(lines[:-1])), _alone(lines[-1].lstrip().removeprefix("####"))
 
 
 def split_channel(text: str) -> tuple[tuple[str, ...], str]:
@@ -90,11 +98,26 @@ def split_any(text: str) -> tuple[tuple[str, ...], str]:
         return split_channel(text)
     if _TAGS.search(text):
         return split_tagged(text)
+    if any(mark in text for mark in OTHER_THINKING.values()):
+        return _split_other(text)
     lines = text.strip().splitlines()
     # A heading of markdown begins with #### as well; only a last and only line of that kind is an answer.
     if lines and lines[-1].startswith("#### ") and sum(line.startswith("####") for line in lines) == 1:
         return split_hashes(text)
+    if answer := marked_answer(text):
+        return lines_of(before_box(text)), answer
     return (), text.strip()
+
+
+def _split_other(text: str) -> tuple[tuple[str, ...], str]:
+    """Steps and answer around one block of another notation for thinking, such as `[THINK]…[/THINK]`."""
+    for opening, ending in OTHER_THINKING.items():
+        opened, found, rest = text.partition(ending)
+        before, begun, thought = opened.partition(opening)
+        if found and begun and not before.strip() and not any(
+                mark in thought + rest for pair in OTHER_THINKING.items() for mark in pair):
+            return lines_of(thought), rest.strip()
+    raise ValueError("not one block of thinking at the beginning, with the answer behind it")
 
 
 def take_annotations(step: str) -> tuple[str, list[str]]:

@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from workings.answers.marked import final_answer
 from workings.data.checking.overlap import SIMILARITY, Question, find_leaks, numbers, question_key, words
 from workings.data.checking.reading import earlier_texts
 from workings.data.traces import LABELS, Trace, iterate_traces
@@ -196,7 +197,7 @@ def _passages(spelled: Sequence[str]) -> set[tuple[str, ...]]:
 
 def _item(trace: Trace) -> dict[str, Any]:
     labels = {name: said for name in LABELS if (said := getattr(trace, name))}
-    return {"id": trace.id, "prompt": trace.prompt, "expected_answer": trace.answer, **labels}
+    return {"id": trace.id, "prompt": trace.prompt, "expected_answer": final_answer(trace.answer), **labels}
 
 
 def _label(trace: Trace, name: str) -> str:

@@ -205,8 +205,8 @@ def _item_facts(row: dict[str, Any]) -> dict[str, Any]:
 
 def _settings(unit: Unit) -> "EvaluationSettings | str":
     """The recorded settings of extraction and scoring, or why nothing can be scored again with them."""
+    from workings.answers.extract import KNOWN_VERSIONS
     from workings.evaluation.settings import EvaluationSettings
-    from workings.scoring.extract import KNOWN_VERSIONS
     from workings.scoring.judge import STEP_CHECKERS
     from workings.scoring.scorers import SCORERS, get_scorer
     config = _object(unit, EVALUATION_CONFIG)

@@ -297,7 +297,7 @@ def _steps_version(unit: Unit) -> int:
 
 def _extraction_version(unit: Unit) -> int:
     """The version by which the record's rewards found answers; this one's where it names none that is known."""
-    from workings.scoring.extract import EXTRACTION_VERSION, KNOWN_VERSIONS
+    from workings.answers.extract import EXTRACTION_VERSION, KNOWN_VERSIONS
     recorded = unit.json(REWARDS)
     parameters = [entry.get("parameters") for entry in recorded if isinstance(entry, dict)
                   ] if isinstance(recorded, list) else []

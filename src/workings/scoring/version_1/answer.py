@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from workings.scoring.extraction import Extraction
+from workings.answers.extraction import Extraction
 from workings.scoring.items import Item
 from workings.scoring.version_1.extract import extract, only_number
 from workings.scoring.version_1.numbers import equal_numbers, parse_number

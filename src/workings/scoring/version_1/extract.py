@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from workings.scoring.extraction import NO_RULE, Extraction
+from workings.answers.extraction import NO_RULE, Extraction
 from workings.scoring.version_1.numbers import MAX_CHARACTERS, parse_number
 
 Kind = Literal["number", "text"]

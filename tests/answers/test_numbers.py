@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workings.scoring.numbers import Number, equal_numbers, parse_number
+from workings.answers.numbers import Number, equal_numbers, parse_number
 
 
 @pytest.mark.parametrize(("text", "value"), [

@@ -6,10 +6,10 @@ A sentence that says an expression (`4x + 7`), a pair or a choice between number
 import re
 from dataclasses import dataclass
 
-from workings.scoring.latex import plain
-from workings.scoring.numbers import CURRENCY, equal_numbers, names_a_value, parse_number
-from workings.scoring.sentences import is_conclusion, last_lines, sentences, without_reason
-from workings.scoring.units import read_unit
+from workings.answers.latex import plain
+from workings.answers.numbers import CURRENCY, equal_numbers, names_a_value, parse_number
+from workings.answers.sentences import is_conclusion, last_lines, sentences, without_reason
+from workings.answers.units import read_unit
 
 _NUMBER = re.compile(
     rf"(?:(?<![\w)\].])-\s?)?(?:{CURRENCY}\s?-?)?"

@@ -2,8 +2,8 @@
 
 import re
 
-from workings.scoring.latex import plain
-from workings.scoring.sentences import last_lines, sentences, without_markup
+from workings.answers.latex import plain
+from workings.answers.sentences import last_lines, sentences, without_markup
 
 TRUTHS = frozenset(("yes", "no", "true", "false"))
 _LETTER_ALONE = re.compile(r"[(\[]?([A-Ja-j])[)\]]?[.:)]?")

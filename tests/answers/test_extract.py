@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from workings.answers.extract import RULES, Extraction, check_rules, extract
 from workings.errors import RequestError
-from workings.scoring.extract import RULES, Extraction, check_rules, extract
 
 
 @pytest.mark.parametrize(("text", "found", "rule"), [

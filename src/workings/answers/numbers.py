@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from workings.scoring.latex import plain
-from workings.scoring.units import NO_UNIT, Unit, read_unit, same_units
+from workings.answers.latex import plain
+from workings.answers.units import NO_UNIT, Unit, read_unit, same_units
 
 MAX_CHARACTERS = 300
 """A longer text is not a number."""

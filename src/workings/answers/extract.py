@@ -1,6 +1,6 @@
 r"""Finding the answer in a completion: ordered named rules, and the name of the rule that hit is kept.
 
-Every rule looks only at what is said and not at what is thought (`workings.scoring.thinking`), and is linear in the
+Every rule looks only at what is said and not at what is thought (`workings.answers.thinking`), and is linear in the
 length of the text. The last match counts, because a model that corrects itself does so later. Rules look at the kind of
 the expected answer (`answer_kind`), never at the answer itself.
 """
@@ -8,14 +8,14 @@ the expected answer (`answer_kind`), never at the answer itself.
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from workings.answers.choices import TRUTHS, choice_in, truth_in
+from workings.answers.extraction import NO_RULE, Extraction, Kind
+from workings.answers.final_number import final_number, sentence_number
+from workings.answers.latex import plain
+from workings.answers.numbers import parse_number, parse_words
+from workings.answers.sentences import is_conclusion, last_lines, sentences, without_markup
+from workings.answers.thinking import Said, said
 from workings.errors import RequestError
-from workings.scoring.choices import TRUTHS, choice_in, truth_in
-from workings.scoring.extraction import NO_RULE, Extraction, Kind
-from workings.scoring.final_number import final_number, sentence_number
-from workings.scoring.latex import plain
-from workings.scoring.numbers import parse_number, parse_words
-from workings.scoring.sentences import is_conclusion, last_lines, sentences, without_markup
-from workings.scoring.thinking import Said, said
 
 EXTRACTION_VERSION = 2
 """Raised whenever a rule changes what it finds; scorecards of different versions are not comparable."""

@@ -4,9 +4,9 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from workings.scoring.latex import is_mathematics, normal_form, plain
-from workings.scoring.numbers import equal_numbers, parse_number
-from workings.scoring.sentences import sentences, without_markup, without_reason
+from workings.answers.latex import is_mathematics, normal_form, plain
+from workings.answers.numbers import equal_numbers, parse_number
+from workings.answers.sentences import sentences, without_markup, without_reason
 
 MAX_CHARACTERS = 2_000
 """A longer answer is an explanation; only its whole text is compared."""

@@ -4,10 +4,11 @@ import re
 from dataclasses import dataclass
 
 # Marks of several families of models, so that completions from elsewhere are read rightly too.
-_ENDS = ("</think>", "</thinking>", "</thought>", "</reasoning>", "</reflection>", "</scratchpad>", "[/THINK]",
-         "<channel|>", "<|channel|>final<|message|>")
-_OPENINGS = ("<think>", "<thinking>", "<thought>", "<reasoning>", "<reflection>", "<scratchpad>", "[THINK]",
-             "<|channel>thought", "<|channel|>analysis<|message|>")
+OTHER_THINKING = {"<thinking>": "</thinking>", "<thought>": "</thought>", "<reflection>": "</reflection>",
+                  "<scratchpad>": "</scratchpad>", "[THINK]": "[/THINK]"}
+"""Marks of thinking that this project writes in no form of its own, each with its end."""
+_ENDS = ("</think>", "</reasoning>", "<channel|>", "<|channel>final<|message|>", *OTHER_THINKING.values())
+_OPENINGS = ("<think>", "<reasoning>", "<|channel>thought", "<|channel>analysis<|message|>", *OTHER_THINKING)
 _MARK = re.compile("|".join(re.escape(mark) for mark in (*_ENDS, *_OPENINGS)))
 
 

@@ -1,0 +1,31 @@
+"""Whether an answer is the expected one: numbers by value, everything else as the same text."""
+
+import re
+
+from workings.answers.final_number import sentence_number
+from workings.answers.latex import normal_form
+from workings.answers.numbers import MAX_CHARACTERS, equal_numbers, parse_number, parse_words
+from workings.answers.texts import same_text
+
+_SENTENCE = re.compile(r"[^\W\d_]{2,}\s")
+
+
+def same_answer(given: str, expected: str, tolerance: float = 0.0) -> bool:
+    """Whether a given answer is the expected one.
+
+    Where a number is expected, a sentence that says one stands for it; one that says an expression or several does not.
+
+    >>> same_answer("She has 12 apples left.", "12"), same_answer("The capital is Paris.", "Paris")
+    (True, True)
+    """
+    target = parse_number(expected)
+    if target is None:
+        return same_text(given, expected, tolerance)
+    # The whole text first: "1 1/2" is one number as a whole and several when they are searched for.
+    number = parse_number(given) or parse_words(given)
+    if number is None and len(given) <= MAX_CHARACTERS and _SENTENCE.search(given):
+        number = parse_number(sentence_number(given) or "")
+    if number is not None:
+        return equal_numbers(number, target, tolerance)
+    # Not as prose, which loses the sign of "5!".
+    return normal_form(given) == normal_form(expected)
