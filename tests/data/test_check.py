@@ -68,7 +68,15 @@ CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
     "near_duplicate": ([trace("a", prompt=LONG), trace("b", prompt=LONG.replace("Ada", "Ben"))],
                        {"near_duplicate": 1}),
     "no_steps": ([trace("a", steps=[])], {"no_steps": 1}),
-    "answer_not_in_steps": ([trace("a", answer="17")], {"answer_not_in_steps": 1}),
+    "answer_not_in_steps": ([trace("a", answer="17", steps=["1+1=2", "so it is"])], {"answer_not_in_steps": 1}),
+    "answer_not_reached": ([trace("a", answer="17"), trace("b", prompt="9-4?", answer="6", steps=["9-4=5 apples."])],
+                           {"answer_not_reached": 2}),
+    "reached in other words": (
+        [trace("a", prompt="a1", answer="50", steps=["2/4 = $0.50 each"]),
+         trace("b", prompt="b1", answer="3", steps=["16*2=32, so it takes three days; 16+16=32"]),
+         trace("c", prompt="c1", answer="1,000", steps=["500+500 = 1 000"]),
+         trace("d", prompt="d1", answer="4", steps=["11/3=3.67"]),
+         trace("e", prompt="e1", answer="-7", steps=["5-12=-7"])], {}),
     "no_label": ([trace("a", section=None), trace("b", difficulty=None)], {"no_label": 2}),
     "no_licence": ([trace("a", licence=None)], {"no_licence": 1}),
 }
@@ -98,6 +106,26 @@ def test_leaks_are_named_by_the_plainest(tmp_path: Path) -> None:
     assert few.counts == {"ngram_leak": 1}
 
 
+ASKED = "What is 47+25 minus 6?"
+
+
+@pytest.mark.parametrize("line", [
+    {"prompt": f"Solve this step by step.\n\n{ASKED}\n\nAnswer with a number."}, {"prompt": f'Q: "{ASKED}" A:'},
+    {"prompt": "Please tell me: what is 47 + 25 minus 6? Thank you."}, {"prompt": f"<question>{ASKED}</question>"},
+    {"prompt": "And now?", "history": [{"role": "user", "content": f"Hello. {ASKED}"},
+                                       {"role": "assistant", "content": "66"}]},
+    {"prompt": "And now?", "history": [{"role": "system", "content": f"Examples:\n{ASKED}\n66"}]},
+    {"steps": [f"We are asked: {ASKED}", "2"]}])
+def test_a_whole_short_question_within_other_words_is_a_leak(tmp_path: Path, line: dict[str, Any]) -> None:
+    assert looked_at(tmp_path, trace("a", **line), questions=[Question("q1", ASKED)]).counts == {"contained_leak": 1}
+
+
+def test_a_question_that_goes_on_is_another_one(tmp_path: Path) -> None:
+    report = looked_at(tmp_path, trace("a", prompt="What is 47+25 minus 6 times 2?"), trace("b", prompt="Is 2+2=4?"),
+                       questions=[Question("q1", ASKED), Question("q2", "2+2?")])
+    assert report.counts == {}
+
+
 def test_the_conversation_before_a_question_belongs_to_it(tmp_path: Path) -> None:
     turns = [{"role": "user", "content": "Count."}, {"role": "assistant", "content": "1"}]
     assert looked_at(tmp_path, trace("a", prompt="And then?"),
@@ -124,9 +152,9 @@ def test_near_duplicates_against_all_pairs() -> None:
     for later, text in enumerate(texts):
         near = [(similar(text, other), -before) for before, other in enumerate(texts[:later])
                 if text and other and numbers(text) == numbers(other)]
-        if near and max(near)[0] >= 0.8:
+        if near and max(near)[0] >= (0.4 if len(numbers(text)) > 2 else 0.6 if numbers(text) else 0.8):
             expected[later] = -max(near)[1]
-    assert {later: before for later, before, _ in near_duplicates(texts)} == expected == {1: 0, 5: 0, 8: 7}
+    assert {later: before for later, before, _ in near_duplicates(texts)} == expected == {1: 0, 3: 0, 5: 0, 8: 7}
 
 
 def test_words_look_through_spelling_but_not_through_numbers_or_signs() -> None:

@@ -2,9 +2,10 @@
 
 Texts are compared as words. Case, white space and punctuation do not count; numbers always do.
 
-Near duplicates have nearly the same words and exactly the same numbers (MinHash, Broder 1997, with banding). Problems
-of one template differ in their numbers alone; they are other problems, not duplicates, so texts are compared within
-groups of equal numbers only. Candidates that share a band are then compared exactly.
+Near duplicates have much of their wording and exactly the same numbers in common. Problems of one template differ in
+their numbers alone; they are other problems, not duplicates, so texts are compared within groups of equal numbers only.
+The more numbers agree, the less of the wording has to: five equal numbers are no chance. Small groups are compared text
+by text, large ones by MinHash with banding (Broder 1997), whose candidates are then compared exactly.
 """
 
 import re
@@ -27,9 +28,16 @@ BANDS, ROWS = 32, 4
 """128 hash functions; two texts of similarity s share a band with probability 1 - (1 - s**4)**32: 1.00 at 0.8, 0.41
 at 0.4."""
 SIMILARITY = 0.8
-"""Jaccard similarity of the three-word passages from which texts count as near duplicates."""
+"""Jaccard similarity of the three-word passages from which texts without numbers count as near duplicates."""
+SIMILARITY_WITH_NUMBERS = ((3, 0.4), (1, 0.6))
+"""The same for texts with at least so many numbers, all of them equal."""
+SMALL_GROUP = 50
+"""Texts with equal numbers that are all compared with each other."""
 NGRAM = 13
 """Words of a passage that is taken for copied (Brown et al., 2020, use 13)."""
+SHORTEST_QUESTION = 4
+"""Words and signs of a question that is looked for within longer texts; shorter ones are asked everywhere."""
+_END = re.compile(r"[.?!:;](?=\s|[\"'”’)*\]<]|$)|[\n\"“”<>*]|$")
 _SHINGLE = 3
 _PRIME = np.uint64((1 << 31) - 1)  # products of two residues stay below 2 ** 62
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[^\w\s.,;:!?\"'“”‘’`´()\[\]{}]")
@@ -65,12 +73,13 @@ def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, floa
     Args:
         texts: as words (see `words`).
 
-    Cost: about 60 microseconds a text and 128 hashes; memory 130 bytes a text.
+    Cost: at most 60 microseconds a text and 128 hashes, and some 50 comparisons; memory 130 bytes a text.
     """
     draw = np.random.Generator(np.random.PCG64(0))  # which functions they are does not change what is found, only luck
     factors = draw.integers(1, int(_PRIME), BANDS * ROWS, dtype=np.uint64)
     offsets = draw.integers(0, int(_PRIME), BANDS * ROWS, dtype=np.uint64)
     bands: dict[tuple[object, ...], list[int]] = {}
+    groups: dict[tuple[str, ...], list[int]] = {}
     shingles: list[frozenset[int]] = []
     for number, text in enumerate(texts):
         own = _shingles(text)
@@ -78,21 +87,30 @@ def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, floa
         shingles.append(own)
         if not own:
             continue
-        # [passages, 1] against [128] functions. Of each function the smallest value is kept: for two texts it is equal
-        # with the probability of their Jaccard similarity.
-        hashes = np.fromiter(own, np.uint64, len(own))[:, None]
-        # 1 KiB a passage, for a moment.
-        signature = ((hashes * factors + offsets) % _PRIME).min(axis=0).reshape(BANDS, ROWS)
-        candidates: set[int] = set()
         group = numbers(text)
-        for band, row in enumerate(signature):
-            members = bands.setdefault((group, band, row.tobytes()), [])
-            candidates.update(members[:50])  # a crowd of equal texts is named by its first ones
-            members.append(number)
+        first = groups.setdefault(group, [])
+        candidates = set(first)
+        if group and len(first) < SMALL_GROUP:
+            first.append(number)
+        else:
+            # [passages, 1] against [128] functions. Of each function the smallest value is kept: for two texts it is
+            # equal with the probability of their Jaccard similarity.
+            hashes = np.fromiter(own, np.uint64, len(own))[:, None]
+            # 1 KiB a passage, for a moment.
+            signature = ((hashes * factors + offsets) % _PRIME).min(axis=0).reshape(BANDS, ROWS)
+            for band, row in enumerate(signature):
+                members = bands.setdefault((group, band, row.tobytes()), [])
+                candidates.update(members[:SMALL_GROUP])  # a crowd of equal texts is named by its first ones
+                members.append(number)
         # The sign makes the earliest win among equally similar ones.
         best = max(((_jaccard(own, shingles[other]), -other) for other in candidates), default=(0.0, 0))
-        if best[0] >= SIMILARITY:
+        if best[0] >= least_similarity(group):
             yield number, -best[1], best[0]
+
+
+def least_similarity(group: Sequence[str]) -> float:
+    """The similarity from which texts with these numbers in common count as near duplicates."""
+    return next((least for count, least in SIMILARITY_WITH_NUMBERS if len(group) >= count), SIMILARITY)
 
 
 def _shingles(text: Sequence[str]) -> frozenset[int]:
@@ -133,29 +151,71 @@ def read_questions(path: Path) -> list[Question]:
 
 def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Question], ngram: int = NGRAM
                ) -> Iterator[DataFinding]:
-    """At most one finding an entry, the plainest: the question itself, its words, or a long passage of it anywhere."""
+    """At most one finding an entry, the plainest: the question itself, its words, or a part of it anywhere.
+
+    A part is a long passage of a question, or the whole of a short one that stands within other words.
+    """
     exact = {question.prompt: question.id for question in questions}
     spelled = [(question, words(question.prompt)) for question in questions]
     normalized = {tuple(text): question.id for question, text in spelled}
     # Every passage of every question in one dict: each passage of an entry is then one look-up, not one a question.
     passages = {tuple(text[at:at + ngram]): question.id
                 for question, text in spelled for at in range(len(text) - ngram + 1)}
+    within = _Within([(question.id, text) for question, text in spelled if len(text) < ngram])
     for number, entry in entries:
         asked = [entry.prompt, *earlier_texts(entry, "user")]
         spelled_here = [words(prompt) for prompt in asked]
         same = next((prompt for prompt in asked if prompt in exact), None)
         alike = next((at for at, text in enumerate(spelled_here) if tuple(text) in normalized), None)
-        learned = map(words, (*learned_texts(entry), *earlier_texts(entry, "assistant")))
+        others = (*learned_texts(entry), *(said for _, said in entry.history))
         if same is not None:
             kind, text = "leak", f"asked as {exact[same]}: {excerpt(same)}"
         elif alike is not None:
             name = normalized[tuple(spelled_here[alike])]
             kind, text = "normalized_leak", f"asked as {name}: {excerpt(asked[alike])}"
-        elif passage := _passage(chain(spelled_here, learned), passages, ngram):
+        elif passage := _passage(chain(spelled_here, map(words, others)), passages, ngram):
             kind, text = "ngram_leak", f"{ngram} words of {passages[passage]}: {excerpt(' '.join(passage))}"
+        elif name := within.found(chain(asked, others)):
+            kind, text = "contained_leak", f"all of {name}: {excerpt(entry.prompt)}"
         else:
             continue
         yield DataFinding(kind=kind, record=number, id=entry.id, text=text)
+
+
+class _Within:
+    """Short questions, to be found as a whole within longer texts: wrapped in instructions, or in a history."""
+
+    def __init__(self, questions: Sequence[tuple[str, list[str]]]) -> None:
+        self._by_beginning: dict[tuple[str, ...], list[tuple[tuple[str, ...], str]]] = {}
+        for name, text in questions:
+            if len(text) >= SHORTEST_QUESTION:
+                self._by_beginning.setdefault(tuple(text[:SHORTEST_QUESTION]), []).append((tuple(text), name))
+
+    def found(self, texts: Iterable[str]) -> str:
+        """Id of the first question that stands in one of the texts; empty where none does."""
+        if not self._by_beginning:
+            return ""
+        return next((name for text in texts if (name := self._in(text))), "")
+
+    def _in(self, text: str) -> str:
+        spelled, ends = _with_ends(text)
+        for at in range(len(spelled) - SHORTEST_QUESTION + 1):
+            for question, name in self._by_beginning.get(tuple(spelled[at:at + SHORTEST_QUESTION]), ()):
+                end = at + len(question)
+                # "What is 47+25?" stands in "What is 47+25+3?" by its words, and is not asked there.
+                if tuple(spelled[at:end]) == question and end in ends:
+                    return name
+        return ""
+
+
+def _with_ends(text: str) -> tuple[list[str], set[int]]:
+    """The words of a text, and how many of them stand before each end of a sentence, line or quotation."""
+    spelled: list[str] = []
+    ends = set()
+    for part in _END.split(text):
+        spelled += words(part)
+        ends.add(len(spelled))
+    return spelled, ends
 
 
 def _passage(texts: Iterable[list[str]], passages: dict[tuple[str, ...], str], ngram: int) -> tuple[str, ...] | None:

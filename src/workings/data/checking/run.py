@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from typing import Any
 
 from workings.answers.equal import same_answer
 from workings.answers.extract import answer_kind
 from workings.answers.marked import final_answer
+from workings.answers.numbers import parse_number
 from workings.data.checking.findings import CheckReport, DataFinding, excerpt, shown
 from workings.data.checking.overlap import NGRAM, Question, find_leaks, near_duplicates, question_words, words
+from workings.data.checking.reached import last_result, mentions
 from workings.data.checking.reading import (
     TURN_MARKS,
     Numbered,
@@ -29,7 +30,6 @@ _OPEN = re.compile(
     r"(?:an?|one|some|any|another|two|three|\d)\b", re.IGNORECASE)
 """Beginnings of questions that have several short answers as well: "Name a fruit."."""
 _CONTROL = re.compile(rf"{TURN_MARKS.pattern}|</?(?:reasoning|answer|think)>|<\|channel>|<channel\|>")
-_NUMBER = re.compile(r"-?[$€£]?-?\d[\d,]*(?:\.\d+)?%?")
 
 
 def check(read: Numbered[Trace], questions: Sequence[Question] = (), *, ngram: int = NGRAM,
@@ -72,8 +72,10 @@ def _alone(trace: Trace) -> Iterator[tuple[str, str]]:
         yield "control_text", shown(forged)
     if not trace.steps:
         yield "no_steps", excerpt(trace.prompt)
-    elif _NUMBER.fullmatch(trace.answer.strip()) and not _mentions(trace.steps, trace.answer):
-        yield "answer_not_in_steps", f"{trace.answer}: {excerpt(trace.steps[-1])}"
+    elif (number := parse_number(final_answer(trace.answer))) is not None and not mentions(trace.steps, number.value):
+        # Steps that end in another result lead elsewhere; others may only leave the last calculation out.
+        kind = "answer_not_reached" if last_result(trace.steps) else "answer_not_in_steps"
+        yield kind, f"{excerpt(trace.answer, 40)}: {excerpt(trace.steps[-1])}"
     yield from missing_labels(trace)
 
 
@@ -81,20 +83,6 @@ def _calculations(found: Any) -> Iterator[str]:
     """Calculator annotations that the import took out of the steps."""
     for step in found if isinstance(found, list) else ():
         yield from (text for text in (step if isinstance(step, list) else ()) if isinstance(text, str))
-
-
-def _value(text: str) -> Fraction | str:
-    """A number by its value, any other text by its words."""
-    # Longer numbers stay texts: Python refuses to convert more than 4,300 digits.
-    plain = text.strip().strip("$€£%").replace(",", "")
-    return Fraction(plain) if re.fullmatch(r"-?\d{1,200}(?:\.\d{1,200})?", plain) else " ".join(words(text))
-
-
-def _mentions(steps: Sequence[str], answer: str) -> bool:
-    value = _value(answer)
-    found = (match.group() for step in steps for match in re.finditer(r"-?\d[\d,]*(?:\.\d+)?", step))
-    # Signs do not count: in `12-5=7` the 5 is read with a minus in front of it.
-    return any(_value(number.rstrip(",")) in (value, value if isinstance(value, str) else -value) for number in found)
 
 
 def _repeated_questions(traces: Sequence[tuple[int, Trace]]) -> list[DataFinding]:

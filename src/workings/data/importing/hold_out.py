@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from workings.answers.marked import final_answer
-from workings.data.checking.overlap import SIMILARITY, Question, find_leaks, numbers, question_key, words
+from workings.data.checking.overlap import (
+    SIMILARITY,
+    Question,
+    find_leaks,
+    least_similarity,
+    numbers,
+    question_key,
+    words,
+)
 from workings.data.checking.reading import earlier_texts
 from workings.data.traces import LABELS, Trace, iterate_traces
 from workings.errors import RequestError
@@ -27,8 +35,8 @@ STRATA = ("section", "category", "difficulty", "kind", "type", "subject", "level
 """Fields whose shares are kept, where a file has them with 2 to 50 values."""
 _MOST_VALUES = 50
 SAME_NUMBERS_SIMILARITY = 0.5
-"""Shared three-word passages from which a question with the same numbers is taken for a held-out one. Lower than what
-`data check` reports: a trace too few costs little, a question that was learned by heart costs the evaluation."""
+"""Shared three-word passages from which a question with the same numbers is taken for a held-out one. No higher than
+what `data check` reports: a trace too few costs little, a question that was learned by heart costs the evaluation."""
 _LONG_ANSWER = 100
 _SHOWN_VALUES = 8
 _AT_A_TIME = 10_000
@@ -185,7 +193,8 @@ class _Near:
         for number, count in shared.most_common():
             name, its_numbers, passages = self._questions[number]
             similarity = count / (len(own) + len(passages) - count)
-            if its_numbers == same and similarity >= (SAME_NUMBERS_SIMILARITY if same else SIMILARITY):
+            if its_numbers == same and similarity >= min(least_similarity(same),
+                                                         SAME_NUMBERS_SIMILARITY if same else SIMILARITY):
                 return f"near_duplicate: {similarity:.2f} like {name}"
         return ""
 
