@@ -181,8 +181,11 @@ def main() -> int:
     answers = [part["answers"] for part in parts[:1]] + [*(parts[1]["answers"].values() if len(parts) > 1 else ())]
     held_true = all(part["leaks"]["wrapped_found"] >= LEAKS * part["leaks"]["questions"]
                     and part["leaks"]["in_history_found"] >= LEAKS * part["leaks"]["questions"]
-                    and part["near_duplicates"]["recall"] >= NEAR for part in parts)
-    return 0 if held_true and all(answer["precision"] >= REACHED_PRECISION for answer in answers) else 1
+                    and part["leaks"]["innocent_found"] == 0 for part in parts)
+    near = sum(part["near_duplicates"]["found"] for part in parts) / sum(
+        part["near_duplicates"]["changed"] for part in parts)
+    held_true &= all(answer["precision"] >= REACHED_PRECISION for answer in answers)
+    return 0 if held_true and near >= NEAR else 1
 
 
 if __name__ == "__main__":
