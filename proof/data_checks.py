@@ -17,8 +17,8 @@ from typing import Any
 from tools.result_file import ROOT, write_result
 from workings.answers.numbers import parse_number
 from workings.data.checking.overlap import Question, find_leaks, near_duplicates, words
-from workings.data.checking.reached import last_result, mentions
-from workings.data.generators import mixed
+from workings.data.checking.reached import ends_elsewhere, mentions
+from workings.data.generators import addition, mixed
 from workings.data.importing.completion import split_hashes, take_annotations
 from workings.data.traces import Trace
 
@@ -130,7 +130,7 @@ def not_reached(steps: Sequence[str], answer: str) -> str:
     number = parse_number(answer)
     if number is None or mentions(steps, number.value):
         return ""
-    return "finding" if last_result(steps) else "note"
+    return "finding" if ends_elsewhere(steps, number.value) else "note"
 
 
 def reached(solutions: Sequence[tuple[Sequence[str], str]], truly: set[int]) -> dict[str, Any]:
@@ -160,10 +160,11 @@ def gsm8k(split: str) -> tuple[list[str], list[tuple[list[str], str]]]:
 def main() -> int:
     """Count, write the result file, print a line each; 1 where a goal is missed."""
     traces, items = mixed.make(list(mixed.KINDS), 700, 300, seed=26)
+    columns = addition.make(300, 10, 26)[0]
     made, held = [one.prompt for one in traces], [item.prompt for item in items]
     values: dict[str, Any] = {
         "made": {"leaks": leaks(held, made), "near_duplicates": reworded(made[:300]),
-                 "answers": reached([(one.steps, one.answer) for one in traces], set())}}
+                 "answers": reached([(one.steps, one.answer) for one in (*traces, *columns)], set())}}
     if GSM8K.is_dir():
         train, solutions = gsm8k("train")
         test, others = gsm8k("test")

@@ -71,6 +71,11 @@ CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
     "answer_not_in_steps": ([trace("a", answer="17", steps=["1+1=2", "so it is"])], {"answer_not_in_steps": 1}),
     "answer_not_reached": ([trace("a", answer="17"), trace("b", prompt="9-4?", answer="6", steps=["9-4=5 apples."])],
                            {"answer_not_reached": 2}),
+    "a way of writing, and no mistake": (
+        [trace(f"n{number}", prompt=f"{number}?", answer=str(number + 700), steps=[f"{number}+1={number + 1}"])
+         for number in range(5)], {"answer_not_in_steps": 5}),
+    "column by column": ([trace("a", prompt="47+25?", answer="72", steps=["7+5=12, carry 1; 4+2+1=7"])],
+                         {"answer_not_in_steps": 1}),
     "reached in other words": (
         [trace("a", prompt="a1", answer="50", steps=["2/4 = $0.50 each"]),
          trace("b", prompt="b1", answer="3", steps=["16*2=32, so it takes three days; 16+16=32"]),

@@ -12,6 +12,8 @@ _WORD = re.compile(r"[a-z]+(?:-[a-z]+)?", re.IGNORECASE)
 # A calculation whose result ends the last step, with a unit or a few words behind it.
 _ENDS_IN_RESULT = re.compile(
     rf"\d[^=\n]*[-+*/×·÷][^=\n]*=\s*\W{{0,6}}(?P<result>{_NUMBER.pattern})[^\d=\n]{{0,80}}$", re.IGNORECASE)
+_COLUMN_DIGITS = 2
+"""Most digits of a column's sum."""
 MAX_CHARACTERS = 20_000
 """Last characters of the steps that are looked at."""
 
@@ -28,11 +30,17 @@ def mentions(steps: Sequence[str], answer: Fraction) -> bool:
     return False
 
 
-def last_result(steps: Sequence[str]) -> str:
-    """The number in which the last step ends, as the result of a calculation; empty where it does not end so."""
+def ends_elsewhere(steps: Sequence[str], answer: Fraction) -> bool:
+    """Whether the last step ends in the result of a calculation that is no part of an answer that no step mentions.
+
+    Where a sum is worked out column by column, the last result is the beginning of the answer.
+    """
     last = next((step for step in reversed(steps) if step.strip()), "")[-2_000:].strip()
     found = _ENDS_IN_RESULT.search(last.rpartition("\n")[2])
-    return found["result"] if found else ""
+    if found is None:
+        return False
+    result, written = found["result"], str(abs(answer.numerator))
+    return not (len(result) <= _COLUMN_DIGITS and len(result) < len(written) and written.startswith(result))
 
 
 def _numbers(text: str) -> Iterator[tuple[Fraction, bool]]:

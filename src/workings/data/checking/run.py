@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from workings.answers.equal import same_answer
@@ -10,7 +11,7 @@ from workings.answers.marked import final_answer
 from workings.answers.numbers import parse_number
 from workings.data.checking.findings import CheckReport, DataFinding, excerpt, shown
 from workings.data.checking.overlap import NGRAM, Question, find_leaks, near_duplicates, question_words, words
-from workings.data.checking.reached import last_result, mentions
+from workings.data.checking.reached import ends_elsewhere, mentions
 from workings.data.checking.reading import (
     TURN_MARKS,
     Numbered,
@@ -29,6 +30,9 @@ _OPEN = re.compile(
     r"|come up with|recommend|pick|choose|invent|propose|make up|tell me|describe|list|mention)\s+(?:me\s+)?"
     r"(?:an?|one|some|any|another|two|three|\d)\b", re.IGNORECASE)
 """Beginnings of questions that have several short answers as well: "Name a fruit."."""
+MOST_NOT_REACHED = 0.2
+"""Share of traces whose answer is not reached, above which it is how a file writes its steps and no mistake."""
+FEWEST_UNTRUSTED = 5
 _CONTROL = re.compile(rf"{TURN_MARKS.pattern}|</?(?:reasoning|answer|think)>|<\|channel>|<channel\|>")
 
 
@@ -45,9 +49,19 @@ def check(read: Numbered[Trace], questions: Sequence[Question] = (), *, ngram: i
     findings: list[DataFinding] = []
     for position, trace in read.entries:
         findings += [DataFinding(kind=kind, record=position, id=trace.id, text=text) for kind, text in _alone(trace)]
+    findings = _trusted(findings, len(read.entries))
     findings += _repeated_questions(read.entries)
     findings += find_leaks(read.entries, questions, ngram) if questions else ()
     return report_of(read, [*findings, *row_findings(read, row_problems)])
+
+
+def _trusted(findings: list[DataFinding], traces: int) -> list[DataFinding]:
+    """The findings; answers that are not reached are notes where so many are that it must be the way of writing."""
+    count = sum(finding.kind == "answer_not_reached" for finding in findings)
+    if count < FEWEST_UNTRUSTED or count <= MOST_NOT_REACHED * traces:
+        return findings
+    return [replace(finding, kind="answer_not_in_steps") if finding.kind == "answer_not_reached" else finding
+            for finding in findings]
 
 
 def _alone(trace: Trace) -> Iterator[tuple[str, str]]:
@@ -74,7 +88,7 @@ def _alone(trace: Trace) -> Iterator[tuple[str, str]]:
         yield "no_steps", excerpt(trace.prompt)
     elif (number := parse_number(final_answer(trace.answer))) is not None and not mentions(trace.steps, number.value):
         # Steps that end in another result lead elsewhere; others may only leave the last calculation out.
-        kind = "answer_not_reached" if last_result(trace.steps) else "answer_not_in_steps"
+        kind = "answer_not_reached" if ends_elsewhere(trace.steps, number.value) else "answer_not_in_steps"
         yield kind, f"{excerpt(trace.answer, 40)}: {excerpt(trace.steps[-1])}"
     yield from missing_labels(trace)
 
