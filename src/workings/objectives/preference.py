@@ -54,11 +54,13 @@ class Preference:
 
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
         """Its value on some rows, as `Objective.terms`."""
+        # [B, S] -> [B] -> [P, 2]: the rows of a pair are neighbours.
         tokens_P2, now_P2, reference_P2 = ((x * mask_BS).sum(-1).reshape(-1, 2) for x in (
             mask_BS, log_probs_BS, signals[REFERENCE]))
         is_pair_P = (tokens_P2 > 0).all(-1) * 1.0
         moved_P2 = now_P2 - reference_P2
         rewards_P2 = self.beta * moved_P2
+        # Padding counts as one token: 0 / 0 is NaN, and NaN times 0 is NaN still.
         loss_P = self._losses(array, moved_P2, tokens_P2 + (tokens_P2 == 0))
         margin_P = rewards_P2[:, 0] - rewards_P2[:, 1]
         means_P = {"margin": margin_P, "accuracy": margin_P > 0, "chosen_reward": rewards_P2[:, 0],

@@ -62,6 +62,7 @@ def carry_over(opened: TrainedModel, directory: Path) -> Carried | Absent:
     for name in copied:
         shutil.copyfile(base / name, directory / name)
     if same:
+        # Ids: with another tokenizer they would name other tokens.
         _suppress(base, directory)
     return Carried(source=published_id(opened) or base.name, files=tuple(sorted(copied)),
                    left={} if same else dict.fromkeys(forms, OTHER_TOKENIZER))

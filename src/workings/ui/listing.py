@@ -103,6 +103,7 @@ def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str,
     rows += [begun_row(name, told) for name, told in phases.items() if name not in names]
     for row in rows:
         tell(row, phases.get(row.name), labels.get(row.name))
+        # Under this name a sealed run is kept that `--resume` went on from.
         before, interrupted, number = row.name.rpartition(".interrupted-")
         if interrupted and number.isdigit() and before in names:
             row.earlier_of = before
@@ -129,8 +130,10 @@ def _began_with(folder: Folder, row: RunRow) -> str:
     try:
         if row.kind == "evaluation":
             model = folder.object(place / EVALUATION_CONFIG)["model"]
+            # Step 0: the model that training begins with.
             if model.get("step") != 0:
                 return ""
+            # As one text with sorted keys, by which two records can be compared whatever their order.
             return json.dumps(model["weights"] if "weights" in model else [model["shape"], model["seed"]],
                               sort_keys=True)
         manifest = folder.object(place / MANIFEST)

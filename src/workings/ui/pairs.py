@@ -81,6 +81,7 @@ def _read(run: Path) -> list[PairRow]:
     try:
         said = {str(line["id"]): float(line["log_prob"]) for line in _lines(run / REFERENCE_LOG_PROBS)}
         kept = [line for line in _lines(run / ROWS) if line["status"] == "kept"]
+        # Neighbours in the index; of a pair that was dropped neither row is among the kept ones.
         pairs = zip(kept[::2], kept[1::2], strict=True)
         return [PairRow(id=str(chosen["id"]).removesuffix("/chosen"), chosen_tokens=chosen["supervised_tokens"],
                         rejected_tokens=rejected["supervised_tokens"], chosen=said.get(chosen["id"]),

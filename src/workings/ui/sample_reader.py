@@ -82,6 +82,7 @@ class SampleReader:
         """A prompt's lines. Raises `RecordError`."""
         with _opened(unit) as file:
             file.seek(prompt.place)
+            # Reads up to the first line of the next prompt, so that no length need be kept.
             return next(_prompts(file))[1]
 
 
@@ -116,6 +117,7 @@ def _outline(unit: Path) -> UnitOutline:
         found: list[tuple[int, str, list[int], int, int]] = []
 
         def noted(file: BinaryIO) -> Iterator[list[Row]]:
+            # One pass for both: places are noted while `select` reads on.
             for place, rows in _prompts(file):
                 found.append((place, rows[0]["id"], [row["sample"] for row in rows],
                               sum(row["score"] == RIGHT for row in rows),

@@ -110,6 +110,7 @@ def sampled_page(folder: Folder, reader: SampleReader, unit: Path, wanted: Wante
         row, pages = _alone(reader, unit, outline, wanted)
         return Sampled(**head, found=1, page=wanted.part, pages=pages, rows=[row])
     found = list(_passing(reader, unit, outline, wanted))
+    # So many prompts that a page has about as many samples, however many each has.
     shown, pages = paged(found, wanted.part, max(1, SHOWN // max(1, decoding["samples"])))
     return Sampled(**head, found=len(found), page=wanted.part, pages=pages,
                    rows=[_prompt(reader, unit, outline, prompt, CUT) for prompt in shown])
@@ -155,6 +156,7 @@ def _passing(reader: SampleReader, unit: Path, outline: UnitOutline, wanted: Wan
             continue
         if (wanted.fate and wanted.fate not in prompt.fates) or (wanted.paired and not prompt.pairs):
             continue
+        # Last, because it alone reads the file.
         if not text or text in prompt.id.casefold() or any(
                 text in str(row[key]).casefold() for row in reader.rows(unit, prompt)
                 for key in ("prompt", "gold", "completion")):
@@ -174,6 +176,7 @@ def _prompt(reader: SampleReader, unit: Path, outline: UnitOutline, prompt: Prom
     """A prompt with its samples in ``part``, each cut after ``most`` characters."""
     rows = reader.rows(unit, prompt)
     samples = {row["sample"]: _sample(row, fate, most) for row, fate in zip(rows, prompt.fates, strict=True)}
+    # Of all samples, also those that are not shown: a pair may have one of each.
     made = make_pairs([rows], outline.pair_rule, Origin.of(outline.config)) if outline.pair_rule else ()
     pairs = [DrawnPair(**{side: samples[pair.metadata[f"{side}_sample"]] for side in ("chosen", "rejected")})
              for pair in made]

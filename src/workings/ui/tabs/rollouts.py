@@ -64,6 +64,7 @@ def _first_update(site: Site, name: str, step: int) -> int:
     """First update of the rollout that an update learned from: a rollout may serve several."""
     algorithm = site.folder.object(site.folder.path(name) / CONFIG).get("algorithm", {})
     updates = algorithm.get("updates", 1) if isinstance(algorithm, dict) else 1
+    # Updates count from 1: with three of a rollout, 1 to 3 learn from the first one.
     return step - (step - 1) % updates if type(updates) is int and updates > 0 else step
 
 
