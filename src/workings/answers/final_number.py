@@ -17,9 +17,13 @@ _NUMBER = re.compile(
     r"|\s?/\s?\d+(?!\d|\.\d))?"
     r"(?:\s?(?:%|percent\b|per cent\b)|\s?°[CF]?(?![A-Za-z]))?(?:\s(?:hundred|thousand|million|billion|trillion)\b)?")
 # Addresses, paths, mail, times, dates, versions, names with digits: no numbers.
+# Each begins where a run of its characters does, and what could go on for ever is bounded: looked for again from every
+# character, a line of nothing but letters or digits would take the square or the cube of its length.
 _NO_NUMBER = re.compile(
-    r"\S*(?:://|@|www\.)\S*|[^\W\d]\w*[-_./…]?(?:\w*[-_./…])*\d\S*|\b[0-9a-f]*(?:\d[a-f]|[a-f]\d)[0-9a-f]{4,}\b"
-    r"|\d+(?:\s?:\s?\d+)+|\b\d{4}-\d\d?-\d\d?\b|\b\d{1,2}/\d{1,2}/\d{2,4}\b|\d+(?:\.\d+){2,}|…\d+", re.IGNORECASE)
+    r"(?<!\S)\S*(?:://|@|www\.)\S*|(?<![^\W\d])[^\W\d](?:\w*?\d|[-\w./…]{0,200}?[-_./…]\d)\S*"
+    r"|\b(?=[0-9a-f]++\b)[0-9a-f]*(?:\d[a-f]|[a-f]\d)[0-9a-f]{4,}\b"
+    r"|(?<!\d)\d+(?:\s?:\s?\d+)+|\b\d{4}-\d\d?-\d\d?\b|\b\d{1,2}/\d{1,2}/\d{2,4}\b|(?<!\d)\d+(?:\.\d+){2,}|…\d+",
+    re.IGNORECASE)
 _OPERATOR = r"[-+*/·×÷^]"
 _ALGEBRA_BEHIND = re.compile(
     rf"\s?(?:[\^_√π∞∈≤≥<>±]|\*\*\s?\d|!\w|(?:sqrt|pi)\b|\\[a-zA-Z])|\s*{_OPERATOR}\s*\(?(?:[^\W\d_](?![^\W_])"
@@ -222,7 +226,9 @@ def _is_open(sentence: str, chosen: _Found, numbers: list[_Found]) -> bool:
     pairs = [(numbers[place - 1], chosen)] if place else []
     pairs += [(chosen, numbers[place + 1])] if place + 1 < len(numbers) else []
     for one, other in pairs:
-        if _JOINED.match(sentence[one.end:other.start].replace("*", "")) and one.circumstance == other.circumstance:
+        between = sentence[one.end:other.start].replace("*", "")
+        # Three words at most join numbers; longer ones are none, and the pattern would go back and forth in them.
+        if len(between) < 200 and _JOINED.match(between) and one.circumstance == other.circumstance:
             first, second = parse_number(one.text), parse_number(other.text)
             if first is None or second is None or not equal_numbers(first, second):
                 return True

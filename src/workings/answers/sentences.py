@@ -21,8 +21,8 @@ _CONCLUSION = re.compile(rf"^{_MARKUP}(?:so|therefore|thus|hence|in total|in con
                          r"|total|altogether|consequently|overall|as a result|we (?:get|find|conclude|have)"
                          r"|∴)\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*\\$(\[\"'“]|\d)|(?<=[.!?]\*\*)\s+")
-_REASON = re.compile(r"[\s,;(—–-]*\b(?:because|since|due to|given that|, as|so that|i\.\s?e\.|that is,|namely"
-                     r"|seeing that|for the reason"
+_REASON = re.compile(r"(?<![\s,;(—–-])[\s,;(—–-]*\b(?:because|since|due to|given that|, as|so that|i\.\s?e\."
+                     r"|that is,|namely|seeing that|for the reason"
                      r"|(?<=, )(?:which|where|as|whereas|while|given|but not|not|and not|rather than|instead "
                      r"of))\b.*", re.IGNORECASE | re.DOTALL)
 MAX_LINE = 2_000
