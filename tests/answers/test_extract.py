@@ -5,6 +5,8 @@ import time
 import pytest
 
 from workings.answers.extract import RULES, Extraction, check_rules, extract
+from workings.answers.final_number import _NO_NUMBER
+from workings.answers.sentences import without_reason
 from workings.errors import RequestError
 
 
@@ -62,3 +64,12 @@ def test_rules_stay_linear(piece: str) -> None:
 
     small, large = min(cost(5_000) for _ in range(3)), min(cost(50_000) for _ in range(2))
     assert large < 40 * small + 0.2
+
+
+@pytest.mark.parametrize("piece", ["A", "é", "1", "1:", "a_", "a-", "f0", "…1", "1.", " ", "a b ", "@"])
+def test_long_lines_are_read_in_proportion_to_their_length(piece: str) -> None:
+    """Not in the square or the cube of it: each of these took hours once."""
+    line = piece * (40_000 // len(piece)) + " 7x"
+    masked = _NO_NUMBER.sub("", line)
+    assert len(masked) <= len(line)
+    assert without_reason(line).strip() in line
