@@ -119,6 +119,7 @@ def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
     for token, learned in zip(row.tokens.tolist(), row.loss_mask.tolist(), strict=True):
         text = tokenizer.decode([token])
         spelling = tokenizer.token(token)
+        # SentencePiece spells a space before a word as U+2581.
         if spelling.startswith("▁") and not text.startswith(" "):
             text = f" {text}"  # some decoders take the space at the beginning of a text away
         # U+FFFD stands for bytes that are no whole character by themselves.

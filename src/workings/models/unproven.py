@@ -141,7 +141,9 @@ def unproven_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ..
     found = ModelShape(
         family=str(kept["model_type"]), vocab_size=sizes["vocab_size"], layers=sizes["layers"], width=sizes["width"],
         heads=heads, context=sizes["context"],
+        # Four times the width, as GPT-2 and its like have it where the file says nothing.
         mlp_width=int(next((kept[key] for key in MLP_WIDTHS if kept.get(key)), 4 * sizes["width"])),
+        # Without a number of their own, each query head has a key and a value head.
         kv_heads=int(kept.get("num_key_value_heads") or kept.get("num_kv_heads") or heads),
         head_dim=int(kept.get("head_dim") or sizes["width"] // heads),
         final_softcap=float(kept.get("final_logit_softcapping") or 0.0),

@@ -117,6 +117,7 @@ def report_views(runs: Sequence[Path], comparison: Comparison | None) -> list[Ru
             record = EvaluationRecord(Path(side.path))
             units[(record.run or record.path).resolve()] = record
     compared = list(units)
+    # All further runs have the place behind A and B, and a stable sort leaves them in their order.
     ordered = sorted(runs, key=lambda path: [*compared, path.resolve()].index(path.resolve()))
     return [view_run(path, color, units.get(path.resolve())) for color, path in enumerate(ordered)]
 

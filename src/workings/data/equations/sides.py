@@ -110,6 +110,7 @@ def _last_unmatched(side: Sequence[Token], kind: str, partner: str) -> int:
     ahead = kind == "close"
     open_places: list[int] = []
     found = -1
+    # From the left for a `)`, from the right for a `(`: only so is the partner of a bracket met before it.
     for index in range(len(side)) if ahead else range(len(side) - 1, -1, -1):
         if side[index].kind == partner:
             open_places.append(index)
@@ -202,6 +203,7 @@ def _clean_before(before: Token, first: Token, text: str) -> bool:
     if before.kind in ("break", "bullet") or before.kind in _SEPARATORS:
         return True
     if before.kind == "word":
+        # Both patterns end where this text ends, so a few characters before it are enough.
         said = text[max(first.start - 40, 0):first.start].casefold()
         if words.MAY_COME_BEFORE.search(said):
             return True

@@ -146,6 +146,7 @@ class _Candidates:
         values = [{labels[place] for labels, _, _ in rows.values()} for place in range(len(STRATA))]
         used = [place for place, found in enumerate(values) if 2 <= len(found) <= _MOST_VALUES]
         self.fields = (*(STRATA[place] for place in used), "number of steps")
+        # Filled up, so that numbers of steps sort as numbers.
         self.rows = {at: ((*(labels[place] for place in used), f"{steps:>4}"), question)
                      for at, (labels, steps, question) in rows.items()}
 

@@ -154,9 +154,11 @@ def _same(batch: Batch) -> Batch:
 def without_a_row(batch: Batch) -> Batch:
     """A batch in which the first row is neither seen nor learned."""
     length = batch.tokens.shape[-1]
+    # [A, B, S] -> [A * B, S].
     segments, mask = batch.segment_ids.reshape(-1, length).copy(), batch.loss_mask.reshape(-1, length).copy()
     # The last batches of an epoch are filled up with empty rows, and leaving one of those out changes nothing.
     first = next(number for number in range(len(segments)) if segments[number].any())
+    # Of a packed sequence its first row: segments count from 1, and 0 is padding.
     gone = segments[first] == 1
     segments[first][gone], mask[first][gone] = 0, 0.0
     return replace(batch, segment_ids=segments.reshape(batch.tokens.shape), loss_mask=mask.reshape(batch.tokens.shape))

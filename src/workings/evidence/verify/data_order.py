@@ -175,6 +175,7 @@ def too_many_sequences(unit: Unit) -> CheckFinding | None:
 def visible(text: str) -> str:
     """A text without letters that nobody sees, and with one form of each that looks the same."""
     kept = unicodedata.normalize("NFKC", text)
+    # Cf: zero-width letters and marks of direction; Mn and Me: marks on a letter that no letter of its own stands for.
     return "".join(letter for letter in kept if unicodedata.category(letter) not in ("Cf", "Mn", "Me"))
 
 

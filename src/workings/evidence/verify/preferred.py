@@ -82,6 +82,7 @@ def preferences(record: Record) -> Iterator[CheckFinding]:
             count += 1
             numbers, place, size = _numbers(line), f"step {line.get('step')}", len(ids[0])
             right = numbers["accuracy"] * size
+            # A share of so many pairs, times their number, is a whole number but for float32's rounding.
             if not 0 <= numbers["accuracy"] <= 1 or abs(right - round(right)) > CLOSE * size:
                 problems.append(f"{place}: accuracy {numbers['accuracy']:g} of {size} pairs")
             apart = numbers["chosen_reward"] - numbers["rejected_reward"]

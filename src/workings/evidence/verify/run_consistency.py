@@ -229,6 +229,7 @@ def _memory_problems(unit: Unit) -> list[str]:
 def moment(text: str) -> datetime:
     """A time of a record. Raises `RecordError` for a text that is none, or that has no time zone."""
     try:
+        # From Python 3.11 on it reads the `Z` that records write.
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise RecordError(f"not a moment in time: {text[:40]!r}") from None
