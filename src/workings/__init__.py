@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    # `X as X` tells type checkers that a name is meant for others; at run time `__getattr__` brings it.
     from workings.evaluation.comparison.compare import compare as compare
     from workings.evidence.verify import verify as verify
     from workings.runs.api import train as train
@@ -31,6 +32,7 @@ _PLACES = {
 __all__ = ["Run", "compare", "evaluate", "plan", "train", "verify"]
 
 
+# Asked by Python (PEP 562) only for names that the module does not have yet.
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version

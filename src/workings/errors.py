@@ -38,6 +38,7 @@ class RequestError(WorkingsError):
         self.given = given
         self.expected = expected
         self.try_next = try_next
+        # The terminal paints these labels by their words, and further lines of a part are indented by their width.
         super().__init__("\n".join(line for line in (
             f"given:    {given}",
             f"expected: {expected}",

@@ -30,6 +30,7 @@ def known_keys() -> list[str]:
             # A union of sections and a plain value (`model.shape`: numbers or a name) is also a key by itself.
             if not inner or len(inner) < len(typing.get_args(field.annotation)):
                 yield f"{prefix}{name}"
+    # Members of a union share keys; each is named once, at its first place.
     return list(dict.fromkeys(walk(Recipe, "")))
 
 

@@ -24,6 +24,7 @@ class BatchConfig(Section):
 class TrainingConfig(Section):
     """How many updates, at which learning rate. Either `steps` or `epochs` says how many."""
 
+    # pydantic does not check defaults: 0 stands for a key that nobody wrote, and a written 0 is refused.
     steps: int = Field(default=0, ge=1)
     """Number of optimizer updates; where `epochs` is given, counted as soon as the rows are known."""
     epochs: float = Field(default=0.0, ge=0, strict=False)
@@ -80,6 +81,7 @@ SMALLEST_8BIT = 4096
 class OptimizerFields(Section):
     """What plans ask of an optimizer, whichever it is."""
 
+    # pydantic makes no field, and so no key of a recipe, of a class variable.
     engines: ClassVar[tuple[str, ...]] = ("jax", "torch")
     """Engines of this package that have it."""
 

@@ -156,6 +156,7 @@ def _item(record: dict[str, Any], path: Path, number: int) -> Item:
 def _completion(record: dict[str, Any]) -> str | None:
     """The first generated text, or None where the task scored log likelihoods."""
     responses = record["resps"]
+    # Nested there: a list for every request, and in it a text for every repeat.
     while isinstance(responses, list) and responses:
         responses = responses[0]
     return responses if isinstance(responses, str) and "gen_args_0" in record.get("arguments", {}) and _generated(

@@ -180,6 +180,7 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
         case "form":
             return float(keeps_form(sample.text, settings.form))
         case "steps":
+            # Only its steps are asked for, so the scorer that costs nothing and needs no library will do.
             judgement = _judgement(sample, "exact", settings)
             return judgement.steps_valid / judgement.steps_checked if judgement.steps_checked else 0.0
         case "length":

@@ -114,6 +114,7 @@ def _contradicting(pairs: Numbers, asked: Keys) -> Iterator[DataFinding]:
               for text in (pair.chosen, pair.rejected)] for (_, pair), question in zip(pairs, asked, strict=True)]
     if not edges:
         return
+    # [pairs, 2] -> twice [pairs].
     starts, ends = np.array(edges).T
     graph = coo_array((np.ones(len(edges)), (starts, ends)), shape=(len(numbers), len(numbers)))
     # Completions from which each other is reached and back: every pair within such a group is part of a circle.

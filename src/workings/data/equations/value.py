@@ -273,6 +273,7 @@ def _root(value: Fraction) -> Fraction:
     """The square root of a square; of anything else it is no fraction."""
     if value < 0:
         raise NotRead
+    # Fractions are reduced, so that one is a square where its top and its bottom are.
     root = Fraction(isqrt(value.numerator), isqrt(value.denominator))
     if root * root != value:
         raise NotRead
