@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+import typer
 
 from tools import (
     alias_reference,
@@ -24,6 +26,7 @@ from tools.fences import RUNNABLE, fences, pages
 from tools.generated import deliver
 from tools.printed import missing_lines
 from tools.quotes import Quote, quotes, value_at, wrong
+from workings.cli.main import app
 from workings.config.load import parse_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,6 +58,44 @@ def test_fences_run(page, tmp_path_factory, tmp_path, child_environment, fork_se
         done = subprocess.run(command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
                               text=True, check=False)
         assert done.returncode == 0, f"{page}:{fence.line}\n{fence.code}\n{done.stdout}\n{done.stderr}"
+
+
+def test_bash_fences_are_parsed_by_bash():
+    text = "\n".join(fence.code for _, fence in FENCES if fence.language == "bash")
+    done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def typed_commands():
+    """Every command of ours in the pages, those that are not run included: its words, and where it stands."""
+    for page, fence in FENCES:
+        lines = fence.code.replace("\\\n", " ").splitlines() if fence.language == "bash" else []
+        for line in lines:
+            lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+            lexer.whitespace_split = True
+            words = list(lexer)
+            end = next((at for at, word in enumerate(words) if set(word) <= set("|&;<>()")), len(words))
+            # A function of the shell that takes any words is no command of its own.
+            if words and Path(words[0]).name == "workings" and words[1:2] != ["$@"]:
+                yield f"{page}:{fence.line}: {line}", words[1:end]
+
+
+def test_commands_that_the_pages_show_have_these_verbs_and_options():
+    program, wrong, count = typer.main.get_command(app), [], 0
+    for place, words in typed_commands():
+        command, words, count = program, list(words), count + 1
+        while hasattr(command, "commands") and words and not words[0].startswith("-"):
+            command = command.commands.get(words.pop(0))
+        if command is None:
+            wrong.append(f"{place}: no such verb")
+            continue
+        context = click.Context(command, info_name=command.name, resilient_parsing=True)
+        try:
+            command.make_parser(context).parse_args(words)
+        except click.UsageError as error:
+            wrong.append(f"{place}: {error.message}")
+    assert wrong == []
+    assert count > 60
 
 
 @pytest.mark.parametrize(("page", "fence"), NOT_RUN, ids=[f"{page}:{fence.line}" for page, fence in NOT_RUN])

@@ -1,11 +1,13 @@
 """`workings doctor`: what is wrong here, why it matters, what mends it."""
 
+import re
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from workings.cli.output import JsonFlag, answer, say
+from workings.cli.output import JsonFlag, Meaning, answer, painted, say
 from workings.errors import RequestError
 
 
@@ -34,9 +36,16 @@ def doctor_command(
     from workings.runs.doctor import doctor
 
     found = doctor(load_recipe(recipe, overrides or ()) if recipe else None, online=online, out=out)
-    answer(found.as_json(), as_json=as_json, text=found.text())
+    answer(found.as_json(), as_json=as_json, text=coloured(found.text()))
     if found.problems:
         raise typer.Exit(1)
+
+
+def coloured(text: str) -> str:
+    """Findings with the mark of each in the colour of its meaning, on a terminal."""
+    marks: dict[str, Meaning] = {"ok": "good", "note": "warning", "WRONG": "bad"}
+    return re.sub(r"^(ok|note|WRONG)(?= )", lambda mark: painted(mark[0], marks[mark[0]], sys.stdout), text,
+                  flags=re.MULTILINE)
 
 
 def _set_up(yes: bool, as_json: bool) -> None:

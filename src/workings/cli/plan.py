@@ -1,17 +1,21 @@
 """`workings plan`: does a recipe fit machines that are not here."""
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli.output import JsonFlag, answer, program, say
+from workings.cli.output import JsonFlag, Meaning, answer, painted, program, say
 from workings.cli.waiting import WaitingLine
 from workings.record.waiting import heard_by
 
 if TYPE_CHECKING:
     from workings.planning.plan import Plan
+
+SHOWN = 2**20 // 20
+"""Bytes of the smallest part that has a line of its own: a smaller one would read 0.0 MiB."""
 
 
 def plan_command(
@@ -82,11 +86,13 @@ def table(plan: "Plan", recipe: str) -> str:
     from workings.hardware.memory import gib
 
     rows, per_row = plan.batch[1], plan.batch[2]
+    verdict = painted(plan.verdict.reasons[0], _meaning(plan), sys.stdout)
     lines = [
-        f"plan       {plan.recipe} on {plan.target}: {plan.verdict.reasons[0]}",
+        f"plan       {plan.recipe} on {plan.target}: {verdict}",
         f"mesh       fsdp={plan.mesh[0]} tp={plan.mesh[1]}; {plan.batch[0]} x {rows} x {per_row} tokens an update",
         "",
-        *[f"  {part.name:<44}{gib(part.size_bytes):>12}  {part.certainty}" for part in plan.parts],
+        *[f"  {part.name:<44}{gib(part.size_bytes):>12}  {part.certainty}" for part in plan.parts
+          if abs(part.size_bytes) >= SHOWN],
         "",
         *[f"- {reason}" for reason in plan.reasons[1:]],
         *[f"- {line}" for line in time_lines(plan)],
@@ -114,7 +120,7 @@ def time_lines(plan: "Plan") -> list[str]:
         drawing.append(f"at most {duration(time.reference_seconds)} to ask the reference about all pairs, once")
     return [
         *drawing,
-        f"about {time.step_seconds:.3g} s a step, {duration(time.seconds)} for {time.steps} steps, "
+        f"about {duration(time.step_seconds)} a step, {duration(time.seconds)} for {time.steps} steps, "
         f"{time.checkpoints} checkpoints and evaluation (not counted: {'; '.join(time.not_counted)})",
         f"a checkpoint of {gib(time.checkpoint_bytes)} about every {duration(time.checkpoint_every_seconds)}; "
         f"{gib(time.disk_bytes)} of disk for {time.kept}, the one being written included",
@@ -137,5 +143,12 @@ def comparison(plans: list["Plan"]) -> str:
                      " ".join(plan.nearest.overrides) if plan.nearest else ""))
     # Padded by hand: the table should look the same in a terminal, in a log and in a notebook.
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-                     for row in rows)
+    lines = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
+    for line, plan in zip(lines[1:], plans, strict=True):
+        line[1] = painted(line[1], _meaning(plan), sys.stdout)  # after padding: the colour has a length as well
+    return "\n".join("  ".join(line).rstrip() for line in lines)
+
+
+def _meaning(plan: "Plan") -> Meaning:
+    verdict = plan.verdict
+    return "bad" if not verdict.fits else "warning" if verdict.marginal else "good"

@@ -24,10 +24,11 @@ class OpenedTraces:
     """Digest of the file, or of the file that a shipped name stands for."""
 
 
-def open_traces(name: str, base: Path = Path()) -> OpenedTraces:
+def open_traces(name: str, base: Path = Path(), more: str = "") -> OpenedTraces:
     """The traces of a file (relative to ``base``), or of a shipped name such as `dev-reasoning`.
 
-    A file wins over a shipped name. Raises `RequestError` when there is neither, or when the name is one of items.
+    A file wins over a shipped name; ``more`` is what else the caller would have taken, for the message. Raises
+    `RequestError` when there is neither, or when the name is one of items.
     """
     # An absolute name replaces `base` in the join.
     path = base / Path(name).expanduser()
@@ -36,7 +37,8 @@ def open_traces(name: str, base: Path = Path()) -> OpenedTraces:
         return OpenedTraces(name=name, traces=file, sha256=file.sha256)
     known = shipped_sets()
     if name not in known:
-        raise RequestError(f"traces: {name}", f"a file of traces, or one of {_names('traces')}", "workings data list")
+        raise RequestError(f"traces: {name}", f"a file of traces{more}, or one of {_names('traces')}",
+                           "workings data list")
     made = make_set(name)
     if not made.traces:
         raise RequestError(f"traces: {name}, which is a set of items", f"one of {_names('traces')}",

@@ -6,6 +6,7 @@ and written as people write them: ``9h``, ``90m``, ``1h30m``, ``45s``.
 
 import re
 from dataclasses import dataclass
+from math import log10
 from typing import Any
 
 from workings.config.algorithms import Distill, DrawingAlgorithm
@@ -25,6 +26,8 @@ BANDWIDTH_SHARE = 0.5
 """Share of the bandwidth, of memory and between devices, that writing tokens reaches; an assumption."""
 DISK_BYTES_A_SECOND = 200e6
 """Rate at which a checkpoint is written; an assumption (a plain SSD)."""
+FLOP_UNITS = ("flop", "kflop", "Mflop", "Gflop", "Tflop", "Pflop", "Eflop")
+"""Each is 1000 times the one before."""
 UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 """Seconds of the units in which durations are written."""
 WRITTEN = re.compile(r"(?:(\d+(?:\.\d+)?)([dhms]))+")
@@ -137,6 +140,12 @@ def pace_of(request: EngineRequest, target: Target, own: Pace | None = None) -> 
     return Pace(operations_a_second=rate * 1e12 * EFFICIENCY, source=how), how
 
 
+def _flop(operations: float) -> str:
+    """Operations in the unit that people use: ``321 Tflop``."""
+    unit = min(int(log10(max(1.0, operations)) // 3), len(FLOP_UNITS) - 1)
+    return f"{operations / 1000 ** unit:.3g} {FLOP_UNITS[unit]}"
+
+
 def step_seconds(request: EngineRequest, batch: tuple[int, int, int], target: Target, devices: int,
                  own: Pace | None = None) -> tuple[float | None, str]:
     """Seconds of one step, and how they came about; None and the reason where no rate is known."""
@@ -145,7 +154,7 @@ def step_seconds(request: EngineRequest, batch: tuple[int, int, int], target: Ta
         return None, how
     operations = step_operations(request, batch)
     return operations / (pace.operations_a_second * devices), (
-        f"step time: {operations:.3g} operations on {devices} device{'s' * (devices > 1)} at {how}")
+        f"step time: {_flop(operations)} on {devices} device{'s' * (devices > 1)} at {how}")
 
 
 def run_time(recipe: Recipe, request: EngineRequest, programs: Programs, target: Target, devices: int, step: float,

@@ -38,6 +38,8 @@ def pace(lines: Sequence[Mapping[str, Any]], steps: int, *, first: int = 1) -> P
 
 def duration(seconds: float) -> str:
     """A time for people: two units at most."""
+    if 0 < seconds < 0.001:
+        return "less than a millisecond"
     if seconds < 90:
         return f"{seconds:.3g} s"
     if seconds < 3600:

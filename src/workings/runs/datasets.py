@@ -4,11 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from workings.answers.marked import final_answer
 from workings.config.load import LoadedRecipe
 from workings.data.generators import addition
 from workings.data.generators.base import ItemRecord, items_bytes
+from workings.data.importing.hints import looks_like
 from workings.data.lazy_sequence import TraceFile
 from workings.data.named_sets import shipped_sets
 from workings.data.open import open_traces, shipped_items
@@ -103,9 +105,14 @@ def holds_items(name: str, base: Path) -> bool:
 
 
 def _first_keys(path: Path) -> set[str]:
-    """Keys of a file's first line, by which it is known what the file holds; none where that is no JSON object."""
+    """Keys of a file's first line, by which it is known what the file holds."""
+    return set(_first_record(path))
+
+
+def _first_record(path: Path) -> dict[str, Any]:
+    """A file's first line; empty where that is no JSON object."""
     first = next((record for _, record in read_lines(path)), {})
-    return set(first) if isinstance(first, dict) else set()
+    return first if isinstance(first, dict) else {}
 
 
 def question_of(trace: Trace) -> Item:
@@ -145,7 +152,12 @@ def _traces(loaded: LoadedRecipe, name: str, made: list[Trace], label: str, dige
     if path.is_file() and {"chosen", "rejected"} <= _first_keys(path):
         raise RequestError(f"{path}, a file of preference pairs, in place of traces", "a file of traces",
                            "algorithm.name=dpo, if the recipe is to learn from these pairs")
-    opened = open_traces(name, loaded.base)
+    first = _first_record(path) if path.is_file() else {}
+    if first and not {"prompt", "answer"} <= set(first) and (form := looks_like(first, "traces")):
+        raise RequestError(f"{path}, records of format {form} in place of traces",
+                           "a file of traces: id, prompt, steps, answer",
+                           f"workings data import --format {form} {path} --out traces.jsonl")
+    opened = open_traces(name, loaded.base, f", {ADDITION}")
     digests[label] = opened.sha256
     return opened.traces
 
