@@ -18,6 +18,7 @@ from workings.planning.request import programs_of
 from workings.planning.seconds import (
     DISK_BYTES_A_SECOND,
     Pace,
+    flop_text,
     parse_duration,
     run_time,
     step_operations,
@@ -153,3 +154,9 @@ def test_items_are_counted_where_they_are_known(tmp_path):
     (tmp_path / "mine.jsonl").write_text("{}\n{}\n\n")
     assert count_items(load_recipe("gemma-2b-t4", [f"evaluation.items={tmp_path / 'mine.jsonl'}"])) == 2
     assert shape().layers == 2
+
+
+@pytest.mark.parametrize(("operations", "said"), [
+    (0.0, "0 flop"), (999.0, "999 flop"), (3.21e14, "321 Tflop"), (1e15, "1 Pflop"), (5e20, "500 Eflop")])
+def test_operations_are_said_in_the_unit_that_people_use(operations, said):
+    assert flop_text(operations) == said

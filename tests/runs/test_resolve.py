@@ -12,6 +12,7 @@ from workings.errors import RequestError
 from workings.models.hub import LOCAL
 from workings.models.shapes import published_shape, to_hf_config
 from workings.record.digest import json_digest
+from workings.runs.datasets import find_data
 from workings.runs.resolve import (
     TRAINED_VOCABULARY,
     fetch_tensors,
@@ -92,3 +93,13 @@ def test_an_instruct_model_has_the_shape_of_its_base() -> None:
 def test_smoke_takes_the_machine_at_hand() -> None:
     small = Smoke().shrink(load_recipe("gemma-2b-t4x2")).recipe
     assert (small.device, small.mesh.fsdp, small.mesh.tp) == ("auto", "auto", 1)
+
+
+def test_a_file_of_another_format_is_named_by_it(tmp_path: Path) -> None:
+    chat = tmp_path / "chat.jsonl"
+    chat.write_text('{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}\n')
+    said = r"(?s)records of format messages.*data import --format messages .*chat\.jsonl"
+    with pytest.raises(RequestError, match=said):
+        find_data(load_recipe("smoke-tiny", [f"data.traces={chat}"]))
+    with pytest.raises(RequestError, match="a file of traces, addition, or one of dev-reasoning"):
+        find_data(load_recipe("smoke-tiny", ["data.traces=/nowhere"]))

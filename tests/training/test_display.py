@@ -1,7 +1,7 @@
 """What is shown while a run trains: rates of a window behind compilation, completions on one line."""
 
 from workings.hardware.memory import PROCESS_PEAK
-from workings.record.pace import pace
+from workings.record.pace import duration, pace
 from workings.training.display import Display, fitting
 from workings.training.loop import Progress
 from workings.training.one_line import one_line
@@ -48,3 +48,8 @@ def test_a_narrow_terminal_leaves_whole_parts_out():
     parts = ["loss 1.0000", "  100 tokens/s", "  1 s left"]
     assert [fitting(parts, room) for room in (0, 25, 34, 35)] == [
         parts[0], "".join(parts[:2]), "".join(parts[:2]), "".join(parts)]
+
+
+def test_no_time_is_said_in_powers_of_ten():
+    assert [duration(seconds) for seconds in (0, 2.23e-6, 0.25, 89, 90)] == [
+        "0 s", "less than a millisecond", "0.25 s", "89 s", "2 min"]

@@ -140,7 +140,7 @@ def pace_of(request: EngineRequest, target: Target, own: Pace | None = None) -> 
     return Pace(operations_a_second=rate * 1e12 * EFFICIENCY, source=how), how
 
 
-def _flop(operations: float) -> str:
+def flop_text(operations: float) -> str:
     """Operations in the unit that people use: ``321 Tflop``."""
     unit = min(int(log10(max(1.0, operations)) // 3), len(FLOP_UNITS) - 1)
     return f"{operations / 1000 ** unit:.3g} {FLOP_UNITS[unit]}"
@@ -154,7 +154,7 @@ def step_seconds(request: EngineRequest, batch: tuple[int, int, int], target: Ta
         return None, how
     operations = step_operations(request, batch)
     return operations / (pace.operations_a_second * devices), (
-        f"step time: {_flop(operations)} on {devices} device{'s' * (devices > 1)} at {how}")
+        f"step time: {flop_text(operations)} on {devices} device{'s' * (devices > 1)} at {how}")
 
 
 def run_time(recipe: Recipe, request: EngineRequest, programs: Programs, target: Target, devices: int, step: float,
