@@ -248,6 +248,7 @@ class TraceDiff:
 
 def diff_traces(a: Iterable[Trace], b: Iterable[Trace]) -> TraceDiff:
     """Compare two sets of traces; ids are unique in each."""
+    # Both sets lie in memory, because they are compared by id, whatever their order.
     before = {trace.id: trace.to_json() for trace in a}
     after = {trace.id: trace.to_json() for trace in b}
     changed = {}

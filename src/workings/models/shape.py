@@ -104,6 +104,7 @@ class ModelShape:
             if field.type is float:
                 object.__setattr__(self, field.name, float(getattr(self, field.name)))
         for name in ("rope_llama3", "rope_yarn", "layer_types"):
+            # A frozen dataclass refuses a plain assignment here as well.
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "tensors", tuple((name, tuple(size)) for name, size in self.tensors))
 

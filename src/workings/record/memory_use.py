@@ -88,6 +88,7 @@ def memory_use(facts: Mapping[str, Any], line: Mapping[str, Any] | None = None) 
         taken = grown if isinstance(grown, int) else None
         if line is not None and source == PROCESS_PEAK and peak is not None:
             taken = growth(peak, before, facts.get("peak_before_bytes", peak))
+        # Where the source is no peak of the process, it held what it began with and what it grew by.
         if source != PROCESS_PEAK and taken is not None:
             peak = before + taken
     return MemoryUse(

@@ -38,8 +38,10 @@ class KeyMap:
 
     def renamed(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """The record under the format's keys; a value that stood there already is kept as `original_KEY`."""
+        # For the message of `refuse_unseen` alone.
         self._first = self._first or record
         found = {wanted: value for wanted, there in self._keys.items()
+                 # Null counts as missing: a row of a table has every column.
                  if (value := _value_at(record, there)) is not None}
         for wanted in found:
             self._unseen.pop(wanted, None)

@@ -16,6 +16,7 @@ from workings.record.canonical import loads
 
 SCHEMA = "baseline/1"
 DEFAULT_FOLDER = Path("baselines")
+# The sections that `compare_configs` looks at.
 _CONFIG = ("items", "scorer", "extraction", "template", "decoding", "aggregate")
 _FIELDS = ("section", "category", "difficulty", "cluster", "error")
 

@@ -68,6 +68,7 @@ _SAMPLES: Rows = {
     "kept.jsonl": (("*", "recompute.selection", "the rules, applied again"),),
     "pairs.jsonl": (("*", "recompute.selection", "the rules, applied again"),),
 }
+# The first row that fits counts, so `*` belongs behind all others.
 TABLES: dict[str, Rows] = {
     "eval": {**_ANSWERS, **_SEALED},
     "samples": {**_SAMPLES, **_SEALED},

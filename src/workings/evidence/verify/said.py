@@ -125,6 +125,7 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
             continue
         if not _is_known(unit, name):
             yield name, "", False
+        # A tokenizer's file has a key for every piece of its vocabulary.
         elif name.endswith((".json", ".jsonl")) and "tokenizer/" not in name:
             try:
                 leaves = _of_lines(unit.lines(name)) if name.endswith("l") else _leaves(unit.json(name), "")
@@ -136,6 +137,7 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
             for field in _parts(unit, name):
                 yield name, field, False
     for name in unit.elsewhere:
+        # Tensors that a pack names by their digest.
         yield name, "numbers", False
 
 
