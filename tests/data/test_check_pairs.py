@@ -81,7 +81,7 @@ def test_each_kind_is_found_and_nothing_else(tmp_path: Path, case: str) -> None:
 
 def test_all_kinds_are_provoked_somewhere() -> None:
     assert {kind for cases in (CASES, TRACE_CASES) for _, expected in cases.values() for kind in expected} | {
-        "leak", "normalized_leak", "ngram_leak", "row"} == set(KINDS)
+        "leak", "normalized_leak", "ngram_leak", "contained_leak", "row"} == set(KINDS)
 
 
 def test_the_length_bias_is_said_with_its_interval(tmp_path: Path) -> None:

@@ -20,7 +20,12 @@ def same_answer(given: str, expected: str, tolerance: float = 0.0) -> bool:
     """
     target = parse_number(expected)
     if target is None:
-        return same_text(given, expected, tolerance)
+        if same_text(given, expected, tolerance):
+            return True
+        # An expected "seventy-five" may be answered with 75.
+        in_words = parse_words(expected)
+        number = None if in_words is None else parse_number(given) or parse_words(given)
+        return in_words is not None and number is not None and equal_numbers(number, in_words, tolerance)
     # The whole text first: "1 1/2" is one number as a whole and several when they are searched for.
     number = parse_number(given) or parse_words(given)
     if number is None and len(given) <= MAX_CHARACTERS and _SENTENCE.search(given):

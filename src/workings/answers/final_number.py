@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 
 from workings.answers.latex import plain
+from workings.answers.number_words import WORDS as NUMBER_WORDS
+from workings.answers.number_words import read_words
 from workings.answers.numbers import CURRENCY, equal_numbers, names_a_value, parse_number
 from workings.answers.sentences import is_conclusion, last_lines, sentences, without_reason
 from workings.answers.units import read_unit
@@ -16,6 +18,8 @@ _NUMBER = re.compile(
     r"(?:(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<!\d)\.\d+)(?: \d+/\d+"
     r"|\s?/\s?\d+(?!\d|\.\d))?"
     r"(?:\s?(?:%|percent\b|per cent\b)|\s?°[CF]?(?![A-Za-z]))?(?:\s(?:hundred|thousand|million|billion|trillion)\b)?")
+_SCIENTIFIC = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3}(?!\w)"
+                         r"|\s?[*×·]\s?10\s?\^\s?(?:\{[+-]?\d{1,3}\}|[+-]?\d{1,3}(?!\d)))(?!\s*[-+*/·×÷^(]\s*\(?[\d\w])")
 # Addresses, paths, mail, times, dates, versions, names with digits: no numbers.
 # Each begins where a run of its characters does, and what could go on for ever is bounded: looked for again from every
 # character, a line of nothing but letters or digits would take the square or the cube of its length.
@@ -66,6 +70,9 @@ _NO_CIRCUMSTANCE = re.compile(
     r"|leaving \w+ with|ends? up with"
     rf"|remains? with|are left|to be|(?:the|a|an|her|his|their|my|our) (?:{_VERBS_OF_RESULT})|(?:all|each|both"
     rf"|these|those|other)\s(?:{_VERBS_OF_RESULT}))\s+$", re.IGNORECASE)
+_SAYS = re.compile(rf"\b(?:{_VERBS_OF_RESULT}|needs?|takes?|there are|left with|with|total of)"
+                   r"(?: (?:only|exactly|about|just|a total of|now))?$")
+_NOT_PLAIN = re.compile(r"\b(?:not|no|or|nor|never|either|if|whether|than)\b|n['’]t\b|\?", re.IGNORECASE)
 _PARTICIPLE = re.compile(r",\s+(?:\w+ly\s+)?(?!leaving|making|giving|total|yielding|bringing|costing|earning"
                          r"|being|having)[a-z]{2,}ing\s+(?:\w+\s+)?$", re.IGNORECASE)
 _JOINED = re.compile(r"^[^\W\d]*(?:\s?[^\W\d_]+){0,2}\s*(?:,?\s?(?:or|and|to|through)\s(?:[^\W\d_]+\s)?"
@@ -92,14 +99,39 @@ def final_number(text: str, *, truncated: bool = False) -> str | None:
         ends = [found.end() for found in re.finditer(r"\n|[.!?](?=\s)", text[-20_000:])]
         text = text[-20_000:][:ends[-1]] if ends else ""
     for line in reversed(last_lines(text)):
-        if not any(map(str.isdigit, line)) or (truncated and not is_conclusion(line)):
+        if truncated and not is_conclusion(line):
             continue
         for sentence in reversed(sentences(line)):
+            alone = len(sentence) == len(text.strip())
+            if (alone or is_conclusion(sentence)) and (in_words := _said_in_words(sentence)):
+                return in_words
             if any(map(str.isdigit, sentence)):
                 found, decided = _said(sentence)
                 if found is not None or decided:
                     return found
     return None
+
+
+def _said_in_words(sentence: str) -> str:
+    """The number that a conclusion without digits says in words behind a verb; empty where it says none or several."""
+    if any(map(str.isdigit, sentence)) or _NOT_PLAIN.search(sentence):
+        return ""
+    places = list(_ATTACHED.finditer(sentence))
+    words = [found.group().casefold() for found in places]
+    runs, at = [], 0
+    while at < len(words):
+        found = read_words(words[at:]) if words[at] in NUMBER_WORDS or words[at] in ("a", "minus", "negative") else None
+        if found is not None:
+            runs.append((at, found))
+        at += found.taken if found is not None else 1
+    if len(runs) != 1 or runs[0][1].value == 1:
+        return ""
+    begin, number = runs[0]
+    behind = words[begin + number.taken:begin + number.taken + 1]
+    said = " ".join(words[max(0, begin - 4):begin])
+    if behind == ["of"] or not _SAYS.search(said):
+        return ""
+    return sentence[places[begin].start():places[begin + number.taken - 1].end()]
 
 
 def sentence_number(sentence: str) -> str | None:
@@ -166,6 +198,11 @@ def _numbers(sentence: str) -> tuple[list[_Found], bool]:
     masked = _NO_NUMBER.sub(lambda found: "\0" * len(found.group()), sentence)
     numbers: list[_Found] = []
     algebra = False
+    for found in _SCIENTIFIC.finditer(sentence):
+        before = sentence[max(0, found.start() - 60):found.start()]
+        if not re.search(r"[-+*/·×÷^(]\s*$", before) and not _NOT.search(before):
+            numbers.append(_Found(found.group().strip(), found.start(), found.end(), _is_circumstance(before, numbers)))
+        masked = masked[:found.start()] + "\0" * len(found.group()) + masked[found.end():]
     for found in _NUMBER.finditer(masked):
         start, end, before = found.start(), found.end(), masked[max(0, found.start() - 60):found.start()]
         if before[-1:].isalpha() or before[-1:] in ("\0", "_", "\\", "#"):
@@ -182,7 +219,7 @@ def _numbers(sentence: str) -> tuple[list[_Found], bool]:
             continue
         numbers.append(_Found(sentence[start:end].strip() if unit else found.group().strip(), start, end,
                               _is_circumstance(before, numbers)))
-    return numbers, algebra
+    return sorted(numbers, key=lambda found: found.start), algebra
 
 
 def _unit_end(text: str, end: int) -> tuple[int, bool]:

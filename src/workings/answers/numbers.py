@@ -8,8 +8,10 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 
 from workings.answers.latex import plain
+from workings.answers.number_words import SCALES, read_words
 from workings.answers.units import NO_UNIT, Unit, read_unit, same_units
 
 MAX_CHARACTERS = 300
@@ -17,13 +19,9 @@ MAX_CHARACTERS = 300
 MAX_EXPONENT = 400
 """Largest absolute power of ten in scientific notation."""
 
-_SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_SCALES = {"hundred": 10**2, **SCALES}
 _LETTER_SCALES = {"k": 10**3, "m": 10**6, "mn": 10**6, "b": 10**9, "bn": 10**9}
-_WORDS = {word: value for value, word in enumerate(
-    ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen",
-    "nineteen"])} | {word: 10 * value for value, word in enumerate(
-        ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], start=2)}
+_TEXT_COMMAND = re.compile(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}")
 _DOZEN = "dozen"
 
 # Groups of three with one separator: a comma, a space, an apostrophe.
@@ -71,24 +69,26 @@ def parse_number(text: str) -> Number | None:
 
 
 def parse_words(text: str) -> Number | None:
-    """The number that a text is in words, as in "twenty-five apples"; up to 999 of a hundred, thousand or million."""
-    tokens = re.findall(r"[^\W\d_]+", text[:MAX_CHARACTERS].casefold())
-    value = taken = 0
-    for token in tokens:
-        if token in _WORDS:
-            # "twenty five" is one number, "five six" is two.
-            if value % 100 and not (value % 10 == 0 and value % 100 >= 20 and _WORDS[token] < 10):
-                return None
-            value += _WORDS[token]
-        elif token in _SCALES and value:
-            value = value * _SCALES[token]
-        elif token != "and" or not value:
-            break
-        taken += 1
-    if not taken or any(character.isdigit() for character in text):
+    """The number that a text is in words, with its unit: "twenty-five apples", "one hundred and five", "two thirds".
+
+    >>> parse_words("seventy-five percent")
+    Number(value=Fraction(75, 1), percent=True, unit=Unit(measure='', words=()))
+    """
+    if len(text) > MAX_CHARACTERS or any(character.isdigit() for character in text):
         return None
-    unit = read_unit(" ".join(tokens[taken:]))
-    return None if unit is None else Number(Fraction(value), unit=unit)
+    said = (_TEXT_COMMAND.fullmatch(text.strip()) or [text, text])[1].casefold()
+    places = list(re.finditer(r"[^\W\d_]+", said))
+    tokens = [place.group() for place in places]
+    found = read_words(tokens)
+    if found is None or any(
+            # "a hundred, five times" are two numbers; "one million, two hundred" is one.
+            said[one.end():other.start()].strip(" -‐‑\n\t") not in ("", "," if one.group() in SCALES else "")
+            for one, other in pairwise(places[:found.taken])):
+        return None
+    rest = tokens[found.taken:]
+    percent = rest[:1] == ["percent"] or rest[:2] == ["per", "cent"]
+    unit = read_unit(" ".join(rest[(1 if rest[0] == "percent" else 2) if percent else 0:]))
+    return None if unit is None else Number(found.value, percent, unit)
 
 
 @lru_cache(maxsize=10_000)
