@@ -86,5 +86,6 @@ def key_lines(text: str) -> dict[tuple[str, ...], int]:
                 lines[(*place, str(number))] = value.start_mark.line + 1
                 walk(value, (*place, str(number)))
 
+    # The text once more, and only for a message: values do not know the lines that they came from.
     walk(yaml.compose(text, Loader=_Reader), ())
     return lines

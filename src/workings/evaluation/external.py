@@ -50,6 +50,7 @@ class ExternalPredictions:
         self.path = path
         self.problems = Problems()
         self._items = items
+        # Eight bytes a line; a list of Python's own integers would take several times as much.
         self._offsets: dict[str, array[int]] = {item.id: array("q") for item in items}
         self.samples = 1
         self._completions = 0

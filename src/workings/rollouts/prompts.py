@@ -48,6 +48,7 @@ class Prompt:
         except (ValueError, KeyError, TypeError) as error:
             raise RecordError(f"not a prompt: {str(error)[:80]}") from None
         if item.id != record.get("id") or not isinstance(tokens, list) or not tokens or any(
+                # Batches hold tokens as int32.
                 type(token) is not int or not 0 <= token < 2**31 for token in tokens):
             raise RecordError(f"prompt {str(record.get('id'))[:60]!r}: its id or its tokens are none")
         return cls(item, tuple(tokens))

@@ -79,6 +79,7 @@ def held_out_change(items: Sequence[Item], lines: Sequence[Mapping[str, Any]],
     rewards = [float(line["reward"]) for line in lines if "reward" in line]
     if len(looks) < 2 or not rewards:
         return None
+    # Rounded up, so that it is never none.
     part = ceil(len(rewards) / SHARE)
     (first_step, first), (last_step, last) = looks[0], looks[-1]
     return HeldOutChange(

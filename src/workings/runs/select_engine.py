@@ -88,4 +88,5 @@ def _platform(device: str) -> str:
 
 
 def _installed(library: str) -> bool:
+    # Looked for and not imported, which takes a framework seconds.
     return importlib.util.find_spec(library) is not None

@@ -39,6 +39,7 @@ def files_of(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], config: 
     """
     origin = Origin.of(config)
     selected = select(read(), selection, origin)
+    # `verify` makes these bytes again and compares them, so nothing in them may depend on when or where they were made.
     files = {KEPT: traces_bytes(selected.traces)}
     made: Any = NO_PAIRS
     if pairs is not None:
