@@ -25,8 +25,8 @@ def test_the_place_is_that_in_the_whole_completion() -> None:
     place = wrong_place(WRONG)
     assert place is not None
     assert WRONG[place.start:place.end] == place.written == "8+9+1=17"
-    assert (place.expected, place.line) == ("18", 2)
-    assert place.text() == "first wrong step, line 2: 8+9+1=17 (right is 18)"
+    assert (place.expected, place.line, place.lines) == ("18", 2, 3)
+    assert place.text() == "first wrong step, line 2 of 3: 8+9+1=17 (right is 18)"
 
 
 @pytest.mark.parametrize("text", ["", "7", "<reasoning>8+9=17</reasoning><answer>7+1=9</answer>", "no equation at all"])

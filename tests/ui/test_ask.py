@@ -11,7 +11,8 @@ from workings.ui import jobs
 from workings.ui.asked import ITEMS
 
 WRONG = {"completion": "<reasoning>\n1+1=2\n8+9+1=17\n</reasoning>\n<answer>17</answer>", "finish_reason": "stop",
-         "tokens": 9, "wrong_step": {"start": 18, "end": 26, "line": 2, "written": "8+9+1=17", "expected": "18"}}
+         "tokens": 9, "wrong_step": {"start": 18, "end": 26, "line": 2, "lines": 2, "written": "8+9+1=17",
+                                     "expected": "18"}}
 
 
 def test_answers_come_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +35,7 @@ def test_answers_come_one_after_the_other(tmp_path: Path, monkeypatch: pytest.Mo
     (folder / "stdout.txt").write_text(json.dumps(WRONG) + "\n")
     found = page.get("/api/ask/runs/steps").json()["questions"][0]
     assert (found["text"], found["state"]) == ("-8 + 9\n= ?", "running")
-    assert (found["trained"]["wrong_step"], found["untrained"]) == ("line 2: 8+9+1=17 (right is 18)", None)
+    assert (found["trained"]["wrong_step"], found["untrained"]) == ("line 2 of 2: 8+9+1=17 (right is 18)", None)
     shown = page.get("/run/runs/steps?tab=ask").text
     assert '<span class="wrong-step">8+9+1=17</span>' in shown
     assert ("being asked" in shown, 'data-answers="1"' in shown) == (True, True)

@@ -1,7 +1,6 @@
 """The page in a real browser: clicked through on the runs of a real quickstart while another one is trained."""
 
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.browser import chromium
 from tests.reports.rewarded import rewarded_run
 from tests.samples.making import draw
 from tests.ui.test_other_ways import paired_run
@@ -21,21 +21,27 @@ from workings.samples.pairs import PairRule
 
 playwright = pytest.importorskip("playwright.sync_api")
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 EXAMPLE = Path(__file__).parents[2] / "examples" / "runs" / "quickstart" / "runs.zip"
-QUIET = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]
-
-pytestmark = pytest.mark.skipif(not BROWSER, reason="needs chromium")
 
 
-@pytest.fixture
-def link(tmp_path: Path, fork_server, child_environment) -> Iterator[str]:
-    """The printed link of a page over the example's two runs."""
-    folder = tmp_path / "folder"
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def link(browser: Any, tmp_path_factory: pytest.TempPathFactory, fork_server, child_environment) -> Iterator[str]:
+    """The printed link of a page over the example's two runs and a run of every other kind."""
+    folder = tmp_path_factory.mktemp("page") / "folder"
     with zipfile.ZipFile(EXAMPLE) as example:
         example.extractall(folder)
-    environment = child_environment(WORKINGS_CACHE=str(tmp_path / "cache"))
+    rewarded_run(folder / "rewarded")
+    rewarded_run(folder / "long", ["long" * 400])
+    paired_run(folder / "paired")
+    improvement(folder / "better")
+    draw(folder / "drawn", pairs=PairRule())
+    environment = child_environment(WORKINGS_CACHE=str(folder.with_name("cache")))
     words = [*fork_server.ready(environment), "workings", "ui", str(folder), "--port", "0", "--no-browser"]
     page = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment)
     assert page.stdout is not None
@@ -58,140 +64,134 @@ def open_tab(page: Any, tab: str) -> None:
         link.click()
 
 
-def test_a_person_clicks_through(link: str) -> None:
+def test_a_person_clicks_through(browser: Any, link: str) -> None:
     """Start a training run, watch it, compare the two finished runs, look at items, verify, stop the training."""
     said: list[str] = []
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=BROWSER, args=QUIET)
-        page = browser.new_context(color_scheme="dark", viewport={"width": 1200, "height": 900}).new_page()
-        page.set_default_timeout(600_000)  # only to end a test that hangs
-        page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning")
-                and "404" not in message.text else None)
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("dialog", lambda dialog: dialog.accept())
-        page.goto(link)
-        assert "token" not in page.url
+    page = browser.new_context(color_scheme="dark", viewport={"width": 1200, "height": 900}).new_page()
+    page.set_default_timeout(600_000)  # only to end a test that hangs
+    page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning")
+            and "404" not in message.text else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.goto(link)
+    assert "token" not in page.url
 
-        page.get_by_role("link", name="Start", exact=True).click()
-        form = page.locator("form[action='/start/train']")
-        form.get_by_label("Recipe").select_option("smoke-tiny")
-        form.get_by_label("Into the new run").fill("live")
-        form.get_by_label("Overrides").fill("training.steps=100000")
-        form.get_by_role("button", name="Train").click()
-        page.wait_for_url(re.compile("/jobs/"))
-        training = page.url
+    page.get_by_role("link", name="Start", exact=True).click()
+    form = page.locator("form[action='/start/train']")
+    form.get_by_label("Recipe").select_option("smoke-tiny")
+    form.get_by_label("Into the new run").fill("live")
+    form.get_by_label("Overrides").fill("training.steps=100000")
+    form.get_by_role("button", name="Train").click()
+    page.wait_for_url(re.compile("/jobs/"))
+    training = page.url
 
-        page.get_by_role("link", name="Runs", exact=True).click()
-        page.get_by_label("Compare runs/answer-only").check()
-        page.get_by_label("Compare runs/with-steps").check()
-        page.get_by_role("button", name="Compare the ticked runs").click()
-        page.wait_for_url(re.compile("/compare"))
-        assert page.locator(".verdict").first.inner_text() == "better"
-        page.locator(".curves figure canvas").first.wait_for()
-        page.get_by_role("link", name=re.compile("^both wrong")).click()
-        assert page.locator("article.item").count() > 0
-        page.get_by_role("link", name="runs/with-steps", exact=True).first.click()
+    page.get_by_role("link", name="Runs", exact=True).click()
+    page.get_by_label("Compare runs/answer-only").check()
+    page.get_by_label("Compare runs/with-steps").check()
+    page.get_by_role("button", name="Compare the ticked runs").click()
+    page.wait_for_url(re.compile("/compare"))
+    assert page.locator(".verdict").first.inner_text() == "with-steps is better"
+    page.locator(".curves figure canvas").first.wait_for()
+    page.get_by_role("link", name=re.compile("^both wrong")).click()
+    assert page.locator("article.item").count() > 0
+    for key, number in (("j", 0), ("j", 1), ("k", 0)):
+        page.keyboard.press(key)
+        item = page.locator("article.item").nth(number)
+        assert page.url.endswith(f"#{item.get_attribute('id')}")
+        assert item.evaluate("item => item === document.activeElement")
+    page.get_by_role("link", name="runs/with-steps", exact=True).first.click()
 
-        page.locator("figure canvas").first.wait_for()
-        page.get_by_label("Along").select_option("tokens")
-        page.get_by_label("log axis").check()
-        page.wait_for_url(re.compile("x=tokens"))
-        assert "log=1" in page.url  # every state has a link
-        page.get_by_label("from", exact=True).fill("100000")
-        page.get_by_label("from", exact=True).press("Enter")
-        page.wait_for_url(re.compile("low=100000"))
-        for tab, words in (("Device and memory", "What fills the device"), ("Recipe", "Recipe as written"),
-                           ("Scorecard", "By category"), ("Samples", "Samples"), ("Log", "step 450/450"),
-                           ("Files", "Root digest")):
-            open_tab(page, tab)
-            page.get_by_text(words).first.wait_for()
-        page.get_by_role("link", name="Items", exact=True).click()
-        page.get_by_label("Result").select_option("wrong")
-        page.get_by_role("button", name="Show").click()
-        assert page.get_by_role("status").inner_text() == "7 of 600"
+    page.locator("figure canvas").first.wait_for()
+    page.get_by_label("Along").select_option("tokens")
+    page.get_by_label("log axis").check()
+    page.wait_for_url(re.compile("x=tokens"))
+    assert "log=1" in page.url  # every state has a link
+    page.get_by_label("from", exact=True).fill("100000")
+    page.get_by_label("from", exact=True).press("Enter")
+    page.wait_for_url(re.compile("low=100000"))
+    for tab, words in (("Device and memory", "What fills the device"), ("Recipe", "Recipe as written"),
+                       ("Scorecard", "By category"), ("Samples", "Samples"), ("Log", "step 450/450"),
+                       ("Files", "Root digest")):
+        open_tab(page, tab)
+        page.get_by_text(words).first.wait_for()
+    page.get_by_role("link", name="Items", exact=True).click()
+    page.get_by_label("Result").select_option("wrong")
+    page.get_by_role("button", name="Show").click()
+    assert page.get_by_role("status").inner_text() == "7 of 600"
 
-        page.get_by_role("link", name="Checks", exact=True).click()
-        page.get_by_role("button", name="Verify", exact=True).click()
-        page.get_by_text("exit code 0").wait_for()
-        page.goto(link.split("?")[0] + "run/runs/with-steps?tab=checks")
-        assert "level 2" in page.locator(".badge").first.inner_text()
+    page.get_by_role("link", name="Checks", exact=True).click()
+    page.get_by_role("button", name="Verify", exact=True).click()
+    page.get_by_text("exit code 0").wait_for()
+    page.goto(link.split("?")[0] + "run/runs/with-steps?tab=checks")
+    assert "level 2" in page.locator(".badge").first.inner_text()
 
-        for name, heading in (("Plan", "Plan: will it fit"), ("Data", "Data: what the model will see")):
-            page.get_by_role("link", name=name, exact=True).click()
-            assert heading in page.locator("h1").inner_text()
-        page.get_by_label("Recipe").select_option("smoke-tiny")
-        page.get_by_role("button", name="Show").click()
-        assert page.locator(".tok.learned").count() > 10
+    for name, heading in (("Plan", "Plan: will it fit"), ("Data", "Data: what the model will see")):
+        page.get_by_role("link", name=name, exact=True).click()
+        assert heading in page.locator("h1").inner_text()
+    page.get_by_label("Recipe").select_option("smoke-tiny")
+    page.get_by_role("button", name="Show").click()
+    assert page.locator(".tok.learned").count() > 10
 
-        while page.goto(link.split("?")[0] + "run/live.partial").status == 404:  # JAX needs a while to start
-            time.sleep(0.5)
-        steps = page.locator("[data-left]").first
-        before = steps.inner_text()
-        page.wait_for_function("before => document.querySelector('[data-left]').innerText !== before", arg=before)
-        page.locator("figure canvas").first.wait_for()
-        page.goto(training)
-        page.get_by_role("button", name="Stop").click()
-        page.get_by_text("exit code 130").wait_for()
-        page.get_by_role("link", name="live", exact=True).click()
-        assert page.locator(".state").first.inner_text() == "interrupted"
-        browser.close()
+    while page.goto(link.split("?")[0] + "run/live.partial").status == 404:  # JAX needs a while to start
+        time.sleep(0.5)
+    steps = page.locator("[data-left]").first
+    before = steps.inner_text()
+    page.wait_for_function("before => document.querySelector('[data-left]').innerText !== before", arg=before)
+    page.locator("figure canvas").first.wait_for()
+    page.goto(training)
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_text("exit code 130").wait_for()
+    page.get_by_role("link", name="live", exact=True).click()
+    assert page.locator(".state").first.inner_text() == "interrupted"
+    page.context.close()
     assert said == []
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 400)])
-def test_text_has_contrast_and_nothing_sticks_out(tmp_path: Path, link: str, scheme: str, width: int) -> None:
+def test_text_has_contrast_and_nothing_sticks_out(browser: Any, link: str, scheme: str, width: int) -> None:
     """WCAG AA: at least 4.5 to 1 for text (3 to 1 where large); a narrow screen scrolls within tables only."""
-    folder = tmp_path / "folder"
-    rewarded_run(folder / "rewarded", ["long" * 400])
-    paired_run(folder / "paired")
-    improvement(folder / "better")
-    draw(folder / "drawn", pairs=PairRule())
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=BROWSER, args=QUIET)
-        page = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900}).new_page()
-        page.goto(link)
-        base = link.split("?")[0]
-        run = "run/runs/with-steps"
-        for place in ("", run, f"{run}?tab=items", f"{run}?tab=checks", f"{run}?tab=scorecard", "plan", "start",
-                      "run/rewarded", "run/rewarded?tab=rollouts", "run/rewarded?tab=rollouts&step=9",
-                      "run/rewarded?tab=rollouts&prompt=mixed", "data?recipe=smoke-tiny", "run/paired?tab=pairs",
-                      "run/drawn", "run/drawn?tab=sampled&paired=true", "run/drawn?tab=sampled&question=i0",
-                      "rounds/better",
-                      "compare?run=runs/answer-only&run=runs/with-steps"):
-            page.goto(base + place)
-            poor = page.evaluate(CONTRAST)
-            assert poor == [], place
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, place
-        browser.close()
+    page = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900}).new_page()
+    page.goto(link)
+    base = link.split("?")[0]
+    run = "run/runs/with-steps"
+    for place in ("", run, f"{run}?tab=items", f"{run}?tab=ask", f"{run}?tab=checks", f"{run}?tab=scorecard", "plan",
+                  "start",
+                  "run/long", "run/long?tab=rollouts", "run/long?tab=rollouts&step=9",
+                  "run/long?tab=rollouts&prompt=mixed", "data?recipe=smoke-tiny", "run/paired?tab=pairs",
+                  "run/drawn", "run/drawn?tab=sampled&paired=true", "run/drawn?tab=sampled&question=i0",
+                  "rounds/better",
+                  "compare?run=runs/answer-only&run=runs/with-steps"):
+        page.goto(base + place)
+        poor = page.evaluate(CONTRAST)
+        assert poor == [], place
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, place
+    page.context.close()
 
 
-def test_rollouts_are_found_by_keyboard_and_curves_of_one_figure_stand_together(tmp_path: Path, link: str) -> None:
+def test_rollouts_are_found_by_keyboard_and_curves_of_one_figure_stand_together(browser: Any, link: str) -> None:
     """From the curves to a rollout, to its hardest prompt, over the run and back, without a pointer."""
-    rewarded_run(tmp_path / "folder" / "rewarded")
     said: list[str] = []
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=BROWSER, args=QUIET)
-        page = browser.new_page()
-        page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.goto(link)
-        page.goto(link.split("?")[0] + "run/rewarded")
-        figure = page.locator("figure", has=page.get_by_role("heading", name="Groups of completions"))
-        figure.locator("canvas").wait_for()
-        assert "Bad sign" in figure.locator("figcaption").inner_text()
-        assert [name for name in ("some right", "all wrong", "all right", "equal rewards")
-                if name not in figure.locator(".u-legend").inner_text()] == []
-        page.get_by_role("link", name="Rollouts", exact=True).press("Enter")
-        page.get_by_label("Groups").select_option("lowest")
-        page.get_by_label("Update").fill("2")
-        page.get_by_label("Update").press("Enter")
-        page.wait_for_url(re.compile("step=2.*order=lowest"))
-        assert page.locator("article.group h3").all_inner_texts() == ["hard", "mixed", "easy"]
-        page.get_by_role("link", name="mixed", exact=True).press("Enter")
-        page.get_by_role("img", name=re.compile("Rewards of this prompt")).first.wait_for()
-        page.get_by_role("link", name="update 3", exact=True).press("Enter")
-        assert page.get_by_label("Update").input_value() == "3"
-        browser.close()
+    page = browser.new_context().new_page()
+    page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(link)
+    page.goto(link.split("?")[0] + "run/rewarded")
+    figure = page.locator("figure", has=page.get_by_role("heading", name="Groups of completions"))
+    figure.locator("canvas").wait_for()
+    assert "Bad sign" in figure.locator("figcaption").inner_text()
+    assert [name for name in ("some right", "all wrong", "all right", "equal rewards")
+            if name not in figure.locator(".u-legend").inner_text()] == []
+    page.get_by_role("link", name="Rollouts", exact=True).press("Enter")
+    page.get_by_label("Groups").select_option("lowest")
+    page.get_by_label("Update").fill("2")
+    page.get_by_label("Update").press("Enter")
+    page.wait_for_url(re.compile("step=2.*order=lowest"))
+    assert page.locator("article.group h3").all_inner_texts() == ["hard", "mixed", "easy"]
+    page.get_by_role("link", name="mixed", exact=True).press("Enter")
+    page.get_by_role("img", name=re.compile("Rewards of this prompt")).first.wait_for()
+    page.get_by_role("link", name="update 3", exact=True).press("Enter")
+    assert page.get_by_label("Update").input_value() == "3"
+    page.context.close()
     assert said == []
 
 

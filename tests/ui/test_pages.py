@@ -92,6 +92,8 @@ def test_a_comparison_agrees_with_the_verb(tmp_path: Path, monkeypatch: pytest.M
     assert any(not piece["same"] for piece in first["b_pieces"])
     shown = Page(page.get(f"/compare?{PAIR}&show=both_wrong").text)
     assert "newly right 24" in shown.text
+    assert [each for each in ("steps is better", "95 % interval", "difference", "24 newly right")
+            if each not in shown.text] == []
     assert page.get("/compare?run=runs/plain").status_code == 404
     assert page.get("/compare?run=runs/plain&run=runs/plain").status_code == 404
 

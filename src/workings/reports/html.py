@@ -76,7 +76,7 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
     return render_page(
         "report.html.jinja", title=_title(views, comparison), kicker=_kicker(views),
         comparison=comparison, sentence=_unbroken(comparison.sentence) if comparison else "",
-        verdict_text=_verdict(comparison), numbers=_numbers(comparison), runs=views,
+        verdict_text=verdict_text(comparison), numbers=numbers_of(comparison), runs=views,
         accuracy=accuracy_figure(views), delta=delta_figure(compared) if compared else None,
         delta_caption=_delta_caption(comparison), flips=flips_table(compared), pass_rates=pass_table(compared),
         losses=[*reward_figures(views), *loss_figures(views)],
@@ -141,7 +141,8 @@ def _kicker(views: Sequence[RunView]) -> str:
     return f"workings report on {len(views)} run{'s' if len(views) > 1 else ''}{made}"
 
 
-def _verdict(comparison: Comparison | None) -> str:
+def verdict_text(comparison: Comparison | None) -> str:
+    """The verdict with the name of who is meant; empty without a comparison."""
     return VERDICTS[comparison.verdict].format(b=comparison.name_b) if comparison else ""
 
 
@@ -154,8 +155,11 @@ def _names(comparison: Comparison | None) -> list[str]:
     return [comparison.name_a, comparison.name_b] if comparison else []
 
 
-def _numbers(comparison: Comparison | None) -> list[dict[str, str]]:
-    """The comparison's figures as tiles."""
+def numbers_of(comparison: Comparison | None) -> list[dict[str, str]]:
+    """The comparison's four figures as tiles: both accuracies, their difference, the items.
+
+    None of evaluations that are not comparable.
+    """
     if comparison is None or comparison.a is None or comparison.b is None or comparison.difference is None:
         return []
     tiles = []

@@ -16,13 +16,15 @@ class WrongPlace:
     """Behind its last character."""
     line: int
     """Of the lines of the reasoning that are not blank, the one in which it stands; from 1."""
+    lines: int
+    """Such lines in all."""
     written: str
     expected: str
     """What would be right there, such as `18`."""
 
     def text(self) -> str:
         """For people."""
-        return f"first wrong step, line {self.line}: {self.written} (right is {self.expected})"
+        return f"first wrong step, line {self.line} of {self.lines}: {self.written} (right is {self.expected})"
 
     def to_json(self) -> dict[str, int | str]:
         """All of it."""
@@ -39,4 +41,5 @@ def wrong_place(completion: str) -> WrongPlace | None:
     offset = completion.find(reasoning)
     before = reasoning[:reasoning.rfind("\n", 0, found.start) + 1]
     line = 1 + sum(bool(each.strip()) for each in before.splitlines())
-    return WrongPlace(offset + found.start, offset + found.end, line, found.written, found.expected)
+    lines = sum(bool(each.strip()) for each in reasoning.splitlines())
+    return WrongPlace(offset + found.start, offset + found.end, line, lines, found.written, found.expected)

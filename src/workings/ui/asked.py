@@ -92,7 +92,7 @@ def add_item(folder: Path, prompt: str, expected: str) -> str:
 
 def _answer(value: dict[str, Any]) -> AskedAnswer:
     step = value.get("wrong_step") or {}
-    words = f"line {step['line']}: {step['written']} (right is {step['expected']})" if step else ""
+    words = f"line {step['line']} of {step['lines']}: {step['written']} (right is {step['expected']})" if step else ""
     return AskedAnswer(text=str(value["completion"]), wrong_step=words,
                        finish_reason=str(value.get("finish_reason", "")))
 

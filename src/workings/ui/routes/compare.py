@@ -16,7 +16,7 @@ from workings.record.layout import SEAL
 from workings.reports.comparison_tables import flips_table, pass_table
 from workings.reports.figures import accuracy_figure, delta_figure
 from workings.reports.gather import configuration_rows, view_run
-from workings.reports.html import write_report
+from workings.reports.html import numbers_of, verdict_text, write_report
 from workings.reports.wrong_steps import CAPTION, breaks_figure
 from workings.ui.answers import PAGE, Change, Pair, pair
 from workings.ui.differences import Difference, differences
@@ -132,7 +132,8 @@ def router(site: Site) -> APIRouter:
         same, _ = configuration_rows([view for view in views if view.manifest is not None])
         has_delta = comparison is not None and comparison.difference is not None
         return site.html(
-            "compare.html.jinja", page="runs", answer=answer, comparison=comparison, names=run, show=show, same=same,
+            "compare.html.jinja", page="runs", answer=answer, comparison=comparison, names=run,
+            verdict=verdict_text(comparison), numbers=numbers_of(comparison), show=show, same=same,
             accuracy=accuracy_figure(views), delta=delta_figure(comparison) if comparison and has_delta else None,
             flips=flips_table(comparison), pass_rates=pass_table(comparison), breaks_caption=CAPTION,
             breaks=breaks_figure([(view.name, view.color, site.compared.breaks(view.evaluation)) for view in views

@@ -133,7 +133,24 @@ function addCopyButton(text) {
   holder.append(text, button);
 }
 
+/** j and k go through the items of a page and, at its ends, to the page after or before. */
+function watchKeys(items) {
+  document.addEventListener("keydown", (event) => {
+    const step = { j: 1, k: -1 }[event.key];
+    if (!step || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+    const here = items.findIndex((item) => item.contains(document.activeElement) || `#${item.id}` === location.hash);
+    const next = items[here < 0 && step < 0 ? -1 : here + step];
+    if (next) {
+      history.replaceState(null, "", `#${next.id}`);  // the address names the item
+      next.focus();
+      next.scrollIntoView({ block: "start" });
+    } else document.querySelector(`.pages a[rel=${step > 0 ? "next" : "prev"}]`)?.click();
+  });
+}
+
 document.addEventListener("DOMContentLoaded", () => {
+  const items = [...document.querySelectorAll("article.item[id]")];
+  if (items.length) watchKeys(items);
   showTimes(document);
   document.querySelectorAll("pre.command, pre[data-copy]").forEach(addCopyButton);
   document.querySelectorAll("[data-live]").forEach(watchRun);
