@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
 
-from workings.answers.latex import is_mathematics
+from workings.answers.latex import is_mathematics, signs
 from workings.answers.numbers import names_a_value, parse_number
 from workings.answers.texts import variants, without_brackets
 from workings.answers.units import read_unit, same_units
@@ -33,6 +33,9 @@ _TOO_LARGE = re.compile(r"(?:\^|\*\*)[^+\-=,;]{0,40}(?:\^|\*\*)|(?:\^|\*\*)\s*[{
 _TEXT = re.compile(r"\\(?:text|mathrm|mbox|textbf|textit|textrm)\s*\{([^{}]*)\}")
 _COMMAND = re.compile(r"\\[a-zA-Z]+|\\.")
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_COMMANDS = {"π": r"\pi", "∞": r"\infty", "≤": r"\leq", "≥": r"\geq", "≠": r"\neq", "±": r"\pm", "∪": r"\cup",
+             "∩": r"\cap", "∈": r"\in", "∅": r"\emptyset", "×": r"\times", "·": r"\cdot", "÷": r"\div", "θ": r"\theta",
+             "°": r"^\circ"}
 _FUNCTIONS = frozenset(("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "ln", "log", "exp",
                         "sqrt", "pi", "and", "or", "mod", "in"))
 _RELATION = re.compile(r"[<>≤≥∈]|\\(?:leq?|geq?|lt|gt|in|infty|cup|cap|pm|begin)(?![a-zA-Z])|∞|∪|±")
@@ -102,6 +105,11 @@ def _asked(given: str, expected: str) -> bool:
     # Two numbers are compared by our own scorer, with their units and exactly.
     if parse_number(given) is not None and parse_number(expected) is not None:
         return False
+    given, expected = _latex(given), _latex(expected)
+    # What math-verify would leave out of a formula, such as a sign that it does not know or a base behind a number.
+    if not (given.isascii() and expected.isascii()) or (
+            "_" in given.replace("\\log_", "")) != ("_" in expected.replace("\\log_", "")):
+        return False
     if not _comparable_words(given, expected) or not _comparable_forms(given, expected):
         return False
     load()
@@ -113,8 +121,17 @@ def _asked(given: str, expected: str) -> bool:
         bool(_RELATION.search(given)) and verify(answer, target, timeout_seconds=None))
 
 
+def _latex(text: str) -> str:
+    """Signs of mathematics as the commands that math-verify reads."""
+    text = re.sub(r"√\s*(\d+|[a-zA-Z])", r"\\sqrt{\1}", re.sub(r"√\s*\(([^()]*)\)", r"\\sqrt{\1}", signs(text)))
+    return re.sub("[" + "".join(_COMMANDS) + "]", lambda found: f" {_COMMANDS[found[0]]} ", text)
+
+
 def _comparable_words(given: str, expected: str) -> bool:
     """Whether the words beside two formulas are no prose, and as units do not contradict each other."""
+    if any(re.search(r"\d(?!(?:km|cm|mm|kg|mg|ml|ft|in|lb|oz)\b)[a-zA-Z]{2,}", _COMMAND.sub(" ", text))
+           for text in (given, expected)):
+        return False  # a product of letters, which would be taken for a unit
     left, right = _words(given), _words(expected)
     one, other = read_unit(" ".join(left)), read_unit(" ".join(right))
     return (one is not None or not left) and (other is not None or not right) and (

@@ -1,0 +1,103 @@
+"""How scorers judge every labelled answer: agreement, answers that are falsely right, and those that could be argued.
+
+The strings stand in `tests/scoring`, each with what was expected and whether a careful reader would call it right;
+answers of mathematics are judged by `answer` and by `math`. The rows that could be argued are those of the table in
+`docs/evaluation.md`. GSM8K's expected answers, written in six forms behind their solutions, are read from
+`../shared/data/gsm8k` beside the repository where it is there.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tools.result_file import ROOT, write_result
+from workings.scoring.items import Item, read_items
+from workings.scoring.judge import judge
+from workings.scoring.scorers import get_scorer
+from workings.scoring.settings import ScoringSettings
+
+RESULT = Path(__file__).parent / "scoring.json"
+LABELLED = ROOT / "tests" / "scoring"
+GSM8K = ROOT.parent / "shared" / "data" / "gsm8k" / "test.jsonl"
+AGREEMENT = 0.99
+FORMS = {
+    "hashes": "{steps}#### {gold}", "answer_tag": "<reasoning>{steps}</reasoning><answer>{gold}</answer>",
+    "boxed": "{steps} so \\boxed{{{gold}}}.", "answer_phrase": "{steps}The final answer is ${gold}.",
+    "after_think": "<think>{steps}</think>\n\n**{gold}**", "last_number": "{steps}So in the end she has {gold} apples."}
+
+Row = dict[str, Any]
+
+
+def rows_of(path: Path) -> list[Row]:
+    """Labelled answers of a file."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def arguable() -> list[Row]:
+    """The rows of the documented table."""
+    page = (ROOT / "docs" / "evaluation.md").read_text("utf-8")
+    return [{"kind": "arguable", "completion": completion, "expected": expected, "right": label == "right"}
+            for completion, expected, label in re.findall(r"^\| `(.+?)` \| `(.+?)` \| (right|wrong) \|$", page,
+                                                          re.MULTILINE)]
+
+
+def gsm8k() -> Iterable[Row]:
+    """GSM8K's expected answers in every form, each right."""
+    solutions = [json.loads(line)["answer"].rsplit("####", 1)[0] for line in GSM8K.read_text("utf-8").splitlines()]
+    for item, steps in zip(read_items(GSM8K), solutions, strict=True):
+        for name, form in FORMS.items():
+            yield {"kind": name, "completion": form.format(steps=steps, gold=item.expected_answer),
+                   "expected": item.expected_answer, "right": True}
+
+
+def judged(rows: Iterable[Row], scorer: str, version: int = 2) -> dict[str, Any]:
+    """How a scorer's verdicts agree with the labels, by kind, and every string on which they do not."""
+    kinds: dict[str, dict[str, int]] = {}
+    falsely: dict[str, list[str]] = {"falsely_right": [], "falsely_wrong": []}
+    score = get_scorer(scorer, version).score
+    count = agreeing = 0
+    for row in rows:
+        settings = ScoringSettings(scorer=scorer, form=row.get("form", "any"), extraction_version=version)
+        item = Item(id="a", prompt="p", expected_answer=row["expected"])
+        right = judge(item, row["completion"], score, settings, truncated=row.get("truncated", False)).score == 1
+        count += 1
+        agreeing += right == row["right"]
+        of_kind = kinds.setdefault(row["kind"], {"labelled": 0, "agreeing": 0})
+        of_kind["labelled"] += 1
+        of_kind["agreeing"] += right == row["right"]
+        if right != row["right"]:
+            falsely["falsely_right" if right else "falsely_wrong"].append(
+                f"{row['completion'][-120:]} | expected {row['expected']}")
+    return {"labelled": count, "agreeing": agreeing, "agreement": agreeing / count,
+            **{name: len(found) for name, found in falsely.items()}, "kinds": kinds,
+            "strings": {name: found[:50] for name, found in falsely.items() if found}}
+
+
+def main() -> int:
+    """Judge, write the result file, print a line each; 1 where a goal is missed."""
+    answers, mathematics = rows_of(LABELLED / "answers.jsonl"), rows_of(LABELLED / "mathematics.jsonl")
+    values: dict[str, Any] = {
+        "answers": judged(answers, "answer"), "answers_by_version_1": judged(answers, "answer", version=1),
+        "answers_by_math": judged(answers, "math"), "arguable": judged(arguable(), "answer"),
+        "mathematics": judged(mathematics, "math"), "mathematics_by_answer": judged(mathematics, "answer")}
+    values["gsm8k"] = (judged(gsm8k(), "answer") if GSM8K.is_file()
+                       else {"absent": "no ../shared/data/gsm8k beside the repository"})
+    # What an earlier version got wrong is known, and of no use as strings.
+    values["answers_by_version_1"].pop("strings")
+    write_result(RESULT, what="How scorers judge every labelled answer.", command="python -m proof.scoring",
+                 packages=["math-verify", "sympy"], values=values)
+    for name, found in values.items():
+        print(name, {key: found[key] for key in ("labelled", "agreeing", "falsely_right", "falsely_wrong")
+                     if key in found})
+        for kind, strings in found.get("strings", {}).items():
+            print(*(f"  {kind}: {string}" for string in strings), sep="\n")
+    reached = all(values[name]["agreement"] >= AGREEMENT and values[name]["falsely_right"] == 0
+                  for name in ("answers", "answers_by_math", "mathematics", "arguable"))
+    return 0 if reached else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
