@@ -27,8 +27,15 @@ from typing import Any
 from proof.chip.beside import ROOT, make_findable
 
 SCRATCH = ROOT / "build" / "chip"
-"""Weights, runs and compiled programs: kept between calls, and no evidence."""
-make_findable(SCRATCH / "site")
+"""Weights and runs: kept between calls, and no evidence."""
+ONE_DEVICE = {"CUDA_VISIBLE_DEVICES": "0", "TPU_VISIBLE_CHIPS": "0", "TPU_PROCESS_BOUNDS": "1,1,1",
+              "TPU_CHIPS_PER_PROCESS_BOUNDS": "1,1,1"}
+"""Rows are about one chip, and a peer would spread over all that it sees."""
+# Not where a test imports this: both change what every child of the process sees.
+if __name__ == "__main__":
+    make_findable(SCRATCH / "site")
+    for variable, value in ONE_DEVICE.items():
+        os.environ.setdefault(variable, value)
 
 from proof.chip import doctor, memory, parity, quickstart, resume, sampling, speed  # noqa: E402
 from proof.chip.evidence import FINISHED, Evidence, write_table  # noqa: E402
