@@ -43,6 +43,9 @@ class Clock(transformers.TrainerCallback):
         """Keep the losses."""
         if logs and "loss" in logs:
             self.meter.losses.append(float(logs["loss"]))
+        # The trainer logs every tenth step; of fewer it tells the mean alone, at the end.
+        elif logs and "train_loss" in logs and not self.meter.losses:
+            self.meter.losses.append(float(logs["train_loss"]))
 
     def on_train_end(self, args: object, state: object, control: object, **others: object) -> None:
         """The last step is over."""
