@@ -52,6 +52,13 @@ def test_from_which_share_on(texts: list[str], said: list[str]) -> None:
     assert suspicions_of(samples(*texts)) == said
 
 
+def test_one_text_is_found_behind_many_others() -> None:
+    said, = suspicions_of(samples(*map(str, range(1_500)), *["I do not know."] * 18_500))
+    # Of the bounded count each further text takes one away.
+    assert said.endswith('completions are the same text: "I do not know."')
+    assert 18_000 < int(said.split(" of ")[0].replace(",", "")) <= 18_500
+
+
 def test_one_answer_to_all_questions_may_be_said_each_time() -> None:
     assert suspicions_of(samples(*["Yes"] * 20, golds="yes")) == []
 

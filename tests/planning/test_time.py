@@ -105,6 +105,8 @@ def test_a_finished_run_says_how_fast_it_was(repository, tmp_path, monkeypatch):
     each = manifest["training_seconds"] / manifest["completed_steps"]
     assert step_operations(request, batch) / found["with-steps"].operations_a_second == pytest.approx(each)
     assert list(finished_runs(tmp_path / "runs", targets()["t4"])) == []
+    (tmp_path / "runs" / "answer-only" / "config" / "model_shape.json").write_text('{"of another version": 1}')
+    assert [run.name for run in finished_runs(tmp_path / "runs", targets()["cpu"])] == ["with-steps"]
     monkeypatch.setattr(history, "check_recipe", lambda *_: rewarded())
     assert list(finished_runs(tmp_path / "runs", targets()["cpu"])) == [], "their seconds are those of drawing as well"
 

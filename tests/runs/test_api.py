@@ -10,6 +10,7 @@ from workings.config.load import load_recipe
 from workings.errors import RequestError
 from workings.evaluation.settings import EvaluationSettings
 from workings.runs.given_data import rows_of
+from workings.runs.keyword_recipe import Keywords, keyword_recipe
 
 SHAPE = {"source": "scratch", "shape": {"layers": 1, "width": 8, "mlp_width": 8, "heads": 1, "kv_heads": 1,
                                         "head_dim": 8}}
@@ -81,6 +82,9 @@ def test_frames_and_data_sets_are_rows():
             assert how == "records"
             return [{"prompt": "a", "n": float("nan")}, {"prompt": "b", "n": 2}]
 
+        def __ne__(self, other):
+            raise ValueError("the truth value of a frame is ambiguous")
+
     class Dataset:
         column_names = ("prompt",)
 
@@ -88,6 +92,8 @@ def test_frames_and_data_sets_are_rows():
             return [{"prompt": "a", "n": None}]
 
     assert rows_of(Frame(), "data") == [{"prompt": "a"}, {"prompt": "b", "n": 2}]
+    with pytest.raises(RequestError, match="a recipe and data"):
+        workings.train("smoke-tiny", data=Frame())
     assert rows_of(Dataset(), "data") == [{"prompt": "a"}]
 
 
@@ -114,3 +120,9 @@ def test_importing_brings_no_framework(run_python):
             "print(sorted(heavy & set(sys.modules)), dir(workings))")
     assert run_python("-c", code).stdout.strip() == (
         "[] ['Run', '__version__', 'compare', 'evaluate', 'plan', 'train', 'verify']")
+
+
+def test_letters_that_end_a_line_elsewhere_are_part_of_a_row(tmp_path):
+    rows = [{"prompt": "a\u2028b\x85c", "steps": ["1+1=2"], "answer": "2"}]
+    with keyword_recipe(Keywords(model="Qwen/Qwen3-0.6B", data=rows, steps=1)) as loaded:
+        assert loaded.recipe.data.reasoning == "tags"

@@ -28,7 +28,7 @@ class LoraConfig(Section):
     """Low-rank adapters beside frozen weights."""
     rank: int = Field(default=16, ge=1)
     """Rank of an adapter (peft: `r`)."""
-    alpha: float = Field(default=32.0, gt=0, strict=False)
+    alpha: float = Field(default=32.0, gt=0)
     """An adapter's output is scaled by `alpha / rank` (peft: `lora_alpha`)."""
     target_modules: tuple[Projection, ...] = Field(default=PROJECTIONS, min_length=1, strict=False)
     """Projections that get an adapter, by Hugging Face's names: of this project's families those of the default, and
@@ -42,7 +42,7 @@ class QloraConfig(Section):
     """Low-rank adapters beside frozen 4-bit weights (NF4, blocks of 64)."""
     rank: int = Field(default=16, ge=1)
     """Rank of an adapter (peft: `r`)."""
-    alpha: float = Field(default=32.0, gt=0, strict=False)
+    alpha: float = Field(default=32.0, gt=0)
     """An adapter's output is scaled by `alpha / rank` (peft: `lora_alpha`)."""
     target_modules: tuple[Projection, ...] = Field(default=PROJECTIONS, min_length=1, strict=False)
     """Projections that get an adapter, by Hugging Face's names: of this project's families those of the default, and

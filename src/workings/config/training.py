@@ -27,15 +27,15 @@ class TrainingConfig(Section):
     # pydantic does not check defaults: 0 stands for a key that nobody wrote, and a written 0 is refused.
     steps: int = Field(default=0, ge=1)
     """Number of optimizer updates; where `epochs` is given, counted as soon as the rows are known."""
-    epochs: float = Field(default=0.0, ge=0, strict=False)
+    epochs: float = Field(default=0.0, ge=0)
     """Times that every row is learned from, also a part of one, such as 0.5; 0: `steps` says how many updates."""
-    learning_rate: float = Field(gt=0, strict=False)
+    learning_rate: float = Field(gt=0)
     """Peak learning rate."""
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
     """Shape of the learning rate after warm-up, down to `learning_rate * final_share`."""
     warmup_steps: int = Field(default=0, ge=0)
     """Steps of linear warm-up from zero."""
-    final_share: float = Field(default=0.0, ge=0, le=1, strict=False)
+    final_share: float = Field(default=0.0, ge=0, le=1)
     """Learning rate at the last step as a share of the peak; 0: that step changes nothing (not used by `constant`)."""
 
     @model_validator(mode="after")
@@ -111,15 +111,15 @@ class AdamWFields(OptimizerFields):
     """Settings of AdamW, however its moments are stored."""
 
     # Betas and epsilon are the paper's and PyTorch's; PyTorch's weight decay is 0.01.
-    beta1: float = Field(default=0.9, ge=0, lt=1, strict=False)
+    beta1: float = Field(default=0.9, ge=0, lt=1)
     """Decay of the first moment."""
-    beta2: float = Field(default=0.999, ge=0, lt=1, strict=False)
+    beta2: float = Field(default=0.999, ge=0, lt=1)
     """Decay of the second moment."""
-    epsilon: float = Field(default=1e-8, gt=0, strict=False)
+    epsilon: float = Field(default=1e-8, gt=0)
     """Added to the root of the second moment."""
-    weight_decay: float = Field(default=0.0, ge=0, strict=False)
+    weight_decay: float = Field(default=0.0, ge=0)
     """Decoupled decay, applied to matrices and not to norms."""
-    clip_norm: float = Field(default=0.0, ge=0, strict=False)
+    clip_norm: float = Field(default=0.0, ge=0)
     """Gradients are scaled down to this global norm; 0 switches clipping off."""
 
 
@@ -159,7 +159,7 @@ class MuonConfig(AdamWFields):
     """Momentum made orthogonal."""
     engines: ClassVar[tuple[str, ...]] = ("jax",)
     # Momentum, Nesterov and five iterations are the defaults of Jordan's own code.
-    momentum: float = Field(default=0.95, ge=0, lt=1, strict=False)
+    momentum: float = Field(default=0.95, ge=0, lt=1)
     """Decay of the momentum (optax: `beta`)."""
     nesterov: bool = True
     """Nesterov's momentum."""
@@ -182,15 +182,15 @@ class AdafactorConfig(OptimizerFields):
     name: Literal["adafactor"]
     """Adafactor."""
     # This number and the two below it are the paper's.
-    decay_power: float = Field(default=0.8, gt=0, strict=False)
+    decay_power: float = Field(default=0.8, gt=0)
     """Second-moment decay is 1 - step ** -decay_power."""
-    clip_threshold: float = Field(default=1.0, gt=0, strict=False)
+    clip_threshold: float = Field(default=1.0, gt=0)
     """Root mean square above which an update is scaled down."""
-    epsilon: float = Field(default=1e-30, gt=0, strict=False)
+    epsilon: float = Field(default=1e-30, gt=0)
     """Added to squared gradients."""
-    weight_decay: float = Field(default=0.0, ge=0, strict=False)
+    weight_decay: float = Field(default=0.0, ge=0)
     """Decoupled decay, applied to matrices and not to norms."""
-    clip_norm: float = Field(default=0.0, ge=0, strict=False)
+    clip_norm: float = Field(default=0.0, ge=0)
     """Gradients are scaled down to this global norm; 0 switches clipping off."""
 
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:

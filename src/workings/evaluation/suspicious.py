@@ -25,7 +25,7 @@ FEWEST = 10
 _KNOWN_BY = 400
 """First characters by which, with its length, a completion is known."""
 _MOST_TEXTS = 1_000
-"""Different texts that are counted; where there are more, none is nearly all of them."""
+"""Different texts that are counted at a time."""
 _ERROR = re.compile(r"""[\s\[({"'*\#`<>!:]*(?:
     # "Error 429: …", "API error (…)", {"error": …}, "[ERROR] …"; "The error is 5%" is none.
     (?:(?:api|https?|server|internal|request|client|fatal|runtime)[\s._]*)?
@@ -73,8 +73,14 @@ class _Counts:
 
 
 def _count(counter: Counter[Any], key: object) -> None:
-    if key in counter or len(counter) < _MOST_TEXTS:
-        counter[key] += 1
+    counter[key] += 1
+    if len(counter) > _MOST_TEXTS:
+        # One of each is taken away (Misra and Gries): a text that is nearly all of them stays whenever it comes, and
+        # its count falls short by at most a thousandth.
+        for each in list(counter):
+            counter[each] -= 1
+            if counter[each] == 0:
+                del counter[each]
 
 
 def suspicions(predictions: Path) -> list[str]:

@@ -185,10 +185,14 @@ class EvaluationWriter:
         self.partial.mkdir(parents=True, exist_ok=True)
         # From here on nobody else writes: what stands in the folder is that of a process that ended.
         self._lock = DirectoryLock(self.partial)
-        self._check_config()
-        # A process that was killed may have left half a line.
-        cut_torn_line(self.predictions)
-        self._appender = Appender(self.predictions)
+        try:
+            self._check_config()
+            # A process that was killed may have left half a line.
+            cut_torn_line(self.predictions)
+            self._appender = Appender(self.predictions)
+        except BaseException:
+            self._lock.release()  # a second try in this process would wait for the first
+            raise
 
     @property
     def predictions(self) -> Path:

@@ -92,7 +92,7 @@ class Job:
     @property
     def command(self) -> str:
         """`train`, in the shell of `train`."""
-        return f'train {RECIPE} --out "$run" "${{go_on[@]}}"'
+        return f'train {RECIPE} --out "$run" ${{go_on[@]+"${{go_on[@]}}"}}'
 
 
 def names(launcher: str) -> dict[str, str]:

@@ -72,7 +72,9 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
 
 
 def _refuse_both(keywords: Mapping[str, Any]) -> None:
-    given = [name for name, value in keywords.items() if value is not None and value != 0]
+    # Only numbers are compared with 0: to compare a data frame gives another one, which is neither true nor false.
+    given = [name for name, value in keywords.items()
+             if value is not None and not (isinstance(value, int | float) and value == 0)]
     if given:
         raise RequestError(f"a recipe and {', '.join(given)}", "one of the two: a recipe says all of it",
                            f'overrides, such as {{"training.steps": {keywords["steps"] or 100}}}')

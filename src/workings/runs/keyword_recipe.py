@@ -113,5 +113,6 @@ def _reasoning(traces: Path | None) -> str:
     """`answer_only` where no row that was given has steps: nothing is written around answers then."""
     if traces is None:
         return "tags"
-    steps = any(json.loads(line).get("steps") for line in traces.read_text("utf-8").splitlines())
+    # By newlines alone: `splitlines` also splits at letters that JSON leaves as they are within a text.
+    steps = any(json.loads(line).get("steps") for line in traces.read_text("utf-8").split("\n") if line)
     return "tags" if steps else "answer_only"

@@ -71,7 +71,7 @@ def count_pairs(loaded: LoadedRecipe) -> int:
 
 
 def _lines(path: Path) -> int:
-    return sum(1 for line in path.read_text("utf-8").splitlines() if line.strip())
+    return sum(1 for line in path.read_text("utf-8").split("\n") if line.strip())
 
 
 def count_items(loaded: LoadedRecipe) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from workings.config.load import LoadedRecipe, check_recipe
+from workings.config.yaml_reader import parse_yaml
 from workings.errors import RequestError
 from workings.hardware.memory import gib
 from workings.planning.plan import Plan
@@ -50,7 +51,7 @@ def with_overrides(loaded: LoadedRecipe, words: Sequence[str]) -> dict[str, Any]
         here = values
         for parent in parents:
             here = here.setdefault(parent, {})
-        here[last] = yaml.safe_load(written)
+        here[last] = parse_yaml(written, "the nearest plan")
     # Before it is written: a file that `train` refuses would be worse than none.
     check_recipe(values, "the nearest plan")
     return values

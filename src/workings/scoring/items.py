@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
@@ -16,6 +17,8 @@ UNSPECIFIED = "unspecified"
 """Section, category or difficulty of an item that names none."""
 
 _TEXT_FIELDS = ("section", "category", "difficulty", "cluster")
+LARGEST = sys.float_info.max
+"""Tolerances are floats; JSON's numbers may be larger."""
 _KNOWN = frozenset({"id", "prompt", "expected_answer", "aliases", "tolerance", *_TEXT_FIELDS})
 _SHOWN_PROBLEMS = 10
 
@@ -153,7 +156,7 @@ def _aliases(record: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _tolerance(record: Mapping[str, Any]) -> float:
     tolerance = record.get("tolerance", 0)
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < float("inf"):
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance <= LARGEST:
         raise ValueError(f"tolerance is {tolerance!r}, not a number of at least 0")
     return float(Fraction(str(tolerance)))
 

@@ -267,7 +267,8 @@ def _read(unit: Unit) -> _Learned:
                           f"{unit.manifest.global_batch}")
     found = read_prompts(unit.lines(PROMPTS), unit.manifest.seed)
     by_id = {prompt.item.id: prompt for prompt in found.prompts}
-    names = sorted(name for name in unit.files if name.startswith(f"{ROLLOUTS}/"))
+    # By length first: a step of more digits than the name pads to comes after all that have fewer.
+    names = sorted((name for name in unit.files if name.startswith(f"{ROLLOUTS}/")), key=lambda name: (len(name), name))
     drawn, rewarded = [], set() if settings is None else {*settings.names}
     for name in names:
         values = unit.json(name)

@@ -76,13 +76,13 @@ TABLES: dict[str, Rows] = {
         ("run", "consistency.notes", "the run around it"), ("schema", "form.notes", "the forms that there are"),
         ("written_at", "~consistency.notes", "it is later than the run"),
         ("*", "", "said afterwards, by whoever wrote the note")), **_SEALED},
-    "replay": {"replay.json": (("*", "~recompute.replay", "its own numbers, and the run's"),),
+    "replay": {**_SEALED, "replay.json": (("*", "~recompute.replay", "its own numbers, and the run's"),),
                "env_info.json": (
                    ("machine.cpu_model machine.architecture machine.usable_cores machine.threads machine.threads.* "
                     "variables variables.* packages.*", "~recompute.replay", "the conditions that it was judged by"),
                    ("*", "", "where it was replayed"),
                ),
-               "*": (("*", "", "where and with what it was replayed"), ("", "", OWN)), **_SEALED},
+               "*": (("*", "", "where and with what it was replayed"), ("", "", OWN))},
     "report": {**_SEALED, "*": (("*", "", "a page for people: what it shows is made elsewhere"),
                                 ("", "", "a page for people: what it shows is made elsewhere"))},
     "pack": {**_SEALED, **_PACK},
