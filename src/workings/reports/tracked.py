@@ -37,7 +37,7 @@ def numbers(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 def settings(path: Path) -> Iterator[tuple[str, str]]:
     """The resolved recipe, a dotted key and its value at a time."""
-    yield from _flat(read_json(path / CONFIG))
+    yield from flat(read_json(path / CONFIG))
 
 
 def artifacts(path: Path, weights: bool) -> Iterator[tuple[Path, str | None]]:
@@ -73,9 +73,10 @@ def _scores(unit: EvaluationRecord) -> Iterator[tuple[str, float]]:
                 yield f"eval/{unit.path.name}/{name}/{key}", float(value)
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """A dotted key and its value as text at a time."""
     for key, value in values.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flat(value, f"{prefix}{key}.")
         else:
             yield prefix + key, str(value)

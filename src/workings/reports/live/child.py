@@ -1,0 +1,132 @@
+"""``python -m workings.reports.live.child NAME``: reads lines from standard input and tells a tracker's library.
+
+The first line has ``project``, ``name`` and ``config``; then each has ``step`` and ``metrics``; the last has ``end``.
+Beside them it tells, every `EVERY_SECONDS`, what the machine does: host memory, and an NVIDIA card's load, memory and
+power where its driver is there.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import Any, Protocol
+
+from workings.hardware.memory import host_memory
+
+EVERY_SECONDS = 10.0
+_QUERY = ("utilization.gpu", "memory.used", "power.draw")
+
+
+class Library(Protocol):
+    """What is asked of a library."""
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Take numbers of a step."""
+        ...
+
+    def end(self, status: str) -> None:
+        """The run ended."""
+        ...
+
+
+class WandbLike:
+    """wandb, and trackio, which has its interface."""
+
+    def __init__(self, name: str, first: Mapping[str, Any]) -> None:
+        self._library = import_module(name)
+        self._library.init(project=first["project"], name=first["name"], config=first["config"])
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Take numbers of a step."""
+        self._library.log(dict(metrics), step=step)
+
+    def end(self, status: str) -> None:
+        """The run ended."""
+        self._library.finish()
+
+
+class Mlflow:
+    """An MLflow server, whose address is in ``MLFLOW_TRACKING_URI``."""
+
+    def __init__(self, first: Mapping[str, Any]) -> None:
+        from mlflow import MlflowClient
+        from mlflow.entities import Param
+
+        self._client = MlflowClient(tracking_uri=os.environ["MLFLOW_TRACKING_URI"])
+        found = self._client.get_experiment_by_name(first["project"])
+        place = found.experiment_id if found is not None else self._client.create_experiment(first["project"])
+        self._run = self._client.create_run(place, run_name=first["name"]).info.run_id
+        params = [Param(key, str(value)[:6_000]) for key, value in first["config"].items()]
+        for start in range(0, len(params), 100):  # the server takes no more in one call
+            self._client.log_batch(self._run, params=params[start:start + 100])
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Take numbers of a step."""
+        from mlflow.entities import Metric
+
+        moment = int(time.time() * 1_000)
+        self._client.log_batch(self._run, metrics=[Metric(key, value, moment, step) for key, value in metrics.items()])
+
+    def end(self, status: str) -> None:
+        """The run ended."""
+        self._client.set_terminated(self._run, {"complete": "FINISHED", "failed": "FAILED"}.get(status, "KILLED"))
+
+
+def system_numbers() -> Iterator[tuple[str, float]]:
+    """What the machine does at this moment, by name."""
+    memory = host_memory()
+    yield "system/host_memory_used_bytes", float(memory.limit_bytes - memory.available_bytes)
+    if (program := shutil.which("nvidia-smi")) is None:
+        return
+    done = subprocess.run([program, f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits"], text=True,
+                          capture_output=True, timeout=EVERY_SECONDS, check=False)
+    for card, row in enumerate(done.stdout.splitlines()):
+        for key, text in zip(("percent", "memory_mib", "power_watts"), row.split(","), strict=False):
+            # What a card does not report is "[N/A]".
+            if text.strip().replace(".", "", 1).isdigit():
+                yield f"system/gpu.{card}.{key}", float(text)
+
+
+def follow(library: Library, lines: Iterator[str], pause: float = EVERY_SECONDS,
+           look: Callable[[], Iterator[tuple[str, float]]] = system_numbers) -> None:
+    """Tell a library everything until the lines end."""
+    step, telling, over = 0, threading.Lock(), threading.Event()
+
+    def watch_machine() -> None:
+        while not over.wait(pause):
+            found = dict(look())
+            with telling:
+                library.log(found, step)
+
+    machine = threading.Thread(target=watch_machine, daemon=True)
+    machine.start()
+    status = "killed"
+    for line in lines:
+        value = json.loads(line)
+        if "end" in value:
+            status = value["end"]
+            break
+        with telling:
+            step = value["step"]
+            library.log(value["metrics"], step)
+    over.set()
+    with telling:
+        library.end(status)
+
+
+def main(name: str) -> None:
+    """Follow the lines of standard input."""
+    # Ctrl-C is for the run, which then says how it ended.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    first = json.loads(sys.stdin.readline())
+    follow(Mlflow(first) if name == "mlflow" else WandbLike(name, first), iter(sys.stdin))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,55 @@
+"""Everybody who is told of one run: trackers of its steps, a webhook of its end."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any
+
+from workings.reports.live.alert import check_address, send
+from workings.reports.live.watching import Tracker, check_trackers
+
+
+class Told:
+    """Hands steps to trackers, and the end to them and to a webhook. A run that took no step starts no tracker."""
+
+    def __init__(self, trackers: Sequence[str], notify: str, say: Callable[[str], None]) -> None:
+        """Raises `RequestError` for an unknown tracker, one that is not installed, or what is no address."""
+        check_trackers(trackers)
+        if notify:
+            check_address(notify)
+        self._names, self._notify, self._say = trackers, notify, say
+        self._trackers: list[Tracker] = []
+        self._first: dict[str, Any] = {}
+        self._over = False
+
+    def about(self, run: Path, config: Mapping[str, str]) -> None:
+        """Say which run it is, and what its recipe says, by dotted key."""
+        self._first = {"project": "workings", "name": run.name, "config": dict(config)}
+
+    def step(self, line: Mapping[str, Any]) -> None:
+        """Hand over a step's line; it is not waited for."""
+        # Not before: a run whose plan does not fit is none that anybody wants in a tracker.
+        if len(self._trackers) < len(self._names):
+            self._trackers = [Tracker(name, self._first, self._say) for name in self._names]
+        for tracker in self._trackers:
+            tracker.step(line)
+
+    def __enter__(self) -> "Told":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        if kind is None or self._over:
+            return
+        # Of an error no more than its kind: its message may hold a path or a key.
+        self.ended(*(("interrupted", "was stopped") if issubclass(kind, KeyboardInterrupt)
+                     else ("failed", f"failed: {kind.__name__}")))
+
+    def ended(self, status: str, text: str, values: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Tell how it ended, with more ``values`` for programs. Raises nothing of what goes wrong outside."""
+        self._over = True
+        for tracker in self._trackers:
+            tracker.close(status)
+        if self._notify:
+            name = self._first.get("name", "a run")
+            send(self._notify, f"workings: {name} {text}", {**values, "run": name, "status": status}, self._say)

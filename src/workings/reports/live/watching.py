@@ -1,0 +1,113 @@
+"""The run's side: steps into a queue, the queue into the pipe of a child process."""
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from workings.errors import RequestError
+from workings.hints import pip_install
+from workings.reports.tracked import numbers
+
+TRACKERS = ("wandb", "trackio", "mlflow")
+"""Libraries that can be told of steps. Files for TensorBoard are written by every run."""
+WAITING_LINES = 10_000
+"""Lines that may wait for a slow tracker; more are dropped, and how many is said at the end."""
+END_SECONDS = 30.0
+"""How long the end of a run waits for a tracker to take what is left."""
+
+
+class Tracker:
+    """One library in its own process. Steps are handed over and not waited for."""
+
+    def __init__(self, name: str, first: Mapping[str, Any], say: Callable[[str], None], *,
+                 end_seconds: float = END_SECONDS, waiting_lines: int = WAITING_LINES) -> None:
+        """Start the child.
+
+        Args:
+            name: one of `TRACKERS`.
+            first: ``project``, ``name`` and ``config`` of the run.
+            say: takes a line for the person; what goes wrong is said once.
+            end_seconds: how long `close` waits at most.
+            waiting_lines: how many lines the queue holds.
+        """
+        self.name, self._say, self._end_seconds = name, say, end_seconds
+        self._lines: queue.Queue[bytes | None] = queue.Queue(waiting_lines)
+        self.dropped = 0
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "workings.reports.live.child", name], stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL, stderr=self._errors, start_new_session=True)
+        # A daemon, so that a child that does not read keeps no finished run from ending.
+        self._thread = threading.Thread(target=self._hand_over, name=f"to {name}", daemon=True)
+        self._thread.start()
+        self._put(first)
+
+    def step(self, line: Mapping[str, Any]) -> None:
+        """Hand over a step's line."""
+        self._put({"step": line["step"], "metrics": dict(numbers(line))})
+
+    def close(self, status: str) -> None:
+        """Hand over how the run ended, wait a moment, and end the child if it is still there."""
+        self._put({"end": status})
+        try:
+            self._lines.put(None, timeout=self._end_seconds)
+            self._child.wait(self._end_seconds)
+            problem = "" if self._child.returncode == 0 else self._last_words()
+        except (queue.Full, subprocess.TimeoutExpired):
+            self._child.kill()
+            self._child.wait()
+            self._lines.put(None)  # the thread reads on, now that nothing holds it
+            problem = f"it did not take everything within {self._end_seconds:g} s of the end, and was ended"
+        self._thread.join()
+        self._errors.close()
+        if self.dropped:
+            problem = f"{problem}; {self.dropped} lines were dropped, it was too slow".lstrip("; ")
+        if problem:
+            self._say(f"{self.name}: {problem}; the record has everything: workings track")
+
+    def _put(self, value: Mapping[str, Any]) -> None:
+        try:
+            self._lines.put_nowait(json.dumps(value).encode() + b"\n")
+        except queue.Full:
+            self.dropped += 1
+
+    def _hand_over(self) -> None:
+        pipe = self._child.stdin
+        assert pipe is not None
+        try:
+            while (line := self._lines.get()) is not None:
+                pipe.write(line)
+                pipe.flush()
+        except OSError:  # the child died; what it said is told at the end
+            while self._lines.get() is not None:
+                pass
+        # Closing writes what is held, to a child that may be gone.
+        with contextlib.suppress(OSError):
+            pipe.close()
+
+    def _last_words(self) -> str:
+        self._errors.seek(0)
+        lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        return f"it stopped: {lines[-1][:300]}" if lines else f"it stopped with code {self._child.returncode}"
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Raises `RequestError` for a name that is none, and for a library that is not here or knows no server."""
+    for name in names:
+        if name not in TRACKERS:
+            raise RequestError(f"--track {name}", f"one of {', '.join(TRACKERS)}; files for TensorBoard are always "
+                               "written", f"--track {TRACKERS[0]}")
+        if find_spec(name) is None:
+            raise RequestError(f"--track {name}, which is not installed", f"the package {name}",
+                               pip_install("track" if name == "mlflow" else name, extra=name != "trackio"))
+        if name == "mlflow" and not os.environ.get("MLFLOW_TRACKING_URI", "").startswith(("http://", "https://")):
+            raise RequestError("--track mlflow without a server", "its address in MLFLOW_TRACKING_URI",
+                               "MLFLOW_TRACKING_URI=http://127.0.0.1:5000")

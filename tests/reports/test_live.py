@@ -1,0 +1,169 @@
+"""Trackers while a run trains, and an alert at its end: told what the log holds, and unable to stop or slow a run."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workings.errors import RequestError
+from workings.reports.live import child
+from workings.reports.live.alert import send
+from workings.reports.live.told import Told
+from workings.reports.live.watching import Tracker
+
+LINE = {"loss": 1.5, "learning_rate": 0.1, "memory_bytes": {"absent": "not told"}, "tokens": 8, "seconds": 0.5}
+FIRST = {"project": "workings", "name": "tiny", "config": {"training.steps": "2"}}
+
+
+class Library:
+    """Takes what it is told."""
+
+    def __init__(self) -> None:
+        self.logged: list[tuple[dict[str, float], int]] = []
+        self.ended = ""
+
+    def log(self, metrics: Any, step: int) -> None:
+        self.logged.append((dict(metrics), step))
+
+    def end(self, status: str) -> None:
+        self.ended = status
+
+
+def test_lines_are_told_in_order_and_a_cut_pipe_is_no_end() -> None:
+    lines = [json.dumps({"step": step, "metrics": {"train/loss": 1 / step}}) for step in (1, 2)]
+    library = Library()
+    child.follow(library, iter([*lines, json.dumps({"end": "complete"})]))
+    assert (library.logged, library.ended) == ([({"train/loss": 1.0}, 1), ({"train/loss": 0.5}, 2)], "complete")
+    library = Library()
+    child.follow(library, iter(lines))
+    assert library.ended == "killed"
+
+
+def test_the_machine_is_told_beside_the_steps() -> None:
+    library, seen = Library(), threading.Event()
+
+    def look() -> Iterator[tuple[str, float]]:
+        yield "system/x", 1.0
+        seen.set()
+
+    def lines() -> Iterator[str]:
+        yield json.dumps({"step": 7, "metrics": {}})
+        seen.wait()
+        seen.clear()
+        seen.wait()  # the second look begins when the first was told
+        yield json.dumps({"end": "complete"})
+    child.follow(library, lines(), pause=0.001, look=look)
+    assert {metrics.get("system/x") for metrics, _ in library.logged} >= {1.0}
+    assert dict(child.system_numbers())["system/host_memory_used_bytes"] > 0
+
+
+def library_file(folder: Path, text: str) -> None:
+    (folder / "wandb.py").write_text(text)
+
+
+GOOD = """
+import json
+told = []
+def init(**words): told.append(words)
+def log(metrics, step): told.append([metrics, step])
+def finish(): open(__file__ + ".json", "w").write(json.dumps(told))
+"""
+
+
+@pytest.mark.children
+def test_a_library_is_told_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library_file(tmp_path, GOOD)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    said: list[str] = []
+    tracker = Tracker("wandb", FIRST, said.append)
+    tracker.step({**LINE, "step": 1})
+    tracker.close("complete")
+    assert said == []
+    first, (metrics, step) = json.loads((tmp_path / "wandb.py.json").read_bytes())
+    assert first == {"project": "workings", "name": "tiny", "config": {"training.steps": "2"}}
+    assert (metrics["train/loss"], step, "train/memory_bytes" in metrics) == (1.5, 1, False)
+
+
+@pytest.mark.children
+@pytest.mark.parametrize(("text", "words"), [
+    ("raise RuntimeError('no key')", "it stopped: RuntimeError: no key"),
+    ("import time\ndef init(**words): time.sleep(3600)", "did not take everything within 2 s"),
+])
+def test_a_library_that_fails_or_hangs_is_said_once_and_slows_nothing(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str) -> None:
+    library_file(tmp_path, text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    said: list[str] = []
+    tracker = Tracker("wandb", FIRST, said.append, end_seconds=2, waiting_lines=3)
+    for step in range(1, 20_001):  # more than pipe and queue hold
+        tracker.step({**LINE, "step": step})
+    tracker.close("complete")
+    assert len(said) == 1
+    assert words in said[0]
+    if "hang" in words or "within" in words:
+        assert "lines were dropped" in said[0]
+
+
+@pytest.mark.parametrize(("track", "notify", "words"), [
+    (["tensorbord"], "", "one of wandb, trackio, mlflow"), (["mlflow"], "", "MLFLOW_TRACKING_URI"),
+    ([], "file:///etc/passwd", "the address of a webhook"), ([], "hooks.example/SECRET", "the address of a webhook")])
+def test_what_cannot_be_told_is_refused_before_a_run(track: list[str], notify: str, words: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        Told(track, notify, print)
+    assert words in str(refused.value)
+    assert "SECRET" not in str(refused.value)
+
+
+@pytest.fixture
+def hook() -> Iterator[tuple[str, list[Any]]]:
+    """A webhook on this machine and what it was told; it refuses what is posted to ``/no``."""
+    told: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            told.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(403 if self.path.startswith("/no") else 204)
+            self.end_headers()
+
+        def log_message(self, *unused: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", told
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_an_alert_at_each_kind_of_end(hook: tuple[str, list[Any]]) -> None:
+    address, told = hook
+    said: list[str] = []
+    for ending in (None, KeyboardInterrupt(), ValueError("a secret")):
+        run = Told([], f"{address}/SECRET", said.append)
+        run.about(Path("runs/tiny"), {})
+        try:
+            with run:
+                if ending is not None:
+                    raise ending
+                run.ended("failed", "failed: step 3: loss nan", {"steps": 2, "status": "x"})
+        except (KeyboardInterrupt, ValueError):
+            pass
+    assert [(each["run"], each["status"], each["text"]) for each in told] == [
+        ("tiny", "failed", "workings: tiny failed: step 3: loss nan"),
+        ("tiny", "interrupted", "workings: tiny was stopped"),
+        ("tiny", "failed", "workings: tiny failed: ValueError")]
+    assert (told[0]["steps"], told[0]["content"], said) == (2, told[0]["text"], [])
+
+
+def test_a_refused_alert_is_said_without_its_address(hook: tuple[str, list[Any]]) -> None:
+    said: list[str] = []
+    assert not send(f"{hook[0]}/no/SECRET", "text", {}, said.append)
+    assert not send("http://127.0.0.1:9/SECRET", "text", {}, said.append)
+    assert said == ["the alert to 127.0.0.1 was not taken: it answered 403",
+                    "the alert to 127.0.0.1 was not taken: URLError"]
