@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -27,7 +28,7 @@ class Job:
     name: str
     """Of the run and of the job: lower case, digits and dashes, as Kubernetes wants it."""
     engine: str
-    """``jax`` or ``torch``."""
+    """One of those that `names.json` says how to start."""
     platform: Literal["cpu", "gpu", "tpu"]
     target: str
     """Name of the machine in the catalog."""
@@ -46,15 +47,30 @@ class Job:
     """Of a TPU slice, such as ``2x4``."""
 
     def __post_init__(self) -> None:
-        if self.engine not in ("jax", "torch"):
-            raise RequestError(f"engine: {self.engine} with launch", "an engine that runs in several processes: jax or "
-                               "torch", "engine=jax")
+        if self.engine not in (known := table()["engines"]):
+            raise RequestError(f"engine: {self.engine} with launch", "an engine that is known to run in several "
+                               "processes: " + ", ".join(known), f"engine={next(iter(known))}")
         if not NAME.fullmatch(self.name):
             raise RequestError(f"--name {self.name}", "at most 40 lower case letters, digits and dashes, a letter "
                                "first", "--name my-run")
         if not HOME.fullmatch(self.home) or ".." in self.home:
             raise RequestError(f"--home {self.home}", "an absolute path on the cluster, of letters, digits and ._/-",
                                "--home /shared/my-run")
+
+    @property
+    def process_per_device(self) -> bool:
+        """Whether torchrun starts a process a card; else there is one a host, which is told where the first one is."""
+        return bool(table()["engines"][self.engine]["process_per"] == "device")
+
+    @property
+    def runtime(self) -> str:
+        """Kubeflow Trainer's runtime for the engine."""
+        return str(table()["engines"][self.engine]["runtime"])
+
+    @property
+    def extra(self) -> str:
+        """What of this package's extras brings the engine for the platform."""
+        return str(table()["engines"][self.engine]["extras"][self.platform])
 
     @property
     def run(self) -> str:
@@ -95,10 +111,16 @@ class Job:
         return f'train {RECIPE} --out "$run" ${{go_on[@]+"${{go_on[@]}}"}}'
 
 
+@cache
+def table() -> dict[str, Any]:
+    """`names.json`, which holds its sources."""
+    found: dict[str, Any] = json.loads(files("workings.launching").joinpath("names.json").read_text(encoding="utf-8"))
+    return found
+
+
 def names(launcher: str) -> dict[str, str]:
-    """How a launcher calls accelerators (`names.json`, with its sources)."""
-    text = files("workings.launching").joinpath("names.json").read_text(encoding="utf-8")
-    found: dict[str, str] = json.loads(text)[launcher]["names"]
+    """How a launcher calls accelerators."""
+    found: dict[str, str] = table()[launcher]["names"]
     return found
 
 

@@ -43,11 +43,11 @@ def files(job: Job, cluster: Cluster) -> dict[str, str]:
 
 def train_job(job: Job, cluster: Cluster) -> dict[str, Any]:
     """A `TrainJob`."""
-    program = "torchrun --max-restarts 0 -m workings" if job.engine == "torch" else "workings"
+    program = "torchrun --max-restarts 0 -m workings" if job.process_per_device else "workings"
     trainer: dict[str, Any] = {
         "image": cluster.image, "numNodes": job.hosts, "command": ["bash", "-c"],
         "args": [_script(job, "kubernetes-trainjob", [f"exec {program} {job.command}"])]}
-    if job.engine == "torch":
+    if job.process_per_device:
         trainer["numProcPerNode"] = job.devices
     if job.platform == "gpu":
         trainer["resourcesPerNode"] = {"limits": {"nvidia.com/gpu": job.devices}}
@@ -56,7 +56,7 @@ def train_job(job: Job, cluster: Cluster) -> dict[str, Any]:
     patch = {"template": {"spec": {"replicatedJobs": [node]}}}
     return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": _metadata(job),
             "spec": {"runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime",
-                                    "name": f"{job.engine}-distributed"},
+                                    "name": job.runtime},
                      "trainer": trainer, "runtimePatches": [{"manager": MANAGER, "trainingRuntimeSpec": patch}]}}
 
 

@@ -17,12 +17,13 @@ RESTARTS = 10
 
 def files(job: Job, storage: str) -> dict[str, str]:
     """The task by its file's name; ``storage`` is a bucket that is mounted at `Job.home`/runs, or empty."""
+    steps = [*job.train("skypilot"), *(_torchrun(job) if job.process_per_device else _one_a_host(job))]
     made: dict[str, Any] = {
         "name": job.name, "num_nodes": job.hosts, "resources": _resources(job),
         # Sent to every machine; the recipe and its data lie in it.
         "file_mounts": {job.home: "."},
-        "setup": f"python -m pip install 'workings[{_extra(job)}]'\n",
-        "run": "\n".join([*job.train("skypilot"), *(_torch(job) if job.engine == "torch" else _jax(job))]) + "\n"}
+        "setup": f"python -m pip install 'workings[{job.extra}]'\n",
+        "run": "\n".join(steps) + "\n"}
     head = job.head(f"sky jobs launch {FILE}")
     if storage:
         if not BUCKET.fullmatch(storage):
@@ -33,11 +34,6 @@ def files(job: Job, storage: str) -> dict[str, str]:
     else:
         head.append("# Storage:  none was named: the run lies on its machine's disk and is lost with it (--storage).")
     return {FILE: as_yaml(head, made)}
-
-
-def _extra(job: Job) -> str:
-    """The extra that brings the engine for the platform."""
-    return {"cpu": "jax", "gpu": "cuda", "tpu": "tpu"}[job.platform] if job.engine == "jax" else "torch"
 
 
 def _resources(job: Job) -> dict[str, Any]:
@@ -53,7 +49,7 @@ def _resources(job: Job) -> dict[str, Any]:
     return {"accelerators": f"{rows[job.target]}:{count}"} | recovery
 
 
-def _torch(job: Job) -> list[str]:
+def _torchrun(job: Job) -> list[str]:
     return [
         'first=$(echo "$SKYPILOT_NODE_IPS" | head -n 1)',
         f'torchrun --nnodes "$SKYPILOT_NUM_NODES" --node-rank "$SKYPILOT_NODE_RANK" --nproc-per-node {job.devices} \\',
@@ -61,7 +57,7 @@ def _torch(job: Job) -> list[str]:
     ]
 
 
-def _jax(job: Job) -> list[str]:
+def _one_a_host(job: Job) -> list[str]:
     return [
         'first=$(echo "$SKYPILOT_NODE_IPS" | head -n 1)',
         f'export JAX_COORDINATOR_ADDRESS="$first:{PORT}" JAX_NUM_PROCESSES="$SKYPILOT_NUM_NODES"',

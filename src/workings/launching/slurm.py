@@ -32,12 +32,12 @@ def files(job: Job) -> dict[str, str]:
         f"#SBATCH --output={job.name}-%j.log",
         *job.train("slurm"),
         'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
-        *(_torch(job) if job.engine == "torch" else _jax(job)),
+        *(_torchrun(job) if job.process_per_device else _one_a_host(job)),
     ]
     return {FILE: "\n".join(lines) + "\n"}
 
 
-def _torch(job: Job) -> list[str]:
+def _torchrun(job: Job) -> list[str]:
     """One torchrun a host, which starts a process a card."""
     return [
         "srun --kill-on-bad-exit=1 \\",
@@ -49,7 +49,7 @@ def _torch(job: Job) -> list[str]:
     ]
 
 
-def _jax(job: Job) -> list[str]:
+def _one_a_host(job: Job) -> list[str]:
     """One process a host, with all its cards."""
     return [
         f'export JAX_COORDINATOR_ADDRESS="$first:{PORT}" JAX_NUM_PROCESSES="$SLURM_NTASKS"',
