@@ -17,6 +17,7 @@ from workings.launching.kubernetes import Cluster
 from workings.record.environment import OF_LAUNCHERS, launcher
 from workings.runs.launch import LaunchRequest, candidates, launch
 
+WHEEL = skypilot.Wheel(name="workings-1.0-py3-none-any.whl", sha256="cd" * 32)
 CLUSTER = Cluster(image="registry/workings:1", claim="shared")
 
 
@@ -35,9 +36,10 @@ def every_file():
         "trainjob, torch": kubernetes.files(job_of(engine="torch"), CLUSTER),
         "trainjob, cpu": kubernetes.files(job_of(platform="cpu", target="cpu", devices=1), CLUSTER),
         "jobset": kubernetes.files(slice_, CLUSTER),
-        "skypilot, jax": skypilot.files(job_of(), "gs://runs"),
-        "skypilot, torch": skypilot.files(job_of(engine="torch"), ""),
-        "skypilot, tpu": skypilot.files(job_of(platform="tpu", target="v5e-8", hosts=1, topology="2x4"), "s3://b/a")}
+        "skypilot, jax": skypilot.files(job_of(), "gs://runs", WHEEL),
+        "skypilot, torch": skypilot.files(job_of(engine="torch"), "", WHEEL),
+        "skypilot, tpu": skypilot.files(
+            job_of(platform="tpu", target="v5e-8", hosts=1, topology="2x4"), "s3://b/a", WHEEL)}
 
 
 EVERY = every_file()
@@ -104,8 +106,8 @@ def test_a_train_job_names_its_runtime_and_mounts_the_volume():
     (lambda: job_of(home="/a/../b"), "--home"),
     (lambda: kubernetes.files(job_of(), Cluster(image="", claim="a")), "--image"),
     (lambda: kubernetes.files(job_of(platform="tpu", target="v3-8"), CLUSTER), "--on v3-8"),
-    (lambda: skypilot.files(job_of(), "my bucket"), "--storage my bucket"),
-    (lambda: skypilot.files(job_of(platform="tpu", target="v5e-16"), ""), "--on v5e-16"),
+    (lambda: skypilot.files(job_of(), "my bucket", WHEEL), "--storage my bucket"),
+    (lambda: skypilot.files(job_of(platform="tpu", target="v5e-16"), "", WHEEL), "--on v5e-16"),
     (lambda: list(candidates(LaunchRequest(launcher="slurm", on="v5e", home="/a", hosts=2))), "--hosts"),
     (lambda: list(candidates(LaunchRequest(launcher="slurm", on="h999", home="/a"))), "--on h999"),
 ])
@@ -146,7 +148,9 @@ def test_a_wrong_request_is_refused_before_anything_is_planned(tmp_path, monkeyp
     monkeypatch.setattr("workings.runs.launch.plan_target", None)
     for asked, said in [(LaunchRequest(launcher="slurm", on="v5e-8", home="/a"), "TPUs are not lent by Slurm"),
                         (LaunchRequest(launcher="kubernetes", on="h100", home="/a"), "--image"),
-                        (LaunchRequest(launcher="slurm", on="h100", home="a"), "--home a")]:
+                        (LaunchRequest(launcher="slurm", on="h100", home="a"), "--home a"),
+                        (LaunchRequest(launcher="skypilot", on="h100", home="/a"), "this package's wheel"),
+                        (LaunchRequest(launcher="slurm", on="h100", home="/a", storage="gs://a"), "does not read it")]:
         with pytest.raises(RequestError, match=said):
             launch(load_recipe("smoke-tiny"), asked, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -169,3 +173,17 @@ def test_the_record_says_what_started_it_and_no_values(monkeypatch):
     assert "SLURM_JOB_ID" in OF_LAUNCHERS
 
 
+
+
+def test_a_rented_machine_installs_the_wheel_that_lies_beside_its_task(tmp_path):
+    wheel = tmp_path / WHEEL.name
+    wheel.write_bytes(b"a wheel")
+    asked = LaunchRequest(launcher="skypilot", on="cpu", home=str(tmp_path / "there"), wheel=wheel)
+    launch(load_recipe("smoke-tiny", ["engine=jax"]), asked, tmp_path / "there")
+    setup = yaml.safe_load((tmp_path / "there/task.yaml").read_text())["setup"]
+    # Without its last line, which installs.
+    check = "\n".join(setup.splitlines()[:-1])
+    assert subprocess.run(["sh", "-c", check], check=False).returncode == 0
+    assert f"'./{WHEEL.name}[jax]'" in setup
+    (tmp_path / "there" / WHEEL.name).write_bytes(b"another wheel")
+    assert subprocess.run(["sh", "-c", check], check=False).returncode != 0

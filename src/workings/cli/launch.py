@@ -30,6 +30,8 @@ def launch_command(
     image: Annotated[str, typer.Option("--image", help="Kubernetes: image that workings is installed in.")] = "",
     claim: Annotated[str, typer.Option("--claim", help="Kubernetes: volume claim that holds --home.")] = "workings",
     storage: Annotated[str, typer.Option("--storage", help="SkyPilot: bucket for the runs.")] = "",
+    wheel: Annotated[Path | None, typer.Option(
+        "--wheel", help="SkyPilot: this package's wheel, which the rented machine installs by its digest.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Write the files that start a run on another machine; start nothing.
@@ -42,7 +44,7 @@ def launch_command(
 
     made = launch(load_recipe(recipe, overrides or ()), LaunchRequest(
         launcher=launcher, on=on, home=home, hosts=hosts, cards=cards, name=name, image=image, claim=claim,
-        storage=storage), write)
+        storage=storage, wheel=wheel), write)
     answer(made.as_json(), as_json=as_json, text=_text(made))
 
 

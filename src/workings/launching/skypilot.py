@@ -5,6 +5,8 @@ SKYPILOT_NODE_RANK.
 """
 
 import re
+import shlex
+from dataclasses import dataclass
 from typing import Any
 
 from workings.errors import RequestError
@@ -15,14 +17,24 @@ BUCKET = re.compile(r"(gs|s3|r2|cos)://[a-z0-9][a-z0-9._/-]*")
 RESTARTS = 10
 
 
-def files(job: Job, storage: str) -> dict[str, str]:
+@dataclass(frozen=True, kw_only=True)
+class Wheel:
+    """This package's wheel, which lies beside the task: a name on a registry may be somebody else's tomorrow."""
+
+    name: str
+    sha256: str
+
+
+def files(job: Job, storage: str, wheel: Wheel) -> dict[str, str]:
     """The task by its file's name; ``storage`` is a bucket that is mounted at `Job.home`/runs, or empty."""
     steps = [*job.train("skypilot"), *(_torchrun(job) if job.process_per_device else _one_a_host(job))]
     made: dict[str, Any] = {
         "name": job.name, "num_nodes": job.hosts, "resources": _resources(job),
         # Sent to every machine; the recipe and its data lie in it.
         "file_mounts": {job.home: "."},
-        "setup": f"python -m pip install 'workings[{job.extra}]'\n",
+        "setup": "\n".join([
+            "set -eu", f"cd {shlex.quote(job.home)}", f"echo '{wheel.sha256}  {wheel.name}' | sha256sum --check",
+            f"python -m pip install './{wheel.name}[{job.extra}]'"]) + "\n",
         "run": "\n".join(steps) + "\n"}
     head = job.head(f"sky jobs launch {FILE}")
     if storage:

@@ -1,6 +1,7 @@
 """`launch`: the files that start a run on another machine. The planner picks the machine; nothing is started."""
 
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from workings.launching import kubernetes, skypilot, slurm
 from workings.launching.job import PLAN, RECIPE, Job
 from workings.launching.kubernetes import Cluster
 from workings.planning.plan import Plan
-from workings.record.digest import json_digest
+from workings.record.digest import file_digest, json_digest
 from workings.runs.plan import plan_target
 from workings.runs.plan_write import PATH_KEYS
 from workings.runs.select_engine import with_engine
@@ -48,6 +49,8 @@ class LaunchRequest:
     image: str = ""
     claim: str = "workings"
     storage: str = ""
+    wheel: Path | None = None
+    """This package's wheel, for machines that are rented bare."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +111,8 @@ def launch(loaded: LoadedRecipe, asked: LaunchRequest, folder: Path) -> Launched
                   lies=lies, topology=picked.target.topology.partition(":")[2])
         texts = _files(job, asked)
         texts[PLAN] = json.dumps(picked.plan.as_json(), indent=2) + "\n"
+        if asked.wheel is not None:
+            shutil.copyfile(asked.wheel, made / asked.wheel.name)
         for name, text in texts.items():
             (made / name).write_text(text, encoding="utf-8")
         # As a whole or not at all: a folder without its last file would look finished.
@@ -189,6 +194,12 @@ def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, home: str) -
 
 
 def _files(job: Job, asked: LaunchRequest) -> dict[str, str]:
+    of = {"--image": ("kubernetes", asked.image), "--storage": ("skypilot", asked.storage),
+          "--wheel": ("skypilot", asked.wheel)}
+    for option, (launcher, value) in of.items():
+        if value and launcher != asked.launcher:
+            raise RequestError(f"{option} with --for {asked.launcher}, which does not read it",
+                               f"it with --for {launcher}", f"without {option}")
     if asked.launcher == "slurm":
         if job.platform == "tpu":
             raise RequestError(f"--for slurm --on {job.target}", "cards or CPUs: TPUs are not lent by Slurm",
@@ -196,7 +207,12 @@ def _files(job: Job, asked: LaunchRequest) -> dict[str, str]:
         return slurm.files(job)
     if asked.launcher == "kubernetes":
         return kubernetes.files(job, Cluster(image=asked.image, claim=asked.claim))
-    return skypilot.files(job, asked.storage)
+    if asked.wheel is None or not re.fullmatch(r"workings-[A-Za-z0-9._+-]+\.whl", asked.wheel.name) or (
+            not asked.wheel.is_file()):
+        raise RequestError(f"--for skypilot with --wheel {asked.wheel or '(none)'}", "this package's wheel: a rented "
+                           "machine comes without it, and installs it by its digest",
+                           "make dist, then --wheel dist/workings-….whl")
+    return skypilot.files(job, asked.storage, skypilot.Wheel(name=asked.wheel.name, sha256=file_digest(asked.wheel)))
 
 
 def _name(recipe: str) -> str:
