@@ -1,8 +1,7 @@
 """Every file of a sealed record x every change, forgeries, attacks and hostile values: which check catches what.
 
 The record is a small one with an evaluation, a note and a signature, made through the recorder; packs hold two of them.
-Replays, splices and the lies about every file are those of runs that a small engine of the tests trained
-(`proof/_lies.py`).
+Replays are those of a run that a small engine of the tests trained.
 Changes, forgeries and attacks are those of the tests (`tests/evidence/`); here each is counted, and the ids that fail
 are written down. Attacks run in children with limits on time and memory. Hostile values replace every value of
 every JSON file in turn (a sample of ``--fuzz`` cases, the same each time), the record is sealed again and verified with
@@ -22,7 +21,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from proof import _lies
 from tests.evidence import (
     doors,
     reseal,
@@ -80,9 +78,7 @@ def main() -> int:
                      for forge in CAUGHT}
         consistent = {forge.__name__: forged(base, work, forge) for forge in ONLY_ANCHOR_OR_REPLAY}
         tried, tracebacks = fuzzed(base, work, asked.fuzz)
-        told, taken_again = _lies.lies_told(Path(folder, "lies")), _lies.replayed(Path(folder, "replayed"))
-    missed = [*told["names"], *taken_again["names"]]
-    missed += [name for name, found in mutations.items() if found["missed"]] + [
+    missed = [name for name, found in mutations.items() if found["missed"]] + [
         name for name, found in forgeries.items() if found["expected"] not in found["caught_by"]] + [
         f"{name} (counted as consistent)" for name, ids in consistent.items() if ids] + [
         f"replay: {name}" for name, found in replay_files.items() if found["missed"]] + [
@@ -103,9 +99,6 @@ def main() -> int:
         "packs": {"tried": len(packs), "by_kind": packs},
         "rollouts": {"tried": len(rollouts), "by_kind": rollouts},
         "samples": {"tried": len(samples), "by_kind": samples},
-        "lies": told, "replayed_lies": taken_again,
-        "all_lies": {"tried": told["tried"] + taken_again["tried"] + sum(
-            map(len, (forgeries, notes, signatures, packs, rollouts, samples, replays)))},
         "replays": {"tried": len(replays), "by_kind": replays,
                     "changes": {"tried": sum(found["tried"] for found in replay_files.values()),
                                 "missed": sum(len(found["missed"]) for found in replay_files.values()),
@@ -123,9 +116,8 @@ def main() -> int:
                  command=f"python -m proof.verify_matrix --fuzz {asked.fuzz}", packages=["pydantic", "rfc8785"],
                  values=values)
     forged_ones = sum(map(len, (forgeries, notes, signatures, packs, rollouts, samples, replays)))
-    print(f"{values['changes']['tried']} changes, {told['tried'] + taken_again['tried']} lies, {forged_ones} "
-          f"forgeries, {len(attacks)} attacks, {tried} hostile values: {len(missed)} missed, {len(tracebacks)} "
-          "tracebacks")
+    print(f"{values['changes']['tried']} changes, {forged_ones} forgeries, {len(attacks)} attacks, {tried} hostile "
+          f"values: {len(missed)} missed, {len(tracebacks)} tracebacks")
     return 1 if missed or tracebacks else 0
 
 
