@@ -6,7 +6,7 @@ is expected, and not in texts of which nobody knows whether they have one.
 
 import re
 
-from workings.answers.extract import extract
+from workings.answers.extract import MAX_LINE, extract
 
 _ONLY_BOX = re.compile(
     r"[\s*$:,.]*(?:(?:so|thus|therefore|hence|the|final|answer|is|\\\(|\\\[)[\s*$:,.]*)*"
@@ -34,4 +34,4 @@ def final_answer(text: str) -> str:
 def before_box(text: str) -> str:
     """A text without its last line, where that is nothing but the box with the answer."""
     head, _, last = text.strip().rpartition("\n")
-    return head if _ONLY_BOX.fullmatch(last) else text
+    return head if len(last) <= MAX_LINE and _ONLY_BOX.fullmatch(last) else text

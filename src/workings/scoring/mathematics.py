@@ -26,6 +26,8 @@ LIMIT_SECONDS = 3.0
 """Longest time that one answer takes."""
 MAX_CHARACTERS = 300
 """Of a formula; a longer one is not asked about."""
+MAX_SENTENCE = 2_000
+"""Characters of an answer in which a formula is looked for."""
 LIBRARIES = ("math-verify", "sympy", "latex2sympy2_extended")
 """Whose versions decide a verdict."""
 # What would be as many digits in memory: powers of powers, exponents and factorials of many digits.
@@ -71,7 +73,7 @@ def same_mathematics(given: str, expected: str) -> bool:
     Raises:
         TimeoutError: it took longer than `LIMIT_SECONDS` (where the system has interval timers).
     """
-    if not is_mathematics(expected) and parse_number(expected) is None:
+    if len(given) > MAX_SENTENCE or (not is_mathematics(expected) and parse_number(expected) is None):
         return False
     with _limited():
         return any(_asked(variant, expected.strip()) for variant in dict.fromkeys(_formulas(given)))

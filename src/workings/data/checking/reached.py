@@ -4,14 +4,18 @@ import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
+from workings.answers.latex import plain
 from workings.answers.numbers import parse_number, parse_words
 
 # Groups of three with a comma or a space; a fraction; decimals.
 _NUMBER = re.compile(r"\d{1,3}(?:[, ]\d{3})+(?:\.\d+)?(?!\d)|\d+\s?/\s?\d+|\d+(?:\.\d+)?|\.\d+")
+_BOX = re.compile(r"(=[\s$]*)?\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]*\}){0,200})\}")
+_CONNECTED = re.compile(r"(?:[\s,.;:$]|\b(?:so|thus|therefore|hence|then|giving|we|get|have|the|final|answer|is)\b)*",
+                        re.IGNORECASE)
 _WORD = re.compile(r"[a-z]+(?:-[a-z]+)?", re.IGNORECASE)
-# A calculation whose result ends the last step, with a unit or a few words behind it.
-_ENDS_IN_RESULT = re.compile(
-    rf"\d[^=\n]*[-+*/×·÷][^=\n]*=\s*\W{{0,6}}(?P<result>{_NUMBER.pattern})[^\d=\n]{{0,80}}$", re.IGNORECASE)
+_CALCULATES = re.compile(r"\d\D{0,40}[-+*/×·÷]")
+# A result that ends the last step, with a unit or a few words behind it.
+_RESULT = re.compile(rf"\W{{0,9}}(?P<result>{_NUMBER.pattern})(?P<behind>\D{{0,80}})", re.IGNORECASE)
 _COLUMN_DIGITS = 2
 """Most digits of a column's sum."""
 MAX_CHARACTERS = 20_000
@@ -24,7 +28,7 @@ def mentions(steps: Sequence[str], answer: Fraction) -> bool:
     Signs do not count: in `12-5=7` the 5 is read with a minus in front of it.
     """
     wanted = abs(answer)
-    for value, exact in _numbers("\n".join(steps)[-MAX_CHARACTERS:]):
+    for value, exact in _numbers(_shown("\n".join(steps)[-MAX_CHARACTERS:])):
         if wanted in (value, value * 100, value / 100) or (not exact and abs(value - wanted) < 1):
             return True
     return False
@@ -36,11 +40,18 @@ def ends_elsewhere(steps: Sequence[str], answer: Fraction) -> bool:
     Where a sum is worked out column by column, the last result is the beginning of the answer.
     """
     last = next((step for step in reversed(steps) if step.strip()), "")[-2_000:].strip()
-    found = _ENDS_IN_RESULT.search(last.rpartition("\n")[2])
-    if found is None:
+    left, equals, right = _shown(last.rpartition("\n")[2]).rpartition("=")
+    found = _RESULT.fullmatch(right) if equals and _CALCULATES.search(left.rpartition("=")[2]) else None
+    # "2+3=5, so the number of primes is \boxed{3}" says more behind its calculation than that this is the answer.
+    if found is None or (_BOX.search(last) and not _CONNECTED.fullmatch(found["behind"])):
         return False
     result, written = found["result"], str(abs(answer.numerator))
     return not (len(result) <= _COLUMN_DIGITS and len(result) < len(written) and written.startswith(result))
+
+
+def _shown(text: str) -> str:
+    """LaTeX as plain text, without boxes: what stands in one is the answer itself, unless a calculation gives it."""
+    return plain(_BOX.sub(lambda box: f"{box[1]} {box[2]}" if box[1] else " ", text)) if "\\" in text else text
 
 
 def _numbers(text: str) -> Iterator[tuple[Fraction, bool]]:
