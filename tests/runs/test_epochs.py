@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+import workings
 from tests.evidence import reseal
 from tests.runs.runs_helpers import RECIPE, write_recipe
 from workings.config.load import load_recipe
@@ -12,6 +13,7 @@ from workings.data.batches import Batches
 from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.record.reader import Run
+from workings.runs.keyword_recipe import Keywords, keyword_recipe
 from workings.runs.plan import plan
 from workings.runs.train import train
 
@@ -60,6 +62,14 @@ def test_an_override_of_one_takes_the_place_of_the_other():
 def test_parts_of_an_epoch_are_whole_steps(monkeypatch, epochs, steps):
     monkeypatch.setattr(Batches, "batches_in_epoch", lambda self, epoch: 10)
     assert Batches.steps_in(object.__new__(Batches), epochs) == steps
+
+
+def test_a_model_and_rows_in_python_take_epochs():
+    rows = [{"prompt": "2+2?", "steps": ["2+2=4"], "answer": "4"}]
+    with keyword_recipe(Keywords(model="Qwen/Qwen3-0.6B", data=rows, epochs=3)) as loaded:
+        assert (loaded.recipe.training.epochs, loaded.recipe.training.steps) == (3.0, 0)
+    with pytest.raises(RequestError, match="a recipe and epochs"):
+        workings.train("smoke-tiny", epochs=3)
 
 
 def test_a_plan_counts_at_most_so_many_steps_and_says_so_where_data_are_absent():
