@@ -112,7 +112,7 @@ def router(site: Site) -> APIRouter:
         found = listed(site, wanted.q, wanted.state, wanted.sort, wanted.order == "down")
         if not found.total:
             return site.html("start.html.jinja", page="start", jobs=site.jobs.all(), empty=True, shipped=[],
-                             written=[])
+                             quickstart="quickstart")
         earlier = Counter(row.earlier_of for row in found.rows if row.earlier_of)
         shown_rows = [row for row in found.rows if wanted.hidden or not row.hidden]
         runs = [row for row in shown_rows if row.kind == "run" and not (row.earlier_of and not wanted.earlier)]

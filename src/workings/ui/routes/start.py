@@ -5,17 +5,20 @@ from functools import wraps
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from workings.config.load import shipped_recipes
+from workings.config.load import load_recipe, shipped_recipes
 from workings.errors import RequestError
 from workings.evidence.replay.unit import FOLDER
+from workings.ui.fields import RecipeField, recipe_fields
 from workings.ui.jobs import Job
 from workings.ui.requests import new_place, override_words, recipe_argument, recipe_files
 from workings.ui.site import Site
 
 Text = Annotated[str, Form()]
 Flag = Annotated[bool, Form()]
+FIRST_RECIPE = "smoke-tiny"
+"""Recipe that the form shows at first."""
 
 
 def verbs(site: Site) -> dict[str, Callable[..., Job]]:
@@ -28,9 +31,11 @@ def verbs(site: Site) -> dict[str, Callable[..., Job]]:
     def train(recipe: Text, out: Text, overrides: Text = "", smoke: Flag = False, resume: Flag = False) -> Job:
         """Train a recipe into a new run of this folder, or go on with an unfinished one."""
         place = str(site.folder.inside(out)) if resume else new_place(site.folder, out)
+        chosen, words = recipe_argument(site.folder, recipe), override_words(overrides)
+        # What is wrong with it is said on the form, not by a command that fails a moment later.
+        load_recipe(chosen, words)
         flags = (["--smoke"] if smoke else []) + (["--resume"] if resume else [])
-        return site.jobs.start("train", [recipe_argument(site.folder, recipe), *override_words(overrides), "--out",
-                                         place, *flags], subject=out)
+        return site.jobs.start("train", [chosen, *words, "--out", place, *flags], subject=out)
 
     def evaluate(run: Text, items: Text, name: Text) -> Job:
         """Evaluate a run on items: a shipped name, or a file inside the folder."""
@@ -62,22 +67,47 @@ def router(site: Site) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/start", include_in_schema=False)
-    def start_page() -> HTMLResponse:
-        return site.html("start.html.jinja", page="start", jobs=site.jobs.all(), empty=not site.folder.runs(),
-                         shipped=list(shipped_recipes()), written=recipe_files(site.folder))
+    def start_page(recipe: str = FIRST_RECIPE, overrides: str = "") -> HTMLResponse:
+        return _page(site, {"recipe": recipe, "overrides": overrides})
+
+    @routes.get("/api/fields")
+    def fields_json(recipe: str) -> dict[str, list[RecipeField]]:
+        """Keys of a recipe with their values and what they mean, by section."""
+        return recipe_fields(recipe_argument(site.folder, recipe))
 
     # One function for both: the form and its JSON twin check their fields by the same annotations.
     for verb, start in verbs(site).items():
         routes.add_api_route(f"/api/{verb}", start, methods=["POST"], name=verb)
-        routes.add_api_route(f"/start/{verb}", _led_to_its_job(start), methods=["POST"], include_in_schema=False,
+        routes.add_api_route(f"/start/{verb}", _led_to_its_job(site, start), methods=["POST"], include_in_schema=False,
                              response_model=None)
     return routes
 
 
-def _led_to_its_job(start: Callable[..., Job]) -> Callable[..., RedirectResponse]:
+def _page(site: Site, filled: dict[str, Any], problem: RequestError | None = None) -> HTMLResponse:
+    """The form with what was typed, and what is wrong with it."""
+    filled = {"recipe": FIRST_RECIPE, "out": "first-run", "overrides": "", "smoke": False, "resume": False, **filled}
+    try:
+        fields = recipe_fields(recipe_argument(site.folder, filled["recipe"]))
+    except RequestError as error:
+        fields, problem = {}, problem or error
+    taken = {row.name.partition("/")[0] for row in site.rows()}
+    free = next(name for number in range(1, len(taken) + 2)
+                if (name := "quickstart" if number == 1 else f"quickstart-{number}") not in taken)
+    return site.html("start.html.jinja", 422 if problem else 200, page="start", jobs=site.jobs.all(),
+                     empty=not site.folder.runs(), shipped=list(shipped_recipes()), written=recipe_files(site.folder),
+                     filled=filled, fields=fields, problem=problem, quickstart=free)
+
+
+def _led_to_its_job(site: Site, start: Callable[..., Job]) -> Callable[..., Response]:
     @wraps(start)
-    def form(**fields: Any) -> RedirectResponse:
-        # 303 makes the browser ask with GET, so that reading the job's page again does not start it once more.
-        return RedirectResponse(f"/jobs/{start(**fields).id}", 303)
+    def form(**fields: Any) -> Response:
+        try:
+            # 303 makes the browser ask with GET, so that reading the job's page again does not start it once more.
+            return RedirectResponse(f"/jobs/{start(**fields).id}", 303)
+        except RequestError as error:
+            # The form of training keeps what was typed; the others have a name or two.
+            if start.__name__ != "train":
+                raise
+            return _page(site, fields, error)
 
     return form

@@ -148,7 +148,32 @@ function watchKeys(items) {
   });
 }
 
+/** Fields of a recipe write what differs from it into the form's overrides, and are filled from them. */
+function watchRecipe(form) {
+  const text = form.elements.overrides, fields = [...form.querySelectorAll("[data-key]")];
+  const lines = () => text.value.split("\n").map((line) => line.trim()).filter(Boolean);
+  const read = () => {
+    for (const field of fields) {
+      const line = lines().findLast((each) => each.startsWith(`${field.dataset.key}=`));
+      field.value = line === undefined ? field.dataset.default : line.slice(field.dataset.key.length + 1);
+      field.closest("details").open ||= line !== undefined;
+    }
+  };
+  const write = (field) => {
+    const rest = lines().filter((each) => !each.startsWith(`${field.dataset.key}=`));
+    if (field.value !== field.dataset.default) rest.push(`${field.dataset.key}=${field.value}`);
+    text.value = rest.join("\n");
+  };
+  fields.forEach((field) => field.addEventListener("input", () => write(field)));
+  text.addEventListener("input", read);
+  form.elements.recipe.addEventListener("change", () => {
+    location.assign(`/start?${new URLSearchParams({ recipe: form.elements.recipe.value, overrides: text.value })}#train`);
+  });
+  read();
+}
+
 document.addEventListener("DOMContentLoaded", () => {
+  document.querySelectorAll("form[data-recipe-form]").forEach(watchRecipe);
   const items = [...document.querySelectorAll("article.item[id]")];
   if (items.length) watchKeys(items);
   showTimes(document);

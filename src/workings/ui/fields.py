@@ -1,0 +1,55 @@
+"""A recipe as fields of a form: every key with its value, what it means, and what may stand there."""
+
+import typing
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from workings.config.keys import section_at
+from workings.config.load import load_recipe
+
+
+class RecipeField(BaseModel):
+    """One key of a recipe."""
+
+    key: str = Field(description="Dotted")
+    value: str = Field(description="As an override would write it")
+    help: str
+    choices: list[str] = Field(default=[], description="What may stand there, where that is a list")
+    number: bool = False
+
+
+def recipe_fields(recipe: str) -> dict[str, list[RecipeField]]:
+    """Keys of a recipe with their values, by section. Raises `RequestError` for a recipe that is none."""
+    found: dict[str, list[RecipeField]] = {}
+    for key, value in _leaves(load_recipe(recipe).resolved()):
+        section, _, rest = key.partition(".")
+        found.setdefault(section if rest else "recipe", []).append(_field(key, value))
+    return found
+
+
+def _leaves(values: dict[str, Any], prefix: str = "") -> typing.Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        # A list is written in the recipe itself: a field of one line is no place for it.
+        elif not isinstance(value, list):
+            yield prefix + key, value
+
+
+def _field(key: str, value: Any) -> RecipeField:
+    *place, name = key.split(".")
+    fields = [section.model_fields[name] for section in section_at(place) if name in section.model_fields]
+    choices = list(dict.fromkeys(str(each) for field in fields for each in _literals(field.annotation)))
+    if isinstance(value, bool):
+        choices = ["true", "false"]
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    # Of a key that several kinds of a section have, each says what that kind is.
+    help_text = fields[0].description if len(fields) == 1 else ""
+    return RecipeField(key=key, value=text, help=help_text or "",
+                       choices=choices if text in choices else [],
+                       number=isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _literals(annotation: Any) -> tuple[Any, ...]:
+    return typing.get_args(annotation) if typing.get_origin(annotation) is typing.Literal else ()

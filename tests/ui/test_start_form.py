@@ -1,0 +1,46 @@
+"""The form that starts a training run: a recipe's keys as fields, and nothing typed is lost to an error."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.ui.making import client, two_runs
+from workings.config.load import load_recipe
+from workings.ui.fields import recipe_fields
+
+
+def test_fields_are_the_recipe_with_its_help_and_choices() -> None:
+    fields = {field.key: field for section in recipe_fields("smoke-tiny").values() for field in section}
+    assert (fields["training.steps"].value, fields["training.steps"].number) == ("2", True)
+    assert fields["training.steps"].help
+    assert {"fp32", "bf16"} <= set(fields["precision.compute"].choices)
+    assert fields["precision.compute"].value == load_recipe("smoke-tiny").resolved()["precision"]["compute"]
+    # Each of these, written as an override, is the recipe again.
+    words = [f"{key}={fields[key].value}" for key in (
+        "seed", "training.learning_rate", "optimizer.epsilon", "memory.remat", "memory.cpu_optimizations", "mesh.tp")]
+    assert load_recipe("smoke-tiny", words).resolved() == load_recipe("smoke-tiny").resolved()
+
+
+def test_an_error_keeps_the_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path / "folder")
+    page = client(tmp_path / "folder", monkeypatch)
+    typed = {"recipe": "quickstart", "out": "mine", "overrides": "training.stepz=4\nseed=3", "smoke": "true"}
+    answer = page.post("/start/train", data=typed)
+    assert answer.status_code == 422
+    assert "training.stepz" in answer.text.partition('role="alert"')[2].partition("</div>")[0]
+    form = answer.text.partition('action="/start/train"')[2].partition("</form>")[0]
+    assert "<option selected>quickstart</option>" in form
+    assert 'name="out" value="mine"' in form
+    assert "training.stepz=4\nseed=3</textarea>" in form
+    assert 'name="smoke" value="true" checked' in form
+    assert page.get("/api/jobs").json() == []
+    assert page.post("/api/train", data=typed).status_code == 422
+
+
+def test_the_form_shows_the_recipe_that_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path / "folder")
+    page = client(tmp_path / "folder", monkeypatch)
+    steps = load_recipe("quickstart").recipe.training.steps
+    assert f'data-key="training.steps" data-default="{steps}"' in page.get("/start?recipe=quickstart").text
+    assert page.get("/start?recipe=../none.yaml").status_code == 422
+    assert page.get("/api/fields?recipe=smoke-tiny").json()["training"][0]["key"] == "training.steps"
