@@ -6,7 +6,9 @@ import pytest
 
 from tests.ui.making import client, two_runs
 from workings.config.load import load_recipe
+from workings.runs.plan import estimated
 from workings.ui.fields import recipe_fields
+from workings.ui.routes import start
 
 
 def test_fields_are_the_recipe_with_its_help_and_choices() -> None:
@@ -44,3 +46,20 @@ def test_the_form_shows_the_recipe_that_is_chosen(tmp_path: Path, monkeypatch: p
     assert f'data-key="training.steps" data-default="{steps}"' in page.get("/start?recipe=quickstart").text
     assert page.get("/start?recipe=../none.yaml").status_code == 422
     assert page.get("/api/fields?recipe=smoke-tiny").json()["training"][0]["key"] == "training.steps"
+
+
+def test_what_the_formula_says_stands_beside_the_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path / "folder")
+    page = client(tmp_path / "folder", monkeypatch)
+    asked = []
+
+    def ask(words: list[str], cwd: Path) -> dict[str, object]:
+        asked.append(words)
+        return {"estimates": [estimated(load_recipe(words[1], words[2:3]), words[4]).as_json()]}
+    monkeypatch.setattr(start, "ask", ask)
+    small, large = (page.get("/api/formula", params={
+        "recipe": "smoke-tiny", "target": "t4", "overrides": f"batch.micro_batch={rows}"}).json() for rows in (4, 4096))
+    assert (small["recipe"], small["target"]) == ("smoke-tiny", "t4")
+    assert 0 < small["peak_bytes"] < large["peak_bytes"]
+    assert asked[0] == ["plan", "smoke-tiny", "batch.micro_batch=4", "--on", "t4", "--formula"]
+    assert page.get("/api/formula?recipe=smoke-tiny&target=nowhere").status_code == 404

@@ -33,13 +33,14 @@ def plan_command(
         metavar="FILE", help="Write the plan that fits as a recipe (one target).")] = None,
     runs: Annotated[Path, typer.Option(
         metavar="DIR", help="Your runs; finished ones on the same device correct the time.")] = Path("runs"),
+    formula: Annotated[bool, typer.Option("--formula", help="Only what the formula says, at once.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Say whether a recipe's run fits a target, why, and how long it takes."""
     from workings.config.load import load_recipe
     from workings.hardware.catalog import find_target
     from workings.planning.seconds import parse_duration
-    from workings.runs.plan import by_formula, plan
+    from workings.runs.plan import by_formula, estimated, plan
     from workings.runs.plan_write import write_nearest
     from workings.runs.select_engine import with_engine
 
@@ -49,6 +50,11 @@ def plan_command(
     seconds = parse_duration(deadline) if deadline else 0.0
     # Before planning, which may compile for minutes: a wrong option should not cost that time.
     _check_write(write, names)
+    if formula:
+        found = [estimated(loaded, name) for name in dict.fromkeys(names)]
+        answer({"estimates": [each.as_json() for each in found]}, as_json=as_json,
+               text="\n".join(each.sentence for each in found))
+        return
     # A dict keeps the order in which targets were named and drops repeated ones.
     made = []
     for name in dict.fromkeys(names):

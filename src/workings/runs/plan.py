@@ -1,7 +1,8 @@
 """`plan`: does a recipe fit a machine that is not here, why, and what is the nearest that does. Downloads nothing."""
 
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from workings.config.load import LoadedRecipe, Overrides, RecipeLike, load_recipe
 from workings.engines.hardware_probe import cpu_memory
@@ -21,8 +22,36 @@ OWN_RUNS = Path("runs")
 """Where a person's runs are looked for unless told otherwise."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What the formula alone says of a recipe on a target."""
+
+    recipe: str
+    target: str
+    program: str
+    """The one that needs most."""
+    peak_bytes: int
+    """Per device, as `limit_bytes`."""
+    limit_bytes: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Keys of `plan --formula --json`."""
+        return asdict(self)
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+        return (f"{self.recipe} on {self.target}: about {gib(self.peak_bytes)} of {gib(self.limit_bytes)} a device by "
+                f"formula, for the {self.program}")
+
+
 def by_formula(loaded: LoadedRecipe, on: str) -> str:
-    """What the formula says of a recipe on a target, as a sentence, while a compiler has yet to answer.
+    """What the formula says, as a sentence, while a compiler has yet to answer. Raises `RequestError` as `plan`."""
+    return f"estimated  {estimated(loaded, on).sentence}; the plan itself follows"
+
+
+def estimated(loaded: LoadedRecipe, on: str) -> Estimate:
+    """What the formula says of a recipe on a target; nothing is compiled.
 
     Raises:
         RequestError: as `plan`.
@@ -35,8 +64,8 @@ def by_formula(loaded: LoadedRecipe, on: str) -> str:
     worst = max(needs, key=lambda name: needs[name])
     limit = cpu_memory()[0] if target.platform == "cpu" else (
         engine.usable_memory(target)[0] if engine is not None else target.memory_bytes)
-    return (f"estimated  {loaded.recipe.name} on {target.name}: about {gib(needs[worst])} of {gib(limit)} a device by "
-            f"formula, for the {worst}; the plan itself follows")
+    return Estimate(recipe=loaded.recipe.name, target=target.name, program=worst, peak_bytes=needs[worst],
+                    limit_bytes=limit)
 
 
 def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: bool = True,

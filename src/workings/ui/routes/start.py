@@ -6,19 +6,32 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Form
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import BaseModel, Field
 
 from workings.config.load import load_recipe, shipped_recipes
 from workings.errors import RequestError
 from workings.evidence.replay.unit import FOLDER
+from workings.hardware.catalog import targets
+from workings.ui.child import ask
 from workings.ui.fields import RecipeField, recipe_fields
 from workings.ui.jobs import Job
-from workings.ui.requests import new_place, override_words, recipe_argument, recipe_files
+from workings.ui.requests import new_place, override_words, recipe_argument, recipe_files, target_names
 from workings.ui.site import Site
 
 Text = Annotated[str, Form()]
 Flag = Annotated[bool, Form()]
 FIRST_RECIPE = "smoke-tiny"
 """Recipe that the form shows at first."""
+
+
+class Formula(BaseModel):
+    """What the formula says of a recipe on a machine. Bytes are per device."""
+
+    recipe: str
+    target: str
+    program: str = Field(description="The one that needs most")
+    peak_bytes: int
+    limit_bytes: int
 
 
 def verbs(site: Site) -> dict[str, Callable[..., Job]]:
@@ -75,6 +88,12 @@ def router(site: Site) -> APIRouter:
         """Keys of a recipe with their values and what they mean, by section."""
         return recipe_fields(recipe_argument(site.folder, recipe))
 
+    @routes.get("/api/formula")
+    def formula_json(recipe: str, target: str, overrides: str = "") -> Formula:
+        """What a recipe needs on a machine, by formula: nothing is compiled."""
+        words = [recipe_argument(site.folder, recipe), *override_words(overrides), "--on", *target_names([target])]
+        return Formula(**ask(["plan", *words, "--formula"], site.folder.root)["estimates"][0])
+
     # One function for both: the form and its JSON twin check their fields by the same annotations.
     for verb, start in verbs(site).items():
         routes.add_api_route(f"/api/{verb}", start, methods=["POST"], name=verb)
@@ -95,7 +114,7 @@ def _page(site: Site, filled: dict[str, Any], problem: RequestError | None = Non
                 if (name := "quickstart" if number == 1 else f"quickstart-{number}") not in taken)
     return site.html("start.html.jinja", 422 if problem else 200, page="start", jobs=site.jobs.all(),
                      empty=not site.folder.runs(), shipped=list(shipped_recipes()), written=recipe_files(site.folder),
-                     filled=filled, fields=fields, problem=problem, quickstart=free)
+                     filled=filled, fields=fields, targets=list(targets()), problem=problem, quickstart=free)
 
 
 def _led_to_its_job(site: Site, start: Callable[..., Job]) -> Callable[..., Response]:

@@ -164,6 +164,20 @@ function watchRecipe(form) {
     if (field.value !== field.dataset.default) rest.push(`${field.dataset.key}=${field.value}`);
     text.value = rest.join("\n");
   };
+  const target = form.querySelector("[data-target]"), said = form.querySelector("[data-formula]");
+  let waiting = 0, turn = 0;
+  const plan = () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(async () => {
+      const mine = ++turn;
+      said.textContent = "…";
+      const { value } = await asked(`/api/formula?${new URLSearchParams({ recipe: form.elements.recipe.value, target: target.value, overrides: text.value })}`);
+      if (mine !== turn) return;  // something was typed since
+      const size = (bytes) => bytes < 2 ** 30 ? `${(bytes / 2 ** 20).toFixed(1)} MiB` : `${(bytes / 2 ** 30).toFixed(2)} GiB`;
+      said.textContent = !value ? "no answer for what stands there" : `${value.peak_bytes <= value.limit_bytes ? "fits" : "does not fit"}: about ${size(value.peak_bytes)} of ${size(value.limit_bytes)} a device, for the ${value.program}`;
+    }, 700);
+  };
+  form.addEventListener("input", plan);
   fields.forEach((field) => field.addEventListener("input", () => write(field)));
   text.addEventListener("input", read);
   form.elements.recipe.addEventListener("change", () => {
