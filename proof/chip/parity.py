@@ -8,6 +8,7 @@ shows how far that is.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,6 +19,7 @@ import numpy as np
 
 from proof.chip.part import Chip, Part, require
 from workings.config.load import load_recipe
+from workings.errors import RequestError
 from workings.runs.parity import (
     TOLERANCES,
     comparable,
@@ -35,6 +37,7 @@ FLASH = ("model.shape.head_dim=128", "data.max_length=128", "data.buckets=[128]"
 """Sizes that every flash kernel takes."""
 OTHER_OPTIMIZER = {"jax": "muon", "torch": "adamw8bit"}
 AS_SET = "adamw-default-precision"
+REFUSED = "refused.json"
 HIGHEST = {"JAX_DEFAULT_MATMUL_PRECISION": "highest"}
 ADAPTERS = "{rank: 4, alpha: 8, name: %s}"
 
@@ -61,6 +64,8 @@ def run(row: str, chip: Chip, folder: Path) -> dict[str, Any]:
     if engine == "torch" and name == "qlora":
         require("bitsandbytes")
     place = folder / row.replace(" ", "-")
+    # Of an earlier try that failed: half a model, or weights of other code.
+    shutil.rmtree(place, ignore_errors=True)
     found = []
     for device, environment in (("cpu", {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}), (
             chip.platform, {} if name == AS_SET else HIGHEST)):
@@ -70,6 +75,8 @@ def run(row: str, chip: Chip, folder: Path) -> dict[str, Any]:
                  "steps": 6 if chip.tiny else STEPS}
         done = subprocess.run([sys.executable, "-m", "proof.chip.parity", str(place), str(side), json.dumps(asked)],
                               capture_output=True, text=True, check=False, env=os.environ | environment)
+        if (side / REFUSED).is_file():
+            raise RequestError(*json.loads((side / REFUSED).read_text(encoding="utf-8")))
         if done.returncode:
             raise RuntimeError(f"{row} on {device}: exit code {done.returncode}\n{done.stderr[-3000:]}")
         found.append(read(side))
@@ -113,4 +120,9 @@ PART = Part(name="parity", shows="Largest differences between the chip and the C
             needs=(), rows=rows, run=run, told=("logit", "loss", "gradient", "curve"))
 
 if __name__ == "__main__":
-    one_side(Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]))
+    try:
+        one_side(Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]))
+    except RequestError as refused:
+        # For the process that asked: what an engine does not do is no failure.
+        parts = [refused.given, refused.expected, refused.try_next]
+        (Path(sys.argv[2]) / REFUSED).write_text(json.dumps(parts), encoding="utf-8")

@@ -1,6 +1,7 @@
 """A run that is killed on the chip and resumed, against one that was not; and how far a replay of it lies away."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,9 +34,8 @@ def run(row: str, chip: Chip, folder: Path) -> dict[str, Any]:
              "training.warmup_steps=0", f"checkpoint.every_steps={every}", "checkpoint.keep_last=9", "mesh.fsdp=1",
              "evaluation={traces: addition, every_steps: 1000}", *FORMATS[name]]
     whole, killed = place / "whole", place / "killed"
-    for out in (whole, killed):
-        if out.exists():
-            raise RuntimeError(f"{out} lies there from an earlier try: move it away")
+    # Of an earlier try that failed.
+    shutil.rmtree(place, ignore_errors=True)
     ask("train", *words, "--out", str(whole))
     at = kill(words, killed)
     ask("train", *words, "--out", str(killed), "--resume")
