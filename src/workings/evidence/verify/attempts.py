@@ -14,6 +14,7 @@ from workings.evidence.verify.tree import FolderTree
 from workings.record import jsonl
 from workings.record.attempts import AFTER, ATTEMPT, line_digest
 from workings.record.layout import ATTEMPTS
+from workings.record.plain import parsed_bytes, refuse_too_large
 from workings.record.values import is_absent
 
 
@@ -55,14 +56,19 @@ def _read(record: Record, place: str) -> list[dict[str, Any]] | None:
     """Lines of a list; None where there is none."""
     if place != "..":
         there = any(entry.name == place and entry.kind == "file" for entry in record.tree.entries)
-        return jsonl.parse(trees.read(record.tree, place), place)[0] if there else None
+        return _parsed(trees.read(record.tree, place), place) if there else None
     # A zip has no neighbours that belong to it. A link beside the run could lead anywhere, so it is not read.
     if isinstance(record.tree, FolderTree):
         beside = Path(record.tree.path.absolute().parent, ATTEMPTS)
         if beside.is_file() and not beside.is_symlink():
             with beside.open("rb") as stream:
-                return jsonl.parse(stream.read(trees.MAX_READ_BYTES), ATTEMPTS)[0]
+                return _parsed(stream.read(trees.MAX_READ_BYTES), ATTEMPTS)
     return None
+
+
+def _parsed(data: bytes, name: str) -> list[dict[str, Any]]:
+    refuse_too_large(parsed_bytes(data, lines=True), name)
+    return jsonl.parse(data, name)[0]
 
 
 def _missing_lines(listed: list[dict[str, Any]]) -> list[str]:

@@ -20,9 +20,10 @@ from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
 from workings.record.layout import ATTEST
+from workings.record.plain import parsed_bytes
 
 # Read before any sum could vouch for it, so a file of gigabytes must be refused by its size.
-MAX_ENVELOPE_BYTES = 4 << 20
+MAX_ENVELOPE_BYTES = 1 << 18
 NO_LIBRARY = f"the libraries for signatures are not installed: {keys.INSTALL}"
 
 
@@ -151,7 +152,12 @@ def _read(record: Record, run: Unit, name: str) -> bytes:
 
 
 def _open(record: Record, run: Unit, name: str) -> Opened:
-    return envelope.open_envelope(_read(record, run, name))
+    def read() -> Opened:
+        data = _read(record, run, name)
+        run.tree.kept.spend(parsed_bytes(data))
+        return envelope.open_envelope(data)
+    # There may be hundreds, and four checks ask for each.
+    return run.once(f"{ATTEST}/{name}", read)
 
 
 def _opened_or_none(record: Record, run: Unit, name: str) -> Opened | None:

@@ -14,6 +14,7 @@ from workings.record.canonical import line
 from workings.record.digest import bytes_digest
 from workings.record.layout import EVALUATION_CONFIG, KEPT, PAIRS, ROWS, SUMS
 from workings.record.manifest import DRAWN_FROM
+from workings.record.plain import parsed_bytes, refuse_too_large
 
 
 @check("consistency.drawn_from", level=1, title="what a run learned of samples was drawn and kept where it says",
@@ -65,6 +66,7 @@ def _learned(record: Record, unit: Unit) -> list[dict[str, Any]] | None:
             continue
         try:
             data = trees.read(unit.tree, place, MAX_JSON_BYTES)
+            refuse_too_large(parsed_bytes(data, lines=True), place)
         except RecordError:
             continue  # too large to be read here: as good as absent
         if bytes_digest(data) == wanted:
