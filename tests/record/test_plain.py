@@ -33,7 +33,7 @@ def private(path: Path) -> None:
     (private, "a.json: a link, and no plain file"),
     (pipe, "a.json: a pipe, and no plain file"),
     (Path.mkdir, "a.json: a folder, and no plain file"),
-    (holes, "a.json: 4,294,967,296 bytes, and at most 67,108,864 are read"),
+    (holes, "a.json: 4,294,967,296 bytes, of which hardly any are on the disk"),
     (lambda path: None, "a.json is missing"),
 ], ids=["device", "link", "pipe", "folder", "holes", "missing"])
 def test_what_is_not_read(tmp_path: Path, make, said: str) -> None:
@@ -58,6 +58,10 @@ def test_a_plain_file(tmp_path: Path) -> None:
     assert read_plain(tmp_path / "a", 3) == b"abc"
     with pytest.raises(RecordError, match="a: 3 bytes, and at most 2 are read"):
         read_plain(tmp_path / "a", 2)
+    (tmp_path / "b").write_bytes(b"")
+    os.truncate(tmp_path / "b", 100 << 20)
+    with pytest.raises(RecordError, match="b: 104,857,600 bytes, and at most 67,108,864 are read"):
+        read_plain(tmp_path / "b")
     with open_plain(tmp_path / "a") as file:
         assert file.read() == b"abc"
 

@@ -15,6 +15,8 @@ from workings.record.storage import PLAIN_ONLY, PRIVATE
 
 MAX_BYTES = 64 << 20
 """Largest file that is read into memory whole (a tokenizer of 256,000 entries has half of that)."""
+HOLLOW_BYTES = 1 << 30
+"""A file from here on has to have its bytes on the disk, a thousandth of them at least."""
 MEMORY_VARIABLE = "WORKINGS_READ_MIB"
 """Environment variable with the MiB that what is read of a record may take in memory."""
 MEMORY_MIB = 300
@@ -65,6 +67,12 @@ def read_plain(path: Path, limit: int | None = MAX_BYTES) -> bytes:
     return data
 
 
+def is_hollow(facts: os.stat_result) -> bool:
+    """Whether a large file has hardly any bytes on the disk: a terabyte of nothing would take an hour to be read."""
+    # `st_blocks` counts units of 512 bytes, whatever the blocks of the file system. Windows has no such field.
+    return facts.st_size > HOLLOW_BYTES and getattr(facts, "st_blocks", facts.st_size) * 512 < facts.st_size / 1000
+
+
 def memory_limit() -> int:
     """Bytes that what is read of a record may take in memory."""
     said = os.environ.get(MEMORY_VARIABLE, "")
@@ -99,5 +107,7 @@ def _refuse_others(path: Path, facts: os.stat_result, limit: int | None) -> None
         kinds = ((stat.S_ISLNK, "a link"), (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"))
         kind = next((name for test, name in kinds if test(facts.st_mode)), "a device")
         raise RecordError(f"{path.name}: {kind}, and no plain file")
+    if is_hollow(facts):
+        raise RecordError(f"{path.name}: {facts.st_size:,} bytes, of which hardly any are on the disk")
     if limit is not None and facts.st_size > limit:
         raise RecordError(f"{path.name}: {facts.st_size:,} bytes, and at most {limit:,} are read")

@@ -16,14 +16,13 @@ from workings.errors import RecordError, RequestError
 from workings.evidence.verify import bombs
 from workings.evidence.verify.kept import Kept
 from workings.record.digest import stream_digest
+from workings.record.plain import is_hollow
 from workings.record.storage import PLAIN_ONLY, PRIVATE
 
 MAX_ENTRIES = 100_000
 """More files and folders than this are not looked at."""
 MAX_READ_BYTES = 64 << 20
 """Largest file that is read into memory whole; larger ones are only hashed."""
-HOLES_BYTES = 1 << 30
-"""A file from here on has to have its bytes on the disk, a thousandth of them at least."""
 MAX_NAME_CHARS, MAX_DEPTH = 1024, 32
 """Longest path, in characters and in folders."""
 
@@ -70,9 +69,7 @@ class FolderTree:
         except OSError as error:
             raise RecordError(f"{shown(name)}: cannot be read ({error.strerror})") from None
         facts = os.fstat(descriptor)
-        # A terabyte of nothing takes a hundred bytes on the disk and an hour to be hashed.
-        # `st_blocks` counts units of 512 bytes, whatever the blocks of the file system. Windows has no such field.
-        if facts.st_size > HOLES_BYTES and getattr(facts, "st_blocks", facts.st_size) * 512 < facts.st_size / 1000:
+        if is_hollow(facts):
             os.close(descriptor)
             raise RecordError(f"{shown(name)}: {facts.st_size:,} bytes, of which hardly any are on the disk")
         return os.fdopen(descriptor, "rb")
