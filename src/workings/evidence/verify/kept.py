@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from workings.errors import RecordError
-from workings.record.plain import TooLarge, memory_limit, refuse_too_large
+from workings.record.plain import MEMORY_VARIABLE, TooLarge, memory_limit, refuse_too_large
 
 Key = tuple[str, str, str]
 """Place of a unit, kind of value, and name."""
 T = TypeVar("T")
+MOST_TIMES = 14
+"""All that is made, one after the other, takes at most so many times the memory that is allowed at once."""
 
 
 @dataclass
@@ -20,6 +22,8 @@ class Kept:
     _bytes: dict[Key, int] = field(default_factory=dict)
     # A stack: making one value may ask for another, and each pays for its own bytes.
     _making: list[Key] = field(default_factory=list)
+    spent: int = 0
+    """Bytes of all that was made so far, also of what was dropped since."""
 
     def once(self, key: Key, make: Callable[[], T], where: str) -> T:
         """What ``make`` gave before, or gives now. Raises its `RecordError` again, which names ``where``."""
@@ -49,6 +53,12 @@ class Kept:
         self._bytes[key] = self._bytes.get(key, 0) + needed
         refuse_too_large(self._bytes[key], "it")
         taken, limit = sum(self._bytes.values()), memory_limit()
+        self.spent += needed
+        # Files that were dropped are read again by the next check: without an end to it a record of many large ones
+        # would take minutes.
+        if self.spent > MOST_TIMES * limit:
+            raise TooLarge(f"all that is read of this record would take more than {MOST_TIMES * limit >> 20:,} MiB one "
+                           f"after the other; {MEMORY_VARIABLE} allows more, for a record that you trust")
         for old in [each for each in self._values if each in self._bytes]:
             if taken <= limit:
                 break
