@@ -1,6 +1,20 @@
-"""Completions that were kept as text beside an evaluation. A unit of samples shows all of them in `sampled`."""
+"""Completions that were kept as text: beside an evaluation, and in the log while the run was trained.
 
-from workings.ui.tab import Tab
+A unit of samples shows all of its own in `sampled`.
+"""
 
-TAB = Tab(key="samples", title="Samples", position=60,
-          shown=lambda run: bool(run.detail.samples) and run.row.kind != "samples")
+from collections.abc import Mapping
+from typing import Any
+
+from workings.ui.site import Site
+from workings.ui.tab import NoQuery, OpenedRun, Tab
+from workings.ui.time_line import time_lines
+
+
+def _values(site: Site, run: OpenedRun, query: NoQuery) -> Mapping[str, Any]:
+    return {"time_lines": time_lines(run.path) if run.trained else []}
+
+
+TAB = Tab(key="samples", title="Samples", position=60, values=_values,
+          shown=lambda run: run.row.kind != "samples" and (
+              bool(run.detail.samples) or (run.trained and bool(time_lines(run.path)))))

@@ -1,0 +1,59 @@
+"""How a run answered its sample questions while it was trained, from its log."""
+
+import ast
+import re
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from workings.record.layout import LOG
+from workings.record.plain import open_plain
+
+MOST_LINES, MOST_ANSWERS, LONGEST_LINE = 2_000, 40, 40_000
+_TEXT = r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
+_LINE = re.compile(rf"sample after step (\d{{1,12}}): {_TEXT} -> {_TEXT} \((\w+)\)")
+
+
+class AnswerAt(BaseModel):
+    """What the model wrote after a step."""
+
+    step: int
+    text: str
+    finish_reason: str
+
+
+class TimeLine(BaseModel):
+    """One question and its answers, in the order of the steps."""
+
+    prompt: str
+    answers: list[AnswerAt]
+
+
+def time_lines(run: Path) -> list[TimeLine]:
+    """Questions that were answered more than once; of many answers some, evenly, with the first and the last."""
+    found: dict[str, dict[int, AnswerAt]] = {}
+    if not (run / LOG).is_file():
+        return []
+    taken = 0
+    with open_plain(run / LOG) as file:
+        while taken < MOST_LINES and (data := file.readline(LONGEST_LINE)):
+            if (match := _LINE.fullmatch(data.decode("utf-8", "replace").strip())) is None:
+                continue
+            taken += 1
+            # Both are texts as Python writes them, and nothing else fits the pattern; one of a hostile log may not be.
+            try:
+                prompt, text = str(ast.literal_eval(match[2])), str(ast.literal_eval(match[3]))
+            except (ValueError, SyntaxError):
+                continue
+            # A step that a resumed run took again counts as it was taken last.
+            found.setdefault(prompt, {})[int(match[1])] = AnswerAt(step=int(match[1]), text=text,
+                                                                   finish_reason=match[4])
+    return [TimeLine(prompt=prompt, answers=_some([answers[step] for step in sorted(answers)]))
+            for prompt, answers in found.items() if len(answers) > 1]
+
+
+def _some(answers: list[AnswerAt]) -> list[AnswerAt]:
+    if len(answers) <= MOST_ANSWERS:
+        return answers
+    last = len(answers) - 1
+    return [answers[round(number * last / (MOST_ANSWERS - 1))] for number in range(MOST_ANSWERS)]
