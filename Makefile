@@ -42,7 +42,7 @@ $(CORE): pyproject.toml constraints.txt | $(BIN)/python
 # What tests, checks and docs need. torch first and by its exact pin, so that pip takes a CPU build where it knows one.
 $(ALL): pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install --quiet 'torch==2.13.0' -c constraints.txt
-	$(PIP) install --quiet -c constraints.txt -e '.[jax,plan,torch,tunix,hub,score,dev]'
+	$(PIP) install --quiet -c constraints.txt -e '.[jax,plan,torch,tunix,hub,score,timestamp,dev]'
 	@touch $(CORE) $@
 
 setup: $(ALL) ## makes .venv with everything that tests, checks and docs need
