@@ -10,13 +10,14 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from tests.engines.tiny import random_batch, request, tiny_shape, with_signals
+from tests.engines.tiny import random_batch, request, tiny_shape, with_signals, with_top_tokens
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig
 from workings.engines.jax import embedding, feed_forward
 from workings.engines.jax.engine import JaxEngine
 from workings.models.batch import Batch
 from workings.objectives.policy_gradient import PolicyGradient
+from workings.objectives.top_tokens import TopTokens
 
 feed_forward.CHUNK = 4  # several chunks of the few positions that a device has here
 MESHES = {"1": MeshConfig(fsdp=1), "8": MeshConfig(fsdp=8), "4x2": MeshConfig(fsdp=4, tp=2), "2": MeshConfig(fsdp=2),
@@ -69,6 +70,23 @@ def objective(meshes: tuple[tuple[str, int], ...], family: str, **form: int) -> 
             results.append([result.loss, result.grad_norm, *result.metrics.values()])
             of_steps.append(result.log_probs)
         found[mesh] = {"log_probs": log_probs.tolist(), "of_first_step": of_steps[0].tolist(), "results": results}
+    return found
+
+
+def top_tokens() -> dict:
+    """What a teacher finds the most likely, and two steps that learn from it, on one device and on a mesh."""
+    found = {}
+    for mesh, chunk in (("1", 0), ("4x2", 5)):
+        asked = request(tiny_shape("gemma2", vocab=64, layers=1), objective=TopTokens(top_k=12), mesh=MESHES[mesh],
+                        memory=MemoryConfig(loss_chunk=chunk))
+        e = JaxEngine.open(asked)
+        batch, state = random_batch(asked.shape, micro=2, rows=8), e.init(0)
+        tokens, log_probs = e.most_likely(e.init(1), batch, 12, 60)
+        learned, results = with_top_tokens(batch, tokens, log_probs), []
+        for _ in range(2):
+            state, result = e.step(state, learned, 1e-3)
+            results.append([result.loss, result.grad_norm, *result.metrics.values()])
+        found[mesh] = {"tokens": tokens.tolist(), "log_probs": log_probs.tolist(), "results": results}
     return found
 
 
@@ -130,7 +148,7 @@ if __name__ == "__main__":
                "lora": lambda: adapters("lora", folder), "qlora": lambda: adapters("qlora", folder),
                "checkpoints": lambda: checkpoints(folder, "adamw", ("1", "2", "4")),
                "checkpoint of adafactor": lambda: checkpoints(folder, "adafactor", ("4",)),
-               "generation": generation, "places": places,
+               "generation": generation, "places": places, "top tokens": top_tokens,
                "objective": lambda: objective((("1", 0), ("4x2", 5)), "gemma2", layers=2),
                # Layers that are not alike: several loops, heads of two sizes, keys that later layers share.
                "objective on every mesh": lambda: objective((("1", 0), ("8", 8), ("4x2", 5)), "gemma4")}

@@ -26,8 +26,9 @@ from workings.engines.torch.objective import ARRAY as TORCH
 from workings.objectives.base import ArrayFunctions
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE, PolicyGradient
 
-NUMPY = ArrayFunctions(exp=np.exp, minimum=np.minimum, clip=np.clip, log_sigmoid=lambda x: -np.logaddexp(0, -x),
-                       stop_gradient=np.asarray)
+NUMPY = ArrayFunctions(exp=np.exp, log=np.log, minimum=np.minimum, clip=np.clip,
+                       log_sigmoid=lambda x: -np.logaddexp(0, -x), stop_gradient=np.asarray,
+                       stack=lambda arrays: np.stack(arrays, -1))
 Signals = Mapping[str, np.ndarray]
 Found = tuple[float, Mapping[str, float], np.ndarray | None]
 """Total, metrics, and the derivative of the total in each log probability where the framework finds one."""

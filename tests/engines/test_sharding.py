@@ -41,6 +41,14 @@ def test_a_policy_gradient_is_the_same_on_a_mesh(case: str, run_forked, tmp_path
         np.testing.assert_allclose(found[mesh]["of_first_step"], found[mesh]["log_probs"], atol=1e-5)
 
 
+def test_a_teachers_top_tokens_are_the_same_on_a_mesh(run_forked, tmp_path: Path) -> None:
+    """Each of eight devices has eight of the 64 tokens, fewer than the twelve that are asked for."""
+    found = ask(run_forked, "top tokens", tmp_path)
+    assert found["4x2"]["tokens"] == found["1"]["tokens"]
+    np.testing.assert_allclose(found["4x2"]["log_probs"], found["1"]["log_probs"], atol=1e-5)
+    np.testing.assert_allclose(found["4x2"]["results"], found["1"]["results"], rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("case", [pytest.param("lora", marks=pytest.mark.full), "qlora"])
 def test_adapters_train_the_same_on_every_mesh(case: str, run_forked, tmp_path: Path) -> None:
     """Eight steps with fsdp=8 (QLoRA: fsdp=4 x tp=2) and one device; a checkpoint of the former goes on with one."""

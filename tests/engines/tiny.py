@@ -13,6 +13,7 @@ from workings.models.registry import families, find_family
 from workings.models.shape import ModelShape
 from workings.models.shapes import shape_from_config
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE
+from workings.objectives.top_tokens import TopTokens
 
 FAMILIES = tuple(family.name for family in families() if "jax" not in family.refusals)
 
@@ -103,3 +104,11 @@ def with_signals(batch: Batch, log_probs: np.ndarray, seed: int = 0, divided_by:
     advantage = np.broadcast_to(draw.normal(size=(*log_probs.shape[:2], 1)), log_probs.shape)
     signals = {ADVANTAGE: advantage, BEHAVIOR: log_probs + apart[0], REFERENCE: log_probs + apart[1]}
     return replace(batch, signals={name: x.astype(np.float32) for name, x in signals.items()}, divided_by=divided_by)
+
+
+def with_top_tokens(batch: Batch, tokens: np.ndarray, log_probs: np.ndarray) -> Batch:
+    """A batch with what a teacher says: ``[A, B, S, K]`` each."""
+    objective = TopTokens(top_k=tokens.shape[-1])
+    signals = {name: x[..., k].astype(np.float32) for x, names in (
+        (tokens, objective.target_signals), (log_probs, objective.log_prob_signals)) for k, name in enumerate(names)}
+    return replace(batch, signals=signals)

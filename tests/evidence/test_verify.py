@@ -42,7 +42,7 @@ WHERE_THERE_IS_A_SUBJECT = [
     "recompute.replay", "consistency.prompts", "consistency.rollouts", "consistency.rollout_batches",
     "consistency.rollout_metrics", "recompute.prompts", "recompute.rewards", "recompute.advantages",
     "consistency.teacher", "consistency.pairs", "consistency.reference", "consistency.preferences",
-    "recompute.implied_rewards",
+    "recompute.implied_rewards", "consistency.top_tokens", "recompute.top_tokens",
     "consistency.selection", "recompute.selection", "consistency.drawn_from",
 ]
 """Ids that a plain run does not show: no notes, signatures, replay, rewards or samples, and it is no pack."""

@@ -10,8 +10,9 @@ from workings.errors import RequestError
 from workings.objectives.base import CROSS_ENTROPY, ArrayFunctions
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE, PolicyGradient
 
-NUMPY = ArrayFunctions(exp=np.exp, minimum=np.minimum, clip=np.clip, log_sigmoid=lambda x: -np.logaddexp(0, -x),
-                       stop_gradient=np.asarray)
+NUMPY = ArrayFunctions(exp=np.exp, log=np.log, minimum=np.minimum, clip=np.clip,
+                       log_sigmoid=lambda x: -np.logaddexp(0, -x), stop_gradient=np.asarray,
+                       stack=lambda arrays: np.stack(arrays, -1))
 LN2 = math.log(2)
 
 

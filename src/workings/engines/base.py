@@ -310,6 +310,28 @@ class LikelihoodEngine(Protocol):
 
 
 @runtime_checkable
+class TeachingEngine(Protocol):
+    """What an engine may offer beyond `Engine`: the tokens that it finds the most likely."""
+
+    def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
+        """The most likely tokens of each supervised position, the most likely one first, and how likely they are.
+
+        Logits exist for as many positions at a time as in the loss.
+
+        Args:
+            state: is read, not consumed.
+            batch: of which targets are not read.
+            count: K, tokens of a position.
+            below: the first id that is not looked at; at least ``count`` and at most the model's vocabulary.
+
+        Returns:
+            ``[A, B, S, K]`` int32, and float32 natural logarithms of their probabilities among all tokens of the model.
+            0 where positions are not supervised.
+        """
+        ...
+
+
+@runtime_checkable
 class AdapterEngine(Protocol):
     """What an engine may offer beyond `Engine`: the model that its adapters stand beside, as a reference."""
 

@@ -4,13 +4,13 @@ An engine computes log probabilities, asks an objective for its value and takes 
 log probability by its framework's own means. The derivative, with its sign turned, then stands where the weight of a
 token stands in cross entropy: the gradient of any objective is that of a weighted log likelihood.
 
-Shape suffixes: B rows, S positions of a row.
+Shape suffixes: B rows, S positions of a row, K targets of a position.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from workings.errors import RequestError
 
@@ -23,6 +23,7 @@ class ArrayFunctions:
     """What the frameworks call differently, or keep in different places."""
 
     exp: Callable[[Array], Array]
+    log: Callable[[Array], Array]
     minimum: Callable[[Array, Array], Array]
     clip: Callable[[Array, float, float], Array]
     """Array, least, greatest."""
@@ -30,6 +31,8 @@ class ArrayFunctions:
     """Logarithm of ``1 / (1 + exp(-x))``, without overflow for any x."""
     stop_gradient: Callable[[Array], Array]
     """The same values, of which no derivative is taken."""
+    stack: Callable[[Sequence[Array]], Array]
+    """Arrays of one shape, side by side along a new last axis."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +69,20 @@ class Objective(Protocol):
             mask_BS: 1.0 at supervised positions, 0.0 elsewhere.
             signals: ``[B, S]`` each, by the names of `signals`.
         """
+        ...
+
+
+@runtime_checkable
+class SeveralTargets(Protocol):
+    """An objective with K targets a position, such as a teacher's most likely tokens, in place of the token to come."""
+
+    @property
+    def target_signals(self) -> tuple[str, ...]:
+        """Names of the K signals that hold token ids; a float32 holds every id exactly."""
+        ...
+
+    def terms(self, array: ArrayFunctions, log_probs_BSK: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
+        """As `Objective.terms`, of ``[B, S, K]`` log probabilities, one of each target."""
         ...
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from workings.config.algorithms.distill import TeacherPrecision
+from workings.config.algorithms.taught import TeacherPrecision
 from workings.config.method import FULL, QloraConfig
 from workings.config.training import AdamWConfig, PrecisionConfig
 from workings.engines.base import EngineRequest, Inspection, Inspections, ProgramName
 from workings.models.shape import ModelShape
-from workings.objectives.base import CROSS_ENTROPY
+from workings.objectives.base import CROSS_ENTROPY, SeveralTargets
 from workings.planning.parts import exact_parts
 from workings.planning.tensors import PER_LAYER_TABLE
 
@@ -35,9 +35,11 @@ def teacher_request(student: EngineRequest, shape: ModelShape, precision: Teache
         shape: of the teacher.
         precision: of its stored weights.
     """
+    # By an objective of several targets its program knows how many most likely tokens it is asked for.
+    objective = student.objective if isinstance(student.objective, SeveralTargets) else CROSS_ENTROPY
     # The optimizer is never made: the state is loaded without. Adapters of the least rank, all zero, come with 4 bits.
     return replace(
-        student, shape=shape, objective=CROSS_ENTROPY, packed=False, optimizer=AdamWConfig(name="adamw"),
+        student, shape=shape, objective=objective, optimizer=AdamWConfig(name="adamw"),
         method=QloraConfig(name="qlora", rank=1) if precision == "nf4" else FULL,
         precision=PrecisionConfig(parameters="fp32" if precision == "fp32" else "bf16",
                                   compute=student.precision.compute),
@@ -58,7 +60,7 @@ def _weights(request: EngineRequest, mesh: tuple[int, int]) -> int:
 
 
 def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: tuple[int, int], found: Inspections,
-                 asked: Inspection) -> Inspections:
+                 asked: Inspection, *, stays: bool) -> Inspections:
     """The student's programs beside the teacher's weights, and the teacher's own beside the student's state.
 
     Args:
@@ -67,10 +69,11 @@ def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: tuple[int
         mesh: sizes of ``fsdp`` and ``tp``.
         found: the student's programs.
         asked: the teacher's ``log_probs``, as of a model that is trained.
+        stays: whether it is asked again and again; else it is gone before the first step.
     """
-    size, state = teacher_bytes(teacher, mesh), exact_parts(student, (1, mesh[0], 1), *mesh)
+    size, state = teacher_bytes(teacher, mesh) if stays else 0, exact_parts(student, (1, mesh[0], 1), *mesh)
     waiting = {f"{name} of the student": state[name] for name in STATE if name in state}
-    return {name: beside(one, {TEACHER: size}) for name, one in found.items()} | {
+    return {name: beside(one, {TEACHER: size} if stays else {}) for name, one in found.items()} | {
         TEACHER: beside(_without_moments(asked), waiting)}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workings.config.algorithms import Distill
+from workings.config.algorithms import Taught, TraceDistill
 from workings.config.recipe import Recipe
 from workings.engines.base import (
     EngineRequest,
@@ -157,10 +157,11 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
     programs = programs_of(recipe, mesh[0])
     asked = engine if inspects else None
     found = with_reference(request, mesh, _inspect_or_estimate(asked, request, programs, mesh, target))
-    if teacher is not None and isinstance(recipe.algorithm, Distill) and not found["step"].refused:
+    if teacher is not None and isinstance(recipe.algorithm, Taught) and not found["step"].refused:
         own = teacher_request(request, teacher, recipe.algorithm.teacher_precision)
         said = _inspect_or_estimate(asked, own, {"log_probs": programs["step"]}, mesh, target)["log_probs"]
-        found, programs = with_teacher(request, own, mesh, found, said), {**programs, TEACHER: programs["step"]}
+        found = with_teacher(request, own, mesh, found, said, stays=not isinstance(recipe.algorithm, TraceDistill))
+        programs = {**programs, TEACHER: programs["step"]}
     # A run ends in whichever of its programs needs the most.
     # Of equal peaks the first, which is the step.
     worst = max(found, key=lambda name: found[name].peak_bytes)

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain, product
 from math import gcd
 
-from workings.config.algorithms import Distill
+from workings.config.algorithms import Distill, Taught
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, ProgramName
 from workings.engines.registry import find_planning_engine
@@ -90,7 +90,7 @@ def _rounding(recipe: Recipe, target: Target) -> Words:
 
 
 def _teacher(recipe: Recipe, target: Target) -> Words:
-    if not isinstance(recipe.algorithm, Distill) or recipe.algorithm.teacher_precision == "nf4":
+    if not isinstance(recipe.algorithm, Taught) or recipe.algorithm.teacher_precision == "nf4":
         return {}
     return {"algorithm.teacher_precision": "bf16" if recipe.algorithm.teacher_precision == "fp32" else "nf4"}
 

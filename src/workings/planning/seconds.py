@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import log10
 from typing import Any
 
-from workings.config.algorithms import Distill, DrawingAlgorithm
+from workings.config.algorithms import Distill, DrawingAlgorithm, TraceDistill
 from workings.config.recipe import Recipe
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, Programs
@@ -200,6 +200,8 @@ def run_time(recipe: Recipe, request: EngineRequest, programs: Programs, target:
         drawing = rollout_seconds(recipe, request, programs, target, mesh, per_operation)
         missing.append("what the teacher says" if isinstance(recipe.algorithm, Distill) else "rewards")
         missing += ["further draws in place of groups without spread"] if recipe.algorithm.most_draws > 1 else []
+    if isinstance(recipe.algorithm, TraceDistill):
+        missing.append("what the teacher says before the first step")
     return RunTime(
         step_seconds=step, steps=steps, checkpoint_bytes=checkpoint, checkpoints=-(-steps // every),
         checkpoint_seconds=checkpoint / DISK_BYTES_A_SECOND, kept=recipe.checkpoint.keep_last + 1,

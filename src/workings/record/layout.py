@@ -39,6 +39,8 @@ ROLLOUTS = "train/rollouts"
 """Of such a run: a file for every rollout, named after the first update that learned from it."""
 TEACHER = "config/teacher.json"
 """Of a run that learns from a teacher: which run or weights that is, by digests."""
+TOP_TOKENS = "train/top_tokens"
+"""Of a run that distills on traces: files of what its teacher finds the most likely, in the order of batches."""
 REFERENCE_LOG_PROBS = "train/reference_log_probs.jsonl"
 """Of a run that learns from preference pairs: of each row its id and its log probability under the reference."""
 GIVEN_TRACES = "data/traces.jsonl"
@@ -94,6 +96,11 @@ OUTSIDE_EVERY_SUM = (ATTEST,)
 """Folders of a run that no unit's sums cover: signatures over root digests."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@-]{0,199}")
+
+
+def top_tokens_file(number: int) -> str:
+    """Path of a file of `TOP_TOKENS` in a run, by its number from 0."""
+    return f"{TOP_TOKENS}/part_{number:06d}.safetensors"
 
 
 def rollout_file(step: int) -> str:

@@ -20,6 +20,7 @@ from workings.record.layout import (
     README,
     ROLLOUTS,
     RUN_FOLDERS,
+    TOP_TOKENS,
     check_relative,
     partial_path,
     rollout_file,
@@ -252,7 +253,7 @@ class RunWriter:
             Whether it is gone. A run that has something to lose, or goes on from an earlier one, stays.
         """
         done = (self.metrics() or self.resumed_from or self.checkpoints.folders()
-                or any((self.directory / ROLLOUTS).glob("*")))
+                or any(any((self.directory / name).glob("*")) for name in (ROLLOUTS, TOP_TOKENS)))
         if not done:
             # Under the lock, so that nobody has begun to go on with it.
             shutil.rmtree(self.directory)

@@ -82,7 +82,7 @@ def learned_from(config: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     if name == "dpo":
         pairs = facts.get("pairs")
         return f"{count(pairs)} preference pairs ({name})" if isinstance(pairs, int) else f"preference pairs ({name})"
-    return f"the teacher {asked.get('teacher')} ({name})" if name == "distill" else f"rewards ({name})"
+    return f"the teacher {asked['teacher']} ({name})" if "teacher" in asked else f"rewards ({name})"
 
 
 def _of_objective(manifest: RunManifest) -> str:

@@ -6,16 +6,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from workings.config.algorithms import Distill
+import numpy as np
+
+from workings.config.algorithms import Taught, TraceDistill
 from workings.config.keys import section_at
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.model import FromPretrained
 from workings.config.recipe import DEFAULT_ENGINE, Recipe
 from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
-from workings.data.batches import Position
+from workings.data.batches import Batches, Position
 from workings.data.pair_rows import build_pair_rows, pair_ids
 from workings.data.reference import LogProbs, from_lines
 from workings.data.rows import RowSet, build_rows
+from workings.data.top_tokens import Said, TopTokensOfRow, from_bytes, parts_of, row_ids_of
 from workings.engines.base import Engine, EngineRequest, State
 from workings.engines.registry import engine_names, find_engine
 from workings.engines.session import ModelSession
@@ -24,6 +27,7 @@ from workings.errors import RecordError, RequestError
 from workings.evidence.replay.drawn import Change, DrawnAgain, RecordedRewards
 from workings.evidence.replay.preferred import PairSource
 from workings.evidence.replay.steps import Source, TraceSource
+from workings.evidence.replay.taught import TaughtSource
 from workings.hardware.device import without_alias
 from workings.models.chat import ChatTemplate
 from workings.models.hub import LOCAL
@@ -41,6 +45,7 @@ from workings.record.layout import (
     ROLLOUTS,
     ROWS,
     TOKENIZER,
+    top_tokens_file,
 )
 from workings.record.reader import Run
 from workings.record.values import Absent, absent
@@ -57,7 +62,7 @@ from workings.runs.resolve import (
     weight_digests,
 )
 from workings.runs.row_data import PairData, rows_data
-from workings.runs.teacher import Asked, Teacher, find_teacher
+from workings.runs.teacher import Asked, AskedForTokens, Teacher, find_teacher
 from workings.runs.training_data import prompt_data
 from workings.training.pair_experience import ask_about
 
@@ -160,6 +165,8 @@ class ReopenedRun(ResolvedRun):
         fsdp = self.run.manifest.mesh.get("fsdp", 1)
         if isinstance(self.learned, RowSet):
             rows = rows_data(self.recipe.model_copy(update={"seed": seed}), self.learned, fsdp)
+            if isinstance(self.recipe.algorithm, TraceDistill):
+                return self._taught_source(rows.batches, self.recipe.algorithm)
             return self._pair_source(rows, exact) if isinstance(rows, PairData) else TraceSource(rows.batches)
         asked = None if isinstance(self.teacher, Absent) else self._asked
         data = prompt_data(self, replace(self.learned, seed=seed), fsdp)
@@ -184,6 +191,27 @@ class ReopenedRun(ResolvedRun):
 
         return PairSource(batches=data.batches, recorded=known, ask=ask)
 
+    def _taught_source(self, batches: Batches, algorithm: TraceDistill) -> TaughtSource:
+        """Traces, and what the teacher finds the most likely: asked again where it is there, else the record."""
+        asked = None if isinstance(self.teacher, Absent) else self._asked_for_tokens
+        return TaughtSource(batches=batches, objective=algorithm.objective, recorded=self._top_tokens, ask=asked)
+
+    @cached_property
+    def _top_tokens(self) -> Said:
+        """What the teacher said; of rows that a short run never came to something else, for a control that does."""
+        assert isinstance(self.learned, RowSet)
+        assert isinstance(self.recipe.algorithm, TraceDistill)
+        count = self.recipe.algorithm.top_k
+        counts = dict(zip(self.learned.ids, self.learned.supervised.tolist(), strict=True))
+        said: dict[str, TopTokensOfRow] = {}
+        own = rows_data(self.recipe, self.learned, self.run.manifest.mesh.get("fsdp", 1)).batches
+        for number, part in enumerate(parts_of(own, self.recipe.training.steps)):
+            names = row_ids_of(own, part)
+            said |= from_bytes((self.run.path / top_tokens_file(number)).read_bytes(),
+                               {name: counts[name] for name in names}, count)
+        return {name: TopTokensOfRow(np.zeros((size, count), np.int32), np.full((size, count), -np.log(2 * count)))
+                for name, size in counts.items() if name not in said} | said
+
     @cached_property
     def _first_weights(self) -> State:
         """The model that training began with, read once: it stays in memory beside the one that takes steps."""
@@ -194,6 +222,13 @@ class ReopenedRun(ResolvedRun):
         """The teacher, opened once: all controls ask it as well."""
         assert isinstance(self.teacher, Teacher)  # the caller has looked
         return self.teacher.open(self.engine, self)
+
+    @cached_property
+    def _asked_for_tokens(self) -> AskedForTokens:
+        """The teacher, opened once for its most likely tokens."""
+        assert isinstance(self.teacher, Teacher)
+        assert isinstance(self.recipe.algorithm, TraceDistill)
+        return self.teacher.open_for_tokens(self.engine, self, self.recipe.algorithm.top_k)
 
     @cached_property
     def rollouts(self) -> dict[int, Rollout]:
@@ -465,7 +500,7 @@ def _recorded_prompts(sealed: _SealedRun) -> PromptSet:
 def _recorded_teacher(sealed: _SealedRun) -> Teacher | Absent:
     """The teacher, where it lies where the recipe named it or near the run and is the recorded one to the byte."""
     recipe = sealed.loaded.recipe
-    if not isinstance(recipe.algorithm, Distill):
+    if not isinstance(recipe.algorithm, Taught):
         return absent("the run has none")
     try:
         teacher = find_teacher(sealed.loaded, sealed.tokenizer, sealed.shape, sealed.bases)

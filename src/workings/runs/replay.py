@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from workings.config.algorithms import Distill
+from workings.config.algorithms import Taught
 from workings.data.batches import Position
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
@@ -30,6 +30,7 @@ from workings.evidence.replay.outcomes import RecordedEvaluation, compare_weight
 from workings.evidence.replay.preferred import PairSource, with_a_pair_swapped, with_another_reference
 from workings.evidence.replay.step_draw import StepDraw, Stretch
 from workings.evidence.replay.steps import InitialState, ReplayPlan, Source
+from workings.evidence.replay.taught import TaughtSource, with_another_top_token
 from workings.evidence.replay.tolerance import BITWISE, MEASURED_STEPS, Tolerance, number_format, tolerance_for
 from workings.evidence.replay.unit import unit_path, write_unit
 from workings.record import environment
@@ -141,7 +142,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
         "controls": controls, "predictions": counted(predictions, request.predictions)}
     if request.drawn or request.confidence is not None:
         facts["coverage"] = _coverage(draw, answers, request, seed)
-    if isinstance(opened.recipe.algorithm, Distill):
+    if isinstance(opened.recipe.algorithm, Taught):
         facts["teacher"] = opened.teacher.model_dump() if isinstance(opened.teacher, Absent) else opened.teacher.facts
         say("the teacher is asked again" if isinstance(opened.teacher, Teacher) else
             f"what the teacher said counts as recorded: {opened.teacher.absent}")
@@ -265,6 +266,9 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, standard: _
         wrong = {"pair": ("one pair of every step swapped", with_a_pair_swapped),
                  "reference": ("one log probability of the reference moved", with_another_reference)}
         more = {name: (words, replace(plan.source, change=change)) for name, (words, change) in wrong.items()}
+    elif isinstance(plan.source, TaughtSource):
+        more = {"teacher": ("one log probability of the teacher moved",
+                            replace(plan.source, change=with_another_top_token))}
     say(", ".join(["controls: another seed, another learning rate, a row left out, another checkpoint",
                    *(words for words, _ in more.values())]))
     other_seed = opened.recipe.seed + 1

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workings.config.algorithms import Distill
+from workings.config.algorithms import Taught
 from workings.config.families import TEMPLATES
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.errors import RequestError
@@ -31,9 +31,10 @@ class Smoke:
 
         Raises `RequestError` for a recipe with a teacher, and for a model that no family stands for.
         """
-        if isinstance(loaded.recipe.algorithm, Distill):
-            raise RequestError("--smoke with algorithm.name: distill", "the vocabulary that the teacher has: a tiny "
-                               "model would have another one", "training.steps=2, without --smoke")
+        if isinstance(loaded.recipe.algorithm, Taught):
+            raise RequestError(f"--smoke with algorithm.name: {loaded.recipe.algorithm.name}",
+                               "the vocabulary that the teacher has: a tiny model would have another one",
+                               "training.steps=2, without --smoke")
         if not is_proven(loaded):
             raise RequestError("--smoke with model.proven: false", "a model of a family that this project can make "
                                "small", "training.steps=2, without --smoke")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from workings.config.algorithms import Distill
+from workings.config.algorithms import Taught
 from workings.config.load import LoadedRecipe
 from workings.config.recipe import Recipe
 from workings.config.training import MeshConfig
@@ -44,13 +44,15 @@ MODEL_FILE = "model.safetensors"
 """A checkpoint's weights, and the name under which an engine loads them."""
 Asked = Callable[[Batch], np.ndarray]
 """What a model says of a batch's targets: ``[A, B, S]`` float32 log probabilities."""
+AskedForTokens = Callable[[Batch], tuple[np.ndarray, np.ndarray]]
+"""What it finds the most likely at a batch's positions, as `TeachingEngine.most_likely` says it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Teacher:
     """A frozen model, found and not yet opened."""
 
-    algorithm: Distill
+    algorithm: Taught
     shape: ModelShape
     tokenizer: Tokenizer
     weights: Weights
@@ -84,6 +86,15 @@ class Teacher:
 
     def open(self, student: Engine, resolved: ResolvedRun) -> Asked:
         """On an engine of the student's kind and devices; its weights are read when it is asked for the first time."""
+        engine, state = self._opened(student, resolved)
+        return lambda batch: engine.log_probs(state(), batch)
+
+    def open_for_tokens(self, student: Engine, resolved: ResolvedRun, count: int) -> AskedForTokens:
+        """The same, asked for so many most likely tokens of those that the student knows."""
+        engine, state = self._opened(student, resolved)
+        return lambda batch: engine.most_likely(state(), batch, count, resolved.shape.vocab_size)
+
+    def _opened(self, student: Engine, resolved: ResolvedRun) -> tuple[Any, Callable[[], State]]:
         device, recipe = student.describe(), resolved.recipe
         mesh = MeshConfig(fsdp=device.mesh["fsdp"], tp=device.mesh["tp"])
         asked = EngineRequest.of(recipe, resolved.shape, device=device.platform, mesh=mesh)
@@ -96,7 +107,7 @@ class Teacher:
             with self._folder() as folder:
                 return engine.load(folder, trainable=False)
 
-        return lambda batch: engine.log_probs(state(), batch)
+        return engine, state
 
     @contextmanager
     def _folder(self) -> Iterator[Path]:
@@ -128,7 +139,7 @@ def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape,
         RecordError: a sealed run whose files are not those that it sealed.
     """
     algorithm = loaded.recipe.algorithm
-    assert isinstance(algorithm, Distill)  # no other recipe has a teacher
+    assert isinstance(algorithm, Taught)  # no other recipe has a teacher
     folders = [loaded.base, *bases]
     folder = local_folder(algorithm.teacher, folders)
     if folder is not None and (folder / SEAL).is_file():
@@ -152,9 +163,10 @@ def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape,
 
 def refuse_processes(recipe: Recipe) -> None:
     """Raise `RequestError` for a teacher in several processes, which make one engine's calls together."""
-    if isinstance(recipe.algorithm, Distill):
-        raise RequestError("algorithm.name: distill in several processes", "one process: the teacher is an engine of "
-                           "its own, and only one engine's calls reach the other processes",
+    if isinstance(recipe.algorithm, Taught):
+        raise RequestError(f"algorithm.name: {recipe.algorithm.name} in several processes",
+                           "one process: the teacher is an engine of its own, and only one engine's calls reach the "
+                           "other processes",
                            "one process, with several devices where there are several")
 
 
@@ -165,7 +177,7 @@ def teacher_shape(loaded: LoadedRecipe) -> ModelShape | None:
         RequestError: neither a folder on this machine nor a published model that the catalog has.
     """
     algorithm = loaded.recipe.algorithm
-    if not isinstance(algorithm, Distill):
+    if not isinstance(algorithm, Taught):
         return None
     folder = local_folder(algorithm.teacher, [loaded.base])
     if folder is None:
@@ -185,7 +197,7 @@ def sealed_digests(run: Run, names: Sequence[str]) -> dict[str, str]:
     return {name: sums[name] for name in names}
 
 
-def _of_run(path: Path, algorithm: Distill) -> Teacher:
+def _of_run(path: Path, algorithm: Taught) -> Teacher:
     run = Run.open(path)
     if run.manifest.config_snapshot.get("method", {}).get("name", "full") != "full":
         raise RequestError(f"algorithm.teacher: {algorithm.teacher}, whose checkpoints hold adapters only",

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from workings.config.algorithms import Distill, DrawingAlgorithm, RewardAlgorithm
+from workings.config.algorithms import Distill, DrawingAlgorithm, RewardAlgorithm, TraceDistill
 from workings.config.load import LoadedRecipe
 from workings.engines.base import (
     AdapterEngine,
@@ -32,6 +32,7 @@ from workings.rollouts.prompts import PromptSet, build_prompts, refuse_evaluatio
 from workings.rollouts.rollout import Rollout, RolloutShape
 from workings.runs.resolve import ResolvedRun
 from workings.runs.row_data import read_rows
+from workings.runs.taught_data import taught_data
 from workings.runs.teacher import Asked, Teacher, find_teacher
 from workings.scoring.rewards import RewardProcess, RewardSettings
 from workings.training.experience import Experience
@@ -234,6 +235,9 @@ def read_training_data(resolved: ResolvedRun) -> Callable[[int], TrainingData]:
     if isinstance(recipe.algorithm, Distill):
         teacher = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)
         return partial(prompt_data, resolved, prompts_of(resolved), teacher=teacher)
+    if isinstance(recipe.algorithm, TraceDistill):
+        teacher, rows = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape), read_rows(resolved)
+        return lambda fsdp: taught_data(resolved, rows(fsdp), teacher)
     if not isinstance(recipe.algorithm, RewardAlgorithm):
         return read_rows(resolved)
     # Files of rewards that are not there are found before a device is opened.

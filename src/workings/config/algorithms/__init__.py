@@ -8,15 +8,18 @@ from workings.config.algorithms.base import DrawingAlgorithm, Imitation, RewardA
 from workings.config.algorithms.cispo import Cispo
 from workings.config.algorithms.dapo import Dapo
 from workings.config.algorithms.distill import Distill
+from workings.config.algorithms.distill_traces import TraceDistill
 from workings.config.algorithms.dpo import Dpo
 from workings.config.algorithms.dr_grpo import DrGrpo
 from workings.config.algorithms.grpo import Grpo
 from workings.config.algorithms.gspo import Gspo
 from workings.config.algorithms.rloo import Rloo
+from workings.config.algorithms.taught import Taught
 
-AlgorithmConfig = Annotated[Imitation | Grpo | DrGrpo | Rloo | Dapo | Gspo | Cispo | Distill | Dpo,
+AlgorithmConfig = Annotated[Imitation | Grpo | DrGrpo | Rloo | Dapo | Gspo | Cispo | Distill | TraceDistill | Dpo,
                             Field(discriminator="name")]
 """The section `algorithm` of a recipe. Another algorithm is a file beside these, and its class in this line."""
 IMITATION = Imitation(name="sft")
 
-__all__ = ["IMITATION", "AlgorithmConfig", "Distill", "Dpo", "DrawingAlgorithm", "Imitation", "RewardAlgorithm"]
+__all__ = ["IMITATION", "AlgorithmConfig", "Distill", "Dpo", "DrawingAlgorithm", "Imitation", "RewardAlgorithm",
+           "Taught", "TraceDistill"]

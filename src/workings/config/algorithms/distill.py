@@ -10,22 +10,15 @@ from typing import Literal
 from pydantic import Field
 
 from workings.config.algorithms.base import DrawingAlgorithm
+from workings.config.algorithms.taught import Taught
 from workings.objectives.policy_gradient import PolicyGradient
 
-TeacherPrecision = Literal["fp32", "bf16", "nf4"]
 
-
-class Distill(DrawingAlgorithm):
+class Distill(Taught, DrawingAlgorithm):
     """Each token's advantage is its log probability under the teacher minus that when it was drawn; no rewards."""
 
     name: Literal["distill"]
     """On-policy distillation."""
-    teacher: str
-    """A sealed run's folder, a folder in Hugging Face's format, or a Hub id; of the same vocabulary."""
-    teacher_revision: str = "main"
-    """Branch, tag or commit on the Hub; the resolved commit is recorded."""
-    teacher_precision: TeacherPrecision = "bf16"
-    """Stored weights of the teacher; `nf4`: projections in 4 bits, as in QLoRA. It computes in `precision.compute`."""
     group: int = Field(default=4, ge=1)
     """Completions of each prompt; they are not compared, so 1 is enough."""
 

@@ -35,6 +35,7 @@ from workings.engines.jax.export import export
 from workings.engines.jax.generate import Generator
 from workings.engines.jax.inspect import inspection, refusal
 from workings.engines.jax.kept_programs import keep_programs
+from workings.engines.jax.most_likely import make_most_likely
 from workings.engines.jax.params_tree import flatten_params, unflatten_params
 from workings.engines.jax.planning import JaxPlanning
 from workings.engines.jax.processes import join, refuse_strangers
@@ -174,6 +175,12 @@ class JaxEngine(JaxPlanning):
         """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
         return np.asarray(self._run_forward("log_probs", make_log_probs, state, batch))
 
+    def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
+        """``[A, B, S, K]`` most likely tokens of each supervised position, and their log probabilities."""
+        tokens, log_probs = self._run_forward(f"most_likely {count} {below}", partial(make_most_likely, count, below),
+                                              state, batch)
+        return np.asarray(tokens), np.asarray(log_probs)
+
     def without_adapters(self, state: State) -> State:
         """The model below the adapters: its frozen arrays are those of ``state``, which the next step uses up.
 
@@ -190,7 +197,7 @@ class JaxEngine(JaxPlanning):
         """``[B, S, V]`` float32 logits of a batch's first micro batch, for comparisons of engines."""
         return compare.logits(self, dict(state), batch)
 
-    def _run_forward(self, name: str, make: Callable[[StepSpec], Any], state: State, batch: Batch) -> jax.Array:
+    def _run_forward(self, name: str, make: Callable[[StepSpec], Any], state: State, batch: Batch) -> Any:
         """A program of parameters and a batch, compiled once a shape; what comes out lies on every device."""
         key = name, batch.tokens.shape
         if key not in self._forward:
@@ -198,8 +205,7 @@ class JaxEngine(JaxPlanning):
             self._forward[key] = jax.jit(make(self.spec), in_shardings=(self._shardings["params"], places),
                                          out_shardings=self.layout.everywhere())
         # On a CPU with unstacked layers this makes the stacks, a copy of the weights that lives until the next step.
-        found: jax.Array = self._forward[key](state["params"], self._arrays(batch))
-        return found
+        return self._forward[key](state["params"], self._arrays(batch))
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:

@@ -5,7 +5,9 @@ Two ways with the same result; both compute gradients while the logits are there
 so that neither the logits nor the embedding is ever whole anywhere, and the embedding's gradient never leaves the
 device that owns it.
 
-Shape suffixes: B rows, S positions, D width, V vocabulary, C positions of a chunk.
+A position may have several targets, each with a weight of its own: its loss is then the sum over them.
+
+Shape suffixes: B rows, S positions, D width, V vocabulary, C positions of a chunk, K targets of a position.
 """
 
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from workings.engines.jax.several_targets import Places
 from workings.engines.jax.sharding import FSDP, TP, Layout, P
 from workings.models.shape import ModelShape
 
@@ -68,7 +71,7 @@ def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: ja
     Args:
         hidden: ``[B, S, D]``.
         head: ``[V, D]``.
-        targets, weights: ``[B, S]``.
+        targets, weights: ``[B, S]``, or ``[B, S, K]``.
         shape: of the model.
         layout: the mesh.
         chunk: positions of one device whose logits exist at one time; 0: all.
@@ -78,7 +81,7 @@ def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: ja
 
 def target_log_probs(hidden: jax.Array, head: jax.Array, targets: jax.Array, shape: ModelShape, layout: Layout,
                      chunk: int) -> jax.Array:
-    """``[B, S]`` float32 log probability of every target; no derivative. Arguments as in `loss_sum`."""
+    """Float32 log probability of every target, in the targets' shape; no derivative. Arguments as in `loss_sum`."""
     split, head = Split.of(head, shape, layout, chunk), head.astype(hidden.dtype)
     local = partial(_local_log_probs, split)
     if layout.size == 1:
@@ -90,18 +93,18 @@ def target_log_probs(hidden: jax.Array, head: jax.Array, targets: jax.Array, sha
 
 def _local_log_probs(split: Split, hidden: jax.Array, head: jax.Array, targets: jax.Array) -> jax.Array:
     """Of one device's rows, chunk by chunk: the logits of a chunk exist at one time."""
-    count, first = targets.size, split.first_token(head)
+    count, first = targets.shape[0] * targets.shape[1], split.first_token(head)
     chunk = split.chunk_of(count)
 
     def one(carry: None, xs: tuple[jax.Array, ...]) -> tuple[None, jax.Array]:
         h, t = split.gathered(xs)
-        log_probs = _logits(split, h, t, head, first).log_probs
+        log_probs = logits_of_chunk(split, h, t, head, first).log_probs
         if split.vocabulary_parallel:  # of the devices' chunks, which lie one behind the other, this one's own
             log_probs = jax.lax.dynamic_slice_in_dim(log_probs, jax.lax.axis_index(FSDP) * chunk, chunk)
         return carry, log_probs
 
-    _, found = jax.lax.scan(one, None, (_chunks(hidden, chunk), _chunks(targets, chunk)))
-    return found.reshape(-1)[:count].reshape(targets.shape)
+    _, found = jax.lax.scan(one, None, (chunks(hidden, chunk), chunks(targets, chunk)))
+    return found.reshape(-1, *targets.shape[2:])[:count].reshape(targets.shape)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -145,7 +148,8 @@ def _whole(split: Split, gradient: Gradient, hidden: jax.Array, head: jax.Array,
            weights: jax.Array) -> Any:
     """One device's loss with all logits in memory at once."""
     h = hidden.reshape(-1, hidden.shape[-1])
-    loss, d_logits = _add_loss(split, gradient, jnp.zeros(()), h, head, targets.reshape(-1), weights.reshape(-1), 0)
+    t, w = (x.reshape(-1, *x.shape[2:]) for x in (targets, weights))
+    loss, d_logits = _add_loss(split, gradient, jnp.zeros(()), h, head, t, w, 0)
     if d_logits is None:
         return loss
     # Gradients are those of the loss times 1; `_backward` multiplies with what the loss is really worth.
@@ -158,7 +162,7 @@ def _whole(split: Split, gradient: Gradient, hidden: jax.Array, head: jax.Array,
     return loss, d_hidden, d_head.T.astype(head.dtype)
 
 
-def _chunks(x: jax.Array, chunk: int) -> jax.Array:
+def chunks(x: jax.Array, chunk: int) -> jax.Array:
     """``[B, S, ...]`` as ``[n, C, ...]``, padded with zeros (whose weight is zero, too)."""
     flat = x.reshape(-1, *x.shape[2:])
     flat = jnp.pad(flat, ((0, -flat.shape[0] % chunk), *[(0, 0)] * (flat.ndim - 1)))
@@ -188,7 +192,7 @@ def _local(split: Split, gradient: Gradient, hidden: jax.Array, head: jax.Array,
 
     # Where no gradient of the head is asked for, a scalar is carried in the place of one.
     start = (jnp.zeros(()), jnp.zeros(head.shape if gradient == "both" else (), jnp.float32))
-    (loss, d_head), d_hidden = jax.lax.scan(one, start, tuple(_chunks(x, chunk) for x in (hidden, targets, weights)))
+    (loss, d_head), d_hidden = jax.lax.scan(one, start, tuple(chunks(x, chunk) for x in (hidden, targets, weights)))
     # Devices that share the vocabulary have each counted the rows of all; the others only their own.
     if not together:
         loss = jax.lax.psum(loss, FSDP)
@@ -213,18 +217,20 @@ def _add_loss(split: Split, gradient: Gradient, loss: jax.Array, h: jax.Array, h
         loss: so far.
         h: ``[C, D]``.
         head: ``[V, D]``, this device's part.
-        t, w: ``[C]``, targets and weights.
+        t, w: ``[C]`` (or ``[C, K]``), targets and weights.
         first: the token of the head's first row.
 
     Returns:
         The loss, and ``[C, V]`` or None.
     """
-    made = _logits(split, h, t, head, first)
-    loss = loss + jnp.sum((made.log_z - made.of_target) * w)
+    made = logits_of_chunk(split, h, t, head, first)
+    loss = loss + jnp.sum(-made.log_probs * w) if t.ndim > 1 else loss + jnp.sum((made.log_z - made.of_target) * w)
     if gradient == "none":
         return loss, None
     # The derivative of the log of the sum is the softmax; it is rounded to h's dtype for the two products that follow.
     softmax = jnp.exp(made.logits - made.log_z[:, None])
+    if isinstance(made.hit, Places):
+        return loss, (made.hit.without(softmax * w.sum(-1, keepdims=True), w) * made.slope).astype(h.dtype)
     return loss, ((softmax - made.hit) * w[:, None] * made.slope).astype(h.dtype)
 
 
@@ -236,24 +242,25 @@ class _Logits:
     """``[C, V]`` float32, this device's part of the vocabulary."""
     slope: jax.Array | float
     """``[C, V]`` derivative of the soft cap."""
-    hit: jax.Array
-    """``[C, V]`` true at the target."""
+    hit: jax.Array | Places
+    """``[C, V]`` true at the target; of several targets their places."""
     log_z: jax.Array
     """``[C]`` log of the sum of exponentials over the whole vocabulary."""
     of_target: jax.Array
-    """``[C]`` logit of the target."""
+    """``[C]`` (or ``[C, K]``) logit of the target."""
 
     @property
     def log_probs(self) -> jax.Array:
-        """``[C]`` log probability of the target."""
-        return self.of_target - self.log_z
+        """``[C]`` (or ``[C, K]``) log probability of the target."""
+        return self.of_target - (self.log_z[:, None] if self.of_target.ndim > 1 else self.log_z)
 
 
-def _logits(split: Split, h: jax.Array, t: jax.Array, head: jax.Array, first: jax.Array | int) -> _Logits:
-    """As `_add_loss` takes them: ``h`` is ``[C, D]``, ``t`` ``[C]``, ``head`` ``[V, D]``."""
+def logits_of_chunk(split: Split, h: jax.Array, t: jax.Array, head: jax.Array, first: jax.Array | int) -> _Logits:
+    """As `_add_loss` takes them: ``h`` is ``[C, D]``, ``t`` ``[C]`` or ``[C, K]``, ``head`` ``[V, D]``."""
     logits, slope = _capped(jnp.einsum("cd,vd->cv", h, head, preferred_element_type=jnp.float32), split.softcap)
     # Compare and sum instead of gather: it fuses, and its gradient is no scatter (a scalar loop on a CPU).
-    hit = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 1) + first == t[:, None]
+    hit = Places.of(t, first, head.shape[0]) if t.ndim > 1 else \
+        jax.lax.broadcasted_iota(jnp.int32, logits.shape, 1) + first == t[:, None]
     log_z, of_target = _normalizer(logits, hit, split.vocabulary_parallel)
     return _Logits(logits, slope, hit, log_z, of_target)
 
@@ -266,13 +273,14 @@ def _capped(raw: jax.Array, softcap: float) -> tuple[jax.Array, jax.Array | floa
     return softcap * bent, 1.0 - jnp.square(bent)
 
 
-def _normalizer(logits: jax.Array, hit: jax.Array, together: bool) -> tuple[jax.Array, jax.Array]:
-    """``[C]`` log of the sum of exponentials and logit of the target, over the whole vocabulary."""
+def _normalizer(logits: jax.Array, hit: jax.Array | Places, together: bool) -> tuple[jax.Array, jax.Array]:
+    """``[C]`` log of the sum of exponentials and logit of the target (of each), over the whole vocabulary."""
     # With the largest logit of the whole vocabulary taken off, no exponential overflows and one of them is 1.
     top = jnp.max(logits, -1)
     if together:
         top = jax.lax.pmax(top, (FSDP, TP))
-    total, picked = jnp.sum(jnp.exp(logits - top[:, None]), -1), jnp.sum(jnp.where(hit, logits, 0.0), -1)
+    total = jnp.sum(jnp.exp(logits - top[:, None]), -1)
+    picked = hit.picked(logits) if isinstance(hit, Places) else jnp.sum(jnp.where(hit, logits, 0.0), -1)
     if together:
         # Only the device that owns the target adds something to `picked`; the two sums travel together, `[C]` each.
         total, picked = jax.lax.psum((total, picked), (FSDP, TP))

@@ -3,6 +3,7 @@
 Shape suffixes: B rows, S positions, D width, V vocabulary, K metrics.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,13 +12,13 @@ import jax.numpy as jnp
 from workings.engines.jax.loss import loss_sum, target_log_probs
 from workings.engines.jax.sharding import Layout
 from workings.models.shape import ModelShape
-from workings.objectives.base import ArrayFunctions, CrossEntropy, Objective
+from workings.objectives.base import ArrayFunctions, CrossEntropy, Objective, SeveralTargets
 
-ARRAY = ArrayFunctions(exp=jnp.exp, minimum=jnp.minimum, clip=jnp.clip, log_sigmoid=jax.nn.log_sigmoid,
-                       stop_gradient=jax.lax.stop_gradient)
+ARRAY = ArrayFunctions(exp=jnp.exp, log=jnp.log, minimum=jnp.minimum, clip=jnp.clip, log_sigmoid=jax.nn.log_sigmoid,
+                       stop_gradient=jax.lax.stop_gradient, stack=partial(jnp.stack, axis=-1))
 Found = tuple[jax.Array, jax.Array, jax.Array | None]
 """Value of an objective; ``[K, 2]``: sums and counts of its metrics; ``[B, S]``: log probabilities of the targets, 0
-where they are not supervised, or None for cross entropy, whose one walk keeps none."""
+where they are not supervised, or None for cross entropy, whose one walk keeps none, and for several targets."""
 
 
 def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows: dict[str, jax.Array],
@@ -41,10 +42,14 @@ def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows
     if isinstance(objective, CrossEntropy):
         total = loss_sum(hidden, head, targets, mask, shape, layout, chunk)
         return total, (total, jnp.zeros((0, 2)), None)
+    each = mask
+    if isinstance(objective, SeveralTargets):
+        each = mask[..., None]
+        targets = jnp.stack([rows[name] for name in objective.target_signals], -1).astype(jnp.int32)
     # A walk over the logits without gradients comes first: an objective may look at a whole row before it says how
     # much each token counts. It costs a third of what cross entropy's walk costs.
     constant = jax.lax.stop_gradient((hidden, head))
-    log_probs = target_log_probs(*constant, targets, shape, layout, chunk) * mask
+    log_probs = target_log_probs(*constant, targets, shape, layout, chunk) * each
     signals = {name: rows[name] for name in objective.signals}
 
     def value(log_probs: jax.Array) -> tuple[jax.Array, Any]:
@@ -54,4 +59,5 @@ def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows
 
     (total, metrics), derivative = jax.value_and_grad(value, has_aux=True)(log_probs)
     # The loss is the negative log likelihood, so a token's weight is its derivative with the sign turned.
-    return loss_sum(hidden, head, targets, -derivative * mask, shape, layout, chunk), (total, metrics, log_probs)
+    return (loss_sum(hidden, head, targets, -derivative * each, shape, layout, chunk),
+            (total, metrics, log_probs if targets.ndim == 2 else None))

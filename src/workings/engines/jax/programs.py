@@ -11,8 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from workings.engines.jax.generate import bucket, make_generate
+from workings.engines.jax.most_likely import make_most_likely
 from workings.engines.jax.spec import batch_shapes
 from workings.engines.jax.step import StepSpec, make_evaluation, make_log_probs
+from workings.objectives.top_tokens import TopTokens
 
 FORWARD: dict[str, Callable[[StepSpec], Any]] = {"evaluation": make_evaluation, "log_probs": make_log_probs}
 """What a batch goes through without an update, by the program's name."""
@@ -22,7 +24,11 @@ def lower_forward(name: str, spec: StepSpec, abstract: dict[str, Any], shardings
                   shape: tuple[int, ...]) -> Any:
     """One of `FORWARD` for a batch of this shape (A, B, S), as `JaxEngine.evaluate` and `log_probs` compile it."""
     places = dict.fromkeys(batch_shapes(shape), spec.layout.batch())
-    jitted = jax.jit(FORWARD[name](spec), in_shardings=(shardings["params"], places),
+    asked = spec.objective
+    # A teacher that is asked for its most likely tokens has their objective.
+    made = make_most_likely(asked.top_k, spec.shape.vocab_size, spec) if (
+        name == "log_probs" and isinstance(asked, TopTokens)) else FORWARD[name](spec)
+    jitted = jax.jit(made, in_shardings=(shardings["params"], places),
                      out_shardings=spec.layout.everywhere())
     return jitted.lower(abstract["params"], batch_shapes(shape))
 

@@ -50,6 +50,7 @@ from workings.engines.torch.step import (
     fill_masters,
     micro_batch_log_probs,
     micro_batch_loss,
+    micro_batch_most_likely,
     run_step,
     to_rows,
 )
@@ -166,6 +167,18 @@ class TorchEngine(TorchPlanning):
             own = micro_batch[self.spec.mesh.rows(micro_batch.shape[0])]
             own.view(-1)[rows.index.cpu()] = found.cpu()
         return self.spec.mesh.sum(whole.to(self.device.device)).cpu().numpy()
+
+    @torch.no_grad()
+    def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
+        """``[A, B, S, K]`` most likely tokens of each supervised position, and their log probabilities."""
+        micro_batches = to_rows(self.spec, batch)
+        found = [state.root(partial(micro_batch_most_likely, self.spec, rows=rows, count=count, below=below))
+                 for rows in micro_batches]
+        # Floats hold every id exactly, so both are put together in one way, one of the K after the other.
+        tokens, log_probs = (
+            np.stack([self._at_positions(batch, micro_batches, (each[side][:, k].float() for each in found))
+                      for k in range(count)], -1) for side in range(2))
+        return tokens.astype(np.int32), log_probs
 
     def without_adapters(self, state: State) -> State:
         """The model below the adapters. Nothing is copied, so it is that of ``state`` after further steps, too."""

@@ -10,7 +10,10 @@ array of positions by vocabulary. Two walks with the same result:
   rounded once when stored, and where storage and arithmetic differ (bf16 weights, float32 arithmetic) only a slice of
   the head is ever converted. It costs one more matrix product than the first walk.
 
-Shape suffixes: T positions, D width, V vocabulary, C positions or vocabulary entries of a block.
+A position may have several targets, each with a weight of its own: its loss is then the sum over them.
+
+Shape suffixes: T positions, D width, V vocabulary, C positions or vocabulary entries of a block, K targets of a
+position.
 """
 
 from typing import Any
@@ -31,15 +34,16 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, weight
     Args:
         hidden: ``[..., D]`` in the format of the arithmetic.
         weight: ``[V, D]`` in the format of storage; converted block by block where it differs.
-        targets: ``[...]`` token ids; any where the weight is zero.
-        weights: ``[...]`` float32. A mean is best asked for by dividing these: gradients in bf16 that are scaled
-            afterwards are rounded twice.
+        targets: ``[...]`` token ids, or ``[..., K]``; any where the weight is zero.
+        weights: of the same shape, float32. A mean is best asked for by dividing these: gradients in bf16 that are
+            scaled afterwards are rounded twice.
         chunk: positions whose logits exist at one time, or as many elements over a slice of the vocabulary; 0: all.
         soft_cap: logits pass through ``cap * tanh(x / cap)``; 0: they do not.
         shared: of a tied embedding, which then brings the head's gradient to the weight.
     """
     flat = hidden.reshape(-1, hidden.shape[-1])
-    loss: Tensor = _LinearCrossEntropy.apply(flat, weight, targets.reshape(-1).long(), weights.reshape(-1).float(),
+    index = targets.reshape(flat.shape[0], -1).long()
+    loss: Tensor = _LinearCrossEntropy.apply(flat, weight, index, weights.reshape(index.shape).float(),
                                              chunk or flat.shape[0], soft_cap, shared)
     return loss
 
@@ -54,20 +58,51 @@ def walks_over_positions(hidden: Tensor, weight: Tensor) -> bool:
 
 @torch.no_grad()
 def linear_log_probs(hidden: Tensor, weight: Tensor, targets: Tensor, *, chunk: int, soft_cap: float) -> Tensor:
-    """``[...]`` float32 log probabilities of the targets; no derivative. Arguments as in `linear_cross_entropy`."""
-    flat, index = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1).long()
+    """Float32 log probabilities of the targets, in their shape; no derivative.
+
+    Arguments as in `linear_cross_entropy`.
+    """
+    flat = hidden.reshape(-1, hidden.shape[-1])
+    index = targets.reshape(flat.shape[0], -1).long()
     with region(REGION):
         # Without a gradient nothing is added up, so only a head that must be converted is taken by slices.
         if hidden.dtype == weight.dtype:
             size = max(1, chunk or flat.shape[0])
             parts = [_log_probs(_logits(h, weight, soft_cap), t)
                      for h, t in zip(flat.split(size), index.split(size), strict=True)]
-            found = torch.cat(parts) if parts else flat.new_zeros(0, dtype=torch.float32)
+            found = torch.cat(parts) if parts else flat.new_zeros(index.shape, dtype=torch.float32)
         else:
             width = _slice_width(flat, weight, chunk or flat.shape[0])
             log_z, of_target = _normalizer_by_vocabulary(flat, weight, index, width, soft_cap)
-            found = of_target - log_z
+            found = of_target - log_z[:, None]
     return found.view(targets.shape)
+
+
+@torch.no_grad()
+def linear_most_likely(hidden: Tensor, weight: Tensor, count: int, below: int, *, chunk: int,
+                       soft_cap: float) -> tuple[Tensor, Tensor]:
+    """The most likely tokens with ids under ``below``, and their log probabilities among all.
+
+    Returns:
+        ``[T, count]`` int64, the most likely one first, and float32. Arguments as in `linear_cross_entropy`, of
+        hidden states ``[T, D]``.
+    """
+    positions, width = hidden.shape[0], _slice_width(hidden, weight, chunk or max(1, hidden.shape[0]))
+    log_z = torch.full((positions,), -torch.inf, dtype=torch.float32, device=hidden.device)
+    best = torch.empty((positions, 0), dtype=torch.float32, device=hidden.device)
+    tokens = torch.empty((positions, 0), dtype=torch.int64, device=hidden.device)
+    with region(REGION):
+        for start in range(0, weight.shape[0], width):
+            logits = _logits(hidden, weight[start:start + width].to(hidden.dtype), soft_cap)
+            known = logits[:, :max(0, below - start)]
+            found, place = known.topk(min(count, known.shape[1]))
+            # The best so far and the best of this slice, of which again the best stay.
+            best, tokens = torch.cat([best, found], 1), torch.cat([tokens, place + start], 1)
+            best, order = best.topk(min(count, best.shape[1]))
+            tokens = tokens.gather(1, order)
+            log_z = torch.logaddexp(log_z, _normalizer_(logits))
+            del logits, known
+    return tokens, best - log_z[:, None]
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -107,15 +142,15 @@ def _over_positions(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Te
         here = slice(start, start + chunk)
         logits = _logits(hidden[here], weight, soft_cap)
         # The target's logit and the cap's slope are read before `_normalizer_` overwrites the logits.
-        picked = logits.gather(1, targets[here, None])[:, 0]
+        picked = logits.gather(1, targets[here])
         slope = _cap_slope(logits, soft_cap)
         log_z = _normalizer_(logits)
-        loss += ((log_z - picked) * weights[here]).sum()
+        loss += ((log_z[:, None] - picked) * weights[here]).sum()
         if any(wanted):
             # `_normalizer_` left exp(logits - top): one buffer serves logits, probabilities and their gradient.
-            logits.mul_((weights[here] / logits.sum(-1))[:, None])
+            logits.mul_((weights[here].sum(-1) / logits.sum(-1))[:, None])
             # The gradient by the logits: the token's weight times (softmax minus one at the target).
-            logits.scatter_add_(1, targets[here, None], -weights[here, None])
+            logits.scatter_add_(1, targets[here], -weights[here])
             d_logits = (logits if slope is None else logits.mul_(slope)).to(hidden.dtype)
             if d_hidden is not None:
                 torch.mm(d_logits, weight, out=d_hidden[here])
@@ -130,7 +165,7 @@ def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: T
                      wanted: tuple[bool, bool]) -> tuple[Tensor, Tensor | None, Tensor | None]:
     vocabulary, width = weight.shape[0], _slice_width(hidden, weight, chunk)
     log_z, of_target = _normalizer_by_vocabulary(hidden, weight, targets, width, soft_cap)
-    loss = ((log_z - of_target) * weights).sum()
+    loss = ((log_z[:, None] - of_target) * weights).sum()
     if not any(wanted):
         return loss, None, None
     # Every slice adds to all positions: a float32 sum is rounded once, at the end.
@@ -143,7 +178,7 @@ def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: T
         slope = _cap_slope(logits, soft_cap)
         # The normalizer of the first pass makes exp give the softmax itself, without a second look for the largest.
         # A target in another slice subtracts zero at a place that exists.
-        logits.sub_(log_z[:, None]).exp_().mul_(weights[:, None]).scatter_add_(1, place, -(weights * inside)[:, None])
+        logits.sub_(log_z[:, None]).exp_().mul_(weights.sum(-1, keepdim=True)).scatter_add_(1, place, -weights * inside)
         d_logits = (logits if slope is None else logits.mul_(slope)).to(hidden.dtype)
         del logits, slope
         if d_hidden is not None:
@@ -166,24 +201,24 @@ def _slice_width(hidden: Tensor, weight: Tensor, chunk: int) -> int:
 
 def _normalizer_by_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, width: int,
                               soft_cap: float) -> tuple[Tensor, Tensor]:
-    """``[T]`` log of the sum of exponentials and logit of the target, slice by slice of the vocabulary."""
+    """``[T]`` log of the sum of exponentials and ``[T, K]`` logits of targets, slice by slice of the vocabulary."""
     positions = hidden.shape[0]
     # Minus infinity is what leaves `logaddexp` unchanged.
     log_z = torch.full((positions,), -torch.inf, dtype=torch.float32, device=hidden.device)
-    of_target = torch.zeros((positions,), dtype=torch.float32, device=hidden.device)
+    of_target = torch.zeros(targets.shape, dtype=torch.float32, device=hidden.device)
     for start in range(0, weight.shape[0], width):
         logits = _logits(hidden, weight[start:start + width].to(hidden.dtype), soft_cap)
         inside, place = _place(targets, start, logits.shape[1])
-        of_target += logits.gather(1, place)[:, 0] * inside
+        of_target += logits.gather(1, place) * inside
         log_z = torch.logaddexp(log_z, _normalizer_(logits))
         del logits
     return log_z, of_target
 
 
 def _log_probs(logits: Tensor, targets: Tensor) -> Tensor:
-    """``[T]`` log probabilities of the targets; the logits are overwritten."""
-    of_target = logits.gather(1, targets[:, None])[:, 0]
-    return of_target - _normalizer_(logits)
+    """``[T, K]`` log probabilities of the targets; the logits are overwritten."""
+    of_target = logits.gather(1, targets)
+    return of_target - _normalizer_(logits)[:, None]
 
 
 def _gradient_of(weight: Tensor) -> Tensor:
@@ -212,6 +247,6 @@ def _normalizer_(logits_TC: Tensor) -> Tensor:
 
 
 def _place(targets: Tensor, start: int, width: int) -> tuple[Tensor, Tensor]:
-    """``[T]`` whether a target lies in this slice of the vocabulary, and ``[T, 1]`` where (anywhere if it does not)."""
+    """``[T, K]`` whether a target lies in this slice of the vocabulary, and where (anywhere if it does not)."""
     inside = (targets >= start) & (targets < start + width)
-    return inside, (targets - start).clamp(0, width - 1)[:, None]
+    return inside, (targets - start).clamp(0, width - 1)

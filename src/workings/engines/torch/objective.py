@@ -1,21 +1,31 @@
 """An objective's value on one micro batch, and the weights with which a log likelihood has its gradient.
 
-Shape suffixes: B rows, S positions, N supervised positions, D width, V vocabulary, K metrics.
+Shape suffixes: B rows, S positions, N supervised positions, D width, V vocabulary, K metrics or
+targets of a position.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from workings.engines.torch.loss import linear_log_probs
-from workings.objectives.base import ArrayFunctions, CrossEntropy, Objective
+from workings.objectives.base import ArrayFunctions, CrossEntropy, Objective, SeveralTargets
 
 if TYPE_CHECKING:
     from workings.engines.torch.step import Rows
 
-ARRAY = ArrayFunctions(exp=torch.exp, minimum=torch.minimum, clip=torch.clamp, log_sigmoid=nn.functional.logsigmoid,
-                       stop_gradient=Tensor.detach)
+ARRAY = ArrayFunctions(exp=torch.exp, log=torch.log, minimum=torch.minimum, clip=torch.clamp,
+                       log_sigmoid=nn.functional.logsigmoid, stop_gradient=Tensor.detach,
+                       stack=partial(torch.stack, dim=-1))
+
+
+def targets_of(objective: Objective, rows: "Rows") -> Tensor:
+    """``[N]`` token to come at each supervised position, or ``[N, K]`` of an objective with several targets."""
+    if not isinstance(objective, SeveralTargets):
+        return rows.targets
+    return torch.stack([rows.signals[name] for name in objective.target_signals], -1).long()
 
 
 def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows: "Rows", *, chunk: int,
@@ -30,20 +40,22 @@ def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows
         chunk, soft_cap: as in `linear_cross_entropy`.
 
     Returns:
-        ``[N]`` weights; the objective's value, or None where it is the weighted sum itself (cross entropy); ``[K, 2]``
-        sums and counts of its metrics; and ``[N]`` log probabilities, or None for cross entropy, whose one walk keeps
-        none.
+        ``[N]`` weights (``[N, K]`` of several targets); the objective's value, or None where it is the weighted sum
+        itself (cross entropy); ``[K, 2]`` sums and counts of its metrics; and ``[N]`` log probabilities, or None for
+        cross entropy, whose one walk keeps none, and for several targets.
     """
     ones = torch.ones(rows.targets.shape, device=hidden_ND.device)
     if isinstance(objective, CrossEntropy):
         return ones, None, ones.new_zeros((0, 2)), None
     # A walk over the logits without gradients comes first: an objective may look at a whole row before it says how
     # much each token counts. It costs a third of what cross entropy's walk costs.
-    log_probs = linear_log_probs(hidden_ND.detach(), head_VD.detach(), rows.targets, chunk=chunk, soft_cap=soft_cap)
+    log_probs = linear_log_probs(hidden_ND.detach(), head_VD.detach(), targets_of(objective, rows), chunk=chunk,
+                                 soft_cap=soft_cap)
 
     def spread(x_N: Tensor) -> Tensor:
-        """``[B, S]``, zero at the other positions."""
-        return x_N.new_zeros(rows.tokens.numel()).index_copy(0, rows.index, x_N).view(rows.tokens.shape)
+        """``[B, S]`` or ``[B, S, K]``, zero at the other positions."""
+        zeros = x_N.new_zeros((rows.tokens.numel(), *x_N.shape[1:]))
+        return zeros.index_copy(0, rows.index, x_N).view(*rows.tokens.shape, *x_N.shape[1:])
 
     # The graph begins at log probabilities, so this derivative never runs through the model.
     with torch.enable_grad():
@@ -53,4 +65,5 @@ def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows
     pairs = [torch.stack([x.detach() for x in terms.metrics[name]]) for name in objective.metrics]
     metrics = torch.stack(pairs) if pairs else ones.new_zeros((0, 2))
     # Turned round, because the weights are those of the negative log likelihood.
-    return -derivative.reshape(-1).index_select(0, rows.index), terms.total.detach(), metrics, log_probs
+    weights = -derivative.reshape(-1, *log_probs.shape[1:]).index_select(0, rows.index)
+    return weights, terms.total.detach(), metrics, None if log_probs.ndim > 1 else log_probs

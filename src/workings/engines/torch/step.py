@@ -20,9 +20,9 @@ from workings.engines.torch.backward_optimizer import BackwardOptimizer
 from workings.engines.torch.embedding import shared_gradient
 from workings.engines.torch.last_layer import only_at
 from workings.engines.torch.lora import trained
-from workings.engines.torch.loss import linear_cross_entropy, linear_log_probs
+from workings.engines.torch.loss import linear_cross_entropy, linear_log_probs, linear_most_likely
 from workings.engines.torch.model import build_model, hidden_states, unembedding
-from workings.engines.torch.objective import token_weights
+from workings.engines.torch.objective import targets_of, token_weights
 from workings.engines.torch.optimizers.apply import in_groups, update_tensors
 from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext, clip_factor, sum_of_squares
 from workings.engines.torch.rounding import MASTER
@@ -163,11 +163,20 @@ def micro_batch_log_probs(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -
                             soft_cap=spec.shape.final_softcap)
 
 
+@torch.no_grad()
+def micro_batch_most_likely(spec: TorchSpec, model: PreTrainedModel, rows: Rows, count: int,
+                            below: int) -> tuple[Tensor, Tensor]:
+    """``[N, count]`` most likely tokens of one micro batch's supervised positions, and their log probabilities."""
+    return linear_most_likely(supervised(spec, model, rows), unembedding(model), count, below, chunk=spec.loss_chunk,
+                              soft_cap=spec.shape.final_softcap)
+
+
 def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
                           divisor: float) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """A scalar that has the gradient of the objective over ``divisor``, that value itself, and ``[K, 2]`` metrics.
 
-    Last come ``[N]`` log probabilities, None for cross entropy. No logits of other positions are made.
+    Last come ``[N]`` log probabilities, None for cross entropy and for several targets. No logits of other positions
+    are made.
     """
     hidden, head = supervised(spec, model, rows), unembedding(model)
     weights, value, metrics, log_probs = token_weights(spec.objective, hidden, head, rows, chunk=spec.loss_chunk,
@@ -177,8 +186,9 @@ def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
         loss = hidden.float().sum() + head[:0].float().sum()
     else:
         # Divided before, not after: the head's gradient is then rounded once.
-        loss = linear_cross_entropy(hidden, head, rows.targets, weights / divisor, chunk=spec.loss_chunk,
-                                    soft_cap=spec.shape.final_softcap, shared=shared_gradient(model))
+        loss = linear_cross_entropy(hidden, head, targets_of(spec.objective, rows), weights / divisor,
+                                    chunk=spec.loss_chunk, soft_cap=spec.shape.final_softcap,
+                                    shared=shared_gradient(model))
     return loss, loss.detach() if value is None else value / divisor, metrics, log_probs
 
 

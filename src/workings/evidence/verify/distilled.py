@@ -1,7 +1,8 @@
 """Level 1: of a run that learned from a teacher, which model that was.
 
 What was learned from it stands in the rollouts, with checks of their own: every token's advantage is what the teacher
-says of it minus what the student said, and the batches made of them have the recorded digests.
+says of it minus what the student said, and the batches made of them have the recorded digests. What it said of traces
+has checks of its own (`workings.evidence.verify.taught`).
 """
 
 import re
@@ -12,6 +13,7 @@ from workings.evidence.verify.checks import check, each_run, judged, not_checked
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rewarded import draws, has_rewards
+from workings.evidence.verify.taught import distills_traces
 from workings.record.digest import json_digest
 from workings.record.layout import TEACHER
 
@@ -23,7 +25,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 def teacher(record: Record) -> Iterator[CheckFinding]:
     """Its digest; its precision is the recipe's; whether it is the run of its name that is verified as well."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
-        if not draws(unit) or has_rewards(unit):
+        if not distills_traces(unit) and (not draws(unit) or has_rewards(unit)):
             return
         said, facts = unit.manifest.data_digests.get("teacher"), unit.json(TEACHER)
         problems = []

@@ -13,6 +13,7 @@ from workings.evidence.verify.data_order import learns_from_pairs
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rewarded import draws, has_rewards
+from workings.evidence.verify.taught import distills_traces
 from workings.evidence.verify.tree import FolderTree
 from workings.record.digest import bytes_digest
 from workings.record.layout import ENVIRONMENT, PREDICTIONS, REPLAY, REPLAY_ENVIRONMENT, SAMPLED
@@ -173,7 +174,8 @@ def _conclusion_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
         problems.append(f"{REPLAY} says {str(facts['verdict'])[:20]}, its numbers say {verdict}")
     if facts["sentence"] != sentence(dict(facts)):
         problems.append(f"{REPLAY}: its sentence is not the one that its numbers give")
-    expected = CONTROLS_OF_REWARDS if has_rewards(run) else CONTROLS_OF_A_TEACHER if draws(run) else \
+    expected = CONTROLS_OF_REWARDS if has_rewards(run) else CONTROLS_OF_A_TEACHER if draws(run) or distills_traces(
+        run) else \
         CONTROLS_OF_PAIRS if learns_from_pairs(run) else CONTROLS
     if set(facts["controls"]) != expected:
         problems.append(f"controls {sorted(facts['controls'])}, expected {sorted(expected)}")

@@ -72,6 +72,7 @@ _METRICS = (
     ("memory_source", "consistency.machine", "the manifest"),
     ("evaluation_loss", "consistency.log", "the training log"),
     ("evaluation_supervised_tokens", "~consistency.tokens", "the other lines"),
+    ("teacher_mass teacher_entropy", "recompute.top_tokens", "what the teacher said"),
     ("reward kl_teacher", "~consistency.log", "the rollouts; the training log"),
     ("*", "", REPLAYED),
 )
@@ -171,6 +172,9 @@ _RUN: Rows = {
         ("other lines", "", "samples, rates and words for people"),
     ),
     "train/rollouts/*.json": (("*", "~consistency.rollouts", "seed, prompts, log and rewards; " + REPLAYED),),
+    "train/top_tokens/*.safetensors": (
+        ("header", "consistency.top_tokens", "the rows, the recipe, the model's vocabulary"),
+        ("numbers", "~consistency.top_tokens", "they are distributions, with the log's means; " + REPLAYED)),
     "train/reference_log_probs.jsonl": (("*", "~consistency.reference", "the rows; " + REPLAYED),),
     **_CHECKPOINT,
 }

@@ -13,8 +13,16 @@ from workings.engines.torch.attention import Visible
 from workings.engines.torch.generate import Pick, greedy, largest_with
 from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.spec import TorchSpec
-from workings.engines.torch.step import State, blank_rows, micro_batch_log_probs, micro_batch_loss, run_step
+from workings.engines.torch.step import (
+    State,
+    blank_rows,
+    micro_batch_log_probs,
+    micro_batch_loss,
+    micro_batch_most_likely,
+    run_step,
+)
 from workings.engines.torch.unproven import cache_of
+from workings.objectives.top_tokens import TopTokens
 
 Program = ProgramName
 Size = tuple[int, int, int]
@@ -41,10 +49,13 @@ def evaluation(spec: TorchSpec, state: State, size: Size, packed: bool) -> None:
 
 @torch.no_grad()
 def log_probs(spec: TorchSpec, state: State, size: Size, packed: bool) -> None:
-    """Log probabilities of a batch's targets, one micro batch after the other."""
+    """Log probabilities of a batch's targets, or a teacher's most likely tokens, one micro batch after the other."""
+    asked = spec.objective
+    ask = partial(micro_batch_most_likely, count=asked.top_k, below=spec.shape.vocab_size) if isinstance(
+        asked, TopTokens) else micro_batch_log_probs
     for part in blank_rows(spec, size):
         part = replace(part, packed=packed)
-        state.root(lambda model, part=part: micro_batch_log_probs(spec, model, part))
+        state.root(lambda model, part=part: ask(spec, model, part))
 
 
 @torch.no_grad()

@@ -1,0 +1,96 @@
+"""What a teacher finds the most likely at each learned position of rows: how a run keeps it.
+
+The teacher is asked about the batches of the first epoch in their order, `PART` batches a file. A file holds two arrays
+`[positions, K]`, of the positions of its batches one behind the other: row after row of each sequence. Which rows these
+are follows from seed and row index, so no id stands in a file.
+
+Shape suffixes: A accumulation, B rows, S positions, N learned positions, K tokens of a position.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from workings.data.batches import Batches, Position
+from workings.errors import RecordError
+from workings.models.batch import Batch
+
+PART = 50
+"""Batches of a file: what is asked again at most where a run was killed while its teacher was asked."""
+TOKENS, LOG_PROBS = "tokens", "log_probs"
+
+
+@dataclass(frozen=True, eq=False)
+class TopTokensOfRow:
+    """At each position of a row that predicts a learned token, the most likely one first."""
+
+    tokens_NK: np.ndarray
+    """int32."""
+    log_probs_NK: np.ndarray
+    """float32 natural logarithms."""
+
+
+Said = Mapping[str, TopTokensOfRow]
+"""By a row's id."""
+
+
+def parts_of(batches: Batches, steps: int) -> list[range]:
+    """Numbers of the first epoch's batches that a run of so many steps learns from, by the file they are kept in."""
+    asked = min(steps, batches.batches_in_epoch(0))
+    return [range(start, min(start + PART, asked)) for start in range(0, asked, PART)]
+
+
+def row_ids_of(batches: Batches, part: range) -> list[str]:
+    """Ids of the rows of a file, in its order."""
+    return [name for number in part for ids in batches.row_ids(Position(0, number)) for name in ids]
+
+
+def places_of_rows(batch: Batch, row_ids: Sequence[Sequence[str]]) -> Iterator[tuple[str, int, np.ndarray]]:
+    """Of each row of a batch: its id, the number of its sequence among A x B, and its learned positions there."""
+    length = batch.tokens.shape[-1]
+    mask, segments = batch.loss_mask.reshape(-1, length), batch.segment_ids.reshape(-1, length)
+    for number, ids in enumerate(row_ids):
+        for segment, name in enumerate(ids, start=1):
+            yield name, number, np.flatnonzero((segments[number] == segment) & (mask[number] > 0))
+
+
+def of_batch(batch: Batch, row_ids: Sequence[Sequence[str]], tokens_ABSK: np.ndarray,
+             log_probs_ABSK: np.ndarray) -> dict[str, TopTokensOfRow]:
+    """What was said of the rows of a batch, row by row."""
+    tokens, log_probs = (x.reshape(-1, *x.shape[2:]) for x in (tokens_ABSK, log_probs_ABSK))
+    return {name: TopTokensOfRow(tokens[number, places], log_probs[number, places])
+            for name, number, places in places_of_rows(batch, row_ids)}
+
+
+def to_bytes(said: Iterable[TopTokensOfRow]) -> bytes:
+    """A file's contents: safetensors, of rows in the file's order."""
+    rows = list(said)
+    return save({TOKENS: np.concatenate([row.tokens_NK for row in rows]),
+                 LOG_PROBS: np.concatenate([row.log_probs_NK for row in rows])})
+
+
+def from_bytes(data: bytes, counts: Mapping[str, int], count: int) -> dict[str, TopTokensOfRow]:
+    """What `to_bytes` wrote.
+
+    Args:
+        data: of the file.
+        counts: learned positions of each of its rows by id, in the file's order.
+        count: K.
+
+    Raises:
+        RecordError: not these two arrays of as many positions as the rows have together.
+    """
+    try:
+        found = load(data)
+    except SafetensorError as error:
+        raise RecordError(f"top tokens of a teacher: {str(error)[:80]}") from None
+    formats = {name: (str(x.dtype), x.shape) for name, x in found.items()}
+    shape = sum(counts.values()), count
+    if formats != {TOKENS: ("int32", shape), LOG_PROBS: ("float32", shape)}:
+        raise RecordError(f"top tokens of a teacher: {formats}, expected int32 and float32 of {shape}")
+    ends = np.cumsum([*counts.values()])[:-1]
+    return {name: TopTokensOfRow(tokens, log_probs) for name, tokens, log_probs in zip(
+        counts, np.split(found[TOKENS], ends), np.split(found[LOG_PROBS], ends), strict=True)}

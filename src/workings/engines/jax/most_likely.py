@@ -1,0 +1,78 @@
+"""The most likely tokens of each position, and how likely they are: what a teacher says for others to learn from.
+
+Logits exist for as many positions at a time as in the loss, on each device for its own part of the vocabulary.
+
+Shape suffixes: A micro batches, B rows, S positions, D width, V vocabulary, C positions of a chunk, K tokens.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from workings.engines.jax.loss import Split, chunks, logits_of_chunk
+from workings.engines.jax.model import unembedding
+from workings.engines.jax.params_tree import Params
+from workings.engines.jax.sharding import FSDP, TP, P
+from workings.engines.jax.step import Arrays, StepSpec, all_hidden_states
+
+Found = tuple[jax.Array, jax.Array]
+"""Tokens, int32, the most likely one first; and their log probabilities, float32."""
+
+
+def make_most_likely(count: int, below: int, spec: StepSpec) -> Callable[[Params, Arrays], Found]:
+    """``[A, B, S, K]`` tokens with ids under ``below``, and their log probabilities among all; 0 where not supervised.
+
+    Args:
+        count: K, tokens of a position.
+        below: the first id that is none of them; at most the model's vocabulary.
+        spec: of the model.
+    """
+    def most_likely(params: Params, batch: Arrays) -> Found:
+        def of_micro_batch(rows: Arrays) -> Found:
+            hidden, head = all_hidden_states(spec, params, rows), unembedding(params)
+            split = Split.of(head, spec.shape, spec.layout, spec.loss_chunk)
+            tokens, log_probs = _mapped(split, count, below)(hidden, head.astype(hidden.dtype))
+            there = rows["loss_mask"][..., None] > 0
+            return jnp.where(there, tokens, 0), jnp.where(there, log_probs, 0.0)
+
+        return jax.lax.map(of_micro_batch, batch)
+
+    return most_likely
+
+
+def _mapped(split: Split, count: int, below: int) -> Any:
+    local = partial(_local, split, count, below)
+    if split.layout.size == 1:
+        return local
+    rows, own = P(FSDP), P((FSDP, TP)) if split.vocabulary_parallel else P()
+    return jax.shard_map(local, mesh=split.layout.mesh, in_specs=(rows, own), out_specs=(rows, rows), check_vma=False)
+
+
+def _local(split: Split, count: int, below: int, hidden: jax.Array, head: jax.Array) -> Found:
+    """Of one device's rows ``[B, S, D]``, chunk by chunk."""
+    positions, first = hidden.shape[0] * hidden.shape[1], split.first_token(head)
+    chunk = split.chunk_of(positions)
+
+    def one(carry: None, h: jax.Array) -> tuple[None, Found]:
+        h, = split.gathered((h,))
+        made = logits_of_chunk(split, h, jnp.zeros(h.shape[0], jnp.int32), head, first)
+        known = jax.lax.broadcasted_iota(jnp.int32, made.logits.shape, 1) + first < below
+        logits, tokens = jax.lax.top_k(jnp.where(known, made.logits, -jnp.inf), min(count, head.shape[0]))
+        tokens = tokens + first
+        if split.vocabulary_parallel:
+            # Each device's best are few; the best of all are among them.
+            logits, tokens = (jax.lax.all_gather(x, (FSDP, TP), axis=1, tiled=True) for x in (logits, tokens))
+            logits, at = jax.lax.top_k(logits, count)
+            tokens = jnp.take_along_axis(tokens, at, 1)
+        log_probs = logits - made.log_z[:, None]
+        if split.vocabulary_parallel:  # of the devices' chunks, which lie one behind the other, this one's own
+            start = jax.lax.axis_index(FSDP) * chunk
+            tokens, log_probs = (jax.lax.dynamic_slice_in_dim(x, start, chunk) for x in (tokens, log_probs))
+        return carry, (tokens, log_probs)
+
+    _, found = jax.lax.scan(one, None, chunks(hidden, chunk))
+    tokens, log_probs = (x.reshape(-1, count)[:positions].reshape(*hidden.shape[:2], count) for x in found)
+    return tokens, log_probs

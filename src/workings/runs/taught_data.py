@@ -1,0 +1,80 @@
+"""What a run learns from that distills on traces: their rows, and what its teacher finds the most likely there."""
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from time import perf_counter
+
+from workings.config.algorithms import TraceDistill
+from workings.data.top_tokens import Said, from_bytes, row_ids_of, to_bytes
+from workings.engines.base import Engine, TeachingEngine
+from workings.errors import RequestError
+from workings.record import atomic
+from workings.record.layout import TEACHER, top_tokens_file
+from workings.record.writer import RunWriter
+from workings.runs.resolve import ResolvedRun
+from workings.runs.row_data import TraceData
+from workings.runs.teacher import Teacher
+from workings.training.experience import Experience
+from workings.training.taught_experience import AskedForTokens, TaughtExperience
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaughtData(TraceData):
+    """Rows of traces and their teacher, which is asked before the first step; what it says is recorded."""
+
+    resolved: ResolvedRun
+    algorithm: TraceDistill
+    teacher: Teacher
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Those of the rows and of the teacher."""
+        return super().digests | {"teacher": self.teacher.digest}
+
+    def check(self, engine: Engine) -> None:
+        """Raise `RequestError` where this engine does not tell most likely tokens, or has fewer."""
+        name, count = f"algorithm.name: {self.algorithm.name}", self.algorithm.top_k
+        if not isinstance(engine, TeachingEngine):
+            raise RequestError(f"{name} with engine {engine.name}", "an engine that tells its most likely tokens",
+                               "engine=jax")
+        if count > self.resolved.shape.vocab_size:
+            raise RequestError(f"algorithm.top_k: {count} of a vocabulary of {self.resolved.shape.vocab_size}",
+                               "at most as many tokens as there are", "a smaller algorithm.top_k")
+
+    def write(self, writer: RunWriter) -> None:
+        """Write the row index, and which teacher it is."""
+        super().write(writer)
+        writer.write_json(TEACHER, self.teacher.facts)
+
+    def opened(self, engine: Engine) -> AskedForTokens:
+        """The teacher on an engine of the student's kind; its weights are read when it is asked for the first time."""
+        return self.teacher.open_for_tokens(engine, self.resolved, self.algorithm.top_k)
+
+    def read(self, data: bytes, part: range) -> Said:
+        """A file of what the teacher said about these batches. Raises `RecordError`."""
+        counts = dict(zip(self.rows.ids, self.rows.supervised.tolist(), strict=True))
+        return from_bytes(data, {name: counts[name] for name in row_ids_of(self.batches, part)}, self.algorithm.top_k)
+
+    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
+        """Batches by their position, once the teacher was asked."""
+        started = perf_counter()
+
+        def recorded(number: int, part: range) -> Said | None:
+            place = writer.path(top_tokens_file(number))
+            return self.read(place.read_bytes(), part) if place.is_file() else None
+
+        def record(number: int, said: Said) -> None:
+            atomic.write_bytes(writer.path(top_tokens_file(number)), to_bytes(said.values()))
+            writer.event("teacher_asked", part=number, rows=len(said), seconds=perf_counter() - started)
+
+        return nullcontext(TaughtExperience(
+            self.batches, self.algorithm.objective, steps=self.resolved.recipe.training.steps,
+            opened=lambda: self.opened(engine), recorded=recorded, record=record))
+
+
+def taught_data(resolved: ResolvedRun, learned: TraceData, teacher: Teacher) -> TaughtData:
+    """Rows of a recipe's traces with its teacher."""
+    algorithm = resolved.recipe.algorithm
+    assert isinstance(algorithm, TraceDistill)  # the caller has looked
+    return TaughtData(rows=learned.rows, batches=learned.batches, resolved=resolved, algorithm=algorithm,
+                      teacher=teacher)

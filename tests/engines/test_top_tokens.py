@@ -1,0 +1,168 @@
+"""Distillation from a teacher's top tokens: numbers by hand, both engines beside all logits at once, several devices.
+
+By hand, of two tokens a position: the first position's teacher gives 1/2, 1/4 and 1/4 to the rest, its student 1/4, 1/4
+and 1/2; the second's teacher 1/2, 1/2 and nothing, its student 1/2, 1/4 and 1/4. The third is not supervised.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import torch
+
+from tests.engines.tiny import random_batch, request, tiny_shape, with_top_tokens
+from tests.objectives.test_policy_gradient import NUMPY
+from workings.config.training import MemoryConfig, PrecisionConfig
+from workings.engines.base import TeachingEngine
+from workings.engines.jax.compare import logits as jax_logits
+from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.objective import ARRAY as JAX
+from workings.engines.torch.compare import logits as torch_logits
+from workings.engines.torch.engine import TorchEngine
+from workings.engines.torch.objective import ARRAY as TORCH
+from workings.errors import RequestError
+from workings.models.batch import Batch
+from workings.objectives.base import SeveralTargets, from_json, to_json
+from workings.objectives.top_tokens import LEAST_REST, TopTokens
+
+ENGINES: dict[str, tuple[Any, Any]] = {"jax": (JaxEngine, jax_logits), "torch": (TorchEngine, torch_logits)}
+TWO = TopTokens(top_k=2)
+MASK = np.array([[1, 1, 0]], np.float32)
+TEACHER = np.log([[[1 / 2, 1 / 4], [1 / 2, 1 / 2], [1, 1]]])
+STUDENT = np.log([[[1 / 4, 1 / 4], [1 / 2, 1 / 4], [1, 1]]])
+SIGNALS = {name: TEACHER[..., number].astype(np.float32) for number, name in enumerate(TWO.log_prob_signals)}
+LN2 = math.log(2)
+
+
+def by_numpy() -> tuple[Any, Any]:
+    return TWO.terms(NUMPY, STUDENT, MASK, SIGNALS), None
+
+
+def by_jax() -> tuple[Any, Any]:
+    def total(x: Any) -> Any:
+        terms = TWO.terms(JAX, x, jax.numpy.asarray(MASK), SIGNALS)
+        return terms.total, terms.metrics
+
+    (value, metrics), derivative = jax.value_and_grad(total, has_aux=True)(jax.numpy.asarray(STUDENT, "float32"))
+    return replace(by_numpy()[0], total=value, metrics=metrics), np.asarray(derivative)
+
+
+def by_torch() -> tuple[Any, Any]:
+    x = torch.tensor(STUDENT, dtype=torch.float32, requires_grad=True)
+    terms = TWO.terms(TORCH, x, torch.tensor(MASK), {name: torch.tensor(each) for name, each in SIGNALS.items()})
+    derivative = torch.autograd.grad(terms.total, x)[0].numpy()
+    return replace(terms, total=terms.total.detach()), derivative
+
+
+@pytest.mark.parametrize("compute", [by_numpy, by_jax, by_torch])
+def test_values_worked_out_by_hand(compute: Callable[[], tuple[Any, Any]]) -> None:
+    terms, derivative = compute()
+    # 1/2 ln 2 + 1/4 ln 1 + 1/4 ln 1/2; then 1/2 ln 1 + 1/2 ln 2, and of the rest what is counted at the least.
+    assert float(terms.total) == pytest.approx(LN2 / 4 + LN2 / 2 + LEAST_REST * math.log(4 * LEAST_REST), abs=1e-6)
+    means = {name: float(total / count) for name, (total, count) in terms.metrics.items()}
+    # 3/4 and 1; the entropies are 3/2 ln 2 and ln 2.
+    assert means == pytest.approx({"teacher_mass": 7 / 8, "teacher_entropy": 5 / 4 * LN2}, abs=1e-4)
+    if derivative is not None:
+        # Minus the teacher's probability, plus that of the rest times the token's share of what is no rest.
+        expected = [[[-1 / 2 + 1 / 4 * (1 / 4) / (1 / 2), -1 / 4 + 1 / 4 * (1 / 4) / (1 / 2)],
+                     [-1 / 2 + 2 * LEAST_REST, -1 / 2 + LEAST_REST], [0, 0]]]
+        np.testing.assert_allclose(derivative, expected, atol=1e-6)
+
+
+def test_a_student_like_its_teacher_is_at_zero_and_nothing_overflows() -> None:
+    for log_probs in (TEACHER, np.full_like(TEACHER, -1e4), np.log(np.full_like(TEACHER, 1 / 2))):
+        own = {name: log_probs[..., number] for number, name in enumerate(TWO.log_prob_signals)}
+        assert float(TWO.terms(NUMPY, log_probs, MASK, own).total) == pytest.approx(0, abs=1e-12)
+        assert np.isfinite(TWO.terms(NUMPY, log_probs, MASK, SIGNALS).total)
+
+
+def teacher_and_student(name: str, **memory: Any) -> tuple[Any, Any, Any, Batch]:
+    """An engine of the objective, its teacher's state and its student's, and a batch with what the teacher says."""
+    asked = request(tiny_shape("gemma2"), objective=TopTokens(top_k=5), memory=MemoryConfig(**memory))
+    opened = ENGINES[name][0].open(asked)
+    assert isinstance(opened, TeachingEngine)
+    batch = random_batch(opened.spec.shape, micro=2)
+    teacher = opened.init(1)
+    return opened, teacher, opened.init(0), with_top_tokens(batch, *opened.most_likely(teacher, batch, 5, 61))
+
+
+@pytest.mark.parametrize("chunk", [0, 5])
+@pytest.mark.parametrize("name", ENGINES)
+def test_what_is_most_likely_follows_from_all_logits(name: str, chunk: int) -> None:
+    engine, teacher, _, batch = teacher_and_student(name, loss_chunk=chunk)
+    tokens, log_probs = engine.most_likely(teacher, batch, 5, 40)
+    for micro in range(2):
+        one = Batch.of({key: x[micro:micro + 1] for key, x in batch.arrays.items()})
+        whole = np.asarray(jax.nn.log_softmax(ENGINES[name][1](engine, teacher, one)))
+        expected = np.argsort(-whole[..., :40], -1)[..., :5]
+        there = one.loss_mask[0][..., None] > 0
+        np.testing.assert_array_equal(tokens[micro], np.where(there, expected, 0))
+        found = np.take_along_axis(whole, expected, -1)
+        np.testing.assert_allclose(log_probs[micro], np.where(there, found, 0), atol=2e-5)
+    assert (tokens.dtype, log_probs.dtype) == (np.int32, np.float32)
+
+
+def test_both_engines_take_the_step_that_all_logits_at_once_imply(tmp_path: Path) -> None:
+    """Loss and gradient norm by automatic differentiation through all logits; chunked as well."""
+    engine, _, state, batch = teacher_and_student("jax")
+    from workings.engines.jax.model import final_logits, hidden_states, unembedding
+    from workings.engines.jax.params_tree import flatten_params
+    spec = engine.spec
+
+    def total(params: Any) -> Any:
+        value = 0.0
+        for micro in range(2):
+            rows = {key: x[micro] for key, x in batch.arrays.items()}
+            hidden = hidden_states(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
+                                   attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype,
+                                   layout=spec.layout)
+            whole = jax.nn.log_softmax(final_logits(hidden, unembedding(params), spec.shape))
+            targets = np.stack([rows[key] for key in spec.objective.target_signals], -1).astype(np.int32)
+            mask = rows["loss_mask"]
+            picked = jax.numpy.take_along_axis(whole, targets, -1) * mask[..., None]
+            value += spec.objective.terms(JAX, picked, mask, rows).total
+        return value / batch.divisor
+
+    value, gradient = jax.value_and_grad(total)(state["params"])
+    norm = math.sqrt(sum(float(jax.numpy.sum(x * x)) for x in flatten_params(gradient).values()))
+    results = {}
+    engine.save(state, tmp_path)
+    for name, changes in {"jax": {}, "jax chunked": {"loss_chunk": 5}, "torch": {}, "torch chunked": {"loss_chunk": 5}
+                          }.items():
+        own = ENGINES[name.split()[0]][0].open(replace(engine.request, memory=MemoryConfig(**changes)))
+        _, results[name] = own.step(own.restore(tmp_path), batch, 1e-3)
+    for name, result in results.items():
+        assert result.loss == pytest.approx(float(value), rel=1e-4), name
+        assert result.grad_norm == pytest.approx(norm, rel=1e-4), name
+        assert result.metrics == pytest.approx(results["jax"].metrics, rel=1e-5), name
+        assert result.log_probs is None
+
+
+def test_torch_walks_over_the_vocabulary_with_several_targets(tmp_path: Path) -> None:
+    """Weights in bfloat16 and arithmetic in float32: slice after slice of the head."""
+    asked = request(tiny_shape("gemma"), objective=TopTokens(top_k=3), memory=MemoryConfig(loss_chunk=7),
+                    precision=PrecisionConfig(parameters="bf16", compute="fp32"))
+    jaxs, torchs = (engine.open(asked) for engine, _ in ENGINES.values())
+    jaxs.save(jaxs.init(1), tmp_path)
+    batch = random_batch(asked.shape)
+    said = [engine.most_likely(engine.restore(tmp_path), batch, 3, 61) for engine in (jaxs, torchs)]
+    np.testing.assert_array_equal(said[0][0], said[1][0])
+    np.testing.assert_allclose(said[0][1], said[1][1], atol=1e-4)
+    jaxs.save(jaxs.init(0), tmp_path)
+    found = [engine.step(engine.restore(tmp_path), with_top_tokens(batch, *said[0]), 1e-3)[1]
+             for engine in (jaxs, torchs)]
+    assert found[0].loss == pytest.approx(found[1].loss, rel=1e-4)
+    assert found[0].grad_norm == pytest.approx(found[1].grad_norm, rel=1e-2)  # gradients are stored in bfloat16
+
+
+def test_settings_survive_a_file_and_wrong_ones_are_refused() -> None:
+    assert from_json(to_json(TWO)) == TWO
+    assert isinstance(TWO, SeveralTargets)
+    for count in (0, 129):
+        with pytest.raises(RequestError, match="from 1 to 128"):
+            TopTokens(top_k=count)

@@ -1,0 +1,107 @@
+"""Runs that distill on traces: the student comes closer, on both engines; killed while it asks, it goes on there."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.runs import killed, taught
+from workings.data import top_tokens
+from workings.errors import RequestError
+from workings.evidence.verify import verify
+from workings.record.layout import EVENTS, TOP_TOKENS
+from workings.runs.replay import ReplayRequest, replay_run
+from workings.runs.teacher import refuse_processes
+from workings.runs.train import train
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return taught.write(tmp_path_factory.mktemp("taught"), ["training.steps=10"])
+
+
+def lines_of(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "train" / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("engine", ["jax", "torch"])
+def test_the_student_comes_closer_to_its_teacher(recipe, tmp_path, engine):
+    """Packed on one engine and bucketed on the other: rows are told apart in either."""
+    packing = "best_fit" if engine == "torch" else "none"
+    done = train(str(recipe), tmp_path / "run", [f"engine={engine}", "training.steps=12", f"data.packing={packing}"])
+    losses = [line["loss"] for line in lines_of(done.run)]
+    assert (done.status, len(losses)) == ("complete", 12)
+    assert losses[-1] < 0.7 * losses[0]
+    found = verify(done.run)
+    assert [check.text for check in found.checks if check.verdict == "failed"] == []
+    told = {check.id: check.text for check in found.checks}
+    assert told["recompute.top_tokens"] == "12 steps"
+    assert "positions of" in told["consistency.top_tokens"]
+
+
+def test_it_is_replayed_with_its_teacher_and_without(tmp_path):
+    recipe = taught.write(tmp_path, ["training.steps=2"])
+    run = train(str(recipe), tmp_path / "run", ["training.steps=2"]).run
+    for there in (True, False):
+        if not there:
+            (tmp_path / "teacher").rename(tmp_path / "gone")
+        facts = replay_run(run, ReplayRequest(start=0, steps=2)).facts
+        assert facts["verdict"] == "passed", facts["sentence"]
+        assert all(control["outside"] for control in facts["controls"].values()), facts["controls"]
+        assert set(facts["controls"]) == {"seed", "learning_rate", "rows", "checkpoint", "teacher"}
+        assert ("root" in facts["teacher"]) is there
+
+
+def test_what_was_asked_is_not_asked_again(recipe, tmp_path, monkeypatch):
+    """Asked in files of two batches; the teacher is gone after the first file, and there again when it is resumed."""
+    monkeypatch.setattr(top_tokens, "PART", 2)
+    asked = []
+
+    def stop_after(most):
+        def record(said):
+            asked.append(len(asked))
+            if len(asked) == most:
+                raise KeyboardInterrupt
+            return contents(said)
+        return record
+
+    contents = top_tokens.to_bytes
+    monkeypatch.setattr("workings.runs.taught_data.to_bytes", stop_after(2))
+    with pytest.raises(KeyboardInterrupt):
+        train(str(recipe), tmp_path / "run", [])
+    assert [path.name for path in (tmp_path / "run.partial" / TOP_TOKENS).iterdir()] == ["part_000000.safetensors"]
+    monkeypatch.setattr("workings.runs.taught_data.to_bytes", contents)
+    run = train(str(recipe), tmp_path / "run", [], resume=True).run
+    events = [json.loads(line) for line in (run / EVENTS).read_text().splitlines()]
+    assert [event["part"] for event in events if event["kind"] == "teacher_asked"] == [0, 1]
+    straight = train(str(recipe), tmp_path / "straight", []).run
+    names = ["part_000000.safetensors", "part_000001.safetensors"]
+    for name in names:
+        assert (run / TOP_TOKENS / name).read_bytes() == (straight / TOP_TOKENS / name).read_bytes()
+    assert [line["loss"] for line in lines_of(run)] == [line["loss"] for line in lines_of(straight)]
+    assert verify(run).failed == 0
+
+
+def test_killed_after_a_checkpoint_it_ends_bit_for_bit_the_same(recipe, start_forked):
+    start, words = killed.in_fork(start_forked), ["checkpoint.every_steps=1"]
+    straight, out = recipe.parent / "straight", recipe.parent / "killed"
+    assert killed.train(recipe, straight, words, start).returncode == 0
+    assert killed.was_killed(killed.train(recipe, out, words, start, "rename checkpoints/.step_000002"))
+    assert killed.resume(recipe, out, words, start) == []
+    assert killed.problems(out, killed.contents(straight)) == []
+
+
+def test_what_does_not_go_together_is_refused_before_anything_is_made(recipe, tmp_path):
+    refused = {
+        ("algorithm.top_k=0",): "algorithm.top_k",
+        ("algorithm.teacher=nowhere/at/all",): "nowhere/at/all",
+        ("tokenizer=train", "data.traces=dev-reasoning"): "tokens have another id than the student's or none",
+        ("engine=tunix",): "tunix",
+    }
+    for words, said in refused.items():
+        with pytest.raises(RequestError) as caught:
+            train(str(recipe), tmp_path / "run", words)
+        assert said in str(caught.value)
+    from workings.config.load import load_recipe
+    with pytest.raises(RequestError, match="distill_traces in several processes"):
+        refuse_processes(load_recipe(str(recipe)).recipe)
