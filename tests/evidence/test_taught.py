@@ -53,7 +53,7 @@ LIES = {
     "a token twice": (said(lambda arrays: {"tokens": np.repeat(arrays["tokens"][:, :1], 4, 1)}), FILE),
     "a likelier one behind": (at("log_probs", (0, 3), -1e-3), FILE | LOG),
     "more than all probability": (said(lambda arrays: {"log_probs": 0 * arrays["log_probs"] - 0.7}), FILE | LOG),
-    "no number": (at("log_probs", (0, 3), -np.inf), FILE),
+    "no number": (at("log_probs", (0, 3), -np.inf), FILE | LOG),
     "a position too few": (said(lambda arrays: {name: x[1:] for name, x in arrays.items()}), FILE | LOG),
     "another teacher": (said(lambda arrays: {"log_probs": arrays["log_probs"] - 1}), LOG),
     "another mass in the log": (logged(teacher_mass=0.99), LOG),

@@ -42,13 +42,16 @@ def test_both_lie_in_memory_whichever_is_at_work():
                       exact={"parameters": 10})
     said = Inspection(peak_bytes=5000, source="compiled", breakdown={"temporaries": 500}, versions={},
                       exact={"parameters": 500, "moments": 4000})
-    found = with_teacher(student, asked(), (1, 1), {"step": step}, said)
+    found = with_teacher(student, asked(), (1, 1), {"step": step}, said, stays=True)
     size, state = teacher_bytes(asked(), (1, 1)), exact_parts(student, (1, 1, 1), 1, 1)
     assert found["step"].peak_bytes == 1000 + size
     assert found["step"].exact == {"parameters": 10, TEACHER: size}
     # The teacher has no moments, and the student's state waits beside it.
     assert found[TEACHER].peak_bytes == 5000 - 4000 + state["parameters"] + state["moments"]
     assert "moments" not in found[TEACHER].exact
+    # One that is asked before the first step only is gone by then.
+    gone = with_teacher(student, asked(), (1, 1), {"step": step}, said, stays=False)
+    assert (gone["step"].peak_bytes, gone[TEACHER]) == (1000, found[TEACHER])
     assert beside(replace(step, exact={}), {TEACHER: 1}).exact == {}, "it would pass for all that the program holds"
 
 
@@ -65,6 +68,16 @@ def test_a_plan_names_the_teacher_and_its_parts_add_up():
         assert estimated(STUDENT, shape(), target, teacher) >= estimated(STUDENT, shape(), target) + size
     assert plan.program == TEACHER, "the wide one needs the most while it is asked"
     assert {"parameters of the student", "moments of the student"} <= {part.name for part in plan.parts}
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_on_traces_a_teacher_lies_beside_no_step():
+    on_traces = recipe(algorithm={"name": "distill_traces", "teacher": "somewhere", "top_k": 4})
+    target = find_target("rtx5090")
+    found, alone = make_plan(on_traces, shape(), target, teacher=LARGE), make_plan(on_traces, shape(), target)
+    assert set(found.peaks) == {"step", TEACHER}
+    assert found.peaks["step"] == alone.peaks["step"]
+    assert found.peaks[TEACHER] > teacher_bytes(asked(), (1, 1))
 
 
 @pytest.mark.usefixtures("no_compiler")

@@ -96,7 +96,6 @@ def test_what_does_not_go_together_is_refused_before_anything_is_made(recipe, tm
         ("algorithm.top_k=0",): "algorithm.top_k",
         ("algorithm.teacher=nowhere/at/all",): "nowhere/at/all",
         ("tokenizer=train", "data.traces=dev-reasoning"): "tokens have another id than the student's or none",
-        ("engine=tunix",): "tunix",
     }
     for words, said in refused.items():
         with pytest.raises(RequestError) as caught:

@@ -81,7 +81,7 @@ def from_bytes(data: bytes, counts: Mapping[str, int], count: int) -> dict[str, 
         count: K.
 
     Raises:
-        RecordError: not these two arrays of as many positions as the rows have together.
+        RecordError: not these two arrays of as many positions as the rows have together, or no finite numbers.
     """
     try:
         found = load(data)
@@ -91,6 +91,8 @@ def from_bytes(data: bytes, counts: Mapping[str, int], count: int) -> dict[str, 
     shape = sum(counts.values()), count
     if formats != {TOKENS: ("int32", shape), LOG_PROBS: ("float32", shape)}:
         raise RecordError(f"top tokens of a teacher: {formats}, expected int32 and float32 of {shape}")
+    if not np.isfinite(found[LOG_PROBS]).all():
+        raise RecordError("top tokens of a teacher: a log probability that is not finite")
     ends = np.cumsum([*counts.values()])[:-1]
     return {name: TopTokensOfRow(tokens, log_probs) for name, tokens, log_probs in zip(
         counts, np.split(found[TOKENS], ends), np.split(found[LOG_PROBS], ends), strict=True)}

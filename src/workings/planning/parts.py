@@ -8,6 +8,7 @@ from math import prod
 
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import ANSWERING, EngineRequest, ProgramName
+from workings.engines.prefill import prompts_at_a_time
 from workings.models.shape import ModelShape
 from workings.models.weights import layer_shapes, layer_turns
 from workings.planning.tensors import (
@@ -151,9 +152,11 @@ def beside_the_step(request: EngineRequest, program: ProgramName, batch: tuple[i
              if name in ("parameters", PER_LAYER_TABLE, "moments", "master weights")}
     rows, length = (-(-batch[0] // fsdp), batch[1]) if program in ANSWERING else (batch[1] // fsdp, batch[2])
     widest = max(_feed_forward(shape, layer, tp) for layer in range(shape.layers))
+    # Prompts are read some at a time, and all rows write their new tokens together.
+    read = min(rows, prompts_at_a_time(shape, length, number)) if program in ANSWERING else rows
     # Half of what is handed to layers, which counts its gradient as well: without a step there is none.
-    layer = number * rows * length * (4 * shape.width + widest + _handed_to_layers(shape) // 2)
-    scores = 4 * rows * max(1, shape.heads // tp) * _score_elements(request, length, platform)
+    layer = number * read * length * (4 * shape.width + widest + _handed_to_layers(shape) // 2)
+    scores = 4 * read * max(1, shape.heads // tp) * _score_elements(request, length, platform)
     inside = {"activations of the layer at hand": layer, "attention scores": scores}
     if fsdp > 1:
         inside["gathered weights of two layers"] = _gathered(request, tp)

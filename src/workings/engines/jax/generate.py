@@ -9,6 +9,7 @@ Shape suffixes: L layers, B rows, P padded prompt length, K heads, H head size, 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -23,7 +24,9 @@ from workings.engines.jax.layers import KeysValues, Layer, over_layers
 from workings.engines.jax.model import block, decoder_layer, embed, query_scale
 from workings.engines.jax.params_tree import Params
 from workings.engines.jax.per_layer_embedding import per_layer_inputs
+from workings.engines.jax.sharding import FSDP, P
 from workings.engines.jax.step import StepSpec
+from workings.engines.prefill import prompts_at_a_time
 from workings.errors import RequestError
 from workings.models.weights import EMBEDDING
 
@@ -61,6 +64,54 @@ def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
     # Keys and values of all P positions exist here for every layer, also for those that will keep a window only.
     x, found = over_layers(params, spec.shape, x, layer, given=given, keep=True)
     return x[:, -1], found
+
+
+def _read_prompts(spec: StepSpec, params: Params, tokens: jax.Array, lengths: jax.Array,
+                  room: int) -> tuple[jax.Array, cache.Caches]:
+    """Last hidden state ``[B, D]`` of the prompts, and rings with room for new tokens; some prompts at a time.
+
+    How many: `workings.engines.prefill`. Every device reads as many of its own rows as the others.
+    """
+    def read(tokens: jax.Array, lengths: jax.Array) -> tuple[jax.Array, cache.Caches]:
+        x, found = _prefill(spec, params, tokens, lengths)
+        return x, cache.fill(spec.shape, spec.layout, found, room)
+
+    own = tokens.shape[0] // spec.layout.fsdp
+    most = prompts_at_a_time(spec.shape, tokens.shape[1], jnp.dtype(spec.compute_dtype).itemsize)
+    parts = next(parts for parts in range(1, own + 1) if own % parts == 0 and own // parts <= most)
+    if parts == 1:
+        return read(tokens, lengths)
+
+    def apart(x: jax.Array, axis: int) -> jax.Array:
+        """The axis of rows as devices, parts and rows of a part."""
+        return x.reshape(*x.shape[:axis], spec.layout.fsdp, parts, -1, *x.shape[axis + 1:])
+
+    def held(x: jax.Array, axis: int) -> jax.Array:
+        """Split over the devices whose rows they are."""
+        if spec.layout.size == 1:
+            return x
+        place = spec.layout.place(*[P.UNCONSTRAINED] * axis, FSDP, *[P.UNCONSTRAINED] * (x.ndim - axis - 1))
+        return jax.lax.with_sharding_constraint(x, place)
+
+    def together(x: jax.Array, axis: int) -> jax.Array:
+        return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 3:])
+
+    def one(part: jax.Array, whole: Any) -> Any:
+        rows = (jax.lax.dynamic_slice_in_dim(apart(x, 0), part, 1, 1) for x in (tokens, lengths))
+        x, rings = read(*(together(x, 0) for x in rows))
+
+        def put(whole: jax.Array, mine: jax.Array, axis: int) -> jax.Array:
+            mine = mine.reshape(*whole.shape[:axis + 1], 1, *whole.shape[axis + 2:])
+            return held(jax.lax.dynamic_update_slice_in_dim(whole, mine, part, axis + 1), axis)
+
+        return put(whole[0], x, 0), jax.tree.map(partial(put, axis=1), whole[1], rings)
+
+    # Written in place into rings of all rows: stacked parts would be the cache once more.
+    x, rings = jax.eval_shape(read, tokens, lengths)
+    empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (x, rings))
+    whole = held(apart(empty[0], 0), 0), jax.tree.map(lambda x: held(apart(x, 1), 1), empty[1])
+    x, rings = jax.lax.fori_loop(0, parts, one, whole)
+    return together(x, 0), jax.tree.map(partial(together, axis=1), rings)
 
 
 def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Array, count: jax.Array,
@@ -107,8 +158,7 @@ def make_generate(spec: StepSpec, room: int, drawn: bool) -> Callable[..., Writt
             x, caches = _decode(spec, params, picked[0], lengths + count, count, caches)
             return count + 1, pick(x, count + 1), done, out, caches
 
-        x, found = _prefill(spec, params, tokens, lengths)
-        caches = cache.fill(spec.shape, spec.layout, found, room)
+        x, caches = _read_prompts(spec, params, tokens, lengths, room)
         # The prompt alone gives new token 0, so room for n tokens takes n - 1 steps that count.
         first = pick(x, jnp.int32(0))
         empty = tuple(jnp.zeros((tokens.shape[0], room), x.dtype) for x in first)

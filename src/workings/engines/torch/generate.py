@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from workings.engines.base import Completion
+from workings.engines.prefill import prompts_at_a_time
 from workings.engines.torch.attention import Visible
 from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.spec import TorchSpec
@@ -80,6 +81,37 @@ def answer(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[i
     return [Completion.of(row[0], stop_ids, *row[1:]) for row in zip(*written, strict=True)]
 
 
+def read_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
+    """``[B, D]`` hidden state of each prompt's last token, and the cache of all prompts ``[B, P]``.
+
+    They are read some at a time (`workings.engines.prefill`); their caches are then put together layer by layer.
+    """
+    most = prompts_at_a_time(spec.shape, tokens.shape[1], spec.compute_dtype.itemsize)
+    if not spec.shape.proven or len(tokens) <= most:  # of an unproven class it is not known what a cache holds
+        return _read(spec, model, tokens, lengths)
+    parts = [_read(spec, model, *part) for part in zip(tokens.split(most), lengths.split(most), strict=True)]
+    caches = [cache for _, cache in parts]
+    for layers in zip(*(cache.layers for cache in caches), strict=True):
+        if layers[0].keys is None:  # it shares those of another one
+            continue
+        for name in ("keys", "values"):
+            whole = torch.cat([getattr(layer, name) for layer in layers])
+            # Each layer's parts go before the next layer is put together: at most one layer exists twice.
+            for layer in layers:
+                setattr(layer, name, None)
+            setattr(layers[0], name, whole)
+    return torch.cat([last for last, _ in parts]), caches[0]
+
+
+def _read(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
+    index = torch.arange(tokens.shape[1], device=spec.device).expand_as(tokens)
+    cache = DynamicCache() if spec.shape.proven else cache_of(model)
+    # Padding is on the right: no real token can see it.
+    hidden = hidden_states(model, tokens, index, Visible(), cache)
+    # Only each prompt's last token meets the head: [B, V] logits, not [B, P, V].
+    return hidden[torch.arange(len(tokens), device=spec.device), lengths - 1], cache
+
+
 def _continue(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[int]], limit: int,
               stop_ids: Sequence[int], pick: Pick) -> list[list[list[Any]]]:
     """Tokens of every row, all of the same number, and their log probabilities where ``pick`` gives them."""
@@ -87,11 +119,7 @@ def _continue(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequenc
     padded = int(lengths.max())
     tokens = torch.tensor([[*prompt, *[0] * (padded - len(prompt))] for prompt in prompts], device=spec.device)
     index = torch.arange(padded, device=spec.device).expand_as(tokens)
-    cache = DynamicCache() if spec.shape.proven else cache_of(model)
-    # Padding is on the right: no real token can see it.
-    hidden = hidden_states(model, tokens, index, Visible(), cache)
-    # Only each prompt's last token meets the head: [B, V] logits, not [B, P, V].
-    last = hidden[torch.arange(len(prompts), device=spec.device), lengths - 1]
+    last, cache = read_prompts(spec, model, tokens, lengths)
     # The position that each cache slot holds; slots of padding have one too, but are never seen.
     places, seen = index, index < lengths[:, None]
     stops = torch.tensor([*stop_ids], dtype=torch.int64, device=spec.device)

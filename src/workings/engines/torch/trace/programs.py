@@ -10,7 +10,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from workings.engines.base import ProgramName
 from workings.engines.torch.attention import Visible
-from workings.engines.torch.generate import Pick, greedy, largest_with
+from workings.engines.torch.generate import Pick, greedy, largest_with, read_prompts
 from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.spec import TorchSpec
 from workings.engines.torch.step import (
@@ -21,7 +21,6 @@ from workings.engines.torch.step import (
     micro_batch_most_likely,
     run_step,
 )
-from workings.engines.torch.unproven import cache_of
 from workings.objectives.top_tokens import TopTokens
 
 Program = ProgramName
@@ -78,8 +77,8 @@ def _no_noise(logits: Tensor) -> Tensor:
 def _generate(spec: TorchSpec, model: PreTrainedModel, size: Size, pick: Pick) -> None:
     prompts, length, new = size
     index = torch.zeros((prompts, length), dtype=torch.int64, device=spec.device)
-    cache = DynamicCache() if spec.shape.proven else cache_of(model)
-    last = hidden_states(model, index, index, Visible(), cache)[:, -1]
+    lengths = torch.full((prompts,), length, device=spec.device)
+    last, cache = read_prompts(spec, model, index, lengths)
     # The first turn follows the prompts; the second has the longest cache, as before the last token.
     for _ in range(2):
         logits = final_logits(model, last, spec.shape.final_softcap)
