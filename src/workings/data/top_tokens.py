@@ -1,6 +1,6 @@
 """What a teacher finds the most likely at each learned position of rows: how a run keeps it.
 
-The teacher is asked about the batches of the first epoch in their order, `PART` batches a file. A file holds two arrays
+The teacher is asked about the batches of the first epoch in their order, some batches a file. A file holds two arrays
 `[positions, K]`, of the positions of its batches one behind the other: row after row of each sequence. Which rows these
 are follows from seed and row index, so no id stands in a file.
 
@@ -18,8 +18,9 @@ from workings.data.batches import Batches, Position
 from workings.errors import RecordError
 from workings.models.batch import Batch
 
-PART = 50
-"""Batches of a file: what is asked again at most where a run was killed while its teacher was asked."""
+MOST_BATCHES, MOST_BYTES = 50, 16 << 20
+"""Of a file, which has one batch at least: what is asked again where a run was killed while its teacher was asked, and
+what a verifier reads at a time."""
 TOKENS, LOG_PROBS = "tokens", "log_probs"
 
 
@@ -37,10 +38,24 @@ Said = Mapping[str, TopTokensOfRow]
 """By a row's id."""
 
 
-def parts_of(batches: Batches, steps: int) -> list[range]:
-    """Numbers of the first epoch's batches that a run of so many steps learns from, by the file they are kept in."""
-    asked = min(steps, batches.batches_in_epoch(0))
-    return [range(start, min(start + PART, asked)) for start in range(0, asked, PART)]
+def parts_of(batches: Batches, steps: int, counts: Mapping[str, int], count: int) -> list[range]:
+    """Numbers of the first epoch's batches that a run of so many steps learns from, by the file they are kept in.
+
+    Args:
+        batches: of the run.
+        steps: of the run.
+        counts: learned positions of each row by id.
+        count: K.
+    """
+    parts: list[range] = []
+    size = 0
+    for number in range(min(steps, batches.batches_in_epoch(0))):
+        own = 8 * count * sum(counts[name] for ids in batches.row_ids(Position(0, number)) for name in ids)
+        if parts and len(parts[-1]) < MOST_BATCHES and size + own <= MOST_BYTES:
+            parts[-1], size = range(parts[-1].start, number + 1), size + own
+        else:
+            parts, size = [*parts, range(number, number + 1)], own
+    return parts
 
 
 def row_ids_of(batches: Batches, part: range) -> list[str]:

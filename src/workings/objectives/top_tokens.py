@@ -18,6 +18,8 @@ from typing import ClassVar
 from workings.errors import RequestError
 from workings.objectives.base import Array, ArrayFunctions, Terms
 
+MOST_TOKENS = 128
+"""Most tokens of a position."""
 LEAST_REST = 1e-6
 """The rest counts as at least this probable: what a float32 sum leaves of 1 is no more exact. Below it, its part has no
 derivative; where both models are below it, it adds nothing."""
@@ -39,8 +41,8 @@ class TopTokens:
     """Tokens of a position."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.top_k <= 128:
-            raise RequestError(f"top_k {self.top_k}", "from 1 to 128")
+        if not 1 <= self.top_k <= MOST_TOKENS:
+            raise RequestError(f"top_k {self.top_k}", f"from 1 to {MOST_TOKENS}")
 
     @property
     def target_signals(self) -> tuple[str, ...]:

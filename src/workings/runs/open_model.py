@@ -47,6 +47,7 @@ from workings.record.layout import (
     TOKENIZER,
     top_tokens_file,
 )
+from workings.record.plain import read_plain
 from workings.record.reader import Run
 from workings.record.values import Absent, absent
 from workings.rollouts.lines import from_json
@@ -205,9 +206,9 @@ class ReopenedRun(ResolvedRun):
         counts = dict(zip(self.learned.ids, self.learned.supervised.tolist(), strict=True))
         said: dict[str, TopTokensOfRow] = {}
         own = rows_data(self.recipe, self.learned, self.run.manifest.mesh.get("fsdp", 1)).batches
-        for number, part in enumerate(parts_of(own, self.recipe.training.steps)):
+        for number, part in enumerate(parts_of(own, self.recipe.training.steps, counts, count)):
             names = row_ids_of(own, part)
-            said |= from_bytes((self.run.path / top_tokens_file(number)).read_bytes(),
+            said |= from_bytes(read_plain(self.run.path / top_tokens_file(number)),
                                {name: counts[name] for name in names}, count)
         return {name: TopTokensOfRow(np.zeros((size, count), np.int32), np.full((size, count), -np.log(2 * count)))
                 for name, size in counts.items() if name not in said} | said

@@ -2,10 +2,11 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from time import perf_counter
 
 from workings.config.algorithms import TraceDistill
-from workings.data.top_tokens import Said, from_bytes, row_ids_of, to_bytes
+from workings.data.top_tokens import Said, from_bytes, parts_of, row_ids_of, to_bytes
 from workings.engines.base import Engine, TeachingEngine
 from workings.errors import RequestError
 from workings.record import atomic
@@ -52,8 +53,13 @@ class TaughtData(TraceData):
 
     def read(self, data: bytes, part: range) -> Said:
         """A file of what the teacher said about these batches. Raises `RecordError`."""
-        counts = dict(zip(self.rows.ids, self.rows.supervised.tolist(), strict=True))
+        counts = self._counts
         return from_bytes(data, {name: counts[name] for name in row_ids_of(self.batches, part)}, self.algorithm.top_k)
+
+    @cached_property
+    def _counts(self) -> dict[str, int]:
+        """Learned positions of each row by id."""
+        return dict(zip(self.rows.ids, self.rows.supervised.tolist(), strict=True))
 
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Batches by their position, once the teacher was asked."""
@@ -68,8 +74,9 @@ class TaughtData(TraceData):
             writer.event("teacher_asked", part=number, rows=len(said), seconds=perf_counter() - started)
 
         return nullcontext(TaughtExperience(
-            self.batches, self.algorithm.objective, steps=self.resolved.recipe.training.steps,
-            opened=lambda: self.opened(engine), recorded=recorded, record=record))
+            self.batches, self.algorithm.objective, opened=lambda: self.opened(engine), recorded=recorded,
+            record=record, parts=parts_of(self.batches, self.resolved.recipe.training.steps, self._counts,
+                                          self.algorithm.top_k)))
 
 
 def taught_data(resolved: ResolvedRun, learned: TraceData, teacher: Teacher) -> TaughtData:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from workings.data.batches import Batches, Position
-from workings.data.top_tokens import Said, TopTokensOfRow, of_batch, parts_of, places_of_rows
+from workings.data.top_tokens import Said, TopTokensOfRow, of_batch, places_of_rows
 from workings.engines.base import State
 from workings.errors import RecordError, TrainingFailed
 from workings.models.batch import Batch
@@ -46,7 +46,7 @@ def with_top_tokens(batch: Batch, row_ids: Sequence[Sequence[str]], said: Said, 
 class TaughtExperience(TraceExperience):
     """Batches of traces: pure functions of their position and of what the teacher has said."""
 
-    def __init__(self, batches: Batches, objective: TopTokens, *, steps: int,
+    def __init__(self, batches: Batches, objective: TopTokens, *, parts: Sequence[range],
                  opened: Callable[[], AskedForTokens], recorded: Callable[[int, range], Said | None],
                  record: Callable[[int, Said], None]) -> None:
         """Ask nothing yet.
@@ -54,14 +54,14 @@ class TaughtExperience(TraceExperience):
         Args:
             batches: of traces.
             objective: what is minimized.
-            steps: of the run; one shorter than an epoch asks about its own rows only.
+            parts: of the first epoch's batches, as they are kept (`parts_of`).
             opened: opens the teacher. It is called where a part is missing, and what it returns is not kept.
             recorded: a part of what an earlier attempt was told, by its number and its batches; None where there is
                 none.
             record: keeps a part.
         """
         super().__init__(batches)
-        self._objective, self._steps = objective, steps
+        self._objective, self._parts = objective, parts
         self._opened, self._recorded, self._record = opened, recorded, record
         self._said: dict[str, TopTokensOfRow] = {}
 
@@ -69,7 +69,7 @@ class TaughtExperience(TraceExperience):
         """Ask the teacher what no earlier attempt has asked. Raises `RecordError` where that is lost."""
         del state
         ask: AskedForTokens | None = None
-        for number, part in enumerate(parts_of(self._batches, self._steps)):
+        for number, part in enumerate(self._parts):
             said = self._recorded(number, part)
             if said is None:
                 if step:  # what was learned from is not there any more

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from workings.config.algorithms.taught import Taught
-from workings.objectives.top_tokens import TopTokens
+from workings.objectives.top_tokens import MOST_TOKENS, TopTokens
 
 
 class TraceDistill(Taught):
@@ -17,7 +17,7 @@ class TraceDistill(Taught):
 
     name: Literal["distill_traces"]
     """Off-policy distillation on traces."""
-    top_k: int = Field(default=16, ge=1, le=128)
+    top_k: int = Field(default=16, ge=1, le=MOST_TOKENS)
     """Tokens of each position that the teacher tells; the rest of the vocabulary counts as one further token. A
     position takes 8 bytes each on the disk and in memory."""
 

@@ -3,7 +3,9 @@
 No weights are needed. That the teacher said so takes them: a replay asks it again.
 """
 
+import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workings.errors import RecordError
@@ -19,6 +21,20 @@ if TYPE_CHECKING:
 
 CLOSE = 1e-4
 """Difference that a sum of float32 probabilities, or a mean of them in the log, may have."""
+ROW_BYTES = 400
+"""Of a row in memory, when its numbers were looked at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Told:
+    """What was said of a row, of which no more is kept: all numbers together may be larger than the memory."""
+
+    positions: int
+    mass: float
+    """Sum over positions of the probability of the top tokens."""
+    entropy: float
+    """Sum over positions of the entropy of these and the rest."""
+    problems: tuple[str, ...]
 
 
 @check("consistency.top_tokens", level=1, title="the teacher's top tokens are a distribution, for every learned row",
@@ -26,24 +42,15 @@ CLOSE = 1e-4
 def top_tokens(record: Record) -> Iterator[CheckFinding]:
     """As many positions as the planned rows learn; different tokens of the vocabulary, in order; sums of at most 1."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
-        import numpy as np
-        if not unit.metrics and not unit.has(top_tokens_file(0)):  # it ended before the teacher was asked
+        if not unit.metrics:  # it ended before or while the teacher was asked: nothing was learned from it
             return
-        said, vocabulary, problems, positions = _said(unit), unit.json(MODEL_SHAPE)["vocab_size"], [], 0
+        told = _told(unit)
+        problems = [f"row {name[:60]!r}: {what}" for name, row in told.items() for what in row.problems]
         files = {name for name in unit.files if name.startswith(TOP_TOKENS + "/")}
         if more := sorted(files - {top_tokens_file(number) for number in range(len(_parts(unit)))}):
             problems.append(f"{more[0]}: no batch belongs to it")
-        for name, row in said.items():
-            tokens, log_probs = row.tokens_NK, row.log_probs_NK.astype(np.float64)
-            positions += len(tokens)
-            ordered = np.sort(tokens, -1)
-            wrong = {
-                "a token that is none": ((tokens < 0) | (tokens >= vocabulary)).any(),
-                "a token twice": (ordered[:, 1:] == ordered[:, :-1]).any(),
-                "not the most likely one first": (log_probs[:, 1:] > log_probs[:, :-1]).any(),
-                "probabilities above 1": (np.exp(log_probs).sum(-1) > 1 + CLOSE).any()}
-            problems += [f"row {name[:60]!r}: {what}" for what, is_so in wrong.items() if is_so]
-        yield judged(problems, f"{positions:,} positions of {len(said):,} rows", unit)
+        positions = sum(row.positions for row in told.values())
+        yield judged(problems, f"{positions:,} positions of {len(told):,} rows", unit)
     return _each(record, find)
 
 
@@ -52,26 +59,22 @@ def top_tokens(record: Record) -> Iterator[CheckFinding]:
 def logged_teacher(record: Record) -> Iterator[CheckFinding]:
     """Mean probability of the top tokens and mean entropy of each step again; no divergence is below 0."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
-        import numpy as np
-
-        from workings.objectives.top_tokens import LEAST_REST
-        said, batches, problems = _said(unit) if unit.metrics else {}, batches_of(unit), []
+        told, batches, problems = _told(unit) if unit.metrics else {}, batches_of(unit), []
         for line, planned in planned_steps(unit):
+            place = f"step {line.get('step')}"
             names = [name for sequence in batches.row_ids(planned.at) for name in sequence]
-            if missing := [name for name in names if name not in said]:
-                problems.append(f"step {line.get('step')}: nothing was said of {missing[0][:60]!r}")
+            if missing := [name for name in names if name not in told]:
+                problems.append(f"{place}: nothing was said of {missing[0][:60]!r}")
                 continue
-            log_probs = np.concatenate([said[name].log_probs_NK for name in names]).astype(np.float64)
-            mass = np.exp(log_probs).sum(-1)
-            rest = np.clip(1 - mass, LEAST_REST, 1)
-            entropy = -(np.exp(log_probs) * log_probs).sum(-1) - rest * np.log(rest)
-            for key, value in (("teacher_mass", mass.mean()), ("teacher_entropy", entropy.mean())):
+            count = sum(told[name].positions for name in names)
+            for key, value in (("teacher_mass", math.fsum(told[name].mass for name in names) / count),
+                               ("teacher_entropy", math.fsum(told[name].entropy for name in names) / count)):
                 given = line.get(key)
                 if not isinstance(given, float | int) or not abs(given - value) <= CLOSE * (1 + abs(value)):
-                    problems.append(f"step {line.get('step')}: {key} {str(given)[:20]}, the teacher's is {value:.6g}")
+                    problems.append(f"{place}: {key} {str(given)[:20]}, the teacher's is {value:.6g}")
             loss = line.get("loss")
             if isinstance(loss, float | int) and loss < -CLOSE:
-                problems.append(f"step {line.get('step')}: loss {loss:g}, and no divergence is below 0")
+                problems.append(f"{place}: loss {loss:g}, and no divergence is below 0")
         yield judged(problems, f"{len(unit.metrics)} steps", unit)
     return _each(record, find)
 
@@ -94,25 +97,56 @@ def distills_traces(unit: Unit) -> bool:
     return isinstance(algorithm, dict) and algorithm.get("name") == "distill_traces"
 
 
+def _counts(unit: Unit) -> dict[str, int]:
+    return {row["id"]: int(row["supervised_tokens"]) for row in kept_rows(unit)}
+
+
+def _top_k(unit: Unit) -> int:
+    from workings.objectives.top_tokens import MOST_TOKENS
+    count = unit.manifest.config_snapshot["algorithm"].get("top_k")
+    if type(count) is not int or not 1 <= count <= MOST_TOKENS:
+        raise RecordError("config_snapshot: algorithm.top_k is no count of tokens")
+    return count
+
+
 def _parts(unit: Unit) -> list[range]:
     from workings.data.top_tokens import parts_of
-    return parts_of(batches_of(unit), unit.manifest.planned_steps)
+    return parts_of(batches_of(unit), unit.manifest.planned_steps, _counts(unit), _top_k(unit))
 
 
-def _said(unit: Unit) -> "dict[str, TopTokensOfRow]":
+def _told(unit: Unit) -> dict[str, _Told]:
+    """By a row's id; a file of numbers is in memory at a time."""
     return unit.once("top tokens", lambda: _read(unit))
 
 
-def _read(unit: Unit) -> "dict[str, TopTokensOfRow]":
+def _read(unit: Unit) -> dict[str, _Told]:
     from workings.data.top_tokens import from_bytes, row_ids_of
-    count = unit.manifest.config_snapshot["algorithm"].get("top_k")
-    if type(count) is not int:
-        raise RecordError("config_snapshot: algorithm.top_k is no count")
-    counts = {row["id"]: int(row["supervised_tokens"]) for row in kept_rows(unit)}
-    said: dict[str, TopTokensOfRow] = {}
+    counts, count, vocabulary = _counts(unit), _top_k(unit), unit.json(MODEL_SHAPE)["vocab_size"]
+    told: dict[str, _Told] = {}
     for number, part in enumerate(_parts(unit)):
         name = top_tokens_file(number)
         read_header(unit, name)  # nothing but tensors stands in it, and no gap between them
         rows = {row: counts[row] for row in row_ids_of(batches_of(unit), part)}
-        said |= from_bytes(unit.read(name), rows, count)
-    return said
+        told |= {row: _of_row(said, vocabulary) for row, said in from_bytes(unit.read(name), rows, count).items()}
+        unit.tree.kept.spend(ROW_BYTES * len(rows))
+    return told
+
+
+def _of_row(row: "TopTokensOfRow", vocabulary: int) -> _Told:
+    import numpy as np
+
+    from workings.objectives.top_tokens import LEAST_REST
+    tokens, log_probs = row.tokens_NK, row.log_probs_NK.astype(np.float64)
+    with np.errstate(over="ignore"):  # a logarithm of a probability that is none may be of any size
+        probabilities = np.exp(log_probs)
+    mass, ordered = probabilities.sum(-1), np.sort(tokens, -1)
+    wrong = {
+        "a token that is none": ((tokens < 0) | (tokens >= vocabulary)).any(),
+        "a token twice": (ordered[:, 1:] == ordered[:, :-1]).any(),
+        "not the most likely one first": (log_probs[:, 1:] > log_probs[:, :-1]).any(),
+        "probabilities above 1": (mass > 1 + CLOSE).any()}
+    rest = np.clip(1 - mass, LEAST_REST, 1)
+    entropy = 0.0 if wrong["probabilities above 1"] else float(
+        -(probabilities * log_probs).sum() - (rest * np.log(rest)).sum())
+    return _Told(positions=len(tokens), mass=float(mass.sum()), entropy=entropy,
+                 problems=tuple(what for what, is_so in wrong.items() if is_so))
