@@ -205,9 +205,9 @@ class ReopenedRun(ResolvedRun):
         count = self.recipe.algorithm.top_k
         counts = dict(zip(self.learned.ids, self.learned.supervised.tolist(), strict=True))
         said: dict[str, TopTokensOfRow] = {}
-        own = rows_data(self.recipe, self.learned, self.run.manifest.mesh.get("fsdp", 1)).batches
-        for number, part in enumerate(parts_of(own, self.recipe.training.steps, counts, count)):
-            names = row_ids_of(own, part)
+        own = rows_data(self.recipe, self.learned, self.run.manifest.mesh.get("fsdp", 1))
+        for number, part in enumerate(parts_of(own.batches, own.steps, counts, count)):
+            names = row_ids_of(own.batches, part)
             said |= from_bytes(read_plain(self.run.path / top_tokens_file(number)),
                                {name: counts[name] for name in names}, count)
         return {name: TopTokensOfRow(np.zeros((size, count), np.int32), np.full((size, count), -np.log(2 * count)))

@@ -75,13 +75,12 @@ class TaughtData(TraceData):
 
         return nullcontext(TaughtExperience(
             self.batches, self.algorithm.objective, opened=lambda: self.opened(engine), recorded=recorded,
-            record=record, parts=parts_of(self.batches, self.resolved.recipe.training.steps, self._counts,
-                                          self.algorithm.top_k)))
+            record=record, parts=parts_of(self.batches, self.steps, self._counts, self.algorithm.top_k)))
 
 
 def taught_data(resolved: ResolvedRun, learned: TraceData, teacher: Teacher) -> TaughtData:
     """Rows of a recipe's traces with its teacher."""
     algorithm = resolved.recipe.algorithm
     assert isinstance(algorithm, TraceDistill)  # the caller has looked
-    return TaughtData(rows=learned.rows, batches=learned.batches, resolved=resolved, algorithm=algorithm,
-                      teacher=teacher)
+    return TaughtData(rows=learned.rows, batches=learned.batches, steps=learned.steps, resolved=resolved,
+                      algorithm=algorithm, teacher=teacher)
