@@ -116,7 +116,8 @@ def _announced(unit: Unit) -> dict[str, str]:
     lines = preflight_lines(
         recipe=recipe, shape=shape, parameters=manifest.parameters, model_id=manifest.model_id,
         revision=UNKNOWN if isinstance(revision, Absent) else revision, data=_data_sentence(unit),
-        data_digests={name: digest for name, digest in manifest.data_digests.items() if name == "rows"},
+        data_digests={name: manifest.data_digests[name] for name in ("rows", "teacher")
+                      if name in manifest.data_digests},
         memory=str(plan["reasons"][0]), out=Path(UNKNOWN),
         device=DeviceFacts(platform=device.platform, kind=device.kind, count=device.count, reason=device.reason,
                            memory_limit_bytes=manifest.memory_limit_bytes, versions={}, mesh=dict(manifest.mesh),
