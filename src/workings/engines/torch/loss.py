@@ -42,10 +42,16 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, weight
         shared: of a tied embedding, which then brings the head's gradient to the weight.
     """
     flat = hidden.reshape(-1, hidden.shape[-1])
-    index = targets.reshape(flat.shape[0], -1).long()
+    index = _by_position(hidden, targets)
     loss: Tensor = _LinearCrossEntropy.apply(flat, weight, index, weights.reshape(index.shape).float(),
                                              chunk or flat.shape[0], soft_cap, shared)
     return loss
+
+
+def _by_position(hidden: Tensor, targets: Tensor) -> Tensor:
+    """``[T, K]`` int64 targets of every position, also of none."""
+    count = targets.shape[-1] if targets.dim() == hidden.dim() else 1
+    return targets.reshape(-1, count).long()
 
 
 def walks_over_positions(hidden: Tensor, weight: Tensor) -> bool:
@@ -63,7 +69,7 @@ def linear_log_probs(hidden: Tensor, weight: Tensor, targets: Tensor, *, chunk: 
     Arguments as in `linear_cross_entropy`.
     """
     flat = hidden.reshape(-1, hidden.shape[-1])
-    index = targets.reshape(flat.shape[0], -1).long()
+    index = _by_position(hidden, targets)
     with region(REGION):
         # Without a gradient nothing is added up, so only a head that must be converted is taken by slices.
         if hidden.dtype == weight.dtype:
