@@ -13,7 +13,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from pathlib import Path
@@ -36,7 +35,9 @@ def environment_of(clone: Path) -> dict[str, str]:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", clone / ".venv"], check=True)
     own = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], check=True,
                          capture_output=True, text=True).stdout.strip()
-    Path(own, "workings-clone.pth").write_text(f"{clone / 'src'}\n{sysconfig.get_path('purelib')}\n")
+    # The packages may lie in several places; the clone's own source comes before them.
+    places = [str(clone / "src"), *(place for place in sys.path if place.endswith("site-packages"))]
+    Path(own, "workings-clone.pth").write_text("\n".join(places) + "\n")
     # What pip would write, with the clone's Python in its first line.
     program = python.with_name("workings")
     program.write_text(f"#!{python}\nfrom workings.cli.main import main\nmain()\n")
