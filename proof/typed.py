@@ -51,7 +51,8 @@ def typed(fence: Fence) -> str:
     """A fence as it is typed: the shell finds `workings`, and what stays is stopped."""
     # Two pages begin with it, and nobody makes it twice.
     code = fence.code.replace("make quickstart", "test -d runs/quickstart || make quickstart")
-    lines = [f"timeout {PAGE_SECONDS} {line} || test $? -eq 124" if line.startswith("workings ui") else line
+    lines = [f"timeout {PAGE_SECONDS} {line.partition('#')[0]} || test $? -eq 124"
+             if line.startswith("workings ui") else line
              for line in code.splitlines()]
     return "\n".join(["if [ -f .venv/bin/activate ]; then source .venv/bin/activate; fi", *lines])
 
