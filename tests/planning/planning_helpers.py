@@ -1,10 +1,13 @@
 """A recipe and a shape small enough to count by hand."""
 
+from pathlib import Path
+
 from workings.config.load import check_recipe
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest
 from workings.models.shape import ModelShape
 from workings.models.shapes import shape_from_config
+from workings.planning.inspecting import SECONDS
 
 SHAPE = {"family": "gemma", "layers": 2, "width": 16, "mlp_width": 32, "heads": 2, "kv_heads": 1, "head_dim": 8,
          "context": 128}
@@ -32,3 +35,8 @@ def rewarded(**changes) -> Recipe:
     """The same recipe, which learns from rewards: 16 completions a rollout, of prompts of up to 48 tokens."""
     return recipe(**{"algorithm": {"name": "grpo", "group": 4, "max_new_tokens": 16, "updates": 2},
                      "rewards": [{"scorer": "answer"}], "batch": {"micro_batch": 4, "accumulation": 2}} | changes)
+
+
+def kept_plans(folder: Path) -> list[Path]:
+    """Answers about programs; beside them lies how long they took."""
+    return [path for path in folder.iterdir() if path.name != SECONDS]

@@ -14,6 +14,7 @@ from workings.planning.request import longest_batch, mesh_of
 ADAMW = "optimizer={name: adamw}"
 FLOAT32 = ("precision.parameters=fp32", "precision.rounding=nearest")
 ADAFACTOR = "optimizer={name: adafactor}"
+LONG = "evaluation.max_new_tokens=16384"
 
 
 @pytest.fixture(autouse=True)
@@ -32,11 +33,11 @@ def formula_plan(recipe, shape, target):
 
 @pytest.mark.parametrize(("name", "model", "machine", "asked", "nearest"), [
     # Full AdamW on one chip: another optimizer and shorter turns of evaluation, not another method.
-    ("gemma-2b-v5e8", "gemma-2b", "v5e-1", [ADAMW], ["evaluation.batch_size=32", ADAFACTOR]),
+    ("gemma-2b-v5e8", "gemma-2b", "v5e-1", [ADAMW, LONG], ["evaluation.batch_size=16", ADAFACTOR]),
     # Only answering does not fit: training stays as it is.
-    ("gemma-2b-v5e8", "gemma-2b", "v5e-1", [], ["evaluation.batch_size=32"]),
+    ("gemma-2b-v5e8", "gemma-2b", "v5e-1", [LONG], ["evaluation.batch_size=16"]),
     # Answering fits already: it stays as it is.
-    ("gemma-2b-v5e8", "gemma-2b", "v5e-1", [ADAMW, "evaluation.batch_size=8"], [ADAFACTOR]),
+    ("gemma-2b-v5e8", "gemma-2b", "v5e-1", [ADAMW], [ADAFACTOR]),
     # Devices that lie idle are used before anything is changed.
     ("gemma-2b-v5e8", "gemma-2b", "v5e-4", ["mesh.fsdp=1", ADAMW], ["mesh.fsdp=auto"]),
     # Too many rows at a time: fewer, twice as often.
@@ -45,10 +46,12 @@ def formula_plan(recipe, shape, target):
     # A second copy of the gradients is given up before the optimizer is.
     ("gemma-2b-rtx5090", "gemma-2b", "t4", [], ["batch.micro_batch=4", "batch.accumulation=1"]),
     ("gemma-2b-rtx5090", "gemma-2b", "rtx4090", [ADAMW], [ADAFACTOR]),
-    ("gemma-3-1b-v5e8", "gemma-3-1b", "v5e-1", [*FLOAT32, ADAMW], ["evaluation.batch_size=32"]),
+    ("gemma-3-1b-v5e8", "gemma-3-1b", "v5e-1", [*FLOAT32, ADAMW, "evaluation.batch_size=256"],
+     ["evaluation.batch_size=64"]),
     # The logits of all positions at once: in pieces, and answers in smaller turns.
-    ("gemma-3-1b-v5e8", "gemma-3-1b", "v5e-1", ["batch.micro_batch=16", "memory.loss_chunk=0"],
-     ["memory.loss_chunk=128", "evaluation.batch_size=32"]),
+    ("gemma-3-1b-v5e8", "gemma-3-1b", "v5e-1",
+     ["batch.micro_batch=16", "memory.loss_chunk=0", "evaluation.batch_size=256", "evaluation.max_new_tokens=2048"],
+     ["memory.loss_chunk=128", "evaluation.batch_size=64"]),
 ])
 def test_the_nearest_plan_is_what_a_person_would_do(name, model, machine, asked, nearest):
     recipe, shape, target = load_recipe(name, asked).recipe, published_shape(model), find_target(machine)

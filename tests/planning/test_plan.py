@@ -221,7 +221,7 @@ def test_the_worst_program_decides(no_compiler):
 
 
 def test_where_answering_does_not_fit_fewer_are_asked_at_a_time(no_compiler):
-    many = ["evaluation.batch_size=128", "evaluation.max_new_tokens=8192", "data.max_length=2048"]
+    many = ["evaluation.batch_size=128", "evaluation.max_new_tokens=12288", "data.max_length=2048"]
     asked = plan("gemma-2b-rtx5090", "rtx5090", many)
     assert not asked.verdict.fits
     assert asked.program == "generation"

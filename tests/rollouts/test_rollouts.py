@@ -142,7 +142,8 @@ def test_advantages_by_hand(algorithm: RewardAlgorithm, expected: list[float]) -
 def test_every_algorithm_has_a_file_and_a_name() -> None:
     union = AlgorithmConfig.__origin__.__args__  # type: ignore[attr-defined]
     names = [member.model_fields["name"].annotation.__args__[0] for member in union]
-    assert names == ["sft", "grpo", "dr_grpo", "rloo", "dapo", "gspo", "cispo", "distill", "dpo"]
+    assert names == ["sft", "grpo", "dr_grpo", "rloo", "dapo", "gspo", "cispo", "distill", "distill_traces",
+                     "dpo"]
 
 
 def test_a_line_gives_back_every_bit() -> None:
