@@ -7,9 +7,7 @@ import pytest
 from tests.planning.planning_helpers import recipe, request_of, shape
 from workings.config.load import load_recipe
 from workings.engines.base import Inspection
-from workings.engines.jax import planning as jax_planning
 from workings.engines.jax.planning import check_split
-from workings.engines.jax.target import CompilerAbsent
 from workings.errors import RequestError, WorkingsError
 from workings.hardware.catalog import find_target, targets
 from workings.planning.breakdown import blame, split_parts
@@ -38,17 +36,6 @@ def version(name):
 metadata.version = version
 """)
     return tmp_path
-
-
-@pytest.fixture
-def no_compiler(monkeypatch, tmp_path):
-    """As on a machine without the compilers: the child says which package is missing."""
-    def absent(*_, **__):
-        raise CompilerAbsent("compiling without its compiler", "the package jax-cuda12-plugin",
-                             "pip install 'workings[plan]'")
-
-    monkeypatch.setattr(jax_planning, "compile_for", absent)
-    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
 
 
 def test_without_a_compiler_it_is_estimated_and_says_what_to_install(no_compiler):
@@ -227,6 +214,16 @@ def test_where_answering_does_not_fit_fewer_are_asked_at_a_time(no_compiler):
     assert asked.program == "generation"
     assert asked.nearest.overrides[0].startswith("evaluation.batch_size=")
     assert plan("gemma-2b-rtx5090", "rtx5090", [*many, *asked.nearest.overrides], nearest=False).verdict.fits
+
+
+def test_a_plan_counts_at_most_so_many_steps_and_says_so_where_data_are_absent(no_compiler):
+    asked = ("training.epochs=2",)
+    here = plan("smoke-tiny", "h100", asked, nearest=False)
+    assert here.time.steps == 2 * 500 // 4
+    assert any("at most 250, which 2 epochs of 500 rows are" in reason for reason in here.reasons)
+    absent = plan("smoke-tiny", "h100", (*asked, "data.traces=elsewhere.jsonl"), nearest=False)
+    assert absent.time is None
+    assert any("follows from the data, which are not here" in reason for reason in absent.reasons)
 
 
 def test_the_culprit_is_a_group_of_parts(no_compiler):

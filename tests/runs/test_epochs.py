@@ -14,7 +14,6 @@ from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.record.reader import Run
 from workings.runs.keyword_recipe import Keywords, keyword_recipe
-from workings.runs.plan import plan
 from workings.runs.train import train
 
 IN_EPOCHS = RECIPE.replace("steps: 12", "epochs: 1.5")
@@ -70,13 +69,3 @@ def test_a_model_and_rows_in_python_take_epochs():
         assert (loaded.recipe.training.epochs, loaded.recipe.training.steps) == (3.0, 0)
     with pytest.raises(RequestError, match="a recipe and epochs"):
         workings.train("smoke-tiny", epochs=3)
-
-
-def test_a_plan_counts_at_most_so_many_steps_and_says_so_where_data_are_absent():
-    asked = ("training.epochs=2", "model={source: scratch, shape: gemma-2b}", "memory.remat=layer")
-    here = plan("smoke-tiny", "h100", asked, nearest=False)
-    assert here.time.steps == 2 * 500 // 4
-    assert any("at most 250, which 2 epochs of 500 rows are" in reason for reason in here.reasons)
-    absent = plan("smoke-tiny", "h100", (*asked, "data.traces=elsewhere.jsonl"), nearest=False)
-    assert absent.time is None
-    assert any("follows from the data, which are not here" in reason for reason in absent.reasons)
