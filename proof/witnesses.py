@@ -32,7 +32,9 @@ def main() -> int:
         record = trained_files(Path(folder, "trained"))
         found = {"a run": walked(record, walk.steps_of(record))}
         for kind, make in other_records.KINDS.items():
-            files = make(Path(folder, kind))
+            place = Path(folder, kind.replace(" ", "-"))
+            place.mkdir()
+            files = make(place)
             found[kind] = walked(files, other_records.steps_of(kind, files))
     started = time.process_time()
     example = verify(EXAMPLE)
