@@ -8,7 +8,7 @@ import torch
 
 from workings.config.training import OPTIMIZERS, AdamW8bitConfig, AdamWConfig, MuonConfig
 from workings.engines.jax import optimizers as jax_optimizers
-from workings.engines.optimizer_refusal import optimizer_refusal
+from workings.engines.refusals import optimizer_refusal
 from workings.engines.torch import optimizers as torch_optimizers
 from workings.errors import RequestError
 

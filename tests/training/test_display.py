@@ -2,9 +2,8 @@
 
 from workings.hardware.memory import PROCESS_PEAK
 from workings.record.pace import duration, pace
-from workings.training.display import Display, fitting
+from workings.training.display import Display, fitting, one_line
 from workings.training.loop import Progress
-from workings.training.one_line import one_line
 
 
 def line(step, seconds, tokens=100):

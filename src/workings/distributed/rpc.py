@@ -28,8 +28,7 @@ from workings.engines.base import (
     State,
     StepResult,
 )
-from workings.engines.errors_text import first_line
-from workings.engines.out_of_memory import is_out_of_memory
+from workings.engines.framework_errors import first_line, is_out_of_memory
 from workings.errors import RequestError, WorkingsError
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch

@@ -1,5 +1,6 @@
 """What a person sees while a run trains: a live bar on a terminal, a line now and then elsewhere."""
 
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,6 @@ from workings.record.memory_use import memory_use
 from workings.record.pace import WINDOW, duration, pace
 from workings.record.waiting import heard_by, waiting
 from workings.training.loop import Progress
-from workings.training.one_line import one_line
 
 LINES_PER_RUN = 40
 """Lines that a run writes to its log, so that a log of any length is read in a minute."""
@@ -23,6 +23,8 @@ WIDE = 110
 """Characters of a terminal from which on the bar has its full width."""
 LOG_WIDTH = 120
 """Characters of a sample's line where no terminal says how wide it is."""
+REPEATED = re.compile(r"(?P<unit>(?:\\.|[^\\]){1,40}?)(?P=unit){3,}", re.DOTALL)
+"""A piece of text at least four times in a row; an escape such as ``\\n`` is never cut in two."""
 
 
 class Display:
@@ -128,3 +130,12 @@ def fitting(parts: Sequence[str], room: int) -> str:
             break
         text += part
     return text
+
+
+def one_line(text: str, width: int) -> str:
+    """The text with repetitions counted instead of repeated, cut to ``width`` characters.
+
+    A model that has learned little says one thing over and over; four lines of it tell no more than the number.
+    """
+    short = REPEATED.sub(lambda found: f"{found['unit']} x{len(found[0]) // len(found['unit'])} ", text)
+    return short if len(short) <= width else short[:max(0, width - 1)] + "…"

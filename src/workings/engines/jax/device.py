@@ -9,7 +9,7 @@ import jax
 import jax.extend
 import numpy as np
 
-from workings.engines.errors_text import first_line
+from workings.engines.framework_errors import first_line
 from workings.engines.hardware_probe import accelerators, cpu_memory, cpu_name
 from workings.engines.quiet import without_noise
 from workings.errors import DeviceError

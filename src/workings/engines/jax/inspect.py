@@ -4,7 +4,7 @@ from importlib.metadata import version
 from typing import Any
 
 from workings.engines.base import Inspection
-from workings.engines.errors_text import first_line
+from workings.engines.framework_errors import first_line
 from workings.engines.jax.target import refused_bytes
 
 

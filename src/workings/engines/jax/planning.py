@@ -17,9 +17,8 @@ from workings.engines.base import (
     Refusal,
 )
 from workings.engines.gpu_memory import gpu_share
-from workings.engines.host_table_refusal import host_table_refusal
 from workings.engines.jax.target import PACKAGES, CompilerAbsent, Unimplemented, compile_for
-from workings.engines.optimizer_refusal import optimizer_refusal
+from workings.engines.refusals import host_table_refusal, optimizer_refusal
 from workings.engines.source_digest import library_versions, source_digest
 from workings.errors import RequestError, WorkingsError
 from workings.hardware.catalog import Target, gpu_config

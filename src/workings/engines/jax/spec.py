@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from workings.engines.base import EngineRequest
-from workings.engines.host_table_refusal import host_table_refusal
 from workings.engines.jax.attention import Attention, plain_attention
 from workings.engines.jax.chunked_attention import chunked_attention
 from workings.engines.jax.cpu import optimize_for_cpu
@@ -24,6 +23,7 @@ from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.rounding import MASTER
 from workings.engines.jax.sharding import Layout
 from workings.engines.jax.step import StepSpec, make_step
+from workings.engines.refusals import host_table_refusal
 from workings.errors import RequestError
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import transformers
 
-from workings.engines.errors_text import first_line
+from workings.engines.framework_errors import first_line
 from workings.engines.hardware_probe import accelerators, cpu_memory, cpu_name
 from workings.errors import DeviceError
 from workings.hardware.catalog import targets

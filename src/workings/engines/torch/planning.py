@@ -6,8 +6,7 @@ from typing import Any
 
 from workings.config.training import MeshConfig
 from workings.engines.base import EngineRequest, Inspections, NotInspected, Programs, Refusal
-from workings.engines.host_table_refusal import host_table_refusal
-from workings.engines.optimizer_refusal import optimizer_refusal
+from workings.engines.refusals import host_table_refusal, optimizer_refusal
 from workings.engines.source_digest import library_versions, source_digest
 from workings.engines.torch.trace.target import trace_for
 from workings.hardware.catalog import Target

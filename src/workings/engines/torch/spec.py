@@ -8,7 +8,7 @@ import torch
 from workings.config.method import FullConfig, LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig
 from workings.engines.base import EngineRequest
-from workings.engines.host_table_refusal import host_table_refusal
+from workings.engines.refusals import host_table_refusal
 from workings.engines.torch.attention import FindAttentionLayout, choose, no_attention_layout
 from workings.engines.torch.cpu import optimize_for_cpu
 from workings.engines.torch.optimizers import make_optimizer

@@ -8,7 +8,7 @@ from workings.engines.jax.optimizers.adafactor import Adafactor
 from workings.engines.jax.optimizers.adamw import AdamW
 from workings.engines.jax.optimizers.base import Optimizer
 from workings.engines.jax.optimizers.muon import Muon
-from workings.engines.optimizer_refusal import optimizer_refusal, register_optimizer
+from workings.engines.refusals import optimizer_refusal, register_optimizer
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {}
 register = partial(register_optimizer, OPTIMIZERS)

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 
 from workings.config.training import OptimizerConfig
-from workings.engines.optimizer_refusal import optimizer_refusal, register_optimizer
+from workings.engines.refusals import optimizer_refusal, register_optimizer
 from workings.engines.torch.optimizers.adafactor import Adafactor
 from workings.engines.torch.optimizers.adamw import AdamW
 from workings.engines.torch.optimizers.adamw8bit import AdamW8bit

@@ -1,4 +1,4 @@
-"""Is an error that came out of an engine a lack of memory? Told by what the libraries say, without importing them."""
+"""What the errors of frameworks say, told without importing them: a lack of memory, and one line for a record."""
 
 SIGNS = (
     "RESOURCE_EXHAUSTED",  # XLA, on every platform
@@ -15,3 +15,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in SIGNS)
+
+
+def first_line(error: BaseException) -> str:
+    """Its first line, at most 300 characters; its type where it says nothing."""
+    said = str(error).strip().splitlines()
+    return said[0][:300] if said else type(error).__name__

@@ -1,0 +1,40 @@
+"""Why an engine of ours does not take an optimizer or a place for a table, asked without its framework."""
+
+from typing import Any
+
+from workings.config.training import OPTIMIZERS, MemoryConfig, OptimizerConfig
+from workings.engines.base import Refusal
+from workings.models.shape import ModelShape
+
+
+def register_optimizer(optimizers: dict[str, type[Any]], name: str, optimizer: type[Any]) -> None:
+    """Add an engine's optimizer by the name of its configuration. Raises `ValueError` where the name is taken."""
+    if name in optimizers:
+        raise ValueError(f"two optimizers of the name {name}: {optimizers[name].__name__}, {optimizer.__name__}")
+    optimizers[name] = optimizer
+
+
+def optimizer_refusal(config: OptimizerConfig, engine: str) -> Refusal | None:
+    """Why an engine does not take this optimizer; None where it has it (`OptimizerFields.engines`)."""
+    if engine in config.engines:
+        return None
+    *names, last = (each.optimizer_name() for each in OPTIMIZERS if engine in each.engines)
+    return Refusal(feature=f"optimizer {config.name}", given=f"optimizer.name: {config.name} with engine {engine}",
+                   expected=f"{', '.join(names)} or {last}",
+                   try_next=f"optimizer.name=adamw, or engine={config.engines[0]}")
+
+
+def host_table_refusal(memory: MemoryConfig, shape: ModelShape, engine: str) -> Refusal | None:
+    """Why `memory.per_layer_embeddings: host` cannot be had; None where it can, or where it is not asked for."""
+    if memory.per_layer_embeddings == "device":
+        return None
+    asked, feature = "memory.per_layer_embeddings: host", "per-layer embeddings on the host"
+    if not shape.per_layer_width:
+        return Refusal(feature=feature, given=f"{asked} with a {shape.family} model that has no such table",
+                       expected="device: there is nothing to keep on the host",
+                       try_next="memory.per_layer_embeddings=device")
+    if engine != "torch":
+        return Refusal(feature=feature, given=f"{asked} with engine {engine}",
+                       expected="device: this engine holds all weights on the device",
+                       try_next="memory.per_layer_embeddings=device, or engine=torch")
+    return None
