@@ -33,7 +33,7 @@ def machines(tmp_path, child_environment, fork_server):
     commands = tmp_path / "commands"
     commands.mkdir()
     client = f'#!/bin/sh\nexec {shlex.join(fork_server.ready(child_environment()))} workings "$@"\n'
-    texts = {"workings": client, "scontrol": "#!/bin/sh\necho 127.0.0.1\necho host-1\n", "srun": SRUN}
+    texts = {"workings": client, "scontrol": "#!/bin/sh\necho 127.0.0.1\nseq 20000\n", "srun": SRUN}
     for name, text in texts.items():
         (commands / name).write_text(text)
         (commands / name).chmod(0o755)

@@ -63,7 +63,7 @@ def _resources(job: Job) -> dict[str, Any]:
 
 def _torchrun(job: Job) -> list[str]:
     return [
-        'first=$(echo "$SKYPILOT_NODE_IPS" | head -n 1)',
+        'first=$(echo "$SKYPILOT_NODE_IPS" | sed -n 1p)',
         f'torchrun --nnodes "$SKYPILOT_NUM_NODES" --node-rank "$SKYPILOT_NODE_RANK" --nproc-per-node {job.devices} \\',
         f'    --max-restarts 0 --master-addr "$first" --master-port {PORT} -m workings {job.command}',
     ]
@@ -71,7 +71,7 @@ def _torchrun(job: Job) -> list[str]:
 
 def _one_a_host(job: Job) -> list[str]:
     return [
-        'first=$(echo "$SKYPILOT_NODE_IPS" | head -n 1)',
+        'first=$(echo "$SKYPILOT_NODE_IPS" | sed -n 1p)',
         f'export JAX_COORDINATOR_ADDRESS="$first:{PORT}" JAX_NUM_PROCESSES="$SKYPILOT_NUM_NODES"',
         'export JAX_PROCESS_ID="$SKYPILOT_NODE_RANK"',
         f"workings {job.command}",

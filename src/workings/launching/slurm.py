@@ -31,7 +31,8 @@ def files(job: Job) -> dict[str, str]:
         "#SBATCH --open-mode=append",
         f"#SBATCH --output={job.name}-%j.log",
         *job.train("slurm"),
-        'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+        # sed reads to the end; `head` would close the pipe, of which pipefail makes an error.
+        'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)',
         *(_torchrun(job) if job.process_per_device else _one_a_host(job)),
     ]
     return {FILE: "\n".join(lines) + "\n"}
