@@ -2,15 +2,14 @@
 
 import shutil
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from tests.evidence import reseal
+from tests.http_server import Handler, serving
 from workings.errors import RequestError
 from workings.evidence.attest import keys, timestamp
 from workings.evidence.attest.sign import sign_run
@@ -68,7 +67,7 @@ def authority(tmp_path: Path) -> Iterator[tuple[str, bytes]]:
     folder.mkdir()
     root = certificate(folder, "Test Root")
 
-    class Answers(BaseHTTPRequestHandler):
+    class Answers(Handler):
         def do_POST(self) -> None:
             (folder / "asked").write_bytes(self.rfile.read(int(self.headers["content-length"])))
             subprocess.run(["openssl", "ts", "-reply", "-config", folder / "tsa.conf", "-section", "tsa", "-queryfile",
@@ -78,16 +77,8 @@ def authority(tmp_path: Path) -> Iterator[tuple[str, bytes]]:
             self.end_headers()
             self.wfile.write((folder / "reply").read_bytes())
 
-        def log_message(self, *unused: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/", root
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Answers) as address:
+        yield f"{address}/", root
 
 
 @pytest.fixture
@@ -169,7 +160,7 @@ def test_an_answer_whose_bytes_were_changed(stamped: tuple[Path, Path, bytes]) -
             timestamp.stamp_of(bytes(changed), signature, roots)
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "http://127.0.0.1:9/", "authority.example"])
+@pytest.mark.parametrize("url", ["file:///a/file", "http://127.0.0.1/not-tls", "authority.example"])
 def test_no_authority_there(run: Path, tmp_path: Path, url: str) -> None:
     signed = sign_run(run, keys.new_key(tmp_path / "keys" / "signing.key").private).path
     with pytest.raises(RequestError, match="--timestamp"):

@@ -2,18 +2,18 @@
 
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
+
+from tests.http_server import Handler, serving
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 REPOSITORY = "someone/small-model"
 GATED = "someone/gated-model"
 
 
-class Hub(BaseHTTPRequestHandler):
+class Hub(Handler):
     """Answers for its files; notes the names of those that are fetched."""
 
     files: ClassVar[dict[str, bytes]] = {}
@@ -71,9 +71,6 @@ class Hub(BaseHTTPRequestHandler):
         if body:
             self.wfile.write(data)
 
-    def log_message(self, *unused: object) -> None:
-        pass
-
 
 def oid(data: bytes) -> str:
     """A file's id, as git has it."""
@@ -84,12 +81,5 @@ def oid(data: bytes) -> str:
 def hub(files: dict[str, bytes]) -> Iterator[tuple[str, list[str]]]:
     """The address of a running Hub, and the list of files that were fetched from it."""
     asked: list[str] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Hub", (Hub,), {"files": files, "asked": asked}))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(type("Hub", (Hub,), {"files": files, "asked": asked})) as address:
+        yield address, asked

@@ -3,12 +3,12 @@
 import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.http_server import Handler, serving
 from workings.errors import RequestError
 from workings.reports.live import child
 from workings.reports.live.alert import send
@@ -110,7 +110,7 @@ def test_a_library_that_fails_or_hangs_is_said_once_and_slows_nothing(
 
 @pytest.mark.parametrize(("track", "notify", "words"), [
     (["tensorbord"], "", "one of wandb, trackio, mlflow"), (["mlflow"], "", "MLFLOW_TRACKING_URI"),
-    ([], "file:///etc/passwd", "the address of a webhook"), ([], "hooks.example/SECRET", "the address of a webhook")])
+    ([], "file:///a/file", "the address of a webhook"), ([], "hooks.example/SECRET", "the address of a webhook")])
 def test_what_cannot_be_told_is_refused_before_a_run(track: list[str], notify: str, words: str) -> None:
     with pytest.raises(RequestError) as refused:
         Told(track, notify, print)
@@ -123,22 +123,14 @@ def hook() -> Iterator[tuple[str, list[Any]]]:
     """A webhook on this machine and what it was told; it refuses what is posted to ``/no``."""
     told: list[Any] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Hook(Handler):
         def do_POST(self) -> None:
             told.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
             self.send_response(403 if self.path.startswith("/no") else 204)
             self.end_headers()
 
-        def log_message(self, *unused: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", told
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Hook) as address:
+        yield address, told
 
 
 def test_an_alert_at_each_kind_of_end(hook: tuple[str, list[Any]]) -> None:

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 
 TEACHER = """name: teacher
@@ -42,3 +44,17 @@ def write(folder: Path, teacher: Sequence[str] = ()) -> Path:
     train(str(recipe), folder / "teacher", teacher)
     student.write_text(STUDENT)
     return student
+
+
+def replayed_with_its_teacher_and_without(run: Path, teacher: Path) -> list[dict[str, Any]]:
+    """Facts of two good replays of a run of two steps: its teacher is there, and is then moved away."""
+    found = []
+    for there in (True, False):
+        if not there:
+            teacher.rename(teacher.with_name("gone"))
+        facts = replay_run(run, ReplayRequest(start=0, steps=2)).facts
+        assert facts["verdict"] == "passed", facts["sentence"]
+        assert all(control["outside"] for control in facts["controls"].values()), facts["controls"]
+        assert set(facts["controls"]) == {"seed", "learning_rate", "rows", "checkpoint", "teacher"}
+        found.append(facts)
+    return found

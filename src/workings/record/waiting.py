@@ -4,7 +4,7 @@ A verb listens on its terminal (`workings.cli.waiting`); in a library's call nob
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
@@ -42,24 +42,23 @@ _WATCHER: ContextVar[Listener] = ContextVar("watcher", default=Nobody())  # noqa
 _LISTENER: ContextVar[Listener] = ContextVar("listener", default=Nobody())  # noqa: B039 - it holds no state
 
 
-@contextmanager
-def heard_by(listener: Listener) -> Iterator[None]:
+def heard_by(listener: Listener) -> AbstractContextManager[None]:
     """Have a listener told of everything that begins meanwhile."""
-    before = _LISTENER.set(listener)
-    try:
-        yield
-    finally:
-        _LISTENER.reset(before)
+    return _set(_LISTENER, listener)
+
+
+def watched_by(watcher: Listener) -> AbstractContextManager[None]:
+    """Have somebody told of what begins and ends meanwhile, whoever else listens in between."""
+    return _set(_WATCHER, watcher)
 
 
 @contextmanager
-def watched_by(watcher: Listener) -> Iterator[None]:
-    """Have somebody told of what begins and ends meanwhile, whoever else listens in between."""
-    before = _WATCHER.set(watcher)
+def _set(variable: ContextVar[Listener], told: Listener) -> Iterator[None]:
+    before = variable.set(told)
     try:
         yield
     finally:
-        _WATCHER.reset(before)
+        variable.reset(before)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Levels 2 and 3: a recorded replay follows from its numbers; and steps of the run, taken again, come out the same."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from workings.errors import RecordError, RequestError
@@ -56,11 +56,7 @@ def recorded_replays(record: Record) -> Iterator[CheckFinding]:
        example="all losses invented, alike in every file")
 def steps(record: Record) -> Iterator[CheckFinding]:
     """Losses, gradient norms and, where the run kept a checkpoint there, weights, against the record."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        facts = _performed(record, unit)
-        if isinstance(facts, CheckFinding):
-            yield facts
-            return
+    def find(unit: Unit, facts: dict[str, Any]) -> Iterator[CheckFinding]:
         # Controls and completions have checks of their own; left in, one of them would decide this check too.
         verdict, reasons = judge(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
         told = sentence(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
@@ -68,18 +64,14 @@ def steps(record: Record) -> Iterator[CheckFinding]:
             yield not_checked(several(reasons), unit)
         else:
             yield passed(told, unit) if verdict == "passed" else failed(told, unit)
-    return each_run(record, find)
+    return _each_replayed(record, find)
 
 
 @check("replay.controls", level=3, title="another seed, learning rate, row or checkpoint does not come out the same",
        example="a replay that would also pass with another seed: it proves nothing, and is not counted")
 def controls(record: Record) -> Iterator[CheckFinding]:
     """Wrong steps against the log: without these, a tolerance that lets everything pass would look like a success."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        facts = _performed(record, unit)
-        if isinstance(facts, CheckFinding):
-            yield facts
-            return
+    def find(unit: Unit, facts: dict[str, Any]) -> Iterator[CheckFinding]:
         inside = [name for name, control in facts["controls"].items() if not control["outside"]]
         # Nothing was disproved, so this is no failure: one step alone, for example, says nothing about the learning
         # rate.
@@ -88,20 +80,14 @@ def controls(record: Record) -> Iterator[CheckFinding]:
         else:
             yield passed(", ".join(f"{name} (step {control['steps']})" for name, control in facts["controls"].items())
                          + " fell outside", unit)
-    return each_run(record, find)
+    return _each_replayed(record, find)
 
 
 @check("replay.predictions", level=3, title="completions, generated again, are the recorded ones",
        example="all completions of an evaluation invented")
 def predictions(record: Record) -> Iterator[CheckFinding]:
     """Items that the verifier's seed draws of every evaluation that the run's last state answered."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        if not any(other.parent is unit for other in record.evaluations):
-            return
-        facts = _performed(record, unit)
-        if isinstance(facts, CheckFinding):
-            yield facts
-            return
+    def find(unit: Unit, facts: dict[str, Any]) -> Iterator[CheckFinding]:
         found = facts["predictions"]
         if is_absent(found):
             yield not_checked(found["absent"], unit)
@@ -109,18 +95,14 @@ def predictions(record: Record) -> Iterator[CheckFinding]:
         share = facts["tolerance"]["completions"]
         text = f"{found['same']} of {found['asked']} completions are the recorded text; {share:.0%} were expected"
         yield passed(text, unit) if found["same"] >= share * found["asked"] else failed(text, unit)
-    return each_run(record, find)
+    return _each_replayed(record, find, lambda unit: any(other.parent is unit for other in record.evaluations))
 
 
 @check(COVERAGE, level=3, title="the steps and answers taken again are enough to find the splice that was asked about",
        example="a run that is true up to the steps that were taken again, and another one's from there on")
 def coverage(record: Record) -> Iterator[CheckFinding]:
     """How many steps and answers the seed drew, against how many the confidence that was asked for needs."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        facts = _performed(record, unit)
-        if isinstance(facts, CheckFinding):
-            yield facts
-            return
+    def find(unit: Unit, facts: dict[str, Any]) -> Iterator[CheckFinding]:
         drawn = facts.get("coverage")
         if drawn is None:
             yield not_checked("what was taken again was not drawn", unit, blocking=False)
@@ -132,12 +114,26 @@ def coverage(record: Record) -> Iterator[CheckFinding]:
             yield not_checked(text, unit, blocking=confidence is not None)
         else:
             yield passed(text, unit)
-    return each_run(record, find)
+    return _each_replayed(record, find)
+
+
+def _each_replayed(record: Record, find: Callable[[Unit, dict[str, Any]], Iterator[CheckFinding]],
+                   concerns: Callable[[Unit], bool] = lambda unit: True) -> Iterator[CheckFinding]:
+    """What a check finds in the replay of each run that it concerns; where there is none, why."""
+    def of_run(unit: Unit) -> Iterator[CheckFinding]:
+        if not concerns(unit):
+            return
+        facts = _performed(record, unit)
+        if isinstance(facts, CheckFinding):
+            yield facts
+        else:
+            yield from find(unit, facts)
+    return each_run(record, of_run)
 
 
 def _performed(record: Record, unit: Unit) -> dict[str, Any] | CheckFinding:
     """The replay of one run, done once for all checks; or why it was not."""
-    # Three checks read the same replay, and taking the steps again is the dearest thing that verification does.
+    # Several checks read the same replay, and taking the steps again is the dearest thing that verification does.
     if unit.place not in record.replayed:
         record.replayed[unit.place] = _perform(record, unit)
     done = record.replayed[unit.place]
