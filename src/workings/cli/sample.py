@@ -99,7 +99,10 @@ def sample_command(
             unit = sample_run(Path(model), items, out, request=request, **typed(device=device), by_plan=by_plan)
     # What was drawn lies in the unfinished folder already, so stopping loses only what was in work.
     except KeyboardInterrupt:
-        raise Interrupted(f"stopped; what was drawn is kept in {out}.partial: the same command goes on") from None
+        from workings.record.layout import partial_unit_path
+
+        raise Interrupted(f"stopped; what was drawn is kept in {partial_unit_path(out)}: the same command goes "
+                          "on") from None
     counts = unit.counts
     answer({"out": str(out), "root": unit.root, **counts.to_json(), "pairs": len(unit.pairs)}, as_json=as_json,
            text=_text(unit, request))

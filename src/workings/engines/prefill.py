@@ -4,8 +4,6 @@ Between two layers a prompt needs many times what is kept of it in the cache; th
 Read all at once, 64 long prompts needed more memory for that than weights and cache together.
 """
 
-from math import prod
-
 from workings.models.shape import ModelShape
 
 LARGEST_ACTIVATION = 256 << 20
@@ -16,4 +14,4 @@ those that earlier versions recorded, to the bit."""
 def prompts_at_a_time(shape: ModelShape, length: int, bytes_a_number: int) -> int:
     """Most prompts of so many tokens that one device reads at a time; at least 1."""
     widest = max(shape.mlp_width_of(layer) for layer in range(shape.layers))
-    return max(1, LARGEST_ACTIVATION // max(1, prod((length, widest, bytes_a_number))))
+    return max(1, LARGEST_ACTIVATION // max(1, length * widest * bytes_a_number))

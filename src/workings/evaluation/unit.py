@@ -255,8 +255,6 @@ class EvaluationWriter:
         before = loads(path.read_bytes())
         # Answers to two different requests in one file could never be told apart again.
         if json_digest(before) != json_digest(self._config):
-            # The caller gets no writer, so nobody else would let go of it.
-            self._lock.release()
             raise RequestError(f"--out {self.out}, where an interrupted evaluation was asked for something else: "
                                f"{', '.join(_differences(before, self._config))}",
                                "the same request, to continue it, or another --out",

@@ -16,6 +16,8 @@ from workings.record.environment import LAUNCHER
 # torchrun's own default; of JAX any port will do.
 PORT = 29500
 """Where process 0 is met."""
+RESTARTS = 10
+"""How often what was taken away is started again before somebody has to look."""
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 HOME = re.compile(r"/[A-Za-z0-9._/-]*[A-Za-z0-9._-]")
 RECIPE, PLAN = "recipe.yaml", "plan.json"

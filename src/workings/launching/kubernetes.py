@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.errors import RequestError
-from workings.launching.job import PORT, Job, as_yaml, names
+from workings.launching.job import PORT, RESTARTS, Job, as_yaml, names
 
 TRAIN_JOB, JOB_SET = "trainjob.yaml", "jobset.yaml"
 MANAGER = "workings.dev/launch"
 VOLUME, POOL = "home", "slice"
-RESTARTS = 10
-"""How often a slice that was taken away is started again before somebody has to look."""
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 NODE_POOL = "cloud.google.com/gke-nodepool"
 

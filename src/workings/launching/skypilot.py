@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.errors import RequestError
-from workings.launching.job import PORT, Job, as_yaml, names
+from workings.launching.job import PORT, RESTARTS, Job, as_yaml, names
 
 FILE = "task.yaml"
 BUCKET = re.compile(r"(gs|s3|r2|cos)://[a-z0-9][a-z0-9._/-]*")
-RESTARTS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +26,8 @@ class Wheel:
 
 def files(job: Job, storage: str, wheel: Wheel) -> dict[str, str]:
     """The task by its file's name; ``storage`` is a bucket that is mounted at `Job.home`/runs, or empty."""
-    steps = [*job.train("skypilot"), *(_torchrun(job) if job.process_per_device else _one_a_host(job))]
+    first = 'first=$(echo "$SKYPILOT_NODE_IPS" | sed -n 1p)'
+    steps = [*job.train("skypilot"), first, *(_torchrun(job) if job.process_per_device else _one_a_host(job))]
     made: dict[str, Any] = {
         "name": job.name, "num_nodes": job.hosts, "resources": _resources(job),
         # Sent to every machine; the recipe and its data lie in it.
@@ -63,7 +63,6 @@ def _resources(job: Job) -> dict[str, Any]:
 
 def _torchrun(job: Job) -> list[str]:
     return [
-        'first=$(echo "$SKYPILOT_NODE_IPS" | sed -n 1p)',
         f'torchrun --nnodes "$SKYPILOT_NUM_NODES" --node-rank "$SKYPILOT_NODE_RANK" --nproc-per-node {job.devices} \\',
         f'    --max-restarts 0 --master-addr "$first" --master-port {PORT} -m workings {job.command}',
     ]
@@ -71,7 +70,6 @@ def _torchrun(job: Job) -> list[str]:
 
 def _one_a_host(job: Job) -> list[str]:
     return [
-        'first=$(echo "$SKYPILOT_NODE_IPS" | sed -n 1p)',
         f'export JAX_COORDINATOR_ADDRESS="$first:{PORT}" JAX_NUM_PROCESSES="$SKYPILOT_NUM_NODES"',
         'export JAX_PROCESS_ID="$SKYPILOT_NODE_RANK"',
         f"workings {job.command}",

@@ -1,9 +1,10 @@
 """A recipe with some keys set, and the words to type for it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from workings.config.load import check_recipe
+from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.recipe import Recipe
 
 Words = dict[str, Any]
@@ -20,6 +21,12 @@ def changed(recipe: Recipe, changes: Mapping[str, Any], origin: str = "a candida
             here = here.setdefault(parent, {})
         here[last] = value
     return check_recipe(values, origin)
+
+
+def with_counted_steps(loaded: LoadedRecipe, steps: int, said: str) -> LoadedRecipe:
+    """A recipe in epochs with the steps that these are, which ``said`` explains."""
+    return replace(loaded, recipe=changed(loaded.recipe, {"training.steps": steps}, f"{loaded.origin}, {steps} steps"),
+                   chosen=(*loaded.chosen, f"training.steps: {said}"))
 
 
 def difference(asked: Recipe, found: Recipe) -> tuple[str, ...]:

@@ -71,9 +71,10 @@ def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: tuple[int
         asked: the teacher's ``log_probs``, as of a model that is trained.
         stays: whether it is asked again and again; else it is gone before the first step.
     """
-    size, state = teacher_bytes(teacher, mesh) if stays else 0, exact_parts(student, (1, mesh[0], 1), *mesh)
+    weights: dict[str, int] = {TEACHER: teacher_bytes(teacher, mesh)} if stays else {}
+    state = exact_parts(student, (1, mesh[0], 1), *mesh)
     waiting = {f"{name} of the student": state[name] for name in STATE if name in state}
-    return {name: beside(one, {TEACHER: size} if stays else {}) for name, one in found.items()} | {
+    return {name: beside(one, weights) for name, one in found.items()} | {
         TEACHER: beside(_without_moments(asked), waiting)}
 
 

@@ -53,13 +53,14 @@ def finished_runs(directory: Path, target: Target) -> Iterator[Finished]:
     for place in sorted(directory.glob(f"*/{MANIFEST}")):
         try:
             run = Run.open(place.parent)
+            manifest = run.manifest
+            if (run.status != "complete" or manifest.actual_device.kind != kind
+                    or manifest.completed_steps < FEWEST_STEPS):
+                continue
             shape = ModelShape(**json.loads((place.parent / MODEL_SHAPE).read_text(encoding="utf-8")))
-            recipe = check_recipe(dict(run.manifest.config_snapshot), str(place))
+            recipe = check_recipe(dict(manifest.config_snapshot), str(place))
         except (RecordError, RequestError, OSError, TypeError, ValueError):
             continue  # a run of another version, or one that is not whole, says nothing about speed
-        manifest = run.manifest
-        if run.status != "complete" or manifest.actual_device.kind != kind or manifest.completed_steps < FEWEST_STEPS:
-            continue
         if recipe.draws:
             continue  # its seconds are those of drawing as well
         request = EngineRequest.of(recipe, shape, device=target.platform)

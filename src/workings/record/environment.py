@@ -51,8 +51,8 @@ def collect() -> dict[str, Any]:
         "machine": machine.as_json(machine.describe()),
         "byte_order": sys.byteorder,
         "packages": packages(PACKAGES),
-        # Values such as XLA_FLAGS hold paths, and whoever sets them may have put anything in.
         "launcher": launcher(),
+        # Values such as XLA_FLAGS hold paths, and whoever sets them may have put anything in.
         "variables": {name: without_home(redact(os.environ[name])) for name in VARIABLES if name in os.environ},
     }
 

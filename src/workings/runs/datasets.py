@@ -150,10 +150,10 @@ def _traces(loaded: LoadedRecipe, name: str, made: list[Trace], label: str, dige
         digests[label] = bytes_digest(traces_bytes(made))
         return made
     path = loaded.path(name)
-    if path.is_file() and {"chosen", "rejected"} <= _first_keys(path):
+    first = _first_record(path) if path.is_file() else {}
+    if {"chosen", "rejected"} <= set(first):
         raise RequestError(f"{path}, a file of preference pairs, in place of traces", "a file of traces",
                            "algorithm.name=dpo, if the recipe is to learn from these pairs")
-    first = _first_record(path) if path.is_file() else {}
     if first and not {"prompt", "answer"} <= set(first) and (form := looks_like(first, "traces")):
         raise RequestError(f"{path}, records of format {form} in place of traces",
                            "a file of traces: id, prompt, steps, answer",

@@ -21,7 +21,7 @@ from workings.launching.kubernetes import Cluster
 from workings.planning.plan import Plan
 from workings.record.digest import file_digest, json_digest
 from workings.runs.plan import plan_target
-from workings.runs.plan_write import PATH_KEYS
+from workings.runs.plan_write import named_places
 from workings.runs.select_engine import with_engine
 
 Launcher = Literal["slurm", "kubernetes", "skypilot"]
@@ -166,18 +166,14 @@ def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, home: str) -
     values: dict[str, Any] = json.loads(loaded.recipe.model_dump_json(exclude_unset=True))
     values["device"] = platform
     lies = []
-    for section, key in PATH_KEYS:
-        here = values.get(section, {}) if section else values
-        name = here.get(key)
-        if not isinstance(name, str):
-            continue
+    for section, key, name in named_places(values):
         what = f"{section}.{key}".strip(".")
         path = loaded.path(name)
         if path.is_file():
             (folder / DATA).mkdir(exist_ok=True)
             there = f"{DATA}/{what.replace('.', '-')}{path.suffix}"
             shutil.copyfile(path, folder / there)
-            here[key] = there
+            (values[section] if section else values)[key] = there
             lies.append(f"{what}: {home}/{there}, copied from here")
         elif path.exists():
             raise RequestError(f"{what}: {name}, a folder of this machine", "weights and tokenizers that the other "

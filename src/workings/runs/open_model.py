@@ -63,9 +63,10 @@ from workings.runs.resolve import (
     weight_digests,
 )
 from workings.runs.row_data import PairData, rows_data
-from workings.runs.teacher import Asked, AskedForTokens, Teacher, find_teacher
+from workings.runs.teacher import Asked, Teacher, find_teacher
 from workings.runs.training_data import prompt_data
 from workings.training.pair_experience import ask_about
+from workings.training.taught_experience import AskedForTokens
 
 AS_RECORDED = "as recorded"
 """The device that the run's recipe asked for."""

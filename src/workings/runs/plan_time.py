@@ -8,7 +8,7 @@ from workings.config.load import LoadedRecipe
 from workings.data.named_sets import shipped_sets
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
-from workings.planning.changes import changed
+from workings.planning.changes import changed, with_counted_steps
 from workings.planning.plan import Plan, make_plan
 from workings.planning.request import engine_request, programs_of
 from workings.planning.seconds import Pace, run_time, step_operations, step_seconds
@@ -44,14 +44,15 @@ def with_steps(loaded: LoadedRecipe, fsdp: int) -> LoadedRecipe:
     Packed rows share sequences, so that the run, which has made the rows, counts fewer.
     """
     recipe = loaded.recipe
+    if recipe.training.steps:  # asked first, because counting reads the whole file
+        return loaded
     rows = count_rows(loaded) * (2 if recipe.learns_from_pairs else 1)
-    if recipe.training.steps or not rows:
+    if not rows:
         return loaded
     steps = ceil(recipe.training.epochs * rows / (recipe.batch.micro_batch * recipe.batch.accumulation * fsdp))
-    said = f"training.steps: at most {steps}, which {recipe.training.epochs:g} epochs of {rows:,} rows are" + (
+    said = f"at most {steps}, which {recipe.training.epochs:g} epochs of {rows:,} rows are" + (
         "; packing makes them fewer" if recipe.data.packing != "none" else "")
-    return replace(loaded, recipe=changed(recipe, {"training.steps": steps}, f"{loaded.origin}, {steps} steps"),
-                   chosen=(*loaded.chosen, said))
+    return with_counted_steps(loaded, steps, said)
 
 
 def count_rows(loaded: LoadedRecipe) -> int:

@@ -1,17 +1,17 @@
 """A plan that fits, written as a recipe."""
 
-import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from workings.config.load import LoadedRecipe, check_recipe
+from workings.config.load import LoadedRecipe
 from workings.config.yaml_reader import parse_yaml
 from workings.errors import RequestError
 from workings.hardware.memory import gib
+from workings.planning.changes import changed
 from workings.planning.plan import Plan
 
 PATH_KEYS = (("data", "traces"), ("evaluation", "traces"), ("evaluation", "items"), ("model", "id"), ("", "tokenizer"))
@@ -43,25 +43,24 @@ def write_nearest(plan: Plan, loaded: LoadedRecipe, out: Path) -> None:
 
 def with_overrides(loaded: LoadedRecipe, words: Sequence[str]) -> dict[str, Any]:
     """The recipe's own keys with the search's words applied, as plain values."""
-    # Only keys that were set: a default that is written down would no longer follow the package.
-    values: dict[str, Any] = json.loads(loaded.recipe.model_dump_json(exclude_unset=True))
-    for word in words:
-        key, _, written = word.partition("=")
-        *parents, last = key.split(".")
-        here = values
-        for parent in parents:
-            here = here.setdefault(parent, {})
-        here[last] = parse_yaml(written, "the nearest plan")
-    # Before it is written: a file that `train` refuses would be worse than none.
-    check_recipe(values, "the nearest plan")
-    return values
+    origin = "the nearest plan"
+    changes = {key: parse_yaml(written, origin) for key, _, written in (word.partition("=") for word in words)}
+    # `changed` checks before anything is written: a file that `train` refuses would be worse than none. Only keys that
+    # were set: a default that is written down would no longer follow the package.
+    return changed(loaded.recipe, changes, origin).model_dump(mode="json", exclude_unset=True)
+
+
+def named_places(values: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Of everything in a recipe that may be a file or a folder: its section, its key, and the name there."""
+    for section, key in PATH_KEYS:
+        name = (values.get(section, {}) if section else values).get(key)
+        if isinstance(name, str):
+            yield section, key, name
 
 
 def _moved(values: dict[str, Any], loaded: LoadedRecipe, folder: Path) -> None:
     """Relative paths of files that are there, seen from another folder."""
-    for section, key in PATH_KEYS:
-        here = values.get(section, {}) if section else values
-        name = here.get(key)
+    for section, key, name in named_places(values):
         # A name that is no file here is a named data set or a Hub id, and means the same in every folder.
-        if isinstance(name, str) and not Path(name).is_absolute() and "~" not in name and loaded.path(name).exists():
-            here[key] = os.path.relpath(loaded.path(name), folder)
+        if not Path(name).is_absolute() and "~" not in name and loaded.path(name).exists():
+            (values[section] if section else values)[key] = os.path.relpath(loaded.path(name), folder)

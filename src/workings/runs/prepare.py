@@ -13,7 +13,7 @@ from workings.engines.left_aside import LeftAside, find_left_aside
 from workings.engines.registry import RegisteredEngine, find_engine
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
-from workings.planning.changes import changed
+from workings.planning.changes import with_counted_steps
 from workings.planning.verdict import Verdict, judge
 from workings.record.waiting import waiting
 from workings.runs.datasets import RunData
@@ -108,7 +108,6 @@ def _counted(loaded: LoadedRecipe, steps: int) -> LoadedRecipe:
     Raises `RequestError` where they are too few for the warm-up.
     """
     epochs = loaded.recipe.training.epochs
-    if not epochs or loaded.recipe.training.steps:
+    if loaded.recipe.training.steps:
         return loaded
-    return replace(loaded, recipe=changed(loaded.recipe, {"training.steps": steps}, f"{loaded.origin}, {steps} steps"),
-                   chosen=(*loaded.chosen, f"training.steps: {steps}, which {epochs:g} epochs of these rows are"))
+    return with_counted_steps(loaded, steps, f"{steps}, which {epochs:g} epochs of these rows are")

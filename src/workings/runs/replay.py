@@ -122,7 +122,9 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     standard = _standard(opened, collected)
     exact = standard.mode == "bitwise"
     draw = _step_draw(opened, request, len(metrics), standard, seed)
-    plans = [_plan(opened, stretch, metrics[stretch.start:stretch.end], exact=exact) for stretch in draw.drawn]
+    # One for all stretches: it may read what a reference said of every pair.
+    source = opened.source(opened.recipe.seed, exact=exact)
+    plans = [_plan(opened, source, stretch, metrics[stretch.start:stretch.end]) for stretch in draw.drawn]
     say(f"{draw.replayed} steps in {len(plans)} stretches, judged by {standard.mode}")
     # The controls come after it and use the same engine, whose step is compiled by then.
     taken = [_replay(opened, plan) for plan in plans]
@@ -219,10 +221,10 @@ def _coverage(draw: StepDraw, answers: AnswerDraw, request: ReplayRequest, seed:
     return facts if request.confidence is None else {**facts, "confidence": request.confidence}
 
 
-def _plan(opened: ReopenedRun, stretch: Stretch, lines: Sequence[Mapping[str, Any]], *, exact: bool) -> ReplayPlan:
+def _plan(opened: ReopenedRun, source: Source, stretch: Stretch, lines: Sequence[Mapping[str, Any]]) -> ReplayPlan:
     checkpoint = opened.checkpoint(stretch.start) if stretch.start else None
     return ReplayPlan(
-        engine=opened.engine, source=opened.source(opened.recipe.seed, exact=exact),
+        engine=opened.engine, source=source,
         schedule=Schedule.of(opened.recipe.training), start=_initial_state(opened, checkpoint),
         position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position(), lines=[*lines])
 

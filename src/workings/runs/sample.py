@@ -8,7 +8,7 @@ from workings.evaluation.run import Progress
 from workings.evaluation.unit import refuse_existing
 from workings.planning.drawing import drawn_at_a_time
 from workings.record.canonical import loads
-from workings.record.layout import EVALUATION_CONFIG, partial_path
+from workings.record.layout import EVALUATION_CONFIG, partial_unit_path
 from workings.runs.open_model import AS_RECORDED, OpenedWeights, TrainedModel, WeightsRequest, open_run, open_weights
 from workings.samples.draw import SampleRequest, sample
 from workings.samples.unit import SampleUnit
@@ -75,7 +75,7 @@ def _sized(opened: TrainedModel | OpenedWeights, items: Sequence[Item], out: Pat
     """The request with as many completions at a time as fit, or as an interrupted attempt began with."""
     if by_plan is None or not items:
         return request
-    before = partial_path(out) / EVALUATION_CONFIG
+    before = partial_unit_path(out) / EVALUATION_CONFIG
     if before.is_file():
         # Free memory may be another than then, and a batch of another size might draw other texts.
         rows = int(loads(before.read_bytes())["decoding"]["batch_size"])

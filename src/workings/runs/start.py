@@ -95,7 +95,7 @@ def is_without_evaluation(out: Path) -> bool:
 def same_request(out: Path, request: dict[str, dict[str, Any]]) -> Run:
     """A sealed run. Raises `RequestError` where it was asked for something else (as `begin_again`)."""
     for relative, values in request.items():
-        _refuse(_differences(loads((out / relative).read_bytes()), values, ""))
+        _refuse(_said(_differences(loads((out / relative).read_bytes()), values, "")))
     return Run.open(out)
 
 
@@ -127,20 +127,24 @@ def _refuse_other_request(writer: RunWriter, out: Path, request: dict[str, dict[
         if before is None:  # killed before the request was written down: nothing can differ from it
             continue
         differing = _differences(before, values, "")
-        said = [f"{key}: {old!r} before, {new!r} now" for key, old, new in differing]
+        said = _said(differing)
         # A run that was killed early may have no device checks; then every difference is refused.
         meshes = (_before(writer, out, DEVICE_CHECKS) or {}).get("mesh", {})
         if relative == CONFIG and "fsdp" in meshes and {key for key, _, _ in differing} <= PLACES:
             _refuse_other_rows(_rows(before, meshes), _rows(values, mesh), int(mesh["fsdp"]))
             moved += said + ([f"mesh: {meshes} before, {dict(mesh)} now"] if meshes != dict(mesh) else [])
         else:
-            _refuse(differing)
+            _refuse(said)
     return moved
 
 
-def _refuse(differing: Sequence[tuple[str, Any, Any]]) -> None:
-    if differing:
-        raise RequestError("; ".join(f"{key}: {old!r} before, {new!r} now" for key, old, new in differing),
+def _said(differing: Sequence[tuple[str, Any, Any]]) -> list[str]:
+    return [f"{key}: {old!r} before, {new!r} now" for key, old, new in differing]
+
+
+def _refuse(said: Sequence[str]) -> None:
+    if said:
+        raise RequestError("; ".join(said),
                            "the same recipe and data as the run that is resumed",
                            "resume with the recipe it was started with, or start a new run with another --out")
 

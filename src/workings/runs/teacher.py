@@ -39,13 +39,12 @@ from workings.runs.resolve import (
     shape_by_hub_id,
     weight_digests,
 )
+from workings.training.taught_experience import AskedForTokens
 
 MODEL_FILE = "model.safetensors"
 """A checkpoint's weights, and the name under which an engine loads them."""
 Asked = Callable[[Batch], np.ndarray]
 """What a model says of a batch's targets: ``[A, B, S]`` float32 log probabilities."""
-AskedForTokens = Callable[[Batch], tuple[np.ndarray, np.ndarray]]
-"""What it finds the most likely at a batch's positions, as `TeachingEngine.most_likely` says it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,8 @@ from workings.objectives.top_tokens import TopTokens
 from workings.training.experience import PreparedBatch, TraceExperience
 
 AskedForTokens = Callable[[Batch], tuple[np.ndarray, np.ndarray]]
-"""``[A, B, S, K]`` tokens and their log probabilities."""
+"""What a teacher finds the most likely at a batch's positions: ``[A, B, S, K]`` tokens and their log probabilities, as
+`TeachingEngine.most_likely` says them."""
 
 
 def ask_about(ask: AskedForTokens, batches: Batches, position: Position) -> dict[str, TopTokensOfRow]:

@@ -13,7 +13,7 @@ KEPT_BYTES = 128 << 20
 """What is kept of all files of one cache takes at most about so much memory, the newest apart."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class FileCache:
     """What is kept until its file changes, the newest last. Safe to use from several threads."""
 
@@ -21,6 +21,8 @@ class FileCache:
     """Files of which something is kept."""
     found: dict[Path, tuple[Stamp, int, Any]] = field(default_factory=dict)
     """Stamp, bytes in memory, and what was read."""
+    taken: int = 0
+    """Sum of these bytes."""
     lock: Lock = field(default_factory=Lock)
 
     def of(self, path: Path, read: Callable[[], T], weigh: Callable[[T], int] | None = None) -> T:
@@ -37,18 +39,19 @@ class FileCache:
             return read()  # says what is missing
         stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
         with self.lock:
-            kept = self.found.pop(path, None)
+            kept = self.found.get(path)
             if kept is not None and kept[0] == stamp:
-                self.found[path] = kept
+                self.found[path] = self.found.pop(path)  # the newest now
                 value: T = kept[2]
                 return value
         # Outside the lock: a large file takes a while, and other pages should not wait for it.
         value = read()
         with self.lock:
-            self.found[path] = (stamp, weigh(value) if weigh else 4 * state.st_size, value)
-            taken = sum(weight for _, weight, _ in self.found.values()) if len(self.found) > 1 else 0
-            for old in list(self.found)[:-1]:
-                if len(self.found) <= self.most and taken <= KEPT_BYTES:
-                    break
-                taken -= self.found.pop(old)[1]
+            if path in self.found:
+                self.taken -= self.found.pop(path)[1]
+            weight = weigh(value) if weigh else 4 * state.st_size
+            self.found[path] = (stamp, weight, value)
+            self.taken += weight
+            while len(self.found) > 1 and (len(self.found) > self.most or self.taken > KEPT_BYTES):
+                self.taken -= self.found.pop(next(iter(self.found)))[1]
         return value

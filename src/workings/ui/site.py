@@ -15,6 +15,7 @@ from workings.record.phase import Phase, read_phases
 from workings.ui.answers import read_answers
 from workings.ui.compared import ComparedPairs
 from workings.ui.draw import part_number
+from workings.ui.file_cache import FileCache
 from workings.ui.folder import Folder
 from workings.ui.jobs import Jobs
 from workings.ui.labels import LabelStore
@@ -56,6 +57,8 @@ class Site:
     rollouts: RolloutReader = field(default_factory=RolloutReader)
     samples: SampleReader = field(default_factory=SampleReader)
     pairs: PairReader = field(default_factory=PairReader)
+    time_lines: FileCache = field(default_factory=lambda: FileCache(64))
+    """Of logs, which every tab of a run asks for."""
     templates: jinja2.Environment = field(default_factory=_environment)
 
     @classmethod

@@ -7,11 +7,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from workings.record.layout import PARTIAL_SUFFIX
+from workings.record.layout import LOG, PARTIAL_SUFFIX
 from workings.ui.answers import units_of
 from workings.ui.detail import Detail, read_detail
 from workings.ui.listing import RunRow
 from workings.ui.site import Site
+from workings.ui.time_line import TimeLine, time_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,8 @@ class OpenedRun:
     """Whether it holds an evaluation, or is one."""
     sealed: bool
     """Whether it is finished and can be read."""
+    time_lines: list[TimeLine]
+    """How it answered its sample questions while it was trained; none of a unit that stands alone."""
 
     @classmethod
     def of(cls, site: Site, name: str) -> "OpenedRun":
@@ -35,7 +38,8 @@ class OpenedRun:
         path = site.folder.path(name)
         row, detail = site.row(path), read_detail(site.folder, path)
         return cls(name=name, path=path, row=row, detail=detail, evaluated=bool(units_of(path)),
-                   sealed=not path.name.endswith(PARTIAL_SUFFIX) and row.state != "unreadable")
+                   sealed=not path.name.endswith(PARTIAL_SUFFIX) and row.state != "unreadable",
+                   time_lines=site.time_lines.of(path / LOG, lambda: time_lines(path)) if row.kind == "run" else [])
 
     @property
     def trained(self) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from workings.errors import RecordError
 from workings.record.layout import LOG
 from workings.record.plain import open_plain
 
@@ -32,10 +33,12 @@ class TimeLine(BaseModel):
 def time_lines(run: Path) -> list[TimeLine]:
     """Questions that were answered more than once; of many answers some, evenly, with the first and the last."""
     found: dict[str, dict[int, AnswerAt]] = {}
-    if not (run / LOG).is_file():
+    try:
+        log = open_plain(run / LOG)
+    except RecordError:  # there is none, or it is no plain file: the other tabs are shown all the same
         return []
     taken = 0
-    with open_plain(run / LOG) as file:
+    with log as file:
         while taken < MOST_LINES and (data := file.readline(LONGEST_LINE)):
             if (match := _LINE.fullmatch(data.decode("utf-8", "replace").strip())) is None:
                 continue

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import http.client
 import re
 import urllib.error
 import urllib.request
@@ -154,7 +155,7 @@ def _ask(url: str, data: bytes) -> bytes:
         with urllib.request.urlopen(asked, timeout=ASK_SECONDS) as answer:  # noqa: S310
             # An answer beyond the limit is cut off and then no time stamp; a server cannot fill the memory.
             response: bytes = answer.read(MAX_RESPONSE_BYTES)
-    except (OSError, urllib.error.URLError) as error:
+    except (OSError, http.client.HTTPException) as error:
         raise RequestError(f"--timestamp {url}: {error}", "an authority that answers; the signature itself is written",
                            "the same command again: a signature that is there is not made twice") from None
     return response

@@ -27,6 +27,8 @@ class RegisteredCheck:
     find: CheckFunction
     example: str = ""
     """A lie, or a leak, that it catches."""
+    unless_failed: str = ""
+    """Why it is not made, and last of its level, where another check has failed; empty: it is made all the same."""
 
     @property
     def compares(self) -> str:
@@ -38,14 +40,16 @@ CHECKS: dict[str, RegisteredCheck] = {}
 """All checks in the order in which they run."""
 
 
-def check(name: str, *, level: int, title: str, example: str = "") -> Callable[[CheckFunction], CheckFunction]:
+def check(name: str, *, level: int, title: str, example: str = "",
+          unless_failed: str = "") -> Callable[[CheckFunction], CheckFunction]:
     """Register a check. Raises ``ValueError`` for an id that is taken."""
     def register(function: CheckFunction) -> CheckFunction:
         # Published answers name checks by id: a second check under one id would change what old answers mean.
         if name in CHECKS:
             raise ValueError(f"check {name!r} is registered twice: by {CHECKS[name].find.__module__} and "
                              f"{function.__module__}")
-        CHECKS[name] = RegisteredCheck(id=name, level=level, title=title, find=function, example=example)
+        CHECKS[name] = RegisteredCheck(id=name, level=level, title=title, find=function, example=example,
+                                       unless_failed=unless_failed)
         return function
     return register
 

@@ -51,8 +51,6 @@ MODULES = (
 # for.
 GROUPS = ("integrity", "form", "content", "attestation", "consistency", "recompute", "replay")
 """First parts of ids, in the order in which a level's checks run."""
-REPORT = "recompute.report"
-"""The check that draws a page; made last of its level."""
 HIGHEST_LEVEL = 3
 DEFAULT_LEVEL = 2
 """Highest level that needs no engine."""
@@ -111,13 +109,11 @@ def verified(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
     checks = [_judged(READABLE, _findings(READABLE, record))]
     made: dict[str, dict[str, CheckVerdict]] = {}
     for entry in _wanted(level):
-        # A replay costs engine time, and would start from files that a lower check has just called wrong; so would a
-        # page, which is drawn without the limits that hostile files are read with.
-        if (entry.level > DEFAULT_LEVEL or entry.id == REPORT) and any(
-                done.verdict is CheckVerdict.FAILED and done.level <= DEFAULT_LEVEL for done in checks):
-            what = "not replayed: checks of lower levels failed" if entry.level > DEFAULT_LEVEL else \
-                "not drawn again: other checks failed"
-            checks.append(Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED, text=what))
+        # A replay costs engine time, and would start from files that a lower check has just called wrong.
+        why_not = entry.unless_failed or (
+            "not replayed: checks of lower levels failed" if entry.level > DEFAULT_LEVEL else "")
+        if why_not and any(done.verdict is CheckVerdict.FAILED and done.level <= DEFAULT_LEVEL for done in checks):
+            checks.append(Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED, text=why_not))
         elif findings := _findings(entry, record):
             checks.append(_judged(entry, findings))
             made[entry.id] = _by_unit(findings)
@@ -126,9 +122,10 @@ def verified(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
 
 
 def _wanted(level: int) -> list[RegisteredCheck]:
-    # The sort is stable, so within a group checks keep the order in which their modules registered them.
+    # The sort is stable, so within a group checks keep the order in which their modules registered them; those that
+    # wait for what the others find come last of their level.
     return sorted((entry for entry in CHECKS.values() if entry.level <= level),
-                  key=lambda entry: (entry.level, GROUPS.index(entry.id.partition(".")[0])))
+                  key=lambda entry: (entry.level, bool(entry.unless_failed), GROUPS.index(entry.id.partition(".")[0])))
 
 
 def _by_unit(findings: list[CheckFinding]) -> dict[str, CheckVerdict]:

@@ -1,5 +1,6 @@
 """An alert to a webhook when a run ends, well or not."""
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -34,7 +35,7 @@ def send(url: str, text: str, values: Mapping[str, Any], say: Callable[[str], No
         with urllib.request.urlopen(request, timeout=SECONDS):  # noqa: S310 - checked
             return True
     # The library raises each of these for an answer or a connection that is none.
-    except (OSError, ValueError, urllib.error.URLError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = f"it answered {error.code}" if isinstance(error, urllib.error.HTTPError) else type(error).__name__
         say(f"the alert to {urlsplit(url).hostname} was not taken: {reason}")
         return False

@@ -109,11 +109,12 @@ def _page(site: Site, filled: dict[str, Any], problem: RequestError | None = Non
         fields = recipe_fields(recipe_argument(site.folder, filled["recipe"]))
     except RequestError as error:
         fields, problem = {}, problem or error
-    taken = {row.name.partition("/")[0] for row in site.rows()}
+    runs = site.folder.runs()
+    taken = {name.partition("/")[0] for name in (*map(site.folder.name, runs), *site.phases())}
     free = next(name for number in range(1, len(taken) + 2)
                 if (name := "quickstart" if number == 1 else f"quickstart-{number}") not in taken)
     return site.html("start.html.jinja", 422 if problem else 200, page="start", jobs=site.jobs.all(),
-                     empty=not site.folder.runs(), shipped=list(shipped_recipes()), written=recipe_files(site.folder),
+                     empty=not runs, shipped=list(shipped_recipes()), written=recipe_files(site.folder),
                      filled=filled, fields=fields, targets=list(targets()), problem=problem, quickstart=free)
 
 

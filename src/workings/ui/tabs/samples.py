@@ -8,13 +8,11 @@ from typing import Any
 
 from workings.ui.site import Site
 from workings.ui.tab import NoQuery, OpenedRun, Tab
-from workings.ui.time_line import time_lines
 
 
 def _values(site: Site, run: OpenedRun, query: NoQuery) -> Mapping[str, Any]:
-    return {"time_lines": time_lines(run.path) if run.trained else []}
+    return {"time_lines": run.time_lines}
 
 
 TAB = Tab(key="samples", title="Samples", position=60, values=_values,
-          shown=lambda run: run.row.kind != "samples" and (
-              bool(run.detail.samples) or (run.trained and bool(time_lines(run.path)))))
+          shown=lambda run: run.row.kind != "samples" and bool(run.detail.samples or run.time_lines))
