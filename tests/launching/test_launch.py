@@ -15,7 +15,7 @@ from workings.launching import kubernetes, skypilot, slurm
 from workings.launching.job import Job
 from workings.launching.kubernetes import Cluster
 from workings.record.environment import OF_LAUNCHERS, launcher
-from workings.runs.launch import LaunchRequest, candidates, launch
+from workings.runs.launch import LaunchRequest, candidates, launch, write_recipe
 
 WHEEL = skypilot.Wheel(name="workings-1.0-py3-none-any.whl", sha256="cd" * 32)
 CLUSTER = Cluster(image="registry/workings:1", claim="shared")
@@ -139,6 +139,7 @@ def test_the_folder_holds_all_that_the_other_machine_needs(tmp_path):
     assert made.job.recipe_digest in (tmp_path / "out/job.sbatch").read_text()
     assert json.loads((tmp_path / "out/plan.json").read_text())["fits"]
     assert "evaluation.items: /shared/tiny/data/evaluation-items.jsonl, copied from here" in made.job.lies
+    assert made.start == "sbatch job.sbatch"
     with pytest.raises(RequestError, match="which exists"):
         launch(loaded, asked, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["my items.jsonl", "out"]
@@ -156,6 +157,24 @@ def test_a_wrong_request_is_refused_before_anything_is_planned(tmp_path, monkeyp
     assert not (tmp_path / "out").exists()
 
 
+def test_data_in_a_bucket_keep_their_address_and_what_reads_it_is_installed(tmp_path):
+    wheel = tmp_path / WHEEL.name
+    wheel.write_bytes(b"a wheel")
+    loaded = load_recipe("smoke-tiny", ["engine=jax", "device=cpu", "data.traces=gs://bucket/traces.jsonl"])
+    made = launch(loaded, LaunchRequest(launcher="skypilot", on="cpu", home="/a", wheel=wheel), tmp_path / "out")
+    assert "data.traces: gs://bucket/traces.jsonl, by this name there as here" in made.job.lies
+    assert "[jax,stores]'" in yaml.safe_load((tmp_path / "out/task.yaml").read_text())["setup"]
+    assert load_recipe(str(tmp_path / "out/recipe.yaml")).recipe.data.traces == "gs://bucket/traces.jsonl"
+
+
+def test_a_teacher_of_this_machine_is_refused(tmp_path):
+    (tmp_path / "teacher").mkdir()
+    recipe = load_recipe("smoke-tiny", ["algorithm={name: distill_traces, teacher: teacher}"]).recipe
+    loaded = SimpleNamespace(recipe=recipe, origin="r.yaml", path=lambda name: tmp_path / name)
+    with pytest.raises(RequestError, match=r"algorithm\.teacher: teacher, a folder of this machine"):
+        write_recipe(loaded, "gpu", tmp_path, "/shared")
+
+
 def test_a_recipe_that_fits_nowhere_is_refused_with_what_was_tried(tmp_path, monkeypatch):
     verdict = SimpleNamespace(fits=False, marginal=False, peak_bytes=100 * 2**30, limit_bytes=80 * 2**30)
     monkeypatch.setattr("workings.runs.launch.plan_target", lambda *what, **more: SimpleNamespace(verdict=verdict))
@@ -171,8 +190,6 @@ def test_the_record_says_what_started_it_and_no_values(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "12345")
     assert launcher() == {"said": "slurm", "variables_seen": ["SLURM_JOB_ID"]}
     assert "SLURM_JOB_ID" in OF_LAUNCHERS
-
-
 
 
 def test_a_rented_machine_installs_the_wheel_that_lies_beside_its_task(tmp_path):

@@ -1,6 +1,7 @@
 """Verdicts that need no compiler: estimates, requests that do not go together, the search, the verb's answer."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +18,7 @@ from workings.planning.plan import make_plan
 from workings.planning.request import mesh_of
 from workings.planning.search import candidates
 from workings.runs.plan import plan
-from workings.runs.plan_write import write_nearest
+from workings.runs.plan_write import _moved, write_nearest
 from workings.runs.resolve import find_shape
 
 
@@ -276,3 +277,11 @@ def test_what_a_written_recipe_names_is_still_found(no_compiler, tmp_path):
     write_nearest(plan(loaded, "rtx5090"), loaded, tmp_path / "fits.yaml")
     again = load_recipe(str(tmp_path / "fits.yaml"))
     assert again.path(again.recipe.data.traces) == (tmp_path / "mine" / "traces.jsonl").resolve()
+
+
+def test_a_teacher_beside_the_recipe_is_found_from_where_its_plan_is_written(tmp_path):
+    (tmp_path / "mine" / "teacher").mkdir(parents=True)
+    values = {"algorithm": {"name": "distill", "teacher": "teacher"}}
+    loaded = SimpleNamespace(path=lambda name: tmp_path / "mine" / name)
+    _moved(values, loaded, tmp_path)
+    assert values["algorithm"]["teacher"] == "mine/teacher"

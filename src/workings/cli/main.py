@@ -15,6 +15,7 @@ from workings.cli import (
     doctor,
     eval,
     export,
+    fetch,
     gate,
     improve,
     kaggle,
@@ -128,6 +129,7 @@ app.add_typer(key.app, name="key")
 app.command("sign")(sign.sign_command)
 app.command("pack")(pack.pack_command)
 app.command("launch")(launch.launch_command)
+app.command("fetch")(fetch.fetch_command)
 app.command("kaggle")(kaggle.kaggle_command)
 
 

@@ -44,7 +44,8 @@ class FromPretrained(Section):
     source: Literal["pretrained"]
     """Weights that exist already."""
     id: str
-    """A local directory with `config.json` and `*.safetensors`, or a Hub id such as `google/gemma-2b`."""
+    """A local directory with `config.json` and `*.safetensors`, the address of one in an object store (`gs://…`), or a
+    Hub id such as `google/gemma-2b`."""
     revision: str = "main"
     """Branch, tag or commit on the Hub; the resolved commit is recorded."""
     proven: bool = True

@@ -47,6 +47,8 @@ class Job:
     """Where data and weights lie, a sentence each."""
     topology: str = ""
     """Of a TPU slice, such as ``2x4``."""
+    stores: bool = False
+    """Whether data or weights lie in an object store."""
 
     def __post_init__(self) -> None:
         if self.engine not in (known := table()["engines"]):
@@ -71,8 +73,9 @@ class Job:
 
     @property
     def extra(self) -> str:
-        """What of this package's extras brings the engine for the platform."""
-        return str(table()["engines"][self.engine]["extras"][self.platform])
+        """Which of this package's extras bring the engine for the platform, and what reads object stores."""
+        engine = str(table()["engines"][self.engine]["extras"][self.platform])
+        return f"{engine},stores" if self.stores else engine
 
     @property
     def run(self) -> str:

@@ -12,6 +12,8 @@ from workings.errors import RequestError
 from workings.launching.job import PORT, RESTARTS, Job, as_yaml, names
 
 TRAIN_JOB, JOB_SET = "trainjob.yaml", "jobset.yaml"
+START = "kubectl create -f"
+"""What a person types in front of the file's name."""
 MANAGER = "workings.dev/launch"
 VOLUME, POOL = "home", "slice"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -34,7 +36,7 @@ def files(job: Job, cluster: Cluster) -> dict[str, str]:
         raise RequestError("--for kubernetes without --image", "the image in which workings is installed",
                            "--image registry/name:tag")
     name, made = (JOB_SET, job_set(job, cluster)) if job.platform == "tpu" else (TRAIN_JOB, train_job(job, cluster))
-    head = job.head(f"kubectl create -f {name}")
+    head = job.head(f"{START} {name}")
     head.append(f"# Volume:   the claim {cluster.claim} (ReadWriteMany), mounted at {job.home}.")
     return {name: as_yaml(head, made)}
 

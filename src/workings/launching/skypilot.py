@@ -13,6 +13,8 @@ from workings.errors import RequestError
 from workings.launching.job import PORT, RESTARTS, Job, as_yaml, names
 
 FILE = "task.yaml"
+START = "sky jobs launch"
+"""What a person types in front of the file's name."""
 BUCKET = re.compile(r"(gs|s3|r2|cos)://[a-z0-9][a-z0-9._/-]*")
 
 
@@ -36,7 +38,7 @@ def files(job: Job, storage: str, wheel: Wheel) -> dict[str, str]:
             "set -eu", f"cd {shlex.quote(job.home)}", f"echo '{wheel.sha256}  {wheel.name}' | sha256sum --check",
             f"python -m pip install './{wheel.name}[{job.extra}]'"]) + "\n",
         "run": "\n".join(steps) + "\n"}
-    head = job.head(f"sky jobs launch {FILE}")
+    head = job.head(f"{START} {FILE}")
     if storage:
         if not BUCKET.fullmatch(storage):
             raise RequestError(f"--storage {storage}", "a bucket, such as gs://my-runs or s3://my-runs/a",

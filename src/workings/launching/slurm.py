@@ -7,6 +7,8 @@ SLURM_PROCID).
 from workings.launching.job import PORT, Job
 
 FILE = "job.sbatch"
+START = "sbatch"
+"""What a person types in front of the file's name."""
 SECONDS_TO_SAVE = 300
 """Before the end of the time that was asked for, the run is told to save and stop."""
 
@@ -16,7 +18,7 @@ def files(job: Job) -> dict[str, str]:
     cards = [f"#SBATCH --gpus-per-node={job.devices}"] if job.platform == "gpu" else []
     lines = [
         "#!/bin/bash",
-        *job.head(f"sbatch {FILE}"),
+        *job.head(f"{START} {FILE}"),
         "# Add what your cluster wants (--account, --partition), and load what `workings` is installed in.",
         f"#SBATCH --job-name={job.name}",
         f"#SBATCH --nodes={job.hosts}",

@@ -35,7 +35,7 @@ from workings.planning.frozen import TEACHER, teacher_request, with_reference, w
 from workings.planning.inspecting import inspect_programs, not_shallow, refused_parts
 from workings.planning.notes import notes
 from workings.planning.parts import beside_the_step, estimated_parts, estimated_peak, exact_parts
-from workings.planning.request import engine_request, longest_batch, mesh_of, programs_of
+from workings.planning.request import engine_request, longest_batch, planned_mesh, programs_of
 from workings.planning.seconds import RunTime, step_seconds
 from workings.planning.tensors import host_parts
 from workings.planning.verdict import Verdict, judge
@@ -153,7 +153,7 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
     # The target is this machine, so the engine can be opened and asked itself.
     if target.platform == "cpu" and not inspects:
         return _by_its_engine(recipe, request, target)
-    mesh = (1, 1) if target.platform == "cpu" else mesh_of(recipe, target)
+    mesh = planned_mesh(recipe, target)
     programs = programs_of(recipe, mesh[0])
     asked = engine if inspects else None
     found = with_reference(request, mesh, _inspect_or_estimate(asked, request, programs, mesh, target))
@@ -198,6 +198,13 @@ def _by_its_engine(recipe: Recipe, request: EngineRequest, target: Target) -> Pl
     return explain(recipe, request, batch, engine.inspect(Batch.blank(batch)), engine.describe(), target)
 
 
+def limit_of(target: Target, engine: PlanningEngine | None) -> tuple[int, str]:
+    """Bytes of one device that a run may use, and who says so; ``engine``: None where it says nothing about it."""
+    if target.platform == "cpu":
+        return cpu_memory()
+    return engine.usable_memory(target) if engine is not None else (target.memory_bytes, target.memory_source)
+
+
 def device_of(target: Target, found: Inspection, mesh: tuple[int, int], engine: PlanningEngine | None) -> DeviceFacts:
     """The target as a device to judge against: what the engine may use of it, or the compiler's own limit.
 
@@ -207,12 +214,7 @@ def device_of(target: Target, found: Inspection, mesh: tuple[int, int], engine: 
         mesh: sizes of ``fsdp`` and ``tp``.
         engine: that would run there; None where it says nothing about devices that are not here.
     """
-    if target.platform == "cpu":
-        limit, source = cpu_memory()
-    elif engine is not None:
-        limit, source = engine.usable_memory(target)
-    else:
-        limit, source = target.memory_bytes, target.memory_source
+    limit, source = limit_of(target, engine)
     # A compiler refuses by its own limit; by any other one the same peak might seem to fit.
     if found.limit_bytes:
         limit, source = found.limit_bytes, "the compiler"

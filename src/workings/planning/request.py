@@ -25,6 +25,11 @@ def mesh_of(recipe: Recipe, target: Target) -> tuple[int, int]:
     return fsdp, tp
 
 
+def planned_mesh(recipe: Recipe, target: Target) -> tuple[int, int]:
+    """`mesh_of`, but of one device on a CPU, whatever the recipe says: so it is planned there."""
+    return (1, 1) if target.platform == "cpu" else mesh_of(recipe, target)
+
+
 def longest_batch(recipe: Recipe, fsdp: int) -> tuple[int, int, int]:
     """Accumulation, rows over all devices, positions: the largest batch that this recipe can make."""
     return recipe.batch.accumulation, recipe.batch.micro_batch * fsdp, recipe.data.max_length

@@ -21,7 +21,7 @@ from workings.planning.changes import Words, changed, difference
 from workings.planning.frozen import teacher_bytes, teacher_request
 from workings.planning.parts import beside_the_step, estimated_peak
 from workings.planning.plan import Nearest, Plan, make_plan
-from workings.planning.request import engine_request, mesh_of, programs_of
+from workings.planning.request import engine_request, mesh_of, planned_mesh, programs_of
 from workings.planning.verdict import MARGINAL_SHARE
 
 # Each one may take from seconds to minutes.
@@ -162,7 +162,7 @@ def for_drawing(recipe: Recipe, target: Target, shape: ModelShape) -> Iterator[R
 
     The ladder's changes help as far as they make smaller what lies in memory while completions are drawn.
     """
-    fsdp = 1 if target.platform == "cpu" else mesh_of(recipe, target)[0]
+    fsdp, _ = planned_mesh(recipe, target)
     return chain(smaller_rollouts(recipe, fsdp), candidates(recipe, target, shape), shorter_completions(recipe))
 
 
@@ -274,11 +274,10 @@ def estimated_programs(recipe: Recipe, shape: ModelShape, target: Target, teache
 
     ``split_frozen``: as of `EngineRequest`.
     """
-    on_cpu = target.platform == "cpu"
     # A CPU is planned as one device, and a larger mesh of the recipe would be refused.
-    asked = changed(recipe, {"mesh.fsdp": 1}) if on_cpu else recipe
+    asked = changed(recipe, {"mesh.fsdp": 1}) if target.platform == "cpu" else recipe
     request = replace(engine_request(asked, shape, target), split_frozen=split_frozen)
-    mesh = (1, 1) if on_cpu else mesh_of(recipe, target)
+    mesh = planned_mesh(recipe, target)
     frozen = 0
     if teacher is not None and isinstance(recipe.algorithm, Distill):
         frozen = teacher_bytes(teacher_request(request, teacher, recipe.algorithm.teacher_precision), mesh)

@@ -12,6 +12,7 @@ from workings.errors import RequestError
 from workings.models.hub import LOCAL, TERMS, TOKENIZER_FORMS
 from workings.models.tokenizer import Tokenizer
 from workings.record.values import Absent, absent
+from workings.runs.object_store import STORED
 from workings.runs.open_model import TrainedModel, starting_weights
 
 GENERATION = "generation_config.json"
@@ -39,7 +40,7 @@ class Carried:
 def published_id(opened: TrainedModel) -> str | None:
     """Id on the Hub of the weights that a run began with; None for a local folder, and for random weights."""
     model = opened.recipe.model
-    known = isinstance(model, FromPretrained) and str(opened.run.manifest.model_revision) != LOCAL
+    known = isinstance(model, FromPretrained) and str(opened.run.manifest.model_revision) not in (LOCAL, STORED)
     return model.id if isinstance(model, FromPretrained) and known else None
 
 

@@ -19,6 +19,7 @@ from workings.data.traces import Trace, traces_bytes
 from workings.errors import RequestError
 from workings.record.digest import bytes_digest, file_digest
 from workings.record.manifest import DRAWN_FROM
+from workings.runs.object_store import local_name
 from workings.scoring.items import Item, item_from_json, read_items
 from workings.scoring.lines import read_lines
 
@@ -62,11 +63,11 @@ def find_data(loaded: LoadedRecipe) -> RunData:
     """Read or make what `data.traces`, `evaluation.traces` and `evaluation.items` name."""
     recipe = loaded.recipe
     digests: dict[str, str] = {}
-    names = (recipe.data.traces, recipe.evaluation.traces, recipe.evaluation.items)
+    names = [local_name(name) for name in (recipe.data.traces, recipe.evaluation.traces, recipe.evaluation.items)]
     drawn = recipe.draws and holds_items(names[0], loaded.base)
     # Made in one call, in which no pair of numbers is both trained and asked.
     made = addition.make(ADDITION_TRACES, ADDITION_ITEMS, recipe.seed) if ADDITION in names else ([], [])
-    pairs = _pairs(loaded, digests) if recipe.learns_from_pairs else []
+    pairs = _pairs(loaded, names[0], digests) if recipe.learns_from_pairs else []
     traces = [] if drawn or pairs else _traces(loaded, names[0], made[0], "traces", digests)
     held_out = [] if names[1] == "none" else _traces(
         loaded, names[1], addition.held_out_traces(made[1], recipe.seed), "evaluation_traces", digests)
@@ -83,12 +84,13 @@ def read_prompts(name: str, base: Path = Path()) -> list[Item]:
     """Questions to draw completions of: items, or traces with their answers as the expected ones.
 
     Args:
-        name: a file (relative to ``base``), or a shipped set.
+        name: a file (relative to ``base``), an object of a store, or a shipped set.
         base: the folder that paths begin from.
 
     Raises:
         RequestError: there is no such file or set, or a line of it is no question with an answer.
     """
+    name = local_name(name)
     path = base / Path(name).expanduser()
     if not path.is_file() and name not in shipped_sets():
         raise RequestError(f"prompts: {name}", "a file of items or of traces, or a shipped set", "workings data list")
@@ -133,9 +135,9 @@ def question_of(trace: Trace) -> Item:
         raise RequestError(f"trace {trace.id}: {error}", "a trace whose answer can be compared") from None
 
 
-def _pairs(loaded: LoadedRecipe, digests: dict[str, str]) -> list[PreferencePair]:
-    """The preference pairs that `data.traces` names; a file of anything else is refused by its first line."""
-    path = loaded.path(loaded.recipe.data.traces)
+def _pairs(loaded: LoadedRecipe, name: str, digests: dict[str, str]) -> list[PreferencePair]:
+    """The preference pairs of `data.traces`; a file of anything else is refused by its first line."""
+    path = loaded.path(name)
     if path.is_file() and not {"chosen", "rejected"} & _first_keys(path):
         raise RequestError(f"data.traces: {path}, which holds no preference pairs, with algorithm.name: "
                            f"{loaded.recipe.algorithm.name}", "a file of pairs: id, prompt, chosen, rejected",

@@ -20,12 +20,13 @@ from workings.launching.job import PLAN, RECIPE, Job
 from workings.launching.kubernetes import Cluster
 from workings.planning.plan import Plan
 from workings.record.digest import file_digest, json_digest
+from workings.runs.object_store import is_stored
 from workings.runs.plan import plan_target
 from workings.runs.plan_write import named_places
 from workings.runs.select_engine import with_engine
 
 Launcher = Literal["slurm", "kubernetes", "skypilot"]
-LAUNCHERS: tuple[Launcher, ...] = ("slurm", "kubernetes", "skypilot")
+START = {"slurm": slurm.START, "kubernetes": kubernetes.START, "skypilot": skypilot.START}
 NODES = (1, 2, 4, 8, 16)
 """Numbers of hosts with cards that are tried, where none is named."""
 CHIPS_OF_A_HOST = 4
@@ -108,8 +109,10 @@ def launch(loaded: LoadedRecipe, asked: LaunchRequest, folder: Path) -> Launched
                   hosts=picked.hosts, devices=picked.devices, home=asked.home,
                   # Read back from the file: the digest is of what the other machine will read.
                   recipe_digest=json_digest(load_recipe(str(made / RECIPE)).resolved()), plan=_sentence(picked.plan),
-                  lies=lies, topology=picked.target.topology.partition(":")[2])
+                  lies=lies, topology=picked.target.topology.partition(":")[2],
+                  stores=any(is_stored(name) for _, _, name in named_places(loaded.recipe.model_dump(mode="json"))))
         texts = _files(job, asked)
+        first = next(iter(texts))
         texts[PLAN] = json.dumps(picked.plan.as_json(), indent=2) + "\n"
         if asked.wheel is not None:
             shutil.copyfile(asked.wheel, made / asked.wheel.name)
@@ -118,9 +121,8 @@ def launch(loaded: LoadedRecipe, asked: LaunchRequest, folder: Path) -> Launched
         # As a whole or not at all: a folder without its last file would look finished.
         made.rename(folder)
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-    start = next(line for line in texts[next(iter(texts))].splitlines() if line.startswith("# Start:"))
     return Launched(job=job, plan=picked.plan, files=tuple(names), folder=folder,
-                    start=start.partition("and there: ")[2])
+                    start=f"{START[asked.launcher]} {first}")
 
 
 def pick(loaded: LoadedRecipe, asked: LaunchRequest) -> Fit:

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from workings.config.load import LoadedRecipe, Overrides, RecipeLike, load_recipe
-from workings.engines.hardware_probe import cpu_memory
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target, find_target
 from workings.hardware.memory import gib
 from workings.planning.history import own_pace
-from workings.planning.plan import Plan
-from workings.planning.request import mesh_of
+from workings.planning.plan import Plan, limit_of
+from workings.planning.request import planned_mesh
 from workings.planning.search import estimated_programs, plan_with_nearest
 from workings.runs.plan_time import timed, with_deadline, with_steps
 from workings.runs.resolve import find_shape
@@ -62,10 +61,8 @@ def estimated(loaded: LoadedRecipe, on: str) -> Estimate:
     needs = estimated_programs(loaded.recipe, find_shape(loaded), target, teacher_shape(loaded),
                                split_frozen=engine is None or engine.splits_frozen)
     worst = max(needs, key=lambda name: needs[name])
-    limit = cpu_memory()[0] if target.platform == "cpu" else (
-        engine.usable_memory(target)[0] if engine is not None else target.memory_bytes)
     return Estimate(recipe=loaded.recipe.name, target=target.name, program=worst, peak_bytes=needs[worst],
-                    limit_bytes=limit)
+                    limit_bytes=limit_of(target, engine)[0])
 
 
 def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: bool = True,
@@ -92,7 +89,7 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, r
     """`plan` for a machine that need not be in the catalog; errors as there."""
     loaded = with_engine(loaded, target.platform)
     shape = find_shape(loaded)
-    loaded = with_steps(loaded, 1 if target.platform == "cpu" else mesh_of(loaded.recipe, target)[0])
+    loaded = with_steps(loaded, planned_mesh(loaded.recipe, target)[0])
     found = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher_shape(loaded))
     found = timed(found, loaded, shape, target, own_pace(runs, target) if runs.is_dir() else None)
     found = replace(found, remarks=(*found.remarks, *loaded.chosen))

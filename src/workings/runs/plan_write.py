@@ -14,7 +14,8 @@ from workings.hardware.memory import gib
 from workings.planning.changes import changed
 from workings.planning.plan import Plan
 
-PATH_KEYS = (("data", "traces"), ("evaluation", "traces"), ("evaluation", "items"), ("model", "id"), ("", "tokenizer"))
+PATH_KEYS = (("data", "traces"), ("evaluation", "traces"), ("evaluation", "items"), ("model", "id"),
+             ("algorithm", "teacher"), ("", "tokenizer"))
 """Section and key of everything in a recipe that may be a file or a folder."""
 
 

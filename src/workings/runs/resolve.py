@@ -17,7 +17,7 @@ from workings.engines.session import ModelSession
 from workings.engines.weight_files import read_shape
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
-from workings.models.hub import LOCAL, weights_directory
+from workings.models.hub import LOCAL, PATTERNS, SMALL, weights_directory
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.shapes import catalog, published_shape, shape_from_config
@@ -25,6 +25,7 @@ from workings.models.tokenizer import Tokenizer
 from workings.models.tokenizer_training import train_tokenizer
 from workings.record.digest import file_digest, json_digest
 from workings.runs.datasets import RunData, find_data
+from workings.runs.object_store import STORED, is_stored, stored_folder
 
 TRAINED_VOCABULARY = 512
 """Vocabulary of a tokenizer that is trained on the run's own traces (`tokenizer: train`)."""
@@ -39,7 +40,7 @@ class Weights:
     directory: Path | None
     """Local directory in Hugging Face's format; None: random weights."""
     id: str
-    """What the recipe calls it: a Hub id, a directory, a published shape, or `scratch`."""
+    """What the recipe calls it: a Hub id, a directory, a folder of an object store, a published shape, or `scratch`."""
     revision: str
     """Resolved commit on the Hub, or why there is none."""
 
@@ -109,17 +110,20 @@ def local_folder(name: str, bases: Sequence[Path]) -> Path | None:
 
 
 def locate_weights(name: str, revision: str, bases: Sequence[Path], *, tensors: bool = True) -> Weights:
-    """The weights of a name: a folder seen from one of several places, or else a repository of the Hub.
+    """The weights of a name: a folder seen from one of several places or in a store, or else a repository of the Hub.
 
     Args:
-        name: a directory, or a Hub id.
+        name: a directory, the address of one in an object store, or a Hub id.
         revision: branch, tag or commit; used for a Hub id only.
         bases: the places that a relative name may start from, the first one first.
         tensors: also the weights; without them only the files that describe them.
 
     Raises:
-        RequestError: neither a directory nor a reachable repository.
+        RequestError: neither a directory nor a reachable store or repository.
     """
+    if is_stored(name):
+        return Weights(directory=stored_folder(name, PATTERNS, wanted=PATTERNS if tensors else SMALL), id=name,
+                       revision=STORED)
     directory, found_revision = weights_directory(str(local_folder(name, bases) or name), revision, tensors=tensors)
     return Weights(directory=directory, id=name, revision=found_revision)
 
@@ -141,9 +145,16 @@ def is_proven(loaded: LoadedRecipe) -> bool:
 
 
 def fetch_tensors(weights: Weights) -> None:
-    """Download the tensors beside files that were found without them, of the same commit; the run is known to fit."""
-    if weights.directory is not None and weights.revision != LOCAL:
-        weights_directory(weights.id, weights.revision)
+    """Download the tensors beside files that were found without them, of the same commit; the run is known to fit.
+
+    Raises:
+        RequestError: the Hub or the store cannot be reached, or the store holds others by now.
+    """
+    if weights.directory is None or weights.revision == LOCAL:
+        return
+    if locate_weights(weights.id, weights.revision, []).directory != weights.directory:
+        raise RequestError(f"{weights.id}, which was changed meanwhile", "weights that stay as they are",
+                           "the same command again")
 
 
 def weight_digests(directory: Path) -> dict[str, str]:
@@ -169,11 +180,15 @@ def find_tokenizer(loaded: LoadedRecipe, weights: Weights, data: Iterable[Trace 
         return Tokenizer.load(weights.directory)
     # A name that is no folder here is a Hub id, of which only small files are downloaded.
     local = loaded.path(name)
-    return Tokenizer.load(local if local.exists() else weights_directory(name, "main", tensors=False)[0])
+    if local.exists():
+        return Tokenizer.load(local)
+    directory = locate_weights(name, "main", [], tensors=False).directory
+    assert directory is not None  # only a model from scratch has none
+    return Tokenizer.load(directory)
 
 
 def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabulary: int | None = None) -> ModelShape:
-    """The shape of a recipe's model. Nothing is downloaded.
+    """The shape of a recipe's model. Nothing is downloaded but its description, where that lies in an object store.
 
     Args:
         loaded: the recipe.
@@ -186,6 +201,8 @@ def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabular
     """
     model = loaded.recipe.model
     if isinstance(model, FromPretrained):
+        if directory is None and is_stored(model.id):
+            directory = find_weights(loaded, tensors=False).directory
         if directory is None and not (loaded.path(model.id) / "config.json").is_file():
             if not model.proven:
                 raise RequestError(f"model.id: {model.id} with model.proven: false", "a directory with config.json and "

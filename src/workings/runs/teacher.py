@@ -30,6 +30,7 @@ from workings.record.digest import file_digest, json_digest
 from workings.record.layout import CHECKPOINTS, MODEL_SHAPE, SEAL, SUMS, TOKENIZER
 from workings.record.reader import Run
 from workings.record.seal import parse_seal, parse_sums
+from workings.runs.object_store import is_stored
 from workings.runs.resolve import (
     ResolvedRun,
     Weights,
@@ -170,7 +171,7 @@ def refuse_processes(recipe: Recipe) -> None:
 
 
 def teacher_shape(loaded: LoadedRecipe) -> ModelShape | None:
-    """Shape of a recipe's teacher, for a plan; None without one. Nothing is downloaded.
+    """Shape of a recipe's teacher, for a plan; None without one. Nothing is downloaded but a description in a store.
 
     Raises:
         RequestError: neither a folder on this machine nor a published model that the catalog has.
@@ -179,6 +180,8 @@ def teacher_shape(loaded: LoadedRecipe) -> ModelShape | None:
     if not isinstance(algorithm, Taught):
         return None
     folder = local_folder(algorithm.teacher, [loaded.base])
+    if folder is None and is_stored(algorithm.teacher):
+        folder = locate_weights(algorithm.teacher, "", [], tensors=False).directory
     if folder is None:
         return shape_by_hub_id(algorithm.teacher, "algorithm.teacher")
     return _sealed_shape(folder) if (folder / SEAL).is_file() else read_shape(folder)

@@ -1,0 +1,57 @@
+"""A finished run, or a pack of several, copied from an object store; it is verified before it gets its name."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RecordError, RequestError
+from workings.evidence.verify import CheckVerdict, verify
+from workings.runs.object_store import about, copy, is_stored, listing, open_store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetched:
+    """What was copied."""
+
+    url: str
+    path: Path
+    root: str
+    """Root digest of the record, to compare with one that was kept elsewhere."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Keys of ``fetch --json``."""
+        return {"from": self.url, "path": str(self.path), "root": self.root}
+
+
+def fetch(url: str, out: Path, expect_root: str = "") -> Fetched:
+    """Copy a sealed run, a folder of runs, or a pack, and check that no file of it differs from what was sealed.
+
+    Args:
+        url: address of the folder, or of the pack's ``.zip``.
+        out: the folder (for a pack, the file) to make.
+        expect_root: root digest that was kept elsewhere; empty: any.
+
+    Raises:
+        RequestError: ``out`` exists, or the store cannot be asked or has nothing of this name.
+        RecordError: what came is not what was sealed; nothing is left behind.
+    """
+    if not is_stored(url):
+        raise RequestError(f"--from {url}", "an address in an object store", "--from gs://bucket/runs/NAME")
+    if out.exists():
+        raise RequestError(f"--out {out}, which exists", "a name that does not exist yet", "another name")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    # Beside its last place, so that the rename stays within one file system.
+    with tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=".fetching-") as place:
+        store, (parent, _, last) = open_store(url), url.rstrip("/").rpartition("/")
+        made = Path(place) / last
+        if (said := about(store, url)).get("type") == "file":
+            copy(store, parent, {last: said}, made.parent)
+        else:
+            copy(store, url, listing(store, url), made)
+        found = verify(made, level=0, expect_root=expect_root)
+        if found.failed:
+            raise RecordError("\n".join([f"{url}: not what was sealed", *(
+                f"{check.id}: {check.text}" for check in found.checks if check.verdict == CheckVerdict.FAILED)]))
+        made.replace(out)
+    return Fetched(url=url, path=out, root=found.root)
