@@ -1,20 +1,26 @@
 """What fits where: fine-tuning by model, method, row length and machine, by compilers and by formula.
 
-    python -m benchmarks.what_fits [--compile TARGET ...] [--length N ...]
+    python -m benchmarks.what_fits                                    # every row that no compiler said, by formula
+    python -m benchmarks.what_fits --compile 1 [--on TARGET ...]      # so many rows more by the compiler
 
-Every row is planned with one sequence a device, bfloat16 weights, recomputed layers and a chunked loss. Rows of the
-targets (and lengths) that are named are compiled, which takes from half a minute to minutes each; all others are
-estimated by formula. Compiled rows of an earlier call stay. Writes `benchmarks/results/what_fits.json`, which
+Every row is planned with one sequence a device, bfloat16 weights, recomputed layers and a chunked loss. Each row holds
+what the formula says of it; a compiled one also what the compiler says, so that the formula's error is measured. A row
+takes from ten seconds to minutes to compile, and the file is written after each: a call that is cut short loses one,
+and the next goes on. Models whose layers are all alike come first, for they compile soonest, in an order that mixes
+machines, methods and lengths. Compiled rows of earlier calls stay. Writes `benchmarks/results/what_fits.json`, which
 `python -m tools.what_fits` turns into a page.
 """
 
 import argparse
+import hashlib
 import json
+import math
 import sys
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from tools.result_file import ROOT, load_average, write_result
+from tools.result_file import ROOT, load_average, measured, write_result
 from workings.config.load import check_recipe
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target, targets
@@ -38,6 +44,8 @@ METHODS: dict[str, dict[str, Any]] = {
 LENGTHS = (512, 2048, 8192)
 MACHINES = ("t4", "t4x2", "l4", "rtx5090", "h100", "v5e-1", "v5e-8")
 RESULT = ROOT / "benchmarks" / "results" / "what_fits.json"
+Key = tuple[str, str, int, str]
+"""Model, method, length, machine."""
 
 
 def recipe_for(model: str, method: str, length: int, target: Target) -> Any:
@@ -52,49 +60,81 @@ def recipe_for(model: str, method: str, length: int, target: Target) -> Any:
     return check_recipe(values, "a row of what fits where")
 
 
-def row(model: str, method: str, length: int, target: Target, compiled: bool) -> dict[str, Any]:
-    """One verdict on a run's step."""
+def row(key: Key, *, compiled: bool) -> dict[str, Any]:
+    """One verdict on a run's step, and what the formula says of the same step."""
+    model, method, length, name = key
+    target = targets()[name]
     recipe, shape = recipe_for(model, method, length, target), published_shape(model)
+    request, mesh = engine_request(recipe, shape, target), mesh_of(recipe, target)
+    found = estimate(request, longest_batch(recipe, mesh[0]), mesh, target)
+    said = {"estimated_bytes": found.peak_bytes}
     if compiled:
         verdict = make_plan(recipe, shape, target, explained=False).verdict
+        said["planned"] = measured()
     else:
-        request, mesh = engine_request(recipe, shape, target), mesh_of(recipe, target)
-        found = estimate(request, longest_batch(recipe, mesh[0]), mesh, target)
         verdict = judge(found, device_of(target, found, mesh, find_planning_engine(recipe.engine)))
-    return {"model": model, "method": method, "length": length, "target": target.name, "fits": verdict.fits,
+    return {"model": model, "method": method, "length": length, "target": name, "fits": verdict.fits,
             "marginal": verdict.marginal, "peak_bytes": verdict.peak_bytes, "limit_bytes": verdict.limit_bytes,
-            "source": verdict.source}
+            "source": verdict.source} | said
+
+
+def error_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """How far the formula was off in the compiled rows, as a share of what the compiler said; below zero: too low."""
+    off = sorted(((each["estimated_bytes"] / each["peak_bytes"] - 1, _key(each)) for each in rows
+                  if each["source"] == "compiled"), key=lambda one: abs(one[0]))
+    if not off:
+        return {"rows": 0}
+    sizes = [abs(error) for error, _ in off]
+    return {"rows": len(off), "median": median(sizes), "percentile_90": sizes[math.ceil(0.9 * len(sizes)) - 1],
+            "largest": off[-1][0], "largest_row": list(off[-1][1]), "too_low": sum(error < 0 for error, _ in off)}
+
+
+def in_order(keys: list[Key]) -> list[Key]:
+    """The rows in the order in which they are compiled: models of layers that are all alike first, then mixed."""
+    def place(key: Key) -> tuple[bool, str]:
+        # A digest mixes them, and whatever number of rows is compiled is a sample of all machines and methods.
+        return key[0].startswith("gemma-4"), hashlib.sha256(repr(key).encode()).hexdigest()
+    return sorted(keys, key=place)
 
 
 def main(arguments: list[str]) -> int:
-    """All rows."""
+    """Rows by formula, or some more by the compiler."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--compile", nargs="*", default=[])
-    parser.add_argument("--length", nargs="*", type=int, default=LENGTHS)
+    parser.add_argument("--compile", type=int, default=0)
+    parser.add_argument("--on", nargs="*", default=MACHINES)
     asked = parser.parse_args(arguments)
     before = load_average()
-    kept = {_key(old): old for old in _earlier(RESULT) if old["source"] == "compiled"}
-    rows = []
-    for name in MACHINES:
-        for model in MODELS:
-            for method in METHODS:
-                for length in LENGTHS:
-                    key = (model, method, length, name)
-                    compiled = name in asked.compile and length in asked.length and key not in kept
-                    found = kept.get(key) if key in kept else row(model, method, length, targets()[name], compiled)
-                    rows.append(found)
-                    if compiled and found is not None:
-                        print(*key, found["fits"], round(found["peak_bytes"] / 2**30, 2), found["source"], flush=True)
-    counts = {source: sum(each["source"] == source for each in rows if each) for source in ("compiled", "estimated")}
-    # What is written down is what was typed: rows that an earlier call compiled are counted as such.
-    write_result(RESULT, what="Verdicts on fine-tuning steps, one sequence a device",
-                 command=" ".join(("python -m benchmarks.what_fits", *arguments)),
-                 values={"rows": rows, "counts": counts, "methods": METHODS},
-                 packages=("jax", "jaxlib", "libtpu", "jax-cuda12-plugin"), load_before=before)
+    keys = [(model, method, length, name) for name in MACHINES for model in MODELS for method in METHODS
+            for length in LENGTHS]
+    rows = {_key(old): old for old in _earlier(RESULT)}
+    if not asked.compile:
+        for key in keys:
+            formula = row(key, compiled=False)
+            compiled = rows.get(key, formula)["source"] == "compiled"
+            rows[key] = rows[key] | {"estimated_bytes": formula["estimated_bytes"]} if compiled else formula
+    missing = in_order([key for key in keys if key[3] in asked.on and (
+        key not in rows or rows[key]["source"] != "compiled")])
+    for key in missing[:asked.compile]:
+        found = row(key, compiled=True)
+        # Read again each time: another call may have written meanwhile.
+        rows = {_key(old): old for old in _earlier(RESULT)} | {key: found}
+        print(*key, found["fits"], f"{found['peak_bytes'] / 2**30:.2f} GiB, by formula",
+              f"{found['estimated_bytes'] / found['peak_bytes']:.3f} of that", flush=True)
+        _write([rows[each] for each in keys if each in rows], before)
+    if not asked.compile:
+        _write([rows[key] for key in keys], before)
     return 0
 
 
-def _key(old: dict[str, Any]) -> tuple[Any, ...]:
+def _write(rows: list[dict[str, Any]], before: float) -> None:
+    counts = {source: sum(each["source"] == source for each in rows) for source in ("compiled", "estimated")}
+    write_result(RESULT, what="Verdicts on fine-tuning steps, one sequence a device",
+                 command="python -m benchmarks.what_fits [--compile ROWS]",
+                 values={"rows": rows, "counts": counts, "error": error_of(rows), "methods": METHODS},
+                 packages=("jax", "jaxlib", "libtpu", "jax-cuda12-plugin"), load_before=before)
+
+
+def _key(old: dict[str, Any]) -> Key:
     return old["model"], old["method"], old["length"], old["target"]
 
 
