@@ -3,10 +3,12 @@
 Each record is read in a child of its own: `verify` by the command itself; the page by its application, which is asked
 for the list, the run in each tab, every JSON twin and the exported report. Seconds are of processor time, of the whole
 command and of the slowest answer of the page; the memory is the largest of any process of the child. A good run
-stands first for comparison.
+stands first for comparison. What was read is kept in `build/denial.json`: the same command goes on behind it, as long
+as no line of the product and of the records has changed.
 """
 
 import argparse
+import hashlib
 import json
 import shutil
 import subprocess
@@ -15,11 +17,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.evidence.denials import DENIALS, Denial
+from tests.evidence.denials import DENIALS, ROLLOUT_DENIALS, Denial
+from tests.evidence.rewarded import rewarded_run
 from tests.record import synthetic
 from tools.result_file import write_result
 
-RESULT = Path(__file__).parent / "denial.json"
+ROOT = Path(__file__).parents[1]
+RESULT, SO_FAR = ROOT / "proof" / "denial.json", ROOT / "build" / "denial.json"
 MEBIBYTES, SECONDS, PATIENCE_SECONDS = 512, 30, 300
 LAUNCH = """
 import json, os, resource, sys
@@ -60,22 +64,32 @@ def main() -> int:
     parser.add_argument("--only", default="", help="records whose name holds this text")
     asked = parser.parse_args()
     values: dict[str, Any] = {}
+    before = {} if asked.only else _so_far()
     with tempfile.TemporaryDirectory(prefix="workings-denial-") as folder:
-        pristine = Path(folder, "pristine")
-        synthetic.add_evaluation(synthetic.sealed_run(pristine / "tiny"))
-        for name, deny in {"a good run": _nothing, **DENIALS}.items():
-            if asked.only in name:
-                values[name] = read(pristine, Path(folder, "runs"), deny)
-                print(f"{name[:50]:50}", *(f"{reader}: {found['seconds']:5.1f} s {found['mebibytes']:5} MiB"
-                                           for reader, found in values[name].items()), sep="  ", flush=True)
+        plain, drawn = Path(folder, "plain"), Path(folder, "drawn")
+        synthetic.add_evaluation(synthetic.sealed_run(plain / "tiny"))
+        rewarded_run(drawn / "tiny")
+        records = {"a good run": (plain, _nothing), **{name: (plain, deny) for name, deny in DENIALS.items()},
+                   "a good run of rewards": (drawn, _nothing),
+                   **{name: (drawn, deny) for name, deny in ROLLOUT_DENIALS.items()}}
+        for name, (pristine, deny) in records.items():
+            if asked.only not in name:
+                continue
+            values[name] = before.get(name) or read(pristine, Path(folder, "runs"), deny)
+            print(f"{name[:50]:50}", *(f"{reader}: {found['seconds']:5.1f} s {found['mebibytes']:5} MiB"
+                                       for reader, found in values[name].items()), sep="  ", flush=True)
+            if not asked.only:
+                SO_FAR.parent.mkdir(exist_ok=True)
+                SO_FAR.write_text(json.dumps({"of": _code(), "records": values}))
     problems = [f"{name}, {reader}: {found}" for name, readers in values.items() for reader, found in readers.items()
                 if found["mebibytes"] > MEBIBYTES or found["seconds"] > SECONDS or found["exit"] not in (0, 1)]
     largest = {reader: {unit: max(found[reader][unit] for found in values.values())
                         for unit in ("seconds", "mebibytes")} for reader in ("verify", "page")}
     if not asked.only:
         write_result(RESULT, what="What hostile records take of whoever reads them.", command="python -m proof.denial",
-                     values={"tried": len(values) - 1, "bounds": {"seconds": SECONDS, "mebibytes": MEBIBYTES},
+                     values={"tried": len(values) - 2, "bounds": {"seconds": SECONDS, "mebibytes": MEBIBYTES},
                              "largest": largest, "beyond": problems, "records": values})
+        SO_FAR.unlink()
     print(*problems, sep="\n")
     return 1 if problems else 0
 
@@ -110,6 +124,17 @@ def launched(*words: str) -> tuple[int, float, int, str]:
 
 def _nothing(run: Path) -> Path:
     return run
+
+
+def _so_far() -> dict[str, Any]:
+    """What an earlier start has read of these records by this code."""
+    found = json.loads(SO_FAR.read_text()) if SO_FAR.is_file() else {}
+    return found["records"] if found.get("of") == _code() else {}
+
+
+def _code() -> str:
+    files = [*sorted((ROOT / "src").rglob("*.py")), ROOT / "tests/evidence/denials.py", Path(__file__)]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 if __name__ == "__main__":

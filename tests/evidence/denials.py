@@ -3,11 +3,14 @@
 import base64
 import json
 import os
+import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.evidence import reseal
+from workings.record.canonical import line
 from workings.record.layout import CONFIG, EVENTS, LOG, MANIFEST, METRICS, PREDICTIONS, README, SUMS
 
 FILES = 60
@@ -97,14 +100,88 @@ def long_log(run: Path) -> Path:
     return run
 
 
+def _packed(count: int) -> str:
+    return base64.b85encode(zlib.compress(bytes(4 * count), 9)).decode()
+
+
+def _long_rollout(path: Path, tokens: int) -> None:
+    def change(value: dict[str, Any]) -> dict[str, Any]:
+        completions = len(value["lengths"])
+        learned = sum(value["kept"]) * completions // len(value["kept"])
+        stops = completions * (tokens // completions + 1)
+        return {**value, "lengths": [tokens // completions] * completions, "stop_tokens": [1] * completions,
+                "tokens": _packed(tokens // completions * completions), "sampler_log_probs": _packed(stops),
+                "trainer_log_probs": _packed(learned * (tokens // completions + 1))}
+    reseal.edit_json(path, change)
+
+
 def packed_rollout(run: Path) -> Path:
-    """A rollout of four hundred kilobytes that claims a hundred million tokens."""
-    path = next((run / "train/rollouts").iterdir())
-    packed = base64.b85encode(zlib.compress(bytes(4 * 100_000_000), 9)).decode()
-    reseal.edit_json(path, lambda value: {
-        **value, "tokens": packed, "sampler_log_probs": packed, "trainer_log_probs": packed,
-        "lengths": [100_000_000 // len(value["lengths"])] * len(value["lengths"])})
+    """A rollout of some hundred kilobytes that claims a hundred million tokens."""
+    _long_rollout(next((run / "train/rollouts").iterdir()), 100_000_000)
+    reseal.reseal(run)
     return run
+
+
+def packed_rollouts(tokens: int, count: int) -> Denial:
+    """So many rollouts of a few kilobytes that hold so many tokens each."""
+    def change(run: Path) -> Path:
+        first = run / "train/rollouts/step_000001.json"
+        _long_rollout(first, tokens)
+        value = json.loads(first.read_bytes())
+        for number in range(count):
+            step = 1 + 2 * number
+            (run / f"train/rollouts/step_{step:06d}.json").write_bytes(line({**value, "step": step}))
+        reseal.reseal(run)
+        return run
+    return change
+
+
+def many_units(count: int) -> Denial:
+    """So many evaluations that hold a seal, and nothing that it seals."""
+    def change(run: Path) -> Path:
+        for number in range(count):
+            place = run / f"eval/more_{number:05}"
+            place.mkdir()
+            for name in ("SEAL.json", SUMS):
+                (place / name).write_bytes((run / EVALUATION / name).read_bytes())
+        return run
+    return change
+
+
+def own_settings(count: int) -> Denial:
+    """So many evaluations of one item, each scored with another limit."""
+    def change(run: Path) -> Path:
+        for number in range(count):
+            place = run / f"eval/more_{number:05}"
+            place.mkdir()
+            for file in (run / EVALUATION).iterdir():
+                (place / file.name).write_bytes(file.read_bytes())
+            reseal.edit_lines(place / PREDICTIONS, lambda rows: rows[:1])
+            reseal.edit_json(place / "eval_config.json", lambda value, number=number: {
+                **value, "limits": {**value["limits"], "max_completion_chars": 10_000 + number}})
+        reseal.reseal(run)
+        return run
+    return change
+
+
+def many_names(run: Path) -> Path:
+    """A folder of a hundred and fifty thousand empty files."""
+    (run / "env/more").mkdir()
+    for number in range(150_000):
+        (run / f"env/more/{number:06}.txt").touch()
+    return run
+
+
+def zip_of_texts(run: Path) -> Path:
+    """An archive of some forty megabytes that holds eight gigabytes of text."""
+    place = run.parent / "packed.zip"
+    text = b"".join(b"%d token password /home x\n" % number for number in range(300_000))[:9_000_000]
+    with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(path for path in run.rglob("*") if path.is_file()):
+            archive.write(file, file.relative_to(run.parent))
+        for number in range(900):
+            archive.writestr(f"tiny/env/more_{number:03}.txt", text[:9_000_000 // 90] * 90)
+    return place
 
 
 TEXT_BYTES = 400_000
@@ -141,4 +218,15 @@ DENIALS: dict[str, Denial] = {
     **{f"README, log, samples and write-up of {opening!r}": _texts(opening) for opening in OPENINGS},
     **{f"a completion of {opening!r}": completion(opening * (TEXT_BYTES // len(opening))) for opening in OPENINGS},
     "a hundred completions of 400 kB": completion("1 1/2 = " * 50_000, 100),
+    "a thousand evaluations with limits of their own": own_settings(1_000),
+    "thirty thousand units of nothing": many_units(30_000),
+    "a folder of a hundred and fifty thousand files": many_names,
+    "a zip of eight gigabytes of text": zip_of_texts,
 }
+ROLLOUT_DENIALS: dict[str, Denial] = {
+    "a rollout that claims a hundred million tokens": packed_rollout,
+    "a rollout of three million tokens": packed_rollouts(3_000_000, 1),
+    "sixty rollouts of three million tokens": packed_rollouts(3_000_000, 60),
+    "ten thousand rollouts of thirty thousand tokens": packed_rollouts(30_000, 10_000),
+}
+"""Of a run that learned from rewards."""

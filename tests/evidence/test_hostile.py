@@ -1,5 +1,6 @@
 """Records made to harm whoever checks them: nothing runs, nothing is written outside, time and memory are bounded."""
 
+import itertools
 import json
 import os
 import pickle
@@ -11,10 +12,12 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.evidence import reseal
+from workings.errors import RecordError
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify import verify
 from workings.record.plain import MEMORY_VARIABLE
@@ -258,6 +261,26 @@ def test_files_are_dropped_where_all_would_take_too_much(run: Path, monkeypatch)
 def test_more_than_is_looked_at(run: Path, monkeypatch) -> None:
     monkeypatch.setattr(trees, "MAX_ENTRIES", 10)
     assert "more than 10 files and folders" in failures(run)["integrity.readable"]
+
+
+def test_a_large_folder_is_given_up_in_the_middle(tmp_path: Path, monkeypatch) -> None:
+    seen = []
+
+    class Endless:
+        """A folder that is never listed to its end."""
+
+        def __enter__(self):
+            return (seen.append(number) or SimpleNamespace(
+                name=f"{number}.txt", stat=lambda follow_symlinks: tmp_path.stat()) for number in itertools.count())
+
+        def __exit__(self, *unused) -> None:
+            pass
+
+    monkeypatch.setattr(trees, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(trees.os, "scandir", lambda path: Endless())
+    with pytest.raises(RecordError, match="more than 10 files and folders"):
+        trees.FolderTree(tmp_path)
+    assert len(seen) == 11
 
 
 def test_time_and_memory_are_bounded(tmp_path: Path) -> None:

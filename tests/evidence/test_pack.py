@@ -164,6 +164,25 @@ def hide_a_number_in_a_card(folder: Path) -> None:
     path.write_text(path.read_text() + "\nIt reaches `99.9` %.\n")
 
 
+def edit_the_readme(folder: Path) -> None:
+    path = folder / "README.md"
+    path.write_text(path.read_text().replace("--out again/a", "--out again/a training.steps=1"))
+
+
+def praise_in_the_readme(folder: Path) -> None:
+    path = folder / "README.md"
+    path.write_text("It is the best of all.\n" + path.read_text())
+
+
+def another_recipe(folder: Path) -> None:
+    path = folder / "recipes/a.yaml"
+    path.write_text(path.read_text() + "# nothing was tuned\n")
+
+
+def a_recipe_of_no_run(folder: Path) -> None:
+    shutil.copy(folder / "recipes/a.yaml", folder / "recipes/c.yaml")
+
+
 def edit_report(folder: Path) -> None:
     path = folder / "report.html"
     path.write_text(path.read_text().replace("66.7", "96.7"))
@@ -225,6 +244,8 @@ def pickle_as_signature(folder: Path) -> None:
 
 RESEALED: list[tuple[Callable[[Path], None], str]] = [
     (edit_card, "recompute.model_cards"), (hide_a_number_in_a_card, "recompute.model_cards"),
+    (edit_the_readme, "consistency.pack"), (praise_in_the_readme, "consistency.pack"),
+    (another_recipe, "consistency.pack"), (a_recipe_of_no_run, "consistency.pack"),
     (edit_report, "recompute.claims"), (edit_comparison, "recompute.comparison"),
     (compare_what_is_not_here, "recompute.comparison"), (edit_a_claim, "recompute.claims"),
     (drop_the_claims, "recompute.claims"), (drop_a_run, "integrity.pack"), (drop_an_evaluation, "integrity.pack"),
@@ -262,6 +283,17 @@ def test_the_report_is_drawn_again(packed: Path, tmp_path: Path) -> None:
     assert Path.cwd() == before
     assert text_of_check(verify(packed, report=is_drawn_again), "recompute.report")[1].startswith(
         "report.html: a zip is not unpacked")
+
+
+def test_a_readme_of_another_form_is_named(packed: Path, tmp_path: Path) -> None:
+    folder = unpacked(packed, tmp_path / "out")
+    reseal.edit_json(folder / "pack.json", lambda value: {
+        key: inner for key, inner in value.items() if key != "readme"})
+    praise_in_the_readme(folder)
+    seal_again(folder)
+    found = verify(folder)
+    assert (found.failed, text_of_check(found, "consistency.pack")[0]) == (0, "not_checked")
+    assert "README.md" in {one.file for one in found.said if not one.unit or one.unit == "."}
 
 
 def text_of_check(found: Verification, check: str) -> tuple[str, str]:

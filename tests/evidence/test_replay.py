@@ -21,8 +21,11 @@ from workings.evaluation.summary import EvaluationSummary
 from workings.evidence.replay.judge import judge, relative, sentence
 from workings.evidence.replay.steps import without_a_row
 from workings.evidence.replay.tolerance import BITWISE, TOLERANCES, tolerance_for
+from workings.evidence.replay.unit import unit_path, write_unit
 from workings.evidence.verify import verify
 from workings.models.batch import Batch
+from workings.record.layout import partial_unit_path
+from workings.record.lock import DirectoryLock
 from workings.record.reader import Run
 from workings.runs import describe, replay
 from workings.runs.code_version import CodeVersion
@@ -85,6 +88,25 @@ def test_equal_conditions_give_equal_bits(run: Path) -> None:
     assert any(facts["sentence"] in claim for claim in found.claims)
     with pytest.raises(RequestError, match="which exists"):
         replay_and_seal(run, ReplayRequest(), unit.name)
+
+
+def test_of_two_replays_under_one_name_one_is_written(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/SEAL.json").write_text("{}")
+    unit = unit_path(tmp_path / "a", "again")
+    partial = partial_unit_path(unit)
+    partial.mkdir()
+    (partial / "half.json").write_text("{")
+    held = DirectoryLock(partial)
+    with pytest.raises(RequestError, match="which another process is writing to"):
+        write_unit(unit, "ab" * 32, {}, {}, [])
+    assert (partial / "half.json").is_file(), "it is the other's"
+    held.release()
+    write_unit(unit, "ab" * 32, {"schema": "replay/1"}, {}, [])
+    assert sorted(path.name for path in unit.iterdir()) == ["SEAL.json", "SHA256SUMS", "env_info.json", "replay.json"]
+    with pytest.raises(RequestError, match="which exists"):
+        write_unit(unit, "ab" * 32, {}, {}, [])
+    assert [path.name for path in tmp_path.iterdir()] == ["a"], "nothing is left of the second"
 
 
 def test_from_the_first_weights_and_only_some_steps(run: Path) -> None:

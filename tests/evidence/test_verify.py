@@ -37,7 +37,8 @@ IDS = [
 WHERE_THERE_IS_A_SUBJECT = [
     "attestation.files", "attestation.statement", "attestation.trust", "attestation.time", "form.notes",
     "consistency.notes",
-    "integrity.pack", "integrity.by_digest", "recompute.claims", "recompute.model_cards", "recompute.comparison",
+    "integrity.pack", "integrity.by_digest", "consistency.pack", "recompute.claims", "recompute.model_cards",
+    "recompute.comparison",
     "recompute.report",
     "recompute.replay", "consistency.prompts", "consistency.rollouts", "consistency.rollout_batches",
     "consistency.rollout_metrics", "recompute.prompts", "recompute.rewards", "recompute.advantages",

@@ -14,10 +14,11 @@ import pytest
 from tests.record import synthetic
 from workings.errors import RecordError, RequestError, StorageError
 from workings.record import attempts, jsonl
-from workings.record.layout import EVENTS, METRICS, partial_path
+from workings.record.layout import EVENTS, METRICS, partial_path, rollout_file, rollout_step
 from workings.record.lock import DirectoryLock
 from workings.record.manifest import Origin, parse_manifest
 from workings.record.reader import Run
+from workings.record.recovery import remove_rollouts
 from workings.record.values import Absent, absent, is_absent, number_or_absent
 from workings.record.writer import RunWriter
 
@@ -251,6 +252,19 @@ def test_an_interrupted_run_is_continued_by_another_that_names_it(tmp_path) -> N
     assert Run.open(path).manifest.resumed_from == Origin(name="tiny.interrupted-1", root=root)
     assert Run.open(tmp_path / "tiny.interrupted-1").root == root
     assert Run.open(path).metrics() == [dict(line) for line in synthetic.steps()]
+
+
+def test_rollouts_of_more_digits_than_are_padded_to_go_by_their_number(tmp_path) -> None:
+    (tmp_path / "train/rollouts").mkdir(parents=True)
+    for step in (999_999, 1_000_000, 1_000_001):
+        (tmp_path / rollout_file(step)).write_text("{}")
+    (tmp_path / "train/rollouts/step_1.json").write_text("{}")
+    remove_rollouts(tmp_path, 999_999)
+    assert sorted(path.name for path in (tmp_path / "train/rollouts").iterdir()) == ["step_1.json", "step_999999.json"]
+    remove_rollouts(tmp_path, 0)
+    assert [path.name for path in (tmp_path / "train/rollouts").iterdir()] == ["step_1.json"]
+    assert [rollout_step(name) for name in ("train/rollouts/step_000007.json", "step_1000000.json", "step_7.json",
+                                            "step_0000007.json")] == [7, 1_000_000, None, None]
 
 
 def test_continuing_that_was_killed_after_the_renaming(tmp_path) -> None:

@@ -68,3 +68,30 @@ def test_another_request_is_refused_and_the_verb_for_evaluations_goes_on_too(cut
     with pytest.raises(RequestError, match="asked for something else") as refused:
         evaluate_run(run, recipe.with_name("items.jsonl"), run / RECIPE_EVALUATION)
     assert f"remove {run.parent / 'a.eval-items.partial'}" in refused.value.try_next
+
+
+def test_resume_asks_the_untrained_model_that_was_not(tmp_path, monkeypatch):
+    recipe, run, words = write_recipe(tmp_path / "asked"), tmp_path / "runs" / "a", ["evaluation.batch_size=2"]
+    answer, asked = evaluation.generate_batch, []
+
+    def until_a_signal(session, items, settings):
+        asked.extend(items)
+        if len(asked) > 14:  # ten of the run, and four of the untrained model
+            raise KeyboardInterrupt("SIGTERM")
+        return answer(session, items, settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluation, "generate_batch", until_a_signal)
+        with pytest.raises(KeyboardInterrupt):
+            train_and_evaluate(str(recipe), run, words)
+    assert (run / RECIPE_EVALUATION).is_dir()
+    asked.clear()
+    monkeypatch.setattr(evaluation, "generate_batch", lambda session, items, settings: (
+        asked.extend(items), answer(session, items, settings))[1])
+    result = train_and_evaluate(str(recipe), run, words, resume=True)
+    assert (len(asked), result.scorecard.overall.n, result.base_missing) == (6, 10, "")
+    assert "against the untrained model: " in result.sentence()
+    assert not list(run.parent.glob("*.partial"))
+    assert (verify(run.parent).failed, verify(run.parent).level) == (0, 2)
+    with pytest.raises(RequestError, match="which is complete"):
+        train_and_evaluate(str(recipe), run, words, resume=True)

@@ -91,9 +91,9 @@ def _cut_short(place: Path, what: str) -> str:
     if partial_path(place).is_dir():
         return f"stopped by {what}: the last checkpoint stays; to go on: {_again(place)}"
     if (place / SEAL).is_file():
-        asked = "the untrained model was not asked" if (place / RECIPE_EVALUATION).is_dir() else \
-            f"to go on with its evaluation: {_again(place)}"
-        return f"stopped by {what} after training, which is complete and sealed in {place}; {asked}"
+        left = "the untrained model" if (place / RECIPE_EVALUATION).is_dir() else "its evaluation"
+        return (f"stopped by {what} after training, which is complete and sealed in {place}; "
+                f"to go on with {left}: {_again(place)}")
     return f"stopped by {what}: nothing was begun; type the same command to start again"
 
 

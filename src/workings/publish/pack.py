@@ -20,14 +20,15 @@ from workings.evidence.pack.gather import Contents, gather
 from workings.evidence.pack.licences import data_manifests, drawn_data, licences
 from workings.evidence.pack.limits import check_bytes, check_words
 from workings.evidence.pack.page import verify_page
-from workings.evidence.pack.readme import readme
+from workings.evidence.pack.readme import PackedRun, readme
 from workings.evidence.pack.write import seal_documents, write_zip
 from workings.evidence.verify import verify
 from workings.evidence.writeup import WRITEUP, published, words_in
 from workings.publish.report_claims import Column, report_claims
 from workings.record import atomic
 from workings.record.canonical import line, loads
-from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, README, RECIPE, SEAL
+from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, OVERRIDES, README, RECIPE, SEAL
+from workings.record.reader import Run
 from workings.record.redact import cleaned, find_placeholders, find_secrets
 from workings.reports.html import MAX_RUNS, write_report
 
@@ -164,11 +165,19 @@ def _documents(contents: Contents, weights: str, writeup: Path | None,
     if notebook is not None:
         found[f"notebook/{notebook.name}"] = _clean(notebook, _notebook(notebook))
     # After everything that it names, and before the pack's own list.
-    found[README] = readme(version("workings"), contents.runs, compared=comparison, by_digest=contents.by_digest,
+    runs = {place: PackedRun(root=run.root, manifest=run.manifest, asked=_asked(run))
+            for place, run in contents.runs.items()}
+    found[README] = readme(version("workings"), runs, compared=comparison, by_digest=bool(contents.by_digest),
                            has_report=REPORT in found, has_writeup=writeup is not None).encode("utf-8")
     found[CLAIMS] = line(claims_json(claims))
     found[PACK] = line(pack_json(version("workings"), weights, contents.units, contents.by_digest))
     return found, claims, words
+
+
+def _asked(run: Run) -> dict[str, Any]:
+    """The words that the run was asked for with; empty where a recorder alone wrote it."""
+    found: dict[str, Any] = loads((run.path / OVERRIDES).read_bytes()) if (run.path / OVERRIDES).is_file() else {}
+    return found
 
 
 def _pages(contents: Contents, found: dict[str, bytes]) -> tuple[list[str], list[Claim]]:

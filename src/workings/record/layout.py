@@ -95,6 +95,7 @@ ATTEST = "attest"
 OUTSIDE_EVERY_SUM = (ATTEST,)
 """Folders of a run that no unit's sums cover: signatures over root digests."""
 
+_ROLLOUT = re.compile(r"step_([0-9]{6,18})\.json")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@-]{0,199}")
 
 
@@ -106,6 +107,14 @@ def top_tokens_file(number: int) -> str:
 def rollout_file(step: int) -> str:
     """Where the rollout lies whose first update is this one."""
     return f"{ROLLOUTS}/step_{step:06d}.json"
+
+
+def rollout_step(name: str) -> int | None:
+    """The step in a rollout's file name, with its folder or without; None for any other name."""
+    found = _ROLLOUT.fullmatch(name.rpartition("/")[2])
+    step = int(found[1]) if found else 0
+    # One name for each step: `step_1.json` is none, and steps beyond 999,999 have more digits than are padded to.
+    return step if found and f"{ROLLOUTS}/{found[0]}" == rollout_file(step) else None
 
 
 def partial_path(final: Path) -> Path:

@@ -20,6 +20,7 @@ from workings.record.layout import (
     SUMS,
     partial_path,
     rollout_file,
+    rollout_step,
 )
 from workings.record.manifest import parse_manifest
 from workings.record.seal import parse_seal, root_digest, seal_unit
@@ -99,10 +100,10 @@ def keep_metrics(path: Path, last_step: int) -> dict[str, int]:
 
 def remove_rollouts(directory: Path, last_step: int) -> None:
     """Remove what was drawn for steps behind ``last_step``: it is about to be drawn again."""
+    steps = (rollout_step(path.name) for path in (directory / ROLLOUTS).glob("step_*.json"))
     # In descending order: killed in between, this leaves no gap.
-    for path in sorted((directory / ROLLOUTS).glob("step_*.json"), reverse=True):
-        if path.name > Path(rollout_file(last_step)).name:
-            path.unlink()
+    for step in sorted((step for step in steps if step is not None and step > last_step), reverse=True):
+        (directory / rollout_file(step)).unlink()
 
 
 def begin_from_sealed(final: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from workings.errors import RecordError
 from workings.models.tokenizer import Tokenizer
 from workings.record.canonical import loads
-from workings.record.layout import PROMPTS, ROLLOUTS, rollout_file
+from workings.record.layout import PROMPTS, ROLLOUTS, rollout_file, rollout_step
 from workings.record.plain import MAX_BYTES, open_plain, read_plain
 from workings.rollouts.lines import from_json
 from workings.rollouts.prompts import Prompt
@@ -23,7 +23,6 @@ from workings.rollouts.rollout import Group, Rollout, Sample
 # It is the first packed key that every rollout has, and all that an outline needs stands before it in the alphabet.
 _PACKED = b',"sampler_log_probs":'
 _CHUNK = 64 * 1024
-_FILE = re.compile(r"step_(\d{6,18})\.json")
 # How a line of prompts begins: its id can be read without the rest of it, which may be long.
 _ID = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')
 # Control characters but line break and tab, and those that turn the direction of the text around them.
@@ -53,8 +52,8 @@ def rollout_steps(run: Path) -> list[int]:
         return []
     # A long run has many thousand, and `scandir` knows their kinds without asking for each.
     with os.scandir(folder) as entries:
-        return sorted(int(name[1]) for entry in entries
-                      if (name := _FILE.fullmatch(entry.name)) and entry.is_file(follow_symlinks=False))
+        return sorted(step for entry in entries if (step := rollout_step(entry.name)) is not None
+                      and entry.is_file(follow_symlinks=False))
 
 
 def read_rollout(run: Path, step: int) -> Rollout:

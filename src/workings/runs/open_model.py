@@ -42,16 +42,16 @@ from workings.record.layout import (
     OVERRIDES,
     PROMPTS,
     REFERENCE_LOG_PROBS,
-    ROLLOUTS,
     ROWS,
     TOKENIZER,
+    rollout_file,
     top_tokens_file,
 )
 from workings.record.plain import read_plain
 from workings.record.reader import Run
 from workings.record.values import Absent, absent
 from workings.rollouts.lines import from_json
-from workings.rollouts.prompts import PromptSet, read_prompts
+from workings.rollouts.prompts import Prompt, PromptSet, read_prompts
 from workings.rollouts.rollout import Rollout
 from workings.runs.datasets import RunData, find_data
 from workings.runs.resolve import (
@@ -172,10 +172,12 @@ class ReopenedRun(ResolvedRun):
             return self._pair_source(rows, exact) if isinstance(rows, PairData) else TraceSource(rows.batches)
         asked = None if isinstance(self.teacher, Absent) else self._asked
         data = prompt_data(self, replace(self.learned, seed=seed), fsdp)
-        recorded = self.rollouts
+        first = self.rollout(1)
+        if first is None:
+            raise RecordError(f"{self.run.path}: no rollout of step 1")
         # Its rewards come from the record, so there is nothing to reward with.
-        nothing = RecordedRewards(recorded=next(iter(recorded.values())))
-        again = DrawnAgain(drawing=data.drawing(self.engine, nothing, asked), recorded=recorded, exact=exact)
+        nothing = RecordedRewards(recorded=first)
+        again = DrawnAgain(drawing=data.drawing(self.engine, nothing, asked), recorded=self.rollout, exact=exact)
         return again if change is None else replace(again, change=change)
 
     def _pair_source(self, data: PairData, exact: bool) -> PairSource:
@@ -232,14 +234,15 @@ class ReopenedRun(ResolvedRun):
         assert isinstance(self.recipe.algorithm, TraceDistill)
         return self.teacher.open_for_tokens(self.engine, self, self.recipe.algorithm.top_k)
 
+    def rollout(self, step: int) -> Rollout | None:
+        """What was drawn, by the first update that learned from it; read when asked for, as a run may have many."""
+        path = self.run.path / rollout_file(step)
+        return from_json(loads(read_plain(path)), self._prompts) if path.is_file() else None
+
     @cached_property
-    def rollouts(self) -> dict[int, Rollout]:
-        """What was drawn, by the first update that learned from it."""
+    def _prompts(self) -> dict[str, Prompt]:
         assert isinstance(self.learned, PromptSet)
-        by_id = {prompt.item.id: prompt for prompt in self.learned.prompts}
-        files = sorted((self.run.path / ROLLOUTS).glob("step_*.json"))
-        found = (from_json(loads(file.read_bytes()), by_id) for file in files)
-        return {rollout.step: rollout for rollout in found}
+        return {prompt.item.id: prompt for prompt in self.learned.prompts}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,21 @@ from typing import Any
 from workings.data.batches import Position
 from workings.errors import RequestError
 from workings.record import jsonl
-from workings.record.canonical import loads
+from workings.record.canonical import loads, read_json
 from workings.record.checkpoints import Checkpoint
-from workings.record.layout import ANNOUNCED, CONFIG, DEVICE_CHECKS, EVENTS, RECIPE_EVALUATION, SEAL
+from workings.record.layout import (
+    ANNOUNCED,
+    CONFIG,
+    DEVICE_CHECKS,
+    EVALUATION_CONFIG,
+    EVENTS,
+    MODEL_SHAPE,
+    PARTIAL_SUFFIX,
+    RECIPE_EVALUATION,
+    SEAL,
+)
 from workings.record.reader import Run
-from workings.record.values import now
+from workings.record.values import Absent, now
 from workings.record.writer import RunWriter
 from workings.training.loop import Progress
 
@@ -84,12 +94,40 @@ def begin_again(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str
                  resumes=sum(event["kind"] == "resumed" for event in events))
 
 
-def is_without_evaluation(out: Path) -> bool:
-    """Whether there is a sealed, complete run that was stopped before the evaluation that it announced was sealed."""
-    if not (out / SEAL).is_file() or (out / RECIPE_EVALUATION).exists():
+def is_to_be_asked(out: Path) -> bool:
+    """Whether there is a sealed, complete run that was stopped before all answers that it announced were sealed.
+
+    Those are its own and, where its recipe compares with the untrained model, that one's.
+    """
+    if not (out / SEAL).is_file():
         return False
     run = Run.open(out)
-    return run.status == "complete" and any(event["kind"] == ANNOUNCED for event in run.events())
+    if run.status != "complete" or not any(event["kind"] == ANNOUNCED for event in run.events()):
+        return False
+    return not (out / RECIPE_EVALUATION).exists() or (
+        run.manifest.config_snapshot.get("evaluation", {}).get("base") is True and not has_base(run))
+
+
+def has_base(run: Run) -> bool:
+    """Whether an evaluation of the model that a run began with, on the run's items, is sealed beside the run."""
+    asked = _asked(run.path / RECIPE_EVALUATION)
+    digests = run.manifest.weight_digests
+    origin = ({"seed": run.manifest.seed, "shape": read_json(run.path / MODEL_SHAPE)} if isinstance(digests, Absent)
+              else {"weights": dict(digests)})
+    for path in run.path.parent.glob(f"base-*/{SEAL}"):
+        model = read_json(path.parent / EVALUATION_CONFIG).get("model", {})
+        if not path.parent.name.endswith(PARTIAL_SUFFIX) and _asked(path.parent) == asked \
+                and {key: model.get(key) for key in origin} == origin:
+            return True
+    return False
+
+
+def _asked(unit: Path) -> dict[str, Any]:
+    """What was asked and how, without whom."""
+    config = read_json(unit / EVALUATION_CONFIG)
+    decoding = {**config["decoding"], **({"seed": 0} if config["decoding"].get("temperature") == 0 else {})}
+    return {key: config.get(key) for key in ("items", "scorer", "extraction", "template", "tokenizer", "engine")} | {
+        "decoding": decoding}
 
 
 def same_request(out: Path, request: dict[str, dict[str, Any]]) -> Run:

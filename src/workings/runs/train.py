@@ -225,7 +225,9 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
 
 
 def trained_before(loaded: LoadedRecipe, out: Path, smoke: Smoke | None) -> TrainResult:
-    """A sealed run whose evaluation was cut off, with the state that it ended with. Nothing is written.
+    """A sealed run whose evaluation was cut off, with the state that it ended with where that is still to be asked.
+
+    Nothing is written.
 
     Raises:
         RequestError: something else is asked for than then.
@@ -241,10 +243,10 @@ def trained_before(loaded: LoadedRecipe, out: Path, smoke: Smoke | None) -> Trai
     run = same_request(out, {CONFIG: setup.config, DATA_DIGESTS: data_digests(setup)})
     manifest, metrics = run.manifest, run.metrics()
     last = run.checkpoints.load(run.checkpoints.folders()[-1])
+    state = None if (out / RECIPE_EVALUATION).exists() else setup.engine.restore(last.path)
     return TrainResult(status=manifest.status, reason=manifest.status_reason, steps=last.step,
                        supervised_tokens=manifest.supervised_tokens, final_loss=metrics[-1]["loss"],
-                       rewards=rewards_of(metrics), run=out, setup=setup, settings=settings,
-                       state=setup.engine.restore(last.path))
+                       rewards=rewards_of(metrics), run=out, setup=setup, settings=settings, state=state)
 
 
 def _all_checks(checks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from workings.errors import RequestError
 from workings.evaluation.cache import evaluate_base
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.run import evaluate
-from workings.evaluation.scorecard import Scorecard
+from workings.evaluation.scorecard import Scorecard, build_scorecard
 from workings.evaluation.settings import EvaluationSettings
+from workings.evaluation.unit import EvaluationRecord
 from workings.record.layout import RECIPE_EVALUATION
 from workings.record.phase import phases
 from workings.record.reader import Run
@@ -21,7 +22,7 @@ from workings.record.values import Absent
 from workings.runs.prepare import TrainSetup
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
-from workings.runs.start import is_without_evaluation
+from workings.runs.start import is_to_be_asked
 from workings.runs.train import Callback, TrainResult, train_in, trained_before
 
 
@@ -91,14 +92,14 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
     """`train`, then evaluate the state it ended with and, unless the recipe says no, the one it began with.
 
     Arguments and errors are those of `workings.runs.train.train`, ``callbacks`` those of `train_in`. With ``resume``,
-    of a run that is sealed without its evaluation only that is left to do. The state of the result is None where the
-    base was evaluated: two models do not fit where one was planned for.
+    of a run that is sealed without its evaluation, or without the untrained model's, only that is left to do. The state
+    of the result is None where the base was evaluated: two models do not fit where one was planned for.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
     with ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device) as group, (
             phases(out, loaded.recipe.name, loaded.recipe.training.steps) if group.is_coordinator else nullcontext()):
         # Several processes have no rule for who asks what is left.
-        if resume and group.count == 1 and is_without_evaluation(out):
+        if resume and group.count == 1 and is_to_be_asked(out):
             return _evaluated(trained_before(loaded, out, smoke))
         # Handed on at once: a name for it here would keep the trained model beside the untrained one.
         return _evaluated(train_in(group, loaded, out, resume=resume, smoke=smoke, force=force,
@@ -115,9 +116,10 @@ def _evaluated(training: TrainResult) -> TrainAndEvaluateResult:
         return TrainAndEvaluateResult(training=training, scorecard=None)
     # The evaluation is a unit of its own and names the root digest of the run, which exists since it was sealed.
     sealed = Run.open(training.run)
+    unit = training.run / RECIPE_EVALUATION
     # The session is handed on at once: a name for it here would keep the trained model beside the untrained one.
-    scorecard = evaluate(
-        setup.session(setup.engine, training.state), setup.data.items, training.run / RECIPE_EVALUATION,
+    scorecard = build_scorecard(EvaluationRecord(unit).results()) if unit.exists() else evaluate(
+        setup.session(setup.engine, training.state), setup.data.items, unit,
         settings=settings, made_from=sealed.root, facts={"run": sealed.manifest.name, "step": training.steps})
     if not training.settings.base:
         return TrainAndEvaluateResult(training=training, scorecard=scorecard)

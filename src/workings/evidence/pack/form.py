@@ -6,6 +6,7 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.model_card import FORM
+from workings.evidence.pack.readme import FORM as README_FORM
 
 PACK = "pack.json"
 SCHEMA = "pack/1"
@@ -21,6 +22,8 @@ _TENSORS = re.compile(r"checkpoints/step_\d{6,12}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,1
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # Exactly these keys: one that is not known here could mean something to a later version, and would go unchecked.
 _KEYS = {"schema", "workings_version", "weights", "units", "by_digest", "model_cards"}
+_LATER_KEYS = {"readme"}
+"""Packs of earlier versions do not have them."""
 
 
 def may_be_elsewhere(file: str) -> bool:
@@ -50,13 +53,14 @@ class Elsewhere:
 def pack_json(version: str, weights: str, units: dict[str, str], by_digest: list[Elsewhere]) -> dict[str, Any]:
     """The contents of `pack.json`: every unit with its root, every file that is not here with its digest."""
     return {"schema": SCHEMA, "workings_version": version, "weights": weights, "model_cards": FORM,
+            "readme": README_FORM,
             "units": [{"place": place, "root": root} for place, root in sorted(units.items())],
             "by_digest": [row.to_json() for row in sorted(by_digest, key=lambda row: (row.place, row.file))]}
 
 
 def parse_pack(value: Any) -> tuple[dict[str, str], list[Elsewhere]]:
     """Roots of the units by place, and the files named by digest. Raises `RecordError`."""
-    if not isinstance(value, dict) or set(value) != _KEYS or value["schema"] != SCHEMA:
+    if not isinstance(value, dict) or set(value) - _LATER_KEYS != _KEYS or value["schema"] != SCHEMA:
         raise RecordError(f"{PACK}: not the keys of {SCHEMA}")
     units, rows = value["units"], value["by_digest"]
     if not isinstance(units, list) or not all(_are_texts(row, "place", "root") for row in units):

@@ -2,23 +2,35 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from workings.evidence.pack.form import Elsewhere
-from workings.record.canonical import loads
-from workings.record.layout import OVERRIDES
-from workings.record.reader import Run
+from workings.record.manifest import RunManifest
+
+FORM = "pack_readme/1"
+"""Raised whenever the text changes; a verifier writes only its own form again."""
 
 
-def readme(version: str, runs: Mapping[str, Run], *, compared: Sequence[str], by_digest: Sequence[Elsewhere],
+@dataclass(frozen=True, kw_only=True)
+class PackedRun:
+    """What decides the lines about a run."""
+
+    root: str
+    """Root digest."""
+    manifest: RunManifest
+    asked: Mapping[str, Any]
+    """Contents of `config/overrides.json`; empty where the run has none."""
+
+
+def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[str], by_digest: bool,
            has_report: bool, has_writeup: bool) -> str:
-    """Markdown.
+    """Markdown. It follows from the records alone, so that a verifier writes it again.
 
     Args:
         version: of this package.
-        runs: by place in the pack.
+        runs: by place in the pack, in the order of the places.
         compared: places of the two sides of the comparison, A before B; empty where there is none.
-        by_digest: files that are not here.
+        by_digest: whether files are named by their digests and not here.
         has_report: whether there is a page with figures.
         has_writeup: whether a person's text is there.
     """
@@ -38,13 +50,13 @@ def readme(version: str, runs: Mapping[str, Run], *, compared: Sequence[str], by
         "type in the folder that it was unpacked into:", "",
         *_indented("workings verify ."), "",
         "Single runs have these root digests:", "",
-        *(f"    {run.root}  {place}" for place, run in runs.items()), ""]
+        *(f"    {run.root}  {place}" for place, run in sorted(runs.items())), ""]
     if by_digest:
         lines += ["Checkpoints' tensors are not here; `pack.json` names each by its digest, which is the one in the "
                   "run's own sums. Everything else is.", ""]
     lines += ["## Make it again", "", "Unpack it, and type in its folder:", ""]
-    for place, run in runs.items():
-        lines += _indented(*train_commands(place, run))
+    for place, run in sorted(runs.items()):
+        lines += _indented(train_command(place, run))
     if compared:
         lines += _indented(f"workings compare {' '.join(map(shlex.quote, compared))}")
     lines += ["", "A recipe names its data relative to its own place; `data_digests` in each run's manifest say which "
@@ -52,18 +64,17 @@ def readme(version: str, runs: Mapping[str, Run], *, compared: Sequence[str], by
     return "\n".join(lines)
 
 
-def train_commands(place: str, run: Run) -> list[str]:
+def train_command(place: str, run: PackedRun) -> str:
     """What asks for this run again, typed in the unpacked folder."""
-    asked: Any = loads((run.path / OVERRIDES).read_bytes()) if (run.path / OVERRIDES).is_file() else {}
-    origin = str(asked.get("origin", ""))
+    origin = str(run.asked.get("origin", ""))
     name = place.rpartition("/")[2]
     # A shipped recipe is asked for by its name; any other one lies in the pack.
     recipe = origin.removeprefix("shipped:") if origin.startswith("shipped:") else f"recipes/{name}.yaml"
-    words = ["workings", "train", recipe, "--out", f"again/{name}", *map(str, asked.get("overrides", []))]
+    words = ["workings", "train", recipe, "--out", f"again/{name}", *map(str, run.asked.get("overrides", []))]
     # A smoke run trains a smaller model than its recipe names, and only the flag makes that model again.
     if run.manifest.facts.get("smoke") is True:
         words += ["--smoke-steps", str(run.manifest.planned_steps)]
-    return [shlex.join(words)]
+    return shlex.join(words)
 
 
 def _indented(*lines: str) -> list[str]:

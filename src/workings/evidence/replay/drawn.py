@@ -1,6 +1,6 @@
 """Rollouts of a record drawn again: the same prompts, seeds and weights have to give the same completions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,8 +40,8 @@ class DrawnAgain:
     """Batches of recorded updates, their rollouts drawn again by the weights that learn from them."""
 
     drawing: Drawing
-    recorded: Mapping[int, Rollout]
-    """By the first update that learned from each."""
+    recorded: Callable[[int], Rollout | None]
+    """The rollout whose first update is this one; None where there is none."""
     exact: bool
     """Whether the update is taken from what was drawn here. Where other bits are allowed it is taken from the record:
     the last bits of a log probability would make another batch of the same completions."""
@@ -52,7 +52,7 @@ class DrawnAgain:
         """The batch of an update. Raises `RecordError` where the record has no rollout for it."""
         updates = self.drawing.shape.updates
         part = (step - 1) % updates
-        recorded = self.recorded.get(step - part)
+        recorded = self.recorded(step - part)
         if recorded is None:
             raise RecordError(f"no rollout of step {step - part}")
         learned, drawn = recorded, None

@@ -24,9 +24,14 @@ def unit_path(run: Path, name: str) -> Path:
         raise RequestError(f"--name {name}", "a name without folders")
     check_relative(name)
     path = run / FOLDER / name
-    if path.exists():
-        raise RequestError(f"{path}, which exists", "a new name; a sealed unit never changes", f"--name {name}-2")
+    refuse_existing(path)
     return path
+
+
+def refuse_existing(path: Path) -> None:
+    """Raise `RequestError` where there is a replay already."""
+    if path.exists():
+        raise RequestError(f"{path}, which exists", "a new name; a sealed unit never changes", f"--name {path.name}-2")
 
 
 def write_unit(path: Path, made_from: str, facts: Mapping[str, Any], environment: Mapping[str, Any],
@@ -42,13 +47,19 @@ def write_unit(path: Path, made_from: str, facts: Mapping[str, Any], environment
 
     Returns:
         Root digest of the unit.
+
+    Raises:
+        RequestError: another process is writing a replay of this name, or has written one.
     """
     partial = partial_unit_path(path)
-    # Left by a replay that was killed; its steps can be taken again.
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    partial.mkdir(parents=True, exist_ok=True)
     lock = DirectoryLock(partial)
     try:
+        # All of this behind the lock. What stands there is that of a replay that was killed, and can be taken again.
+        _empty(partial)
+        if path.exists():  # another replay has taken the name while this one took its steps
+            partial.rmdir()
+        refuse_existing(path)
         atomic.write_json(partial / REPLAY, dict(facts))
         atomic.write_json(partial / REPLAY_ENVIRONMENT, dict(environment))
         if predictions:
@@ -62,3 +73,11 @@ def write_unit(path: Path, made_from: str, facts: Mapping[str, Any], environment
     finally:
         lock.release()
     return root
+
+
+def _empty(folder: Path) -> None:
+    for path in list(folder.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

@@ -13,7 +13,7 @@ from workings.evidence.attest.statement import (
     provenance,
     subject_name,
 )
-from workings.evidence.attest.timestamp import STAMP_NAME
+from workings.evidence.attest.timestamp import MAX_RESPONSE_BYTES, STAMP_NAME
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.checks import check, each_run, failed, judged, not_checked, passed, several
 from workings.evidence.verify.record import Record, Unit
@@ -24,6 +24,7 @@ from workings.record.plain import parsed_bytes
 
 # Read before any sum could vouch for it, so a file of gigabytes must be refused by its size.
 MAX_ENVELOPE_BYTES = 1 << 18
+MAX_STAMP_BYTES = 2 * MAX_RESPONSE_BYTES
 NO_LIBRARY = f"the libraries for signatures are not installed: {keys.INSTALL}"
 
 
@@ -147,13 +148,17 @@ def _envelopes(record: Record, run: Unit) -> list[str]:
                   if entry.kind == "file" and ENVELOPE_NAME.fullmatch(name))
 
 
-def _read(record: Record, run: Unit, name: str) -> bytes:
-    return trees.read(record.tree, run.full(f"{ATTEST}/{name}"), MAX_ENVELOPE_BYTES)
+def read_attested(record: Record, run: Unit, name: str) -> bytes:
+    """A file beside a run's seal. Raises `RecordError` where it is missing, or larger than what may stand there."""
+    if name not in record.attest(run):
+        raise RecordError(f"{ATTEST}/{name} is missing")
+    return trees.read(record.tree, run.full(f"{ATTEST}/{name}"),
+                      MAX_STAMP_BYTES if STAMP_NAME.fullmatch(name) else MAX_ENVELOPE_BYTES)
 
 
 def _open(record: Record, run: Unit, name: str) -> Opened:
     def read() -> Opened:
-        data = _read(record, run, name)
+        data = read_attested(record, run, name)
         run.tree.kept.spend(parsed_bytes(data))
         return envelope.open_envelope(data)
     # There may be hundreds, and four checks ask for each.
@@ -204,7 +209,7 @@ def _known_keys(record: Record, run: Unit) -> dict[str, Any]:
     for name in record.attest(run):
         if PUBLIC_NAME.fullmatch(name):
             try:
-                key = keys.public_key(_read(record, run, name))
+                key = keys.public_key(read_attested(record, run, name))
             except RecordError:
                 continue  # attestation.files says so
             found[str(key.keyid)] = key
@@ -213,7 +218,7 @@ def _known_keys(record: Record, run: Unit) -> dict[str, Any]:
 
 def _key_problems(record: Record, run: Unit, name: str) -> list[str]:
     try:
-        data = _read(record, run, name)
+        data = read_attested(record, run, name)
         key = keys.public_key(data)
     except RecordError as error:
         return [f"{ATTEST}/{name}: {error}"]

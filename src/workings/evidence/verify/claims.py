@@ -15,7 +15,8 @@ MAX_SENTENCE = 1000
 """Characters of a replay's sentence that are repeated."""
 NOT_PROVED = (
     "Verification does not prove that these steps ran on that device at that time, that no other run was left out of "
-    "the list of attempts, or that the data are what they are called; a replay or an independent run can.",)
+    "the list of attempts, or that the data are what they are called. A replay shows only that the recorded steps give "
+    "the recorded numbers; an independent run of the same recipe needs no trust in whoever made this record.",)
 
 
 def claims(record: Record) -> tuple[str, ...]:

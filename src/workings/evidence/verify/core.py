@@ -25,6 +25,7 @@ from workings.evidence.verify import (
     redrawn,
     replayed,
     rewarded,
+    rollouts,
     run_consistency,
     sampled,
     schemas,
@@ -44,8 +45,8 @@ from workings.evidence.verify.tree import open_tree
 
 MODULES = (
     integrity, packed, schemas, notes, content, attested, stamped, run_consistency, recipe_text, machine, planned,
-    tensors, step_log, data_order, preferred, rewarded, distilled, taught, views, written, attempts, evaluated,
-    announced, sampled, drawn_from, redrawn, replayed)
+    tensors, step_log, data_order, preferred, rewarded, rollouts, distilled, taught, views, written, attempts,
+    evaluated, announced, sampled, drawn_from, redrawn, replayed)
 """Modules whose import registers checks."""
 # The bytes come first, then their form, then what they mean: a later group reads values that an earlier one vouches
 # for.

@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from workings.config.data import DataConfig
 from workings.errors import RecordError
 from workings.evidence.verify.checks import check, each, each_run, judged, not_checked, several
+from workings.evidence.verify.learned import draws
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.rewarded import draws
 from workings.record.digest import bytes_digest
 from workings.record.layout import (
     CHECKPOINTS,

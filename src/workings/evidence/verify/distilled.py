@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from workings.evidence.verify.checks import check, each_run, judged, not_checked
+from workings.evidence.verify.learned import draws, has_rewards
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.rewarded import draws, has_rewards
 from workings.evidence.verify.taught import distills_traces
 from workings.record.digest import json_digest
 from workings.record.layout import TEACHER

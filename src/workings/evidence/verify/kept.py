@@ -52,7 +52,15 @@ class Kept:
         key = self._making[-1]
         self._bytes[key] = self._bytes.get(key, 0) + needed
         refuse_too_large(self._bytes[key], "it")
-        taken, limit = sum(self._bytes.values()), memory_limit()
+        self._make_room(0, needed)
+
+    def pass_by(self, needed: int) -> None:
+        """Make room for so many bytes that are let go of before the next are asked for. Raises `TooLarge` likewise."""
+        refuse_too_large(needed, "it")
+        self._make_room(needed, needed)
+
+    def _make_room(self, passing: int, needed: int) -> None:
+        taken, limit = passing + sum(self._bytes.values()), memory_limit()
         self.spent += needed
         # Files that were dropped are read again by the next check: without an end to it a record of many large ones
         # would take minutes.

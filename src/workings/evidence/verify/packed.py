@@ -9,16 +9,29 @@ from workings.errors import RecordError, RequestError
 from workings.evidence.claims import CLAIMS, Claim, agrees, parse_claims, resolve, unsourced
 from workings.evidence.model_card import FORM, model_card
 from workings.evidence.pack.form import COMPARISON, PACK, REPORT, may_be_elsewhere, parse_pack
+from workings.evidence.pack.readme import FORM as README_FORM
+from workings.evidence.pack.readme import PackedRun, readme
 from workings.evidence.verify.checks import check, each, failed, judged, not_checked, several
 from workings.evidence.verify.evaluated import differences
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
-from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, PREDICTIONS, SEAL, SUMS
+from workings.evidence.writeup import WRITEUP
+from workings.record.layout import (
+    EVALUATION_CONFIG,
+    EVALUATION_SUMMARY,
+    MANIFEST,
+    OVERRIDES,
+    PREDICTIONS,
+    README,
+    RECIPE,
+    SEAL,
+    SUMS,
+)
 
 # A report page with its figures is far below this; a larger text is refused before it is searched for numbers.
 MAX_DOCUMENT_BYTES = 16 << 20
-CARDS = "model_cards"
+CARDS, RECIPES = "model_cards", "recipes"
 
 
 @check("integrity.pack", level=0, title="a pack holds exactly the units that it lists, with their roots",
@@ -66,6 +79,28 @@ def by_digest(record: Record) -> Iterator[CheckFinding]:
         total = sum(row.bytes for row in rows)
         yield not_checked(f"{len(rows)} files ({total:,} bytes) are named by their digests and are not here: "
                           f"{several(names)}", pack, blocking=False)
+    return each(record.packs, find)
+
+
+@check("consistency.pack", level=1, title="a pack's README and recipes are those of its records",
+       example="another command to train a run again, in the README of a pack")
+def texts(record: Record) -> Iterator[CheckFinding]:
+    """The README written again, where it is of the form that this version writes; each recipe against its run's."""
+    def find(pack: Unit) -> Iterator[CheckFinding]:
+        runs = {_below(pack, run): run for run in record.runs if run.place.startswith(pack.full(""))}
+        recipes = {f"{RECIPES}/{place.rpartition('/')[2]}.yaml": run for place, run in runs.items()}
+        there = {name for name in pack.files if name.startswith(f"{RECIPES}/")}
+        problems = [f"{shown(name)} is here, and not the recipe of a run" if name in there else
+                    f"{shown(name)} is missing" for name in sorted(there ^ recipes.keys())]
+        problems += [f"{name} is not the recipe of {shown(run.place)}" for name, run in sorted(recipes.items())
+                     if name in there and pack.read(name, MAX_DOCUMENT_BYTES) != run.read(RECIPE, MAX_DOCUMENT_BYTES)]
+        form = pack.json(PACK).get("readme")
+        if form != README_FORM:
+            yield not_checked(f"a README of form {shown(str(form))}, this version writes {README_FORM}", pack,
+                              blocking=False)
+        elif pack.read(README, MAX_DOCUMENT_BYTES) != _readme(pack, runs).encode("utf-8"):
+            problems.append(f"{README} is not what the records give")
+        yield judged(problems, f"{README} and {len(recipes)} recipes", pack)
     return each(record.packs, find)
 
 
@@ -170,6 +205,19 @@ def compared_again(pack: Unit, a: Unit, b: Unit, recorded: Mapping[str, Any]) ->
     return value
 
 
+def _readme(pack: Unit, runs: Mapping[str, Unit]) -> str:
+    """What this version writes of these records."""
+    said: Any = pack.json(PACK)
+    compared: Any = pack.json(COMPARISON) if pack.has(COMPARISON) else {}
+    # Of `runs/a/eval/items` the README compares `runs/a`.
+    sides = ["/".join(str(compared[side]["path"]).split("/")[:2]) for side in ("a", "b") if side in compared]
+    return readme(
+        str(said["workings_version"]), {place: PackedRun(
+            root=run.root, manifest=run.manifest, asked=run.json(OVERRIDES) if run.has(OVERRIDES) else {})
+            for place, run in runs.items()},
+        compared=sides, by_digest=bool(said["by_digest"]), has_report=pack.has(REPORT), has_writeup=pack.has(WRITEUP))
+
+
 def _checked_name(unit: Unit) -> str:
     from workings.record.layout import check_relative
 
@@ -184,7 +232,7 @@ def _below(pack: Unit, unit: Unit) -> str:
 
 def _documents(pack: Unit) -> list[str]:
     """Texts whose numbers are looked at."""
-    return sorted(name for name in pack.files if name in (REPORT, "WRITEUP.md")
+    return sorted(name for name in pack.files if name in (REPORT, WRITEUP)
                   or (name.startswith(CARDS + "/") and name.endswith(".md")))
 
 

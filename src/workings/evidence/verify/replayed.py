@@ -10,9 +10,9 @@ from workings.evidence.replay.judge import SCHEMA, is_outside, judge, sentence
 from workings.evidence.replay.tolerance import BITWISE, tolerance_for
 from workings.evidence.verify.checks import check, each, each_run, failed, judged, not_checked, passed, several
 from workings.evidence.verify.data_order import learns_from_pairs
+from workings.evidence.verify.learned import draws, has_rewards
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.rewarded import draws, has_rewards
 from workings.evidence.verify.taught import distills_traces
 from workings.evidence.verify.tree import FolderTree
 from workings.record.digest import bytes_digest

@@ -47,13 +47,15 @@ _ANSWERS: Rows = {
     ),
 }
 _PACK: Rows = {
-    "pack.json": (("workings_version model_cards", "", "the word of the version that packed"),
+    "pack.json": (("workings_version", "consistency.pack", "the README"),
+                  ("model_cards readme", "", "the form that the version that packed wrote"),
                   ("*", "integrity.pack", "the units that are here")),
     "claims.json": (("*", "recompute.claims", "the records that it names"),),
     "compare.json": (("*", "recompute.comparison", "computed again from the predictions"),),
     "model_cards/*": (("", "recompute.model_cards", "made again from the records"),),
     "report.html": (("", "recompute.report", "drawn again from the records; its numbers are claims"),),
-    "README.md": (("", "~recompute.claims", "numbers with a source; the words are somebody's"),),
+    "README.md": (("", "consistency.pack", "written again from the records"),),
+    "recipes/*": (("", "consistency.pack", "the recipes of its runs"),),
     "WRITEUP.md": (("", "~recompute.claims", "numbers with a source; the words are somebody's"),),
     "runs/attempts.jsonl": (("*", "~consistency.attempts", "the runs, and the lines that follow"),),
     "*": (("*", "", OWN), ("", "", OWN)),

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from workings.errors import RecordError
 from workings.evidence.attest import timestamp
 from workings.evidence.attest.timestamp import STAMP_NAME
-from workings.evidence.verify import tree as trees
+from workings.evidence.verify.attested import read_attested
 from workings.evidence.verify.checks import check, each_run, failed, judged, not_checked
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.record.layout import ATTEST
 
-MAX_STAMP_BYTES = 2 * timestamp.MAX_RESPONSE_BYTES
 NO_LIBRARY = f"the library for time stamps is not installed: {timestamp.INSTALL}"
 
 
@@ -33,8 +32,8 @@ def times(record: Record) -> Iterator[CheckFinding]:
         problems, said = [], []
         for name in names:
             try:
-                found = timestamp.stamp_of(
-                    timestamp.response_in(_read(record, run, name)), _read(record, run, f"{name[:3]}.dsse.json"), roots)
+                response = timestamp.response_in(read_attested(record, run, name))
+                found = timestamp.stamp_of(response, read_attested(record, run, f"{name[:3]}.dsse.json"), roots)
                 said.append(f"{name[:3]}.dsse.json existed before {found.text}")
             except RecordError as error:
                 problems.append(f"{ATTEST}/{name}: {error}")
@@ -44,10 +43,3 @@ def times(record: Record) -> Iterator[CheckFinding]:
             yield not_checked(f"{'; '.join(said)}: said by the stamp itself, no certificate was given to trust "
                               "(--authority)", run, blocking=False)
     return each_run(record, find)
-
-
-def _read(record: Record, run: Unit, name: str) -> bytes:
-    if name not in record.attest(run):
-        raise RecordError(f"{ATTEST}/{name} is missing")
-    return trees.read(record.tree, run.full(f"{ATTEST}/{name}"), MAX_STAMP_BYTES if STAMP_NAME.fullmatch(name)
-                      else trees.MAX_READ_BYTES)

@@ -80,12 +80,9 @@ class FolderTree:
         waiting = [""]
         while waiting:
             prefix = waiting.pop()
-            try:
-                found = sorted(os.scandir(self.path / prefix), key=lambda entry: entry.name)
-            except OSError as error:
-                raise RecordError(f"{shown(prefix) or self.path}: cannot be listed ({error.strerror})") from None
-            for item in found:
-                # Counted over all folders together, so that a tree of millions of names is given up in the middle.
+            for item in self._listed(prefix):
+                # Counted over all folders together, and before any of them is sorted: a tree of millions of names is
+                # given up in the middle.
                 count += 1
                 if count > MAX_ENTRIES:
                     raise RecordError(f"more than {MAX_ENTRIES:,} files and folders")
@@ -99,6 +96,13 @@ class FolderTree:
                     yield Entry(name=name, kind="file", size=facts.st_size)
                 else:
                     yield Entry(name=name, kind="other", size=0)
+
+    def _listed(self, prefix: str) -> Iterator[os.DirEntry[str]]:
+        try:
+            with os.scandir(self.path / prefix) as found:
+                yield from found
+        except OSError as error:
+            raise RecordError(f"{shown(prefix) or self.path}: cannot be listed ({error.strerror})") from None
 
 
 class ZipTree:

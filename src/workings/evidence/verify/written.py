@@ -14,9 +14,9 @@ from workings.errors import RecordError, RequestError
 from workings.evidence.run_readme import command_again, run_readme
 from workings.evidence.verify.checks import check, each_run, failed, judged, not_checked, passed, several
 from workings.evidence.verify.data_order import batches_of, kept_rows, learns_from_pairs, too_many_sequences
+from workings.evidence.verify.learned import draws
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.rewarded import draws
 from workings.evidence.verify.schemas import MAX_README_BYTES
 from workings.evidence.verify.tensors import recorded_shape
 from workings.hardware.device import DeviceFacts
