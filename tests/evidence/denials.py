@@ -125,6 +125,9 @@ def packed_rollout(run: Path) -> Path:
 def packed_rollouts(tokens: int, count: int) -> Denial:
     """So many rollouts of a few kilobytes that hold so many tokens each."""
     def change(run: Path) -> Path:
+        reseal.change_config(run, lambda value: value | {
+            "data": value["data"] | {"max_length": 2 * tokens + 1000},
+            "algorithm": value["algorithm"] | {"max_new_tokens": tokens}})
         first = run / "train/rollouts/step_000001.json"
         _long_rollout(first, tokens)
         value = json.loads(first.read_bytes())

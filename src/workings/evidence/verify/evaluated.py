@@ -21,13 +21,16 @@ if TYPE_CHECKING:
     from workings.evaluation.settings import EvaluationSettings
     from workings.scoring.items import Item
     from workings.scoring.judge import Judgement
+    from workings.scoring.process import ScoringProcess
 
-CHUNK = 16
+CHUNK = 4
 """Completions that are scored between two looks at the result."""
-ITEM_SECONDS = 5.0
+ITEM_SECONDS = 4.0
 """Time limit for scoring one completion here, in seconds; it takes a millisecond."""
-MAX_AT_LIMIT = 3
-"""Completions at the time limit after which scoring is given up."""
+MAX_AT_LIMIT = 2
+"""Completions of a record at the time limit after which scoring is given up."""
+MOST_PROCESSES = 20
+"""Processes that are started to score a record: one after the other, a third of a second each."""
 OUR_SCORERS = ("answer", "exact", "math")
 """Scorers that come with this project. A person's own scorer is code, and code of a record is never run."""
 _LIMITS = ("time limit", "the scoring process died")
@@ -81,13 +84,16 @@ def items(record: Record) -> Iterator[CheckFinding]:
        example="a wrong answer scored as right, and the scorecard made again")
 def scores(record: Record) -> Iterator[CheckFinding]:
     """Answer and verdict of each completion against this project's own scorer, in a process with limits."""
+    scoring = _Scoring()
+
     def find(unit: Unit) -> Iterator[CheckFinding]:
         settings = _settings(unit)
-        if isinstance(settings, str):
-            yield not_checked(settings, unit)
+        why = settings if isinstance(settings, str) else scoring.given_up(settings)
+        if isinstance(settings, str) or why:
+            yield not_checked(why, unit)
             return
         try:
-            problems, count, limited = _scored_again(unit, settings)
+            problems, count, limited = _scored_again(unit, scoring.process(settings), scoring)
         # The child could not be started at all, which settings in the record may have caused.
         except RequestError as error:
             yield failed(f"cannot be scored again: {error.given}; expected {error.expected}", unit)
@@ -96,7 +102,9 @@ def scores(record: Record) -> Iterator[CheckFinding]:
         if limited:
             yield not_checked(f"{len(limited)} completions count as wrong for a limit that was not met here: "
                               f"{several(limited)}", unit, blocking=False)
-    return each(record.evaluations, find)
+
+    with scoring:
+        yield from each(record.evaluations, find)
 
 
 @check("recompute.scorecard", level=2, title="the scorecard, computed again from the predictions, is the recorded one",
@@ -244,9 +252,50 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
     return settings
 
 
-def _scored_again(unit: Unit, settings: "EvaluationSettings") -> tuple[list[str], int, list[str]]:
+class _Scoring:
+    """One process that scores for all evaluations with the same settings, and bounds on what a whole record may cost.
+
+    Use as a context manager.
+    """
+
+    def __init__(self) -> None:
+        self.at_limit = 0
+        """Completions so far that reached the time limit."""
+        self._started = 0
+        self._settings: dict[str, Any] = {}
+        self._process: ScoringProcess | None = None
+
+    def __enter__(self) -> "_Scoring":
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self._end()
+
+    def given_up(self, settings: "EvaluationSettings") -> str:
+        """Why an evaluation is not scored; empty where it is."""
+        if self.at_limit > MAX_AT_LIMIT:
+            return f"not scored: {self.at_limit} completions before it reached the time limit"
+        if self._started >= MOST_PROCESSES and settings.for_scoring() != self._settings:
+            return f"not scored: more than {MOST_PROCESSES} kinds of settings; verify it alone"
+        return ""
+
+    def process(self, settings: "EvaluationSettings") -> "ScoringProcess":
+        """The process for these settings. Raises `RequestError` where it cannot be started."""
+        from workings.scoring.process import ScoringProcess
+        if self._process is None or settings.for_scoring() != self._settings:
+            self._end()
+            self._started, self._settings = self._started + 1, settings.for_scoring()
+            self._process = ScoringProcess(settings).__enter__()
+        return self._process
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.__exit__(None, None, None)
+
+
+def _scored_again(unit: Unit, process: "ScoringProcess", scoring: _Scoring) -> tuple[list[str], int, list[str]]:
     """What is wrong, how many were scored, and which failed there at a limit and not here."""
-    from workings.scoring.process import ScoringProcess
     by_id = {item.id: item for item in _items(unit)}
     rows, problems = [], []
     for row in unit.lines(PREDICTIONS):
@@ -256,20 +305,19 @@ def _scored_again(unit: Unit, settings: "EvaluationSettings") -> tuple[list[str]
             rows.append(row)
         elif row.get("score") != 0:
             problems.append(f"{str(row.get('id'))[:60]}: no completion, and a score of {row.get('score')}")
-    at_limit, limited = 0, []
-    with ScoringProcess(settings) as process:
-        for start in range(0, len(rows), CHUNK):
-            chunk = rows[start:start + CHUNK]
-            found = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
-                                   for row in chunk])
-            problems += [problem for row, judgement in zip(chunk, found, strict=True)
-                         for problem in _verdict_problems(row, judgement)]
-            limited += [str(row.get("id"))[:60] for row, judgement in zip(chunk, found, strict=True)
-                        if str(row.get("error", "")).startswith(_LIMITS) and not judgement.error and judgement.score]
-            at_limit += sum(judgement.error.startswith(_LIMITS) for judgement in found)
-            if at_limit > MAX_AT_LIMIT:  # a record made to cost a verifier's day
-                return [*problems, f"{at_limit} completions reached the time limit; the rest was not scored"], \
-                    len(rows), limited
+    limited = []
+    for start in range(0, len(rows), CHUNK):
+        chunk = rows[start:start + CHUNK]
+        found = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
+                               for row in chunk])
+        problems += [problem for row, judgement in zip(chunk, found, strict=True)
+                     for problem in _verdict_problems(row, judgement)]
+        limited += [str(row.get("id"))[:60] for row, judgement in zip(chunk, found, strict=True)
+                    if str(row.get("error", "")).startswith(_LIMITS) and not judgement.error and judgement.score]
+        scoring.at_limit += sum(judgement.error.startswith(_LIMITS) for judgement in found)
+        if scoring.at_limit > MAX_AT_LIMIT:  # a record made to cost a verifier's day
+            return [*problems, f"{scoring.at_limit} completions reached the time limit; the rest was not scored"], \
+                len(rows), limited
     return problems, len(rows), limited
 
 

@@ -20,8 +20,10 @@ class Kept:
 
     _values: dict[Key, Any] = field(default_factory=dict)
     _bytes: dict[Key, int] = field(default_factory=dict)
+    """Of those that are charged for, in the same order."""
     # A stack: making one value may ask for another, and each pays for its own bytes.
     _making: list[Key] = field(default_factory=list)
+    _held: int = 0
     spent: int = 0
     """Bytes of all that was made so far, also of what was dropped since."""
 
@@ -38,10 +40,12 @@ class Kept:
             except RecordError as error:
                 kind, text = type(error), str(error)
                 value = (kind if kind is TooLarge else RecordError)(text if where in text else f"{where}: {text}")
-                self._bytes.pop(key, None)
+                self._drop(key)
             finally:
                 self._making.pop()
         self._values[key] = value
+        if key in self._bytes:
+            self._bytes[key] = self._bytes.pop(key)
         if isinstance(value, RecordError):
             # A new exception each time: raising the kept one again would add to its traceback with every check.
             raise type(value)(str(value))
@@ -51,6 +55,7 @@ class Kept:
         """Make room for so many bytes of what is being made. Raises `TooLarge` where there can be none."""
         key = self._making[-1]
         self._bytes[key] = self._bytes.get(key, 0) + needed
+        self._held += needed
         refuse_too_large(self._bytes[key], "it")
         self._make_room(0, needed)
 
@@ -60,15 +65,21 @@ class Kept:
         self._make_room(needed, needed)
 
     def _make_room(self, passing: int, needed: int) -> None:
-        taken, limit = passing + sum(self._bytes.values()), memory_limit()
+        limit = memory_limit()
         self.spent += needed
         # Files that were dropped are read again by the next check: without an end to it a record of many large ones
         # would take minutes.
         if self.spent > MOST_TIMES * limit:
             raise TooLarge(f"all that is read of this record would take more than {MOST_TIMES * limit >> 20:,} MiB one "
                            f"after the other; {MEMORY_VARIABLE} allows more, for a record that you trust")
-        for old in [each for each in self._values if each in self._bytes]:
-            if taken <= limit:
+        while self._held + passing > limit:
+            # The oldest stands first, but for the few that are being made. No other is looked at: there may be a
+            # hundred thousand files.
+            old = next((key for key in self._bytes if key in self._values), None)
+            if old is None:
                 break
-            taken -= self._bytes.pop(old)
+            self._drop(old)
             del self._values[old]
+
+    def _drop(self, key: Key) -> None:
+        self._held -= self._bytes.pop(key, 0)

@@ -85,6 +85,10 @@ def rollouts_of(unit: Unit) -> Iterator["Rollout"]:
         rollout = from_json(values, by_id)
         if any(set(sample.rewards) != {*learned.reward_names} for _, sample in rollout.drawn):
             raise RecordError(f"{unit.full(name)}: other rewards than the recipe's")
+        # No batch has room for it, and none could be made again.
+        longest = learned.shape.buckets[-1]
+        if any(len(prompt.tokens) + len(sample.learned) > longest for prompt, sample in rollout.drawn):
+            raise RecordError(f"{unit.full(name)}: a row longer than the recipe's longest")
         yield rollout
 
 

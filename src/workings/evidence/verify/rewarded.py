@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from workings.rollouts.rollout import Rollout
     from workings.scoring.rewards import RewardProcess, RewardSettings
 
+CALL_SECONDS = 20.0
+"""Time limit for one reward of one rollout here, in seconds; a completion takes a millisecond."""
 
 @check("consistency.prompts", level=1, title="prompts and rewards are those that the manifest names",
        example="a reward of another weight than the recipe gives it")
@@ -124,7 +126,8 @@ def _compute(unit: Unit) -> _Again:
         if learned.settings is not None and (ours := _ours(unit, learned.settings)):
             from workings.scoring.rewards import RewardProcess
             try:
-                process = stack.enter_context(RewardProcess(replace(learned.settings, rewards=ours)))
+                process = stack.enter_context(RewardProcess(
+                    replace(learned.settings, rewards=ours, call_seconds=CALL_SECONDS)))
             except (RequestError, RewardError) as error:
                 again.cannot = str(error)
         for rollout in rollouts_of(unit):

@@ -6,6 +6,7 @@ No weights are needed: what was drawn stands in the record, and all that was mad
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from workings.evidence.verify.checks import check, judged
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 CLOSE = 1e-6
 """Relative difference that a mean in the log may have from the one that is computed again."""
+POSITION_BYTES = 60
+"""What a position of a batch takes in memory, at most."""
 
 
 @check("consistency.rollouts", level=1, title="what was drawn is what seed and prompts imply: prompts, seeds, groups",
@@ -82,7 +85,7 @@ def _look(unit: Unit) -> _Seen:
         position = rollout.after
         seen.drawing += _drawn_problems(learned, rollout)
         seen.completions += len(rollout.drawn)
-        seen.batches += _batch_problems(learned, rollout, steps)
+        seen.batches += _batch_problems(unit, learned, rollout, steps)
         problems, count = _metric_problems(learned, rollout, lines)
         seen.metrics += problems
         seen.numbers += count
@@ -90,14 +93,17 @@ def _look(unit: Unit) -> _Seen:
     return seen
 
 
-def _batch_problems(learned: Learned, rollout: "Rollout", steps: "dict[int, StepMetrics]") -> list[str]:
+def _batch_problems(unit: Unit, learned: Learned, rollout: "Rollout", steps: "dict[int, StepMetrics]") -> list[str]:
     """What is wrong with the updates that learned from a rollout; their lines are taken out of ``steps``."""
     from workings.rollouts.rollout import batch_of, digest_of
     problems = []
+    longest = max((len(prompt.tokens) + len(sample.learned) for prompt, sample in rollout.learned), default=1)
     for part in range(min(learned.shape.updates, len(steps))):
         line = steps.pop(rollout.step + part, None)
         if line is None:  # the step was not completed
             continue
+        # What a bucket is filled up with takes memory as well: a short row may ask for one of millions of positions.
+        unit.tree.kept.pass_by(POSITION_BYTES * prod(learned.shape.of_batch(longest)))
         batch = batch_of(rollout, part, learned.shape, learned.algorithm)
         made = (digest_of(batch), batch.real_tokens, batch.supervised_tokens)
         if made != (line.batch_digest, line.tokens, line.supervised_tokens):
