@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from tests.planning.planning_helpers import recipe, shape
+from workings.config.method import LoraConfig
 from workings.engines.base import EngineRequest, Inspection
 from workings.hardware.catalog import find_target
 from workings.models.shapes import published_shape
 from workings.models.weights import parameter_count
 from workings.planning.changes import changed
-from workings.planning.frozen import TEACHER, beside, teacher_bytes, teacher_request, with_teacher
+from workings.planning.frozen import TEACHER, TeacherModel, beside, teacher_bytes, teacher_request, with_teacher
 from workings.planning.parts import exact_parts
 from workings.planning.plan import make_plan
 from workings.planning.search import _teacher, estimated, plan_with_nearest
@@ -20,9 +21,11 @@ LARGE = replace(shape(), layers=3, width=32, mlp_width=64)
 STUDENT = recipe(algorithm={"name": "distill", "teacher": "somewhere", "teacher_precision": "bf16", "group": 1,
                             "max_new_tokens": 16})
 
+BESIDE = TeacherModel(shape=LARGE)
 
-def asked(precision="bf16"):
-    return teacher_request(EngineRequest.of(STUDENT, shape()), LARGE, precision)
+
+def asked(precision="bf16", teacher=BESIDE):
+    return teacher_request(EngineRequest.of(STUDENT, shape()), teacher, precision)
 
 
 def test_bytes_of_a_teacher_by_its_precision():
@@ -34,6 +37,18 @@ def test_bytes_of_a_teacher_by_its_precision():
     adapters = 2 * (16 + 32) + 2 * (8 + 32) + 3 * (64 + 32)
     assert teacher_bytes(asked("nf4"), (1, 1)) == 2 * (count - 3 * matrices) + 3 * (
         matrices // 2 + 4 * (matrices // 64) + 4 * adapters)
+    # A byte each and a float32 scale a row.
+    rows = 16 + 2 * 8 + 32 + 2 * 64 + 32
+    assert teacher_bytes(asked("int8"), (1, 1)) == 2 * (count - 3 * matrices) + 3 * (matrices + 4 * rows + 4 * adapters)
+
+
+def test_a_teacher_with_adapters_keeps_them_beside_its_weights_in_any_bits():
+    tuned = TeacherModel(shape=LARGE, method=LoraConfig(name="lora", rank=4, alpha=8, target_modules=("q_proj",)))
+    for precision, method, bits in (("bf16", "lora", "nf4"), ("int8", "qlora", "int8"), ("nf4", "qlora", "nf4")):
+        found = asked(precision, tuned)
+        assert (found.method.name, found.frozen_bits) == (method, bits)
+        assert found.method.model_dump(exclude={"name"}) == tuned.method.model_dump(exclude={"name"})
+    assert teacher_bytes(asked("bf16", tuned), (1, 1)) == teacher_bytes(asked(), (1, 1)) + 3 * 4 * 4 * (16 + 32)
 
 
 def test_both_lie_in_memory_whichever_is_at_work():
@@ -58,7 +73,7 @@ def test_both_lie_in_memory_whichever_is_at_work():
 @pytest.mark.usefixtures("no_compiler")
 def test_a_plan_names_the_teacher_and_its_parts_add_up():
     target = find_target("rtx5090")
-    for teacher in (LARGE, replace(LARGE, mlp_width=65536)):
+    for teacher in (TeacherModel(shape=each) for each in (LARGE, replace(LARGE, mlp_width=65536))):
         plan = make_plan(STUDENT, shape(), target, teacher=teacher)
         assert set(plan.peaks) == {"step", "drawing", TEACHER}
         assert sum(part.size_bytes for part in plan.parts) == plan.verdict.peak_bytes
@@ -74,7 +89,7 @@ def test_a_plan_names_the_teacher_and_its_parts_add_up():
 def test_on_traces_a_teacher_lies_beside_no_step():
     on_traces = recipe(algorithm={"name": "distill_traces", "teacher": "somewhere", "top_k": 4})
     target = find_target("rtx5090")
-    found, alone = make_plan(on_traces, shape(), target, teacher=LARGE), make_plan(on_traces, shape(), target)
+    found, alone = make_plan(on_traces, shape(), target, teacher=BESIDE), make_plan(on_traces, shape(), target)
     assert set(found.peaks) == {"step", TEACHER}
     assert found.peaks["step"] == alone.peaks["step"]
     assert found.peaks[TEACHER] > teacher_bytes(asked(), (1, 1))
@@ -84,10 +99,13 @@ def test_on_traces_a_teacher_lies_beside_no_step():
 def test_a_teacher_that_does_not_fit_is_stored_in_fewer_bits():
     huge = replace(LARGE, layers=40, width=4096, mlp_width=16384)
     precise = changed(STUDENT, {"algorithm.teacher_precision": "fp32"})
-    found = plan_with_nearest(precise, shape(), find_target("rtx5090"), teacher=huge)
+    found = plan_with_nearest(precise, shape(), find_target("rtx5090"), teacher=TeacherModel(shape=huge))
     assert not found.verdict.fits
     assert found.nearest is not None
     assert found.nearest.overrides == ("algorithm.teacher_precision=bf16",)
+    for precision, fewer in (("bf16", "int8"), ("int8", "nf4")):
+        words = _teacher(changed(STUDENT, {"algorithm.teacher_precision": precision}), find_target("t4"))
+        assert words == {"algorithm.teacher_precision": fewer}
     assert _teacher(changed(STUDENT, {"algorithm.teacher_precision": "nf4"}), find_target("t4")) == {}
     assert _teacher(recipe(), find_target("t4")) == {}
 

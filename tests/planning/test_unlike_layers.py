@@ -14,7 +14,7 @@ from workings.models.shapes import published_shape
 from workings.models.weights import parameter_count, projections
 from workings.planning.breakdown import split_parts
 from workings.planning.changes import changed, difference
-from workings.planning.frozen import teacher_bytes, teacher_request
+from workings.planning.frozen import TeacherModel, teacher_bytes, teacher_request
 from workings.planning.inspecting import not_shallow, refused_parts
 from workings.planning.parts import beside_the_step, cached_numbers, checkpoint_bytes, estimated_parts, exact_parts
 from workings.planning.plan import device_of, explain
@@ -172,8 +172,9 @@ def test_a_teacher_is_counted_with_its_table() -> None:
     assert teacher_bytes(asked(), (1, 1)) == 2 * parameter_count(E2B)
     # On the host lies only the table of a teacher that has one; to ask that of another would be refused.
     host = asked(memory={"per_layer_embeddings": "host"}, engine="torch")
-    assert teacher_bytes(teacher_request(host, E2B, "bf16"), (1, 1)) == 2 * (parameter_count(E2B) - TABLE)
-    other = teacher_request(host, published_shape("gemma-3-1b"), "bf16")
+    theirs = teacher_request(host, TeacherModel(shape=E2B), "bf16")
+    assert teacher_bytes(theirs, (1, 1)) == 2 * (parameter_count(E2B) - TABLE)
+    other = teacher_request(host, TeacherModel(shape=published_shape("gemma-3-1b")), "bf16")
     assert other.memory.per_layer_embeddings == "device"
 
 

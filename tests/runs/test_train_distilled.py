@@ -13,8 +13,9 @@ from workings.errors import RecordError, RequestError
 from workings.evidence.verify import verify
 from workings.models.tokenizer import Tokenizer
 from workings.publish.export import export_run
+from workings.runs.find_teacher import find_teacher, refuse_other_vocabulary, refuse_processes
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.resolve import find_shape
-from workings.runs.teacher import find_teacher, refuse_other_vocabulary, refuse_processes
 from workings.runs.train import train
 
 
@@ -76,31 +77,58 @@ def test_it_is_replayed_with_its_teacher_and_without(tmp_path):
     assert "needed" in without["teacher"]["absent"]
 
 
-def test_adapters_are_merged_before_they_teach(tmp_path):
-    recipe = distilled.write(tmp_path, ["method.name=lora", "training.steps=2"])
-    with pytest.raises(RequestError, match="whose checkpoints hold adapters only") as caught:
-        train(str(recipe), tmp_path / "run", [])
-    assert "workings export teacher --out TEACHER" in str(caught.value)
+def test_a_run_with_adapters_teaches_what_its_merged_weights_do(tmp_path):
+    recipe = distilled.write(tmp_path, ["method.name=lora", "training.steps=20"])
     export_run(tmp_path / "teacher", tmp_path / "merged")
-    done = train(str(recipe), tmp_path / "run", ["algorithm.teacher=merged", "training.steps=1"])
-    facts = json.loads((done.run / "config" / "teacher.json").read_text())
-    assert (facts["id"], list(facts["weights"])) == ("merged", ["model.safetensors"])
-    assert verify(done.run).failed == 0
+    found = {}
+    for name in ("teacher", "merged"):
+        found[name] = train(str(recipe), tmp_path / f"by-{name}", [f"algorithm.teacher={name}", "training.steps=1"]).run
+    first, second = (lines_of(run)[0]["kl_teacher"] for run in found.values())
+    assert first == pytest.approx(second, abs=1e-5)
+    facts = json.loads((found["teacher"] / "config" / "teacher.json").read_text())
+    assert facts["base"] == {"id": "scratch:gemma", "seed": 3}
+    assert [Path(name).name for name in facts["weights"]] == ["adapter_model.safetensors"]
+    assert verify(found["teacher"]).failed == 0
+    facts = replay_run(found["teacher"], ReplayRequest(start=0, steps=1)).facts
+    assert (facts["teacher"].get("run"), facts["mode"]) == ("teacher", "bitwise")
+    assert facts["lines"][0]["drawn"]["asked"] == facts["lines"][0]["drawn"]["same"] > 0
+    with pytest.raises(RequestError, match="adapters beside random weights of engine jax"):
+        train(str(recipe), tmp_path / "other", ["engine=torch"])
+
+
+def test_adapters_beside_other_weights_do_not_teach(tmp_path):
+    """Those that a pretrained base had are proved by the digests in the teacher's record."""
+    recipe = distilled.write(tmp_path)
+    export_run(tmp_path / "teacher", tmp_path / "base")
+    tuned = tmp_path / "tuned.yaml"
+    tuned.write_text(distilled.TEACHER)
+    train(str(tuned), tmp_path / "tuned", ["model={source: pretrained, id: base}", "tokenizer=model",
+                                           "method.name=lora", "training.steps=1"])
+    words = ["algorithm.teacher=tuned", "training.steps=1"]
+    facts = json.loads((train(str(recipe), tmp_path / "run", words).run / "config" / "teacher.json").read_text())
+    assert (facts["base"]["id"], list(facts["base"]["weights"])) == ("base", ["model.safetensors"])
+    weights = tmp_path / "base" / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-3] ^= 1
+    weights.write_bytes(data)
+    with pytest.raises(RecordError, match="not what the adapters of the teacher were trained beside"):
+        train(str(recipe), tmp_path / "again", words)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["jax", pytest.param("torch", marks=pytest.mark.full)])
-def test_a_teacher_in_four_bits_says_about_the_same(recipe, tmp_path, engine):
+def test_a_teacher_in_fewer_bits_says_about_the_same(recipe, tmp_path, engine):
     if engine == "torch":
         pytest.importorskip("bitsandbytes")
     found = {}
-    for precision in ("fp32", "bf16", "nf4"):
+    for precision in ("fp32", "bf16", "int8", "nf4"):
         done = train(str(recipe), tmp_path / precision, [f"engine={engine}", f"algorithm.teacher_precision={precision}",
                                                          "training.steps=1"])
         found[precision] = lines_of(done.run)[0]["kl_teacher"]
     assert found["bf16"] == pytest.approx(found["fp32"], rel=1e-2)
+    assert found["int8"] == pytest.approx(found["fp32"], rel=3e-2)
     assert found["nf4"] == pytest.approx(found["fp32"], rel=0.3)  # matrices of 16 columns share scales by 64
-    assert len(set(found.values())) == 3, "each was really stored so"
+    assert len(set(found.values())) == 4, "each was really stored so"
 
 
 def test_what_cannot_teach_is_refused_before_anything_is_made(recipe, tmp_path):

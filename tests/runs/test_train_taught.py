@@ -10,7 +10,7 @@ from workings.data import top_tokens
 from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.record.layout import EVENTS, TOP_TOKENS
-from workings.runs.teacher import refuse_processes
+from workings.runs.find_teacher import refuse_processes
 from workings.runs.train import train
 
 

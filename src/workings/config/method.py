@@ -49,5 +49,7 @@ class QloraConfig(Section):
     GPT-2's `c_attn`, `c_proj` and `c_fc`; of a model with `model.proven: false` its linear layers."""
 
 
+FrozenBits = Literal["nf4", "int8"]
+"""Formats of frozen projections beside adapters. A recipe's own are NF4; a teacher may have either."""
 MethodConfig = Annotated[FullConfig | LoraConfig | QloraConfig, Field(discriminator="name")]
 FULL = FullConfig(name="full")

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from pydantic import TypeAdapter
 
-from workings.config.method import FULL, FullConfig, LoraConfig, MethodConfig, QloraConfig
+from workings.config.method import FULL, FrozenBits, FullConfig, LoraConfig, MethodConfig, QloraConfig
 from workings.config.recipe import Recipe
 from workings.config.training import MemoryConfig, MeshConfig, OptimizerConfig, PrecisionConfig
 from workings.errors import RequestError, WorkingsError
@@ -50,6 +50,8 @@ class EngineRequest:
     mesh: MeshConfig
     seed: int
     method: FullConfig | LoraConfig | QloraConfig = FULL
+    frozen_bits: FrozenBits = "nf4"
+    """What `qlora` stores frozen projections in; a recipe's own are NF4."""
     objective: Objective = CROSS_ENTROPY
     """What an update minimizes."""
     weights: Path | None = None
@@ -84,7 +86,7 @@ class EngineRequest:
         return {"shape": asdict(self.shape), "device": self.device, "optimizer": self.optimizer.model_dump(),
                 "precision": self.precision.model_dump(), "memory": self.memory.model_dump(),
                 "mesh": self.mesh.model_dump(), "seed": self.seed, "method": self.method.model_dump(),
-                "packed": self.packed, "objective": objectives.to_json(self.objective)}
+                "frozen_bits": self.frozen_bits, "packed": self.packed, "objective": objectives.to_json(self.objective)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "EngineRequest":
@@ -94,7 +96,7 @@ class EngineRequest:
         return cls(shape=ModelShape(**values["shape"]), device=values["device"], optimizer=optimizer,
                    precision=PrecisionConfig(**values["precision"]), memory=MemoryConfig(**values["memory"]),
                    mesh=MeshConfig(**values["mesh"]), seed=values["seed"], method=method, packed=values["packed"],
-                   objective=objectives.from_json(values["objective"]))
+                   frozen_bits=values["frozen_bits"], objective=objectives.from_json(values["objective"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -345,6 +347,20 @@ class AdapterEngine(Protocol):
         Raises:
             RequestError: method ``full``, which has no adapters. What is needed there is a frozen copy of the first
                 weights, ``load(weights, trainable=False)``.
+        """
+        ...
+
+
+@runtime_checkable
+class AdapterReadingEngine(Protocol):
+    """What an engine may offer beyond `Engine`: the adapters of a checkpoint, without an optimizer's state."""
+
+    def with_adapters(self, state: State, directory: Path) -> State:
+        """The same model with the adapters that `save` wrote into a checkpoint's directory; ``state`` is consumed.
+
+        Raises:
+            RequestError: method ``full``.
+            RecordError: a file or tensor is missing, damaged, or of another shape.
         """
         ...
 

@@ -1,10 +1,11 @@
 """Models that lie frozen beside the one that is trained: that which training began with, or a teacher."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import get_args
 
 from workings.config.algorithms.taught import TeacherPrecision
-from workings.config.method import FULL, QloraConfig
+from workings.config.method import FULL, FrozenBits, FullConfig, LoraConfig, QloraConfig
 from workings.config.training import AdamWConfig, PrecisionConfig
 from workings.engines.base import EngineRequest, Inspection, Inspections, ProgramName
 from workings.models.shape import ModelShape
@@ -16,7 +17,17 @@ REFERENCE = "reference model"
 """Part of the memory: the model that training began with."""
 TEACHER: ProgramName = "teacher"
 """Part of the memory: the teacher's weights; and the program in which it is asked."""
+Method = FullConfig | LoraConfig | QloraConfig
 STATE = ("parameters", PER_LAYER_TABLE, "moments", "master weights")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherModel:
+    """What decides how large a teacher is and how it is opened."""
+
+    shape: ModelShape
+    method: Method = FULL
+    """By which it was trained: adapters stay beside its weights."""
 
 
 def with_reference(request: EngineRequest, mesh: tuple[int, int], found: Inspections) -> Inspections:
@@ -27,24 +38,35 @@ def with_reference(request: EngineRequest, mesh: tuple[int, int], found: Inspect
     return {name: beside(one, {REFERENCE: size}) for name, one in found.items()}
 
 
-def teacher_request(student: EngineRequest, shape: ModelShape, precision: TeacherPrecision) -> EngineRequest:
+def teacher_request(student: EngineRequest, teacher: TeacherModel, precision: TeacherPrecision) -> EngineRequest:
     """What an engine is asked for that holds a frozen teacher on the student's devices.
 
     Args:
         student: what the student's engine was asked for.
-        shape: of the teacher.
+        teacher: the model.
         precision: of its stored weights.
     """
     # By an objective of several targets its program knows how many most likely tokens it is asked for.
     objective = student.objective if isinstance(student.objective, SeveralTargets) else CROSS_ENTROPY
-    # The optimizer is never made: the state is loaded without. Adapters of the least rank, all zero, come with 4 bits.
+    shape = teacher.shape
+    # The optimizer is never made: the state is loaded without.
     return replace(
         student, shape=shape, objective=objective, optimizer=AdamWConfig(name="adamw"),
-        method=QloraConfig(name="qlora", rank=1) if precision == "nf4" else FULL,
+        method=_method(teacher.method, fewer_bits=precision in get_args(FrozenBits)),
+        frozen_bits="int8" if precision == "int8" else "nf4",
         precision=PrecisionConfig(parameters="fp32" if precision == "fp32" else "bf16",
                                   compute=student.precision.compute),
         memory=student.memory.model_copy(update={"optimizer_in_backward": False} | (
             {} if shape.per_layer_width else {"per_layer_embeddings": "device"})))
+
+
+def _method(trained: Method, *, fewer_bits: bool) -> Method:
+    """The method of an engine that holds a model of this one, its weights in fewer bits or not."""
+    if isinstance(trained, FullConfig):
+        # Adapters of the least rank, all zero, come with fewer bits.
+        return QloraConfig(name="qlora", rank=1) if fewer_bits else FULL
+    adapters = trained.model_dump(exclude={"name"})
+    return QloraConfig(name="qlora", **adapters) if fewer_bits else LoraConfig(name="lora", **adapters)
 
 
 def teacher_bytes(teacher: EngineRequest, mesh: tuple[int, int]) -> int:

@@ -31,7 +31,7 @@ from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 from workings.models.unproven import unproven_sentence
 from workings.planning.breakdown import Part, blame, split_parts, unexplained_share
-from workings.planning.frozen import TEACHER, teacher_request, with_reference, with_teacher
+from workings.planning.frozen import TEACHER, TeacherModel, teacher_request, with_reference, with_teacher
 from workings.planning.inspecting import inspect_programs, not_shallow, refused_parts
 from workings.planning.notes import notes
 from workings.planning.parts import beside_the_step, estimated_parts, estimated_peak, exact_parts
@@ -124,7 +124,7 @@ class Nearest:
 
 
 def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: bool = True,
-              teacher: ModelShape | None = None) -> Plan:
+              teacher: TeacherModel | None = None) -> Plan:
     """The plan of one recipe as it is.
 
     Args:
@@ -132,7 +132,7 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
         shape: of its model.
         target: a machine of the catalog.
         explained: compile shallow models too where the peak would stay unexplained.
-        teacher: shape of the recipe's teacher; None without one.
+        teacher: the recipe's; None without one.
 
     Raises:
         RequestError: what is asked for does not go together.

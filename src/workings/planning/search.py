@@ -7,10 +7,12 @@ limit is compiled whole. If the compiler refuses it, the search goes on behind i
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import chain, product
+from itertools import chain, pairwise, product
 from math import gcd
+from typing import get_args
 
 from workings.config.algorithms import Distill, Taught
+from workings.config.algorithms.taught import TeacherPrecision
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, ProgramName
 from workings.engines.registry import find_planning_engine
@@ -18,7 +20,7 @@ from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
 from workings.planning.answering import fewer_answers, shorter_completions, smaller_rollouts
 from workings.planning.changes import Words, changed, difference
-from workings.planning.frozen import teacher_bytes, teacher_request
+from workings.planning.frozen import TeacherModel, teacher_bytes, teacher_request
 from workings.planning.parts import beside_the_step, estimated_peak
 from workings.planning.plan import Nearest, Plan, make_plan
 from workings.planning.request import engine_request, mesh_of, planned_mesh, programs_of
@@ -90,9 +92,10 @@ def _rounding(recipe: Recipe, target: Target) -> Words:
 
 
 def _teacher(recipe: Recipe, target: Target) -> Words:
-    if not isinstance(recipe.algorithm, Taught) or recipe.algorithm.teacher_precision == "nf4":
+    if not isinstance(recipe.algorithm, Taught):
         return {}
-    return {"algorithm.teacher_precision": "bf16" if recipe.algorithm.teacher_precision == "fp32" else "nf4"}
+    fewer = dict(pairwise(get_args(TeacherPrecision))).get(recipe.algorithm.teacher_precision)
+    return {"algorithm.teacher_precision": fewer} if fewer else {}
 
 
 def _optimizer(recipe: Recipe, target: Target) -> Words:
@@ -124,7 +127,7 @@ def _method(recipe: Recipe, target: Target) -> Words:
 Change = Callable[[Recipe, Target], Words]
 
 LADDER: tuple[tuple[Change, int], ...] = (
-    (_method, 2), (_parameters, 1), (_optimizer, 1), (_rounding, 1), (_moments, 1), (_teacher, 2),
+    (_method, 2), (_parameters, 1), (_optimizer, 1), (_rounding, 1), (_moments, 1), (_teacher, 3),
     # Six halvings take 64 rows to one.
     (_micro_batch, 6), (_no_accumulation, 1),
     (_remat, 1), (_loss_chunk, 1), (_attention, 1), (_whole_mesh, 1))
@@ -178,7 +181,7 @@ def _combined(recipe: Recipe, target: Target, counted: list[tuple[Change, int]])
 
 
 def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, search: bool = True,
-                      teacher: ModelShape | None = None) -> Plan:
+                      teacher: TeacherModel | None = None) -> Plan:
     """The plan as asked; where it does not fit, with the nearest one that does, if the ladder has one."""
     asked = make_plan(recipe, shape, target, teacher=teacher)
     if asked.verdict.fits or not search:
@@ -209,7 +212,7 @@ def _grown(asked: Plan, found: Nearest) -> list[str]:
 
 
 def nearest(recipe: Recipe, shape: ModelShape, target: Target, asked: Plan,
-            teacher: ModelShape | None = None) -> Nearest | None:
+            teacher: TeacherModel | None = None) -> Nearest | None:
     """The first candidate that the compiler (or, for a GPU, the estimate) lets through."""
     tried: list[str] = []
     limit = asked.verdict.limit_bytes
@@ -262,13 +265,13 @@ def _pool(recipe: Recipe, target: Target, shape: ModelShape, asked: Plan) -> Ite
     return (for_drawing if asked.program == "drawing" else candidates)(recipe, target, shape)
 
 
-def estimated(recipe: Recipe, shape: ModelShape, target: Target, teacher: ModelShape | None = None, *,
+def estimated(recipe: Recipe, shape: ModelShape, target: Target, teacher: TeacherModel | None = None, *,
               split_frozen: bool = True) -> int:
     """Closed-form peak of a recipe on a target, bytes per device: of the program that needs the most."""
     return max(estimated_programs(recipe, shape, target, teacher, split_frozen=split_frozen).values())
 
 
-def estimated_programs(recipe: Recipe, shape: ModelShape, target: Target, teacher: ModelShape | None = None, *,
+def estimated_programs(recipe: Recipe, shape: ModelShape, target: Target, teacher: TeacherModel | None = None, *,
                        split_frozen: bool = True) -> dict[ProgramName, int]:
     """Closed-form peak of each program of a recipe on a target, bytes per device.
 

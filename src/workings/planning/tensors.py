@@ -10,6 +10,7 @@ from functools import cache
 from math import prod
 from types import MappingProxyType
 
+from workings.config.method import FrozenBits
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest
 from workings.models.shape import ModelShape
@@ -130,16 +131,21 @@ def host_parts(request: EngineRequest, devices: int) -> dict[str, int]:
 def weight_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
     """Bytes of weights as they are stored, without per-layer embeddings and adapters.
 
-    With QLoRA the layers' projections have four bits and a scale for every 64.
+    With QLoRA the layers' projections have four bits and a scale for every 64, or eight and a scale a row.
     """
     stored, total = BYTES_OF_FORMAT[request.precision.parameters], 0
-    four_bit = {f"{name}.weight" for name in projections(request.shape)} if request.method.name == "qlora" else set()
-    whole = (each.elements for each in local_tensors(request.shape, 1, 1))
-    for each, elements in zip(local_tensors(request.shape, fsdp, tp), whole, strict=True):
-        if each.name in four_bit and each.in_layer:
-            size = each.count * prod(each.size) if request.split_frozen else elements
-            # Two numbers a byte, and for every block its scale.
-            total += size // 2 + 4 * (size // NF4_BLOCK)
+    fewer = {f"{name}.weight" for name in projections(request.shape)} if request.method.name == "qlora" else set()
+    whole = local_tensors(request.shape, 1, 1)
+    for each, unsplit in zip(local_tensors(request.shape, fsdp, tp), whole, strict=True):
+        if each.name in fewer and each.in_layer:
+            total += _frozen_bytes(each if request.split_frozen else unsplit, request.frozen_bits)
         elif each.name != PER_LAYER_EMBEDDING:
             total += stored * each.elements
     return total
+
+
+def _frozen_bytes(each: Tensor, bits: FrozenBits) -> int:
+    """Bytes of frozen projections: two numbers a byte and a scale a block, or one number and a scale a row."""
+    if bits == "nf4":
+        return each.elements // 2 + 4 * (each.elements // NF4_BLOCK)
+    return each.elements + 4 * (each.elements // each.size[-1])

@@ -17,8 +17,8 @@ from workings.planning.search import nearest
 from workings.planning.verdict import MARGINAL_SHARE, Verdict
 from workings.record.memory_use import growth
 from workings.record.values import absent
+from workings.runs.find_teacher import teacher_model
 from workings.runs.prepare import TrainSetup
-from workings.runs.teacher import teacher_shape
 
 LARGER_SHOWN = 3
 """Machines that are named where no change of the recipe makes it fit."""
@@ -65,7 +65,7 @@ def refusal(prepared: TrainSetup) -> DoesNotFit:
     # Without a topology a TPU's compiler cannot be asked about any candidate.
     if target.platform != "tpu" or target.topology:
         try:
-            found = nearest(recipe, prepared.shape, target, plan, teacher_shape(prepared.loaded))
+            found = nearest(recipe, prepared.shape, target, plan, teacher_model(prepared.loaded))
         except WorkingsError as error:
             # The refusal is the answer all the same; a search that breaks only takes the hint away.
             lines.append(f"the search for a plan that fits stopped: {str(error).splitlines()[0]}")

@@ -39,7 +39,6 @@ from workings.record.checkpoints import Checkpoint
 from workings.record.layout import (
     MANIFEST,
     MODEL_SHAPE,
-    OVERRIDES,
     PROMPTS,
     REFERENCE_LOG_PROBS,
     ROWS,
@@ -54,6 +53,8 @@ from workings.rollouts.lines import from_json
 from workings.rollouts.prompts import Prompt, PromptSet, read_prompts
 from workings.rollouts.rollout import Rollout
 from workings.runs.datasets import RunData, find_data
+from workings.runs.find_teacher import find_teacher
+from workings.runs.recorded_base import recorded_base, recorded_bases
 from workings.runs.resolve import (
     RANDOM,
     ResolvedRun,
@@ -63,15 +64,13 @@ from workings.runs.resolve import (
     weight_digests,
 )
 from workings.runs.row_data import PairData, rows_data
-from workings.runs.teacher import Asked, Teacher, find_teacher
+from workings.runs.teacher import Asked, Teacher
 from workings.runs.training_data import prompt_data
 from workings.training.pair_experience import ask_about
 from workings.training.taught_experience import AskedForTokens
 
 AS_RECORDED = "as recorded"
 """The device that the run's recipe asked for."""
-PARENTS_SEARCHED = 3
-"""Folders above a run in which a relative path of its recipe is looked for."""
 DEVICES = ("auto", "cpu", "gpu", "cuda", "tpu")
 _ONE_DEVICE = MeshConfig(fsdp=1, tp=1)
 
@@ -260,7 +259,7 @@ class _SealedRun:
         run = Run.open(path)
         recipe = check_recipe(run.manifest.config_snapshot, str(path))
         # The manifest's recipe has every override in it, so none is applied a second time.
-        loaded = LoadedRecipe(recipe=recipe, text="", origin=str(path), base=_recorded_base(run), overrides=())
+        loaded = LoadedRecipe(recipe=recipe, text="", origin=str(path), base=recorded_base(run), overrides=())
         # The record's own copy: a tokenizer that was trained for the run exists nowhere else.
         tokenizer = Tokenizer.load(path / TOKENIZER)
         return cls(run=run, loaded=loaded, tokenizer=tokenizer,
@@ -289,8 +288,7 @@ class _SealedRun:
     @property
     def bases(self) -> list[Path]:
         """Folders that a relative name of the recipe may start from."""
-        # A run may have been moved together with its weights, so the folders above it are tried last.
-        return [self.loaded.base, Path.cwd(), *list(self.run.path.absolute().parents)[:PARENTS_SEARCHED]]
+        return recorded_bases(self.run)
 
     def find_weights(self, model: FromPretrained, try_next: str, *, tensors: bool = True) -> Path:
         """The weights that training started from: where the recipe named them, near the run, or on the Hub."""
@@ -438,13 +436,6 @@ def _check(request: WeightsRequest) -> None:
         if given not in allowed:
             raise RequestError(f"{name} {given}".rstrip() if given else f"no {name}", f"one of {', '.join(allowed)}",
                                f"{name} {allowed[0]}")
-
-
-def _recorded_base(run: Run) -> Path:
-    """The folder that the recipe's paths start from: where it lay, seen from the run, or the current one."""
-    asked = loads((run.path / OVERRIDES).read_bytes())
-    base = asked.get("base") if isinstance(asked, dict) else None
-    return (run.path.resolve() / base if isinstance(base, str) else Path.cwd()).resolve()
 
 
 def _recorded_data(sealed: _SealedRun, given: Path | None) -> RunData:

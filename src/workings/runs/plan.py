@@ -12,10 +12,10 @@ from workings.planning.history import own_pace
 from workings.planning.plan import Plan, limit_of
 from workings.planning.request import planned_mesh
 from workings.planning.search import estimated_programs, plan_with_nearest
+from workings.runs.find_teacher import teacher_model
 from workings.runs.plan_time import timed, with_deadline, with_steps
 from workings.runs.resolve import find_shape
 from workings.runs.select_engine import with_engine
-from workings.runs.teacher import teacher_shape
 
 OWN_RUNS = Path("runs")
 """Where a person's runs are looked for unless told otherwise."""
@@ -58,7 +58,7 @@ def estimated(loaded: LoadedRecipe, on: str) -> Estimate:
     target = find_target(on)
     loaded = with_engine(loaded, target.platform)
     engine = find_planning_engine(loaded.recipe.engine)
-    needs = estimated_programs(loaded.recipe, find_shape(loaded), target, teacher_shape(loaded),
+    needs = estimated_programs(loaded.recipe, find_shape(loaded), target, teacher_model(loaded),
                                split_frozen=engine is None or engine.splits_frozen)
     worst = max(needs, key=lambda name: needs[name])
     return Estimate(recipe=loaded.recipe.name, target=target.name, program=worst, peak_bytes=needs[worst],
@@ -90,7 +90,7 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, r
     loaded = with_engine(loaded, target.platform)
     shape = find_shape(loaded)
     loaded = with_steps(loaded, planned_mesh(loaded.recipe, target)[0])
-    found = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher_shape(loaded))
+    found = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher_model(loaded))
     found = timed(found, loaded, shape, target, own_pace(runs, target) if runs.is_dir() else None)
     found = replace(found, remarks=(*found.remarks, *loaded.chosen))
     return with_deadline(found, loaded, shape, target, deadline) if deadline else found

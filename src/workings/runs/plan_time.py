@@ -14,7 +14,7 @@ from workings.planning.request import engine_request, programs_of
 from workings.planning.seconds import Pace, run_time, step_operations, step_seconds
 from workings.record.pace import duration
 from workings.runs.datasets import ADDITION, ADDITION_ITEMS, ADDITION_TRACES
-from workings.runs.teacher import teacher_shape
+from workings.runs.find_teacher import teacher_model
 
 
 def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, own: Pace | None = None) -> Plan:
@@ -114,7 +114,7 @@ def finishing(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Targe
         spent = replace(plan.time, step_seconds=pace * after / before)
         # The time is asked first, because the plan compiles: without recomputation all activations must fit.
         if spent.seconds <= deadline and make_plan(
-                kept, shape, target, explained=False, teacher=teacher_shape(loaded)).verdict.fits:
+                kept, shape, target, explained=False, teacher=teacher_model(loaded)).verdict.fits:
             return ("memory.remat=none",)
     steps = max(1, int(recipe.training.steps * plan.time.share_by(deadline)))
     words = [f"training.steps={steps}"]

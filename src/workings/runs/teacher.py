@@ -1,8 +1,8 @@
-"""The teacher of a run that distills: found, proved, and opened frozen beside the student."""
+"""The teacher of a run that distills: proved, and opened frozen beside the student."""
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -12,40 +12,56 @@ from typing import Any
 import numpy as np
 
 from workings.config.algorithms import Taught
-from workings.config.load import LoadedRecipe
-from workings.config.recipe import Recipe
+from workings.config.method import FULL, FullConfig, LoraConfig, QloraConfig
 from workings.config.training import MeshConfig
-from workings.engines.base import Engine, EngineRequest, State
+from workings.engines.base import AdapterReadingEngine, Engine, EngineRequest, State
 from workings.engines.registry import find_engine
-from workings.engines.weight_files import read_shape
 from workings.errors import RecordError, RequestError
 from workings.models.batch import Batch
 from workings.models.hub import LOCAL
 from workings.models.shape import ModelShape
-from workings.models.shapes import from_hf_config, to_hf_config
+from workings.models.shapes import to_hf_config
 from workings.models.tokenizer import Tokenizer
-from workings.planning.frozen import teacher_request
-from workings.record.canonical import loads
+from workings.planning.frozen import TeacherModel, teacher_request
 from workings.record.digest import file_digest, json_digest
-from workings.record.layout import CHECKPOINTS, MODEL_SHAPE, SEAL, SUMS, TOKENIZER
+from workings.record.layout import CHECKPOINTS, SEAL, SUMS
 from workings.record.reader import Run
 from workings.record.seal import parse_seal, parse_sums
-from workings.runs.object_store import is_stored
-from workings.runs.resolve import (
-    ResolvedRun,
-    Weights,
-    fetch_tensors,
-    local_folder,
-    locate_weights,
-    shape_by_hub_id,
-    weight_digests,
-)
+from workings.runs.resolve import ResolvedRun, Weights, fetch_tensors, weight_digests
 from workings.training.taught_experience import AskedForTokens
 
-MODEL_FILE = "model.safetensors"
-"""A checkpoint's weights, and the name under which an engine loads them."""
+MODEL_FILE, ADAPTER_FILE = "model.safetensors", "adapter_model.safetensors"
+"""A checkpoint's weights, and the name under which an engine loads them; of adapters those alone."""
 Asked = Callable[[Batch], np.ndarray]
 """What a model says of a batch's targets: ``[A, B, S]`` float32 log probabilities."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """The frozen model below a teacher's adapters."""
+
+    weights: Weights
+    recorded: Mapping[str, str]
+    """SHA-256 of its files by name, as the teacher's run has them; none of random weights."""
+    seed: int
+    """Of random weights."""
+
+    def facts(self) -> dict[str, Any]:
+        """What is recorded of it; tensors are downloaded first. Raises `RecordError` for other files than then."""
+        if self.weights.directory is None:
+            return {"id": self.weights.id, "seed": self.seed}
+        fetch_tensors(self.weights)
+        found = weight_digests(self.weights.directory)
+        if differing := sorted(name for name in {*found, *self.recorded} if found.get(name) != self.recorded.get(name)):
+            raise RecordError(f"{self.weights.directory}: {', '.join(differing)}: not what the adapters of the teacher "
+                              "were trained beside")
+        return {"id": recorded_name(self.weights), "weights": found}
+
+    def load(self, engine: Engine) -> State:
+        """The model without its adapters' numbers, frozen."""
+        if self.weights.directory is None:
+            return engine.init(self.seed, trainable=False)
+        return engine.load(self.weights.directory, trainable=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +73,10 @@ class Teacher:
     tokenizer: Tokenizer
     weights: Weights
     """Of a sealed run: the folder of its last checkpoint."""
+    method: FullConfig | LoraConfig | QloraConfig = FULL
+    """By which it was trained."""
+    base: Base | None = None
+    """What its adapters stand beside; None where its own weights are all of it."""
     run: Run | None = None
     """The sealed run that it comes from; None for weights that were not trained here."""
 
@@ -71,13 +91,18 @@ class Teacher:
         assert directory is not None  # only a model from scratch has none
         said: dict[str, Any] = {"precision": self.algorithm.teacher_precision, "tokenizer": self.tokenizer.digest}
         if self.run is not None:
-            place = f"{CHECKPOINTS}/{directory.name}/{MODEL_FILE}"
+            place = f"{CHECKPOINTS}/{directory.name}/{MODEL_FILE if self.base is None else ADAPTER_FILE}"
             return said | {"run": self.weights.id, "root": self.run.root, "checkpoint": directory.name,
-                           "weights": sealed_digests(self.run, [place])}
+                           "weights": sealed_digests(self.run, [place]),
+                           **({} if self.base is None else {"base": self.base.facts()})}
         fetch_tensors(self.weights)
-        # Only a folder's own name: its path may name a person.
-        name = directory.name if self.weights.revision == LOCAL else self.weights.id
-        return said | {"id": name, "revision": self.weights.revision, "weights": weight_digests(directory)}
+        return said | {"id": recorded_name(self.weights), "revision": self.weights.revision,
+                       "weights": weight_digests(directory)}
+
+    @property
+    def model(self) -> TeacherModel:
+        """As a plan knows it."""
+        return TeacherModel(shape=self.shape, method=self.method)
 
     @property
     def digest(self) -> str:
@@ -100,10 +125,16 @@ class Teacher:
         asked = EngineRequest.of(recipe, resolved.shape, device=device.platform, mesh=mesh)
         # Both protocols: the student's engine is of the same kind and was looked at.
         engine: Any = find_engine(recipe.engine).engine.open(
-            teacher_request(asked, self.shape, self.algorithm.teacher_precision))
+            teacher_request(asked, self.model, self.algorithm.teacher_precision))
+        if self.base is not None and not isinstance(engine, AdapterReadingEngine):
+            raise RequestError(f"algorithm.teacher: {self.algorithm.teacher}, adapters, with engine {engine.name}",
+                               "an engine that reads them", f"workings export {self.algorithm.teacher} --out TEACHER, "
+                               "then algorithm.teacher=TEACHER")
 
         @cache
         def state() -> State:
+            if self.base is not None:
+                return engine.with_adapters(self.base.load(engine), self.weights.directory)
             with self._folder() as folder:
                 return engine.load(folder, trainable=False)
 
@@ -124,69 +155,6 @@ class Teacher:
             yield Path(name)
 
 
-def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape,
-                 bases: Sequence[Path] = ()) -> Teacher:
-    """The teacher that a recipe names. No device is opened, and no tensor of the Hub is downloaded.
-
-    Args:
-        loaded: the recipe.
-        tokenizer: the student's.
-        shape: of the student.
-        bases: further folders that a relative name may start from.
-
-    Raises:
-        RequestError: it is not there, has another vocabulary, takes shorter rows, or its checkpoint holds adapters.
-        RecordError: a sealed run whose files are not those that it sealed.
-    """
-    algorithm = loaded.recipe.algorithm
-    assert isinstance(algorithm, Taught)  # no other recipe has a teacher
-    folders = [loaded.base, *bases]
-    folder = local_folder(algorithm.teacher, folders)
-    if folder is not None and (folder / SEAL).is_file():
-        teacher = _of_run(folder, algorithm)
-    else:
-        weights = locate_weights(algorithm.teacher, algorithm.teacher_revision, folders, tensors=False)
-        assert weights.directory is not None  # only a model from scratch has none
-        if not (weights.directory / "config.json").is_file():
-            raise RequestError(f"algorithm.teacher: {algorithm.teacher}, without config.json",
-                               "a sealed run, or a folder with config.json, *.safetensors and tokenizer.json",
-                               "workings export RUN --out TEACHER")
-        teacher = Teacher(algorithm=algorithm, shape=read_shape(weights.directory), weights=weights,
-                          tokenizer=Tokenizer.load(weights.directory))
-    refuse_other_vocabulary(teacher, tokenizer, shape)
-    if loaded.recipe.data.max_length > teacher.shape.context:
-        raise RequestError(f"data.max_length: {loaded.recipe.data.max_length} with algorithm.teacher: "
-                           f"{algorithm.teacher}", f"at most its context of {teacher.shape.context} tokens",
-                           f"data.max_length={teacher.shape.context}")
-    return teacher
-
-
-def refuse_processes(recipe: Recipe) -> None:
-    """Raise `RequestError` for a teacher in several processes, which make one engine's calls together."""
-    if isinstance(recipe.algorithm, Taught):
-        raise RequestError(f"algorithm.name: {recipe.algorithm.name} in several processes",
-                           "one process: the teacher is an engine of its own, and only one engine's calls reach the "
-                           "other processes",
-                           "one process, with several devices where there are several")
-
-
-def teacher_shape(loaded: LoadedRecipe) -> ModelShape | None:
-    """Shape of a recipe's teacher, for a plan; None without one. Nothing is downloaded but a description in a store.
-
-    Raises:
-        RequestError: neither a folder on this machine nor a published model that the catalog has.
-    """
-    algorithm = loaded.recipe.algorithm
-    if not isinstance(algorithm, Taught):
-        return None
-    folder = local_folder(algorithm.teacher, [loaded.base])
-    if folder is None and is_stored(algorithm.teacher):
-        folder = locate_weights(algorithm.teacher, "", [], tensors=False).directory
-    if folder is None:
-        return shape_by_hub_id(algorithm.teacher, "algorithm.teacher")
-    return _sealed_shape(folder) if (folder / SEAL).is_file() else read_shape(folder)
-
-
 def sealed_digests(run: Run, names: Sequence[str]) -> dict[str, str]:
     """SHA-256 of some files of a sealed run, by path. Raises `RecordError` where they are not the sealed ones."""
     sums = parse_sums((run.path / SUMS).read_bytes())
@@ -199,36 +167,7 @@ def sealed_digests(run: Run, names: Sequence[str]) -> dict[str, str]:
     return {name: sums[name] for name in names}
 
 
-def _of_run(path: Path, algorithm: Taught) -> Teacher:
-    run = Run.open(path)
-    if run.manifest.config_snapshot.get("method", {}).get("name", "full") != "full":
-        raise RequestError(f"algorithm.teacher: {algorithm.teacher}, whose checkpoints hold adapters only",
-                           "weights with the adapters merged",
-                           f"workings export {algorithm.teacher} --out TEACHER, then algorithm.teacher=TEACHER")
-    folders = run.checkpoints.folders()
-    if not folders:
-        raise RequestError(f"algorithm.teacher: {algorithm.teacher}, without a checkpoint", "a run that kept one")
-    sealed_digests(run, [MODEL_SHAPE, *(f"{TOKENIZER}/{file.name}" for file in (path / TOKENIZER).iterdir())])
-    return Teacher(algorithm=algorithm, run=run, tokenizer=Tokenizer.load(path / TOKENIZER),
-                   shape=_sealed_shape(path),
-                   weights=Weights(directory=folders[-1], id=run.manifest.name, revision=folders[-1].name))
-
-
-def _sealed_shape(path: Path) -> ModelShape:
-    # Through the format in which it is loaded, where some numbers that mean the same are written in one way.
-    return from_hf_config(to_hf_config(ModelShape(**loads((path / MODEL_SHAPE).read_bytes()))))
-
-
-def refuse_other_vocabulary(teacher: Teacher, tokenizer: Tokenizer, shape: ModelShape) -> None:
-    """Raise `RequestError` unless every token of the student is the same token of the teacher."""
-    name, theirs = teacher.algorithm.teacher, teacher.tokenizer.ids
-    # Tokens that the teacher alone has, such as those of pictures, do no harm: the student never draws them.
-    if differing := sorted(token for token, number in tokenizer.ids.items() if theirs.get(token) != number):
-        raise RequestError(f"algorithm.teacher: {name}, in whose vocabulary {len(differing):,} tokens have another id "
-                           f"than the student's or none ({', '.join(map(repr, differing[:3]))})",
-                           "a teacher with the student's vocabulary: it judges the very tokens that the student wrote",
-                           "a teacher of the same family, or its tokenizer for the student")
-    # Models have rows for ids that their tokenizer never gives, and may draw them.
-    if teacher.shape.vocab_size < shape.vocab_size:
-        raise RequestError(f"algorithm.teacher: {name}, with {teacher.shape.vocab_size:,} rows of its embedding",
-                           f"at least the {shape.vocab_size:,} of the student, which it may draw any token of")
+def recorded_name(weights: Weights) -> str:
+    """What weights are called in a record."""
+    # Only a folder's own name: its path may name a person.
+    return weights.directory.name if weights.directory and weights.revision == LOCAL else weights.id

@@ -46,6 +46,7 @@ from workings.runs.describe import (
     write_request,
 )
 from workings.runs.doctor import Examination, doctor
+from workings.runs.find_teacher import refuse_processes
 from workings.runs.guard import MemoryWatch, refusal
 from workings.runs.held_out import BEFORE, HeldOutChange, held_out_change
 from workings.runs.preference_change import PreferenceChange, preference_change
@@ -60,7 +61,6 @@ from workings.runs.start import (
     progress_facts,
     same_request,
 )
-from workings.runs.teacher import refuse_processes
 from workings.scoring.items import items_digest
 from workings.scoring.process import ScoringProcess
 from workings.scoring.scorers import scorer_version

@@ -30,10 +30,11 @@ from workings.record.writer import RunWriter
 from workings.rollouts import lines
 from workings.rollouts.prompts import PromptSet, build_prompts, refuse_evaluation_items
 from workings.rollouts.rollout import Rollout, RolloutShape
+from workings.runs.find_teacher import find_teacher
 from workings.runs.resolve import ResolvedRun
 from workings.runs.row_data import read_rows
 from workings.runs.taught_data import taught_data
-from workings.runs.teacher import Asked, Teacher, find_teacher
+from workings.runs.teacher import Asked, Teacher
 from workings.scoring.rewards import RewardProcess, RewardSettings
 from workings.training.experience import Experience
 from workings.training.health import Health
@@ -264,5 +265,5 @@ def beside_frozen(learned: TrainingData, request: EngineRequest, device: DeviceF
     teacher = learned.teacher
     # Its weights alone are counted. The program in which it is asked is planned by `workings plan` and not compiled
     # here.
-    asked = teacher_request(request, teacher.shape, teacher.algorithm.teacher_precision)
+    asked = teacher_request(request, teacher.model, teacher.algorithm.teacher_precision)
     return beside(found, {TEACHER_PART: teacher_bytes(asked, mesh)})

@@ -4,7 +4,8 @@ from typing import Literal
 
 from workings.config.section import Section
 
-TeacherPrecision = Literal["fp32", "bf16", "nf4"]
+TeacherPrecision = Literal["fp32", "bf16", "int8", "nf4"]
+"""From most bits to fewest: a plan that does not fit tries the next one."""
 
 
 class Taught(Section):
@@ -17,4 +18,5 @@ class Taught(Section):
     teacher_revision: str = "main"
     """Branch, tag or commit on the Hub; the resolved commit is recorded."""
     teacher_precision: TeacherPrecision = "bf16"
-    """Stored weights of the teacher; `nf4`: projections in 4 bits, as in QLoRA. It computes in `precision.compute`."""
+    """Stored weights of the teacher. `int8`: projections in 8 bits with a scale a row, as LLM.int8 stores them; `nf4`:
+    in 4 bits, as in QLoRA. It computes in `precision.compute`."""

@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from workings.engines.jax.frozen_matrix import FrozenFormat
 from workings.engines.jax.lora import adapter_shapes, init_adapters
-from workings.engines.jax.nf4 import ABSMAX, CODES, quantize, stored_shapes
 from workings.engines.jax.params_tree import Params, flatten_params, layer_numbers, layer_tensor, unflatten_params
 from workings.engines.jax.projection import is_adapter
 from workings.engines.jax.step import StepSpec
@@ -152,13 +152,8 @@ def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings
     Raises:
         RecordError: a file or tensor is missing, damaged, or of another shape or dtype.
     """
-    for name in (weights_file(spec), OPTIMIZER_FILE):
-        if not (directory / name).is_file():
-            raise RecordError(f"{directory} has no {name}")
-    model, optimizer = TensorFile(directory / weights_file(spec)), TensorFile(directory / OPTIMIZER_FILE)
-    saved, places = spec.saved(abstract["params"]), flatten_params(shardings["params"])
-    read = _reader(model, saved, "")
-    params = {name: _put(_stack(read, name, x), places[name]) for name, x in saved.items()}
+    params = saved_weights(directory, spec, abstract["params"], shardings["params"])
+    optimizer = _opened(directory, OPTIMIZER_FILE)
     # The weights below adapters are in no checkpoint; they come from where training took them.
     if spec.lora:
         params |= spec.frozen(base())
@@ -171,10 +166,23 @@ def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings
     return {"params": unflatten_params(params), "moments": moments, "step": _put(step, shardings["step"])}
 
 
+def saved_weights(directory: Path, spec: StepSpec, abstract: Params, shardings: Shardings) -> dict[str, jax.Array]:
+    """The flat weights of a checkpoint, of adapters those alone. Raises `RecordError` as `restore`."""
+    saved, places = spec.saved(abstract), flatten_params(shardings)
+    read = _reader(_opened(directory, weights_file(spec)), saved, "")
+    return {name: _put(_stack(read, name, x), places[name]) for name, x in saved.items()}
+
+
+def _opened(directory: Path, name: str) -> TensorFile:
+    if not (directory / name).is_file():
+        raise RecordError(f"{directory} has no {name}")
+    return TensorFile(directory / name)
+
+
 def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Shardings, seed: int) -> Params:
     """Parameters from a directory in Hugging Face's format, cast to the state's dtype, and fresh adapters.
 
-    4-bit weights are made matrix by matrix, on the host: the model is never held in full.
+    Weights in fewer bits are made matrix by matrix, on the host: the model is never held in full.
 
     Raises:
         RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
@@ -183,27 +191,29 @@ def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Sh
     places = flatten_params(shardings)
     params: dict[str, Any] = {}
     lora = spec.lora
+    stored = lora.stored if lora else None
     if lora:
         make = jax.jit(lambda number: init_adapters(number, lora, spec.shape),
                        out_shardings={name: places[name] for name in adapter_shapes(lora, spec.shape)})
         params |= make(np.uint32(seed))
     for name, x in flatten_params(abstract).items():
-        if name.endswith(f".{CODES}"):
-            weight = name.removesuffix(CODES) + "weight"
-            scales = name.removesuffix(CODES) + ABSMAX
-            codes, absmax = _four_bit(files.read, weight, spec)
-            params |= {name: _put(codes, places[name]), scales: _put(absmax, places[scales])}
+        if stored and name.endswith(f".{stored.codes}"):
+            stem = name.removesuffix(stored.codes)
+            made = _in_fewer_bits(files.read, f"{stem}weight", spec, stored)
+            params |= {each: _put(array, places[each])
+                       for each, array in zip((name, stem + stored.scales), made, strict=True)}
         # Scales were put beside their codes, and adapters are there already.
-        elif name not in params and not name.endswith(f".{ABSMAX}"):
+        elif name not in params and not (stored and name.endswith(f".{stored.scales}")):
             params[name] = _put(_stack(files.read, name, x), places[name])
     return unflatten_params(params)
 
 
-def _four_bit(read: Callable[[str], np.ndarray], name: str, spec: StepSpec) -> tuple[np.ndarray, np.ndarray]:
-    """One stacked projection in NF4: codes and scales. Weights are rounded to ``precision.parameters`` first."""
+def _in_fewer_bits(read: Callable[[str], np.ndarray], name: str, spec: StepSpec,
+                   stored: FrozenFormat) -> tuple[np.ndarray, np.ndarray]:
+    """Codes and scales of one stacked projection. Weights are rounded to ``precision.parameters`` first."""
     layers = layer_numbers(name, spec.shape.layers)
-    sizes = stored_shapes(layer_shapes(spec.shape, layers[0])[layer_tensor(name)])
-    codes, absmax = np.empty((len(layers), *sizes[0]), np.uint8), np.empty((len(layers), *sizes[1]), np.float32)
-    for i, stored in enumerate(unstacked(name, len(layers))):
-        codes[i], absmax[i] = quantize(np.asarray(read(stored)).astype(spec.parameter_dtype))
-    return codes, absmax
+    sizes = stored.stored_shapes(layer_shapes(spec.shape, layers[0])[layer_tensor(name)])
+    codes, scales = np.empty((len(layers), *sizes[0]), stored.dtype), np.empty((len(layers), *sizes[1]), np.float32)
+    for i, each in enumerate(unstacked(name, len(layers))):
+        codes[i], scales[i] = stored.quantize(np.asarray(read(each)).astype(spec.parameter_dtype))
+    return codes, scales

@@ -226,6 +226,12 @@ class JaxEngine(JaxPlanning):
         base = partial(self._first_params, self.request.weights, self.request.seed)
         return checkpoint.restore(directory, self.spec, self._abstract, self._shardings, base)
 
+    def with_adapters(self, state: State, directory: Path) -> State:
+        """The same model with the adapters of a checkpoint."""
+        require_adapters(self.request.method)
+        read = checkpoint.saved_weights(directory, self.spec, self._abstract["params"], self._shardings["params"])
+        return {**state, "params": unflatten_params(flatten_params(state["params"]) | read)}
+
     def export(self, state: State, directory: Path) -> None:
         """Weights and ``config.json`` in Hugging Face's format; adapters merged, and beside them for peft."""
         export(state["params"], self.spec, directory)

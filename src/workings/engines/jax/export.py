@@ -8,9 +8,9 @@ from typing import Any
 import jax
 
 from workings.engines.jax.checkpoint import ADAPTER_FILE, MODEL_FILE, Made, write
+from workings.engines.jax.frozen_matrix import STORED, format_of
 from workings.engines.jax.init import parameter_shapes
 from workings.engines.jax.lora import merged, peft_config
-from workings.engines.jax.nf4 import ABSMAX, CODES, dequantize
 from workings.engines.jax.params_tree import Params, flatten_params, layer_tensor
 from workings.engines.jax.projection import ADAPTER_A, ADAPTER_B, SCALE
 from workings.engines.jax.step import StepSpec
@@ -25,7 +25,7 @@ def export(params: Params, spec: StepSpec, directory: Path) -> None:
     ``adapter/`` belongs on the weights that training started from, not on the merged ones.
     """
     tensors = flatten_params(params)
-    # Shapes of the full model, whatever a run holds: codes of 4 bits and adapters become plain weights.
+    # Shapes of the full model, whatever a run holds: codes of fewer bits and adapters become plain weights.
     shapes = parameter_shapes(spec.shape, spec.parameter_dtype)
     # A merged weight is made when its turn has come, so one of them at a time exists beside the state.
     write(directory / MODEL_FILE, {name: Made(x.shape, x.dtype, partial(_full, tensors, name, x.shape[-1], x.dtype))
@@ -42,10 +42,10 @@ def export(params: Params, spec: StepSpec, directory: Path) -> None:
 
 
 def _full(tensors: dict[str, jax.Array], name: str, inner: int, dtype: Any) -> jax.Array:
-    """One stacked weight in full: out of 4 bits, its adapter added."""
+    """One stacked weight in full: out of fewer bits, its adapter added."""
     stem = name.removesuffix("weight")
     run = partial(_combined, inner=inner, dtype=dtype)
-    names = [name] if name in tensors else [stem + CODES, stem + ABSMAX]
+    names = [name] if name in tensors else [stem + each for each in sorted(STORED) if stem + each in tensors]
     if stem + ADAPTER_A in tensors:
         names += [stem + ADAPTER_A, stem + ADAPTER_B]
     if names == [name]:
@@ -55,11 +55,13 @@ def _full(tensors: dict[str, jax.Array], name: str, inner: int, dtype: Any) -> j
 
 
 def _combined(tensors: dict[str, jax.Array], scale: jax.Array | None, inner: int, dtype: Any) -> jax.Array:
-    weight = tensors.get("weight")
-    if weight is None:
-        # Layer by layer, because the product of levels and scales is float32; the result is `[L, out, in]`.
-        weight = jax.lax.map(lambda pair: dequantize(pair[0], pair[1], inner, dtype).T,
-                             (tensors[CODES], tensors[ABSMAX]))
+    stored = format_of(tensors)
+    if stored is None:
+        weight = tensors["weight"]
+    else:
+        # Layer by layer, because the product of codes and scales is float32; the result is `[L, out, in]`.
+        weight = jax.lax.map(lambda pair: stored.dequantize(pair[0], pair[1], inner, dtype).T,
+                             (tensors[stored.codes], tensors[stored.scales]))
     if scale is None or ADAPTER_A not in tensors:
         return weight
     return merged(weight, tensors[ADAPTER_A], tensors[ADAPTER_B], scale, dtype)

@@ -11,7 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workings.config.method import FullConfig, LoraConfig, QloraConfig
+from workings.config.method import FrozenBits, FullConfig, LoraConfig, QloraConfig
+from workings.engines.jax.frozen_matrix import FORMATS, NF4, FrozenFormat
 from workings.engines.jax.init import tensor_key
 from workings.engines.jax.nf4 import BLOCK
 from workings.engines.jax.params_tree import LAYERS, stacks
@@ -29,12 +30,13 @@ class Lora:
     alpha: float
     targets: tuple[str, ...]
     """Projections with an adapter, such as ``self_attn.q_proj``."""
-    four_bit: bool
-    """Whether all projections' weights are stored in NF4 (QLoRA)."""
+    stored: FrozenFormat | None
+    """In which all projections' weights are stored (QLoRA); None: as all others."""
 
 
-def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, tp: int) -> Lora | None:
-    """What a recipe's `method` asks for; None for full fine-tuning.
+def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, tp: int,
+              frozen_bits: FrozenBits = "nf4") -> Lora | None:
+    """What a recipe's `method` asks for; None for full fine-tuning. ``frozen_bits``: of QLoRA's matrices.
 
     Raises:
         RequestError: a projection that the model does not have, or 4-bit blocks that ``tp`` would cut.
@@ -46,9 +48,9 @@ def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, 
     if unknown := [name for name in method.target_modules if name not in there]:
         raise RequestError(f"method.target_modules: {', '.join(unknown)}", f"projections of {shape.family}",
                            f"some of {', '.join(there)}")
-    lora = Lora(rank=method.rank, alpha=method.alpha, four_bit=method.name == "qlora",
+    lora = Lora(rank=method.rank, alpha=method.alpha, stored=FORMATS[frozen_bits] if method.name == "qlora" else None,
                 targets=tuple(there[name] for name in dict.fromkeys(method.target_modules)))
-    if lora.four_bit:
+    if lora.stored is NF4:
         for layers in stacks(shape):
             sizes = layer_shapes(shape, layers.start)
             _refuse_cut_blocks({name: sizes[f"{name}.weight"] for name in projections(shape)

@@ -9,14 +9,13 @@ further in its lower, and scales ``[in / 64, out]``. Where rows are not whole bl
 ``[n, 32]`` and scales ``[n]`` over the flat matrix.
 """
 
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from workings.engines.jax.sharding import NF4_TENSORS, Layout
+from workings.engines.jax.sharding import NF4_TENSORS
 
 BLOCK = 64
 """Elements that share one scale."""
@@ -83,38 +82,3 @@ def dequantize(codes: jax.Array, absmax: jax.Array, inner: int, dtype: Any) -> j
     levels = jax.lax.platform_dependent(numbers, tpu=_by_selection, default=_by_table)
     values = (levels * absmax[:, None]).astype(dtype)
     return values.reshape(-1, codes.shape[-1]) if codes.ndim == 3 else values.reshape(-1, inner).T
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def nf4_matmul(layout: Layout, name: str, x: jax.Array, codes: jax.Array, absmax: jax.Array) -> jax.Array:
-    """``[..., out]`` from x ``[..., in]`` and the frozen 4-bit matrix of the projection of this name.
-
-    Backward keeps the four bits and dequantizes again, so the matrix exists in full only while it is used; on several
-    devices it is the four bits that are gathered.
-    """
-    return _product(layout, name, x, codes, absmax)
-
-
-def _product(layout: Layout, name: str, x: jax.Array, codes: jax.Array, absmax: jax.Array) -> jax.Array:
-    return jnp.einsum("...i,io->...o", x, _gathered(layout, name, codes, absmax, x.shape[-1], x.dtype))
-
-
-def _forward(layout: Layout, name: str, x: jax.Array, codes: jax.Array, absmax: jax.Array) -> tuple[jax.Array, Any]:
-    # No x is kept: only a gradient of the matrix would need it, and the matrix is frozen.
-    return _product(layout, name, x, codes, absmax), (codes, absmax)
-
-
-def _backward(layout: Layout, name: str, kept: Any, dy: jax.Array) -> tuple[jax.Array, None, None]:
-    codes, absmax = kept
-    # A byte holds two elements, so this is the input width of the matrix at hand.
-    inner = 2 * codes.size // dy.shape[-1]
-    return jnp.einsum("...o,io->...i", dy, _gathered(layout, name, codes, absmax, inner, dy.dtype)), None, None
-
-
-nf4_matmul.defvjp(_forward, _backward)
-
-
-def _gathered(layout: Layout, name: str, codes: jax.Array, absmax: jax.Array, inner: int, dtype: Any) -> jax.Array:
-    # Gathered before the levels are looked up; after that a collective would move two or four bytes an element.
-    whole = [layout.without_fsdp(f"{name}.{key}", x) for key, x in ((CODES, codes), (ABSMAX, absmax))]
-    return dequantize(whole[0], whole[1], inner, dtype)

@@ -1,6 +1,6 @@
-"""One linear layer of the decoder and what may stand in its weight's place or beside it: a bias, 4 bits, an adapter.
+"""One linear layer of the decoder and what stands in its weight's place or beside it: fewer bits, a bias, an adapter.
 
-Its tensors, by their names below the projection's: ``weight`` ``[out, in]`` or ``weight.nf4`` and ``weight.absmax``,
+Its tensors, by their names below the projection's: ``weight`` ``[out, in]`` or the two of a `FrozenFormat`,
 ``bias`` ``[out]``, ``lora_A.weight`` ``[r, in]``, ``lora_B.weight`` ``[out, r]``, ``scale`` of the adapter (a scalar).
 """
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import jax
 
+from workings.engines.jax.frozen_matrix import STORED, format_of, frozen_matmul
 from workings.engines.jax.matmul import matmul
-from workings.engines.jax.nf4 import ABSMAX, CODES, dequantize, nf4_matmul
 from workings.engines.jax.sharding import Layout
 
 Tensors = dict[str, jax.Array]
@@ -30,25 +30,27 @@ def projection(layer: Tensors, name: str) -> Tensors:
 
 
 def cast(tensors: Tensors, dtype: Any) -> Tensors:
-    """Everything that takes part in products in the dtype of the products; 4-bit storage stays what it is."""
-    return {key: x if key in (CODES, ABSMAX) else x.astype(dtype) for key, x in tensors.items()}
+    """Everything that takes part in products in the dtype of the products; stored bits stay what they are."""
+    return {key: x if key in STORED else x.astype(dtype) for key, x in tensors.items()}
 
 
 def dense(tensors: Tensors, inner: int, dtype: Any) -> Tensors:
-    """The same projection with its weight ``[out, inner]`` in full, where it was stored in 4 bits."""
-    if CODES not in tensors:
+    """The same projection with its weight ``[out, inner]`` in full, where it was stored in fewer bits."""
+    stored = format_of(tensors)
+    if stored is None:
         return tensors
-    rest = {key: x for key, x in tensors.items() if key not in (CODES, ABSMAX)}
-    return rest | {"weight": dequantize(tensors[CODES], tensors[ABSMAX], inner, dtype).T}
+    rest = {key: x for key, x in tensors.items() if key not in STORED}
+    return rest | {"weight": stored.dequantize(tensors[stored.codes], tensors[stored.scales], inner, dtype).T}
 
 
 def project(x: jax.Array, tensors: Tensors, name: str, layout: Layout) -> jax.Array:
     """``[..., out]``: ``x @ W.T + b`` and, with an adapter, ``scale * x @ A.T @ B.T``, all in x's dtype."""
     p = cast(tensors, x.dtype)
-    if CODES in p:
-        y = nf4_matmul(layout, name, x, p[CODES], p[ABSMAX])
-    else:
+    stored = format_of(p)
+    if stored is None:
         y = matmul(x, p["weight"])
+    else:
+        y = frozen_matmul(stored, layout, name, x.shape[-1], x, p[stored.codes], p[stored.scales])
     if "bias" in p:
         y = y + p["bias"]
     return y + p["scale"] * matmul(matmul(x, p[ADAPTER_A]), p[ADAPTER_B]) if ADAPTER_A in p else y

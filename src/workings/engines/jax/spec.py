@@ -16,7 +16,6 @@ from workings.engines.jax.cpu import optimize_for_cpu
 from workings.engines.jax.flash_attention import flash_refusal, make_flash_attention
 from workings.engines.jax.init import init_params
 from workings.engines.jax.lora import init_adapters, make_lora
-from workings.engines.jax.nf4 import ABSMAX, CODES, quantize
 from workings.engines.jax.optimizers import make_optimizer
 from workings.engines.jax.params_tree import Params, flatten_params, layer_tensor, unflatten_params
 from workings.engines.jax.remat import POLICIES
@@ -42,7 +41,7 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
                            "leave it out, or engine=torch")
     if refused := host_table_refusal(memory, request.shape, "jax"):
         raise refused.error()
-    lora = make_lora(request.method, request.shape, layout.tp)
+    lora = make_lora(request.method, request.shape, layout.tp, request.frozen_bits)
     spec = StepSpec(
         shape=request.shape, layout=layout, remat=POLICIES[memory.remat],
         attention=_attention(memory.attention, request.shape, layout, platform),
@@ -71,16 +70,18 @@ def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> 
 
 
 def initial_params(spec: StepSpec, seed: Any) -> Params:
-    """Random weights, as this step holds them: with its adapters and, for QLoRA, projections in 4 bits."""
+    """Random weights, as this step holds them: with its adapters and, for QLoRA, projections in fewer bits."""
     params = flatten_params(init_params(seed, spec.shape, spec.parameter_dtype))
     if spec.lora is None:
         return unflatten_params(params)
-    if spec.lora.four_bit:
+    stored = spec.lora.stored
+    if stored is not None:
         matrices = {f"{projection}.weight" for projection in PROJECTIONS}
         for name in [name for name in params if layer_tensor(name) in matrices]:
             # One layer after the other: the float32 blocks are those of one matrix and not of the stack.
-            codes, absmax = jax.lax.map(partial(quantize, xp=jnp), params.pop(name))
-            params |= {name.removesuffix("weight") + CODES: codes, name.removesuffix("weight") + ABSMAX: absmax}
+            codes, scales = jax.lax.map(partial(stored.quantize, xp=jnp), params.pop(name))
+            stem = name.removesuffix("weight")
+            params |= {stem + stored.codes: codes, stem + stored.scales: scales}
     return unflatten_params(params | init_adapters(seed, spec.lora, spec.shape))
 
 

@@ -90,8 +90,11 @@ def save(spec: TorchSpec, state: State, directory: Path) -> None:
     write(directory / OPTIMIZER_FILE, optimizer_tensors(state))
 
 
-def _reader(file: TensorFile) -> Callable[[str, Tensor], Tensor]:
+def _reader(path: Path) -> Callable[[str, Tensor], Tensor]:
     """Reads by name, checking shape and format against the tensor that is to be filled."""
+    if not path.is_file():
+        raise RecordError(f"{path.parent} has no {path.name}")
+    file = TensorFile(path)
     there = set(file.names())
 
     def read(name: str, like: Tensor) -> Tensor:
@@ -106,21 +109,23 @@ def _reader(file: TensorFile) -> Callable[[str, Tensor], Tensor]:
 
 
 @torch.no_grad()
+def read_saved(path: Path, weights: Mapping[str, Tensor]) -> None:
+    """Fill weights from a checkpoint's file. Raises `RecordError` as `restore`."""
+    read = _reader(path)
+    for name, weight in weights.items():
+        # Shapes are compared whole; each process reads the whole tensor and keeps its rows.
+        local(weight).copy_(own_part(read(name, weight), weight))
+
+
+@torch.no_grad()
 def restore(spec: TorchSpec, state: State, directory: Path) -> State:
     """Fill a state with what `save` wrote; the weights below adapters are not in it.
 
     Raises:
         RecordError: a file or tensor is missing, damaged, or of another shape or format.
     """
-    model_file = weights_file(spec)
-    for name in (model_file, OPTIMIZER_FILE):
-        if not (directory / name).is_file():
-            raise RecordError(f"{directory} has no {name}")
-    read = _reader(TensorFile(directory / model_file))
-    for name, weight in saved(spec, state).items():
-        # Shapes are compared whole; each process reads the whole tensor and keeps its rows.
-        local(weight).copy_(own_part(read(name, weight), weight))
-    read = _reader(TensorFile(directory / OPTIMIZER_FILE))
+    read_saved(directory / weights_file(spec), saved(spec, state))
+    read = _reader(directory / OPTIMIZER_FILE)
     for slot, tree in state.moments.items():
         for name, x in tree.items():
             whole = as_split(x, slot, state.trained[name])

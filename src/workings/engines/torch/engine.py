@@ -33,10 +33,10 @@ from workings.engines.torch.device import (
     slow_formats,
 )
 from workings.engines.torch.environment import environment_files
-from workings.engines.torch.four_bit import FourBitLinear
+from workings.engines.torch.frozen_linear import FrozenLinear
 from workings.engines.torch.generate import Pick, answer, drawn, greedy, order
 from workings.engines.torch.inspect import inspection
-from workings.engines.torch.lora import RootWithoutAdapters, fill_adapters, refuse_unknown, weights
+from workings.engines.torch.lora import RootWithoutAdapters, fill_adapters, refuse_unknown, trained, weights
 from workings.engines.torch.mask_check import check_masks, refuse_unsuited
 from workings.engines.torch.model import fill_random
 from workings.engines.torch.planning import TorchPlanning
@@ -104,7 +104,7 @@ class TorchEngine(TorchPlanning):
         with torch.device("meta"):
             state = empty_state(replace(self.spec, device=torch.device("meta"), mesh=Mesh()))
         held = [*state.model.parameters(), *(place.codes for place in weights(state.model).values()
-                                             if isinstance(place, FourBitLinear))]
+                                             if isinstance(place, FrozenLinear))]
         trained = _formats(state.trained.values())
         moments = _formats(x for tree in state.moments.values() for x in tree.values())
         return {"parameters": _formats(held), "compute": dtype_name(self.spec.compute_dtype), "moments": moments,
@@ -228,6 +228,12 @@ class TorchEngine(TorchPlanning):
         if not isinstance(self.spec.method, FullConfig):
             state = self._fresh(state, self.request.weights, self.request.seed)
         return self._checked(checkpoint.restore(self.spec, state, directory))
+
+    def with_adapters(self, state: State, directory: Path) -> State:
+        """The same model with the adapters of a checkpoint."""
+        require_adapters(self.request.method)
+        checkpoint.read_saved(directory / checkpoint.weights_file(self.spec), trained(state.root.model))
+        return state
 
     def export(self, state: State, directory: Path) -> None:
         """Weights and ``config.json`` in Hugging Face's format, adapters merged and beside them."""

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from workings.engines.torch.frozen_linear import FrozenLinear
+
 BLOCK = 64
 """Elements that share one float32 scale; scales are not quantized again."""
 
 
-class FourBitLinear(nn.Linear):
+class FourBitLinear(FrozenLinear):
     """A linear layer with ``codes`` (two to a byte) and ``absmax`` (a scale a block) in place of its weight."""
 
-    codes: Tensor
-    absmax: Tensor
     level: Tensor
     """The sixteen values that codes stand for."""
 

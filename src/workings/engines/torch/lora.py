@@ -1,7 +1,8 @@
 """LoRA by peft and QLoRA with bitsandbytes' NF4: what is trained then, what is frozen, and how both are stored.
 
 Adapters are float32 whatever the frozen weights are stored in. With QLoRA every projection of every layer is stored in
-four bits, blocks of 64 with a float32 scale and no second quantization, whether it has an adapter or not.
+four bits, blocks of 64 with a float32 scale and no second quantization, whether it has an adapter or not; a teacher's
+may be stored in eight.
 
 Projections are those of attention and feed-forward (`Family.projections`); a layer that attends to an earlier one's
 keys has none for keys and values. All else stays as it is, without adapters and in its own format: embeddings, Gemma
@@ -27,13 +28,13 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from workings.config.method import FullConfig
-from workings.engines.torch.four_bit import BLOCK, FourBitLinear, to_four_bits
+from workings.engines.torch.four_bit import BLOCK, to_four_bits
+from workings.engines.torch.frozen_linear import FrozenLinear, to_eight_bits
 from workings.engines.torch.rounding import tensor_generator
 from workings.engines.torch.sharding import Root, gathered, local, own_part
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
 from workings.models.registry import family_of
-from workings.models.shape import ModelShape
 from workings.models.weights import LAYER_SCALAR, is_frozen, layer_shapes, projections, tensor_shapes
 
 PREFIX = "base_model.model."
@@ -60,13 +61,16 @@ def refuse_unknown(spec: TorchSpec) -> None:
         raise RequestError(f"method.target_modules: {', '.join(unknown)}", f"projections of {shape.family}",
                            f"method.target_modules=[{', '.join(sorted(there))}]")
     if method.name == "qlora":
-        _refuse_four_bits(shape)
+        _refuse_fewer_bits(spec)
 
 
-def _refuse_four_bits(shape: ModelShape) -> None:
+def _refuse_fewer_bits(spec: TorchSpec) -> None:
+    shape, int8 = spec.shape, spec.frozen_bits == "int8"
     if family_of(shape).matrices_in_out:
-        raise RequestError(f"method.name: qlora with a {shape.family} model",
+        raise RequestError(f"{'teacher in int8' if int8 else 'method.name: qlora'} with a {shape.family} model",
                            "a model whose matrices are stored [out, in]", "method.name=lora")
+    if int8:  # a scale a row: no block has to come out even
+        return
     # Layers differ in some families, and not every layer has every projection.
     for layer, name in product(range(shape.layers), projections(shape)):
         size = layer_shapes(shape, layer).get(f"{name}.weight", ())
@@ -101,7 +105,10 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
         wanted = {name.rpartition(".")[2] for name in projections(spec.shape)}
         for name, module in list(model.named_modules()):
             if type(module) is nn.Linear and name.removesuffix(".base_layer").rpartition(".")[2] in wanted:
-                to_four_bits(module)
+                if spec.frozen_bits == "int8":
+                    to_eight_bits(module, spec.parameter_dtype)
+                else:
+                    to_four_bits(module)
 
 
 def adapted(model: nn.Module) -> Iterator[Any]:
@@ -144,23 +151,23 @@ def trained(model: nn.Module) -> dict[str, nn.Parameter]:
             for name, param in model.named_parameters() if param.requires_grad}
 
 
-def weights(model: nn.Module) -> dict[str, "Tensor | FourBitLinear"]:
-    """The model's own tensors by Hugging Face's names: parameters, or the module that holds one in four bits.
+def weights(model: nn.Module) -> dict[str, "Tensor | FrozenLinear"]:
+    """The model's own tensors by Hugging Face's names: parameters, or the module that holds one in fewer bits.
 
     A layer's fixed number (Gemma 4) is a buffer of transformers and stands in the model's files, so it is one of them.
     """
-    found: dict[str, Tensor | FourBitLinear] = {
+    found: dict[str, Tensor | FrozenLinear] = {
         name.replace(".base_layer", ""): param for name, param in model.named_parameters() if "lora_" not in name}
     for name, module in model.named_modules():
-        if isinstance(module, FourBitLinear):
+        if isinstance(module, FrozenLinear):
             found[f"{name.replace('.base_layer', '')}.weight"] = module
     return found | {name: x for name, x in model.named_buffers() if name.rpartition(".")[2] == LAYER_SCALAR}
 
 
 @torch.no_grad()
-def put(place: "Tensor | FourBitLinear", value: Tensor) -> None:
-    """Store a weight where `weights` says; in four bits if that is how it is held."""
-    if isinstance(place, FourBitLinear):
+def put(place: "Tensor | FrozenLinear", value: Tensor) -> None:
+    """Store a weight where `weights` says; in fewer bits if that is how it is held."""
+    if isinstance(place, FrozenLinear):
         place.store(value)
     else:
         local(place).copy_(own_part(value, place))
@@ -190,9 +197,9 @@ def merged(spec: TorchSpec, model: nn.Module) -> dict[str, Made]:
 
 
 @torch.no_grad()
-def _full(spec: TorchSpec, place: "Tensor | FourBitLinear", layer: Any) -> Tensor:
+def _full(spec: TorchSpec, place: "Tensor | FrozenLinear", layer: Any) -> Tensor:
     """One weight with its adapter, whole; every process must ask."""
-    weight = place.full(spec.parameter_dtype) if isinstance(place, FourBitLinear) else gathered(place)
+    weight = place.full(spec.parameter_dtype) if isinstance(place, FrozenLinear) else gathered(place)
     if layer is None:
         return weight
     # Float32 temporaries of the weight's size, gone before the next weight is made.

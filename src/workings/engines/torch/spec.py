@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from workings.config.method import FullConfig, LoraConfig, QloraConfig
+from workings.config.method import FrozenBits, FullConfig, LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig
 from workings.engines.base import EngineRequest
 from workings.engines.refusals import host_table_refusal
@@ -46,6 +46,8 @@ class TorchSpec:
     table_on_host: bool
     """The table of per-layer embeddings lies in the host's memory (`memory.per_layer_embeddings: host`)."""
     method: FullConfig | LoraConfig | QloraConfig
+    frozen_bits: FrozenBits
+    """What `qlora` stores frozen projections in."""
 
 
 def build_spec(request: EngineRequest, device: torch.device, mesh: Mesh | None = None) -> TorchSpec:
@@ -74,7 +76,8 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: Mesh | None =
         rounding=precision.rounding, seed=request.seed,
         optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=request.objective,
         clip_norm=request.optimizer.clip_norm, optimizer_in_backward=memory.optimizer_in_backward,
-        table_on_host=memory.per_layer_embeddings == "host", method=request.method)
+        table_on_host=memory.per_layer_embeddings == "host", method=request.method,
+        frozen_bits=request.frozen_bits)
 
 
 def _refuse_with_experts(request: EngineRequest) -> None:

@@ -43,7 +43,11 @@ def teacher(record: Record) -> Iterator[CheckFinding]:
 def _fact_problems(facts: Any, algorithm: dict[str, Any]) -> list[str]:
     if not isinstance(facts, dict) or not isinstance(facts.get("weights"), dict) or not facts["weights"]:
         return [f"{TEACHER} names no weights"]
-    digests = [*facts["weights"].values(), *([facts["root"]] if "root" in facts else []), facts.get("tokenizer")]
+    base = facts.get("base", {})  # of a teacher with adapters: what they stand beside
+    if not isinstance(base, dict) or not isinstance(base.get("weights", {}), dict):
+        return [f"{TEACHER} names no weights that its adapters stand beside"]
+    digests = [*facts["weights"].values(), *base.get("weights", {}).values(),
+               *([facts["root"]] if "root" in facts else []), facts.get("tokenizer")]
     problems = [] if all(isinstance(each, str) and _DIGEST.fullmatch(each) for each in digests) else [
         f"{TEACHER}: a digest of it is none"]
     if not isinstance(facts.get("run" if "root" in facts else "id"), str):

@@ -79,9 +79,9 @@ class CpuVariant(ProgramVariant):
 
 def optimize_for_cpu(spec: StepSpec) -> StepSpec:
     """The same step as one CPU device computes it faster: equal numbers but for the order of sums."""
-    # Muon, 4 bits and the draws of stochastic rounding go by the stack; remat is a policy of the scan over it.
+    # Muon, fewer bits and the draws of stochastic rounding go by the stack; remat is a policy of the scan over it.
     # Layers that are not alike have several stacks.
     by_stack = (spec.optimizer.needs_layer_stack or spec.rounding == "stochastic" or len(stacks(spec.shape)) > 1
-                or (spec.lora is not None and spec.lora.four_bit))
+                or (spec.lora is not None and spec.lora.stored is not None))
     written_out = unroll(spec.shape) == spec.shape.layers and spec.remat is POLICIES["none"]
     return replace(spec, variant=CpuVariant(unstacked=written_out and not by_stack))

@@ -1,0 +1,142 @@
+"""The teacher that a recipe names, a sealed run or weights: where it is, and what it must be."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from workings.config.algorithms import Taught
+from workings.config.load import LoadedRecipe, check_recipe
+from workings.config.model import FromPretrained
+from workings.config.recipe import Recipe
+from workings.engines.weight_files import read_shape
+from workings.errors import RequestError
+from workings.models.shape import ModelShape
+from workings.models.shapes import from_hf_config, to_hf_config
+from workings.models.tokenizer import Tokenizer
+from workings.planning.frozen import TeacherModel
+from workings.record.canonical import loads
+from workings.record.layout import MODEL_SHAPE, SEAL, TOKENIZER
+from workings.record.reader import Run
+from workings.record.values import Absent
+from workings.runs.object_store import is_stored
+from workings.runs.recorded_base import recorded_bases
+from workings.runs.resolve import RANDOM, Weights, local_folder, locate_weights, shape_by_hub_id
+from workings.runs.teacher import Base, Teacher, sealed_digests
+
+
+def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape,
+                 bases: Sequence[Path] = ()) -> Teacher:
+    """The teacher that a recipe names. No device is opened, and no tensor of the Hub is downloaded.
+
+    Args:
+        loaded: the recipe.
+        tokenizer: the student's.
+        shape: of the student.
+        bases: further folders that a relative name may start from.
+
+    Raises:
+        RequestError: it is not there, has another vocabulary or takes shorter rows; or it has adapters, and what they
+            stand beside is not there.
+        RecordError: a sealed run whose files are not those that it sealed.
+    """
+    algorithm = loaded.recipe.algorithm
+    assert isinstance(algorithm, Taught)  # no other recipe has a teacher
+    folders = [loaded.base, *bases]
+    folder = local_folder(algorithm.teacher, folders)
+    if folder is not None and (folder / SEAL).is_file():
+        teacher = _of_run(folder, algorithm, loaded.recipe.engine)
+    else:
+        weights = locate_weights(algorithm.teacher, algorithm.teacher_revision, folders, tensors=False)
+        assert weights.directory is not None  # only a model from scratch has none
+        if not (weights.directory / "config.json").is_file():
+            raise RequestError(f"algorithm.teacher: {algorithm.teacher}, without config.json",
+                               "a sealed run, or a folder with config.json, *.safetensors and tokenizer.json",
+                               "workings export RUN --out TEACHER")
+        teacher = Teacher(algorithm=algorithm, shape=read_shape(weights.directory), weights=weights,
+                          tokenizer=Tokenizer.load(weights.directory))
+    refuse_other_vocabulary(teacher, tokenizer, shape)
+    if loaded.recipe.data.max_length > teacher.shape.context:
+        raise RequestError(f"data.max_length: {loaded.recipe.data.max_length} with algorithm.teacher: "
+                           f"{algorithm.teacher}", f"at most its context of {teacher.shape.context} tokens",
+                           f"data.max_length={teacher.shape.context}")
+    return teacher
+
+
+def refuse_processes(recipe: Recipe) -> None:
+    """Raise `RequestError` for a teacher in several processes, which make one engine's calls together."""
+    if isinstance(recipe.algorithm, Taught):
+        raise RequestError(f"algorithm.name: {recipe.algorithm.name} in several processes",
+                           "one process: the teacher is an engine of its own, and only one engine's calls reach the "
+                           "other processes",
+                           "one process, with several devices where there are several")
+
+
+def teacher_model(loaded: LoadedRecipe) -> TeacherModel | None:
+    """A recipe's teacher, for a plan; None without one. Nothing is downloaded but a description in a store.
+
+    Raises:
+        RequestError: neither a folder on this machine nor a published model that the catalog has.
+    """
+    algorithm = loaded.recipe.algorithm
+    if not isinstance(algorithm, Taught):
+        return None
+    folder = local_folder(algorithm.teacher, [loaded.base])
+    if folder is None and is_stored(algorithm.teacher):
+        folder = locate_weights(algorithm.teacher, "", [], tensors=False).directory
+    if folder is None:
+        return TeacherModel(shape=shape_by_hub_id(algorithm.teacher, "algorithm.teacher"))
+    if not (folder / SEAL).is_file():
+        return TeacherModel(shape=read_shape(folder))
+    return TeacherModel(shape=_sealed_shape(folder), method=_recipe_of(Run.open(folder)).method)
+
+
+def _recipe_of(run: Run) -> Recipe:
+    return check_recipe(run.manifest.config_snapshot, str(run.path))
+
+
+def _of_run(path: Path, algorithm: Taught, engine: str) -> Teacher:
+    run = Run.open(path)
+    recipe = _recipe_of(run)
+    folders = run.checkpoints.folders()
+    if not folders:
+        raise RequestError(f"algorithm.teacher: {algorithm.teacher}, without a checkpoint", "a run that kept one")
+    sealed_digests(run, [MODEL_SHAPE, *(f"{TOKENIZER}/{file.name}" for file in (path / TOKENIZER).iterdir())])
+    return Teacher(algorithm=algorithm, run=run, method=recipe.method, base=_base(run, recipe, algorithm, engine),
+                   tokenizer=Tokenizer.load(path / TOKENIZER),
+                   shape=_sealed_shape(path),
+                   weights=Weights(directory=folders[-1], id=run.manifest.name, revision=folders[-1].name))
+
+
+def _base(run: Run, recipe: Recipe, algorithm: Taught, engine: str) -> Base | None:
+    """What the adapters of a run stand beside, found again; None where it has none."""
+    if recipe.method.name == "full":
+        return None
+    model, recorded = recipe.model, run.manifest.weight_digests
+    if isinstance(model, FromPretrained):
+        weights = locate_weights(model.id, str(run.manifest.model_revision), recorded_bases(run), tensors=False)
+    elif recipe.engine != engine:
+        raise RequestError(f"algorithm.teacher: {algorithm.teacher}, adapters beside random weights of engine "
+                           f"{recipe.engine}", f"an engine that draws the same ones; this run's is {engine}",
+                           f"workings export {algorithm.teacher} --out TEACHER, then algorithm.teacher=TEACHER")
+    else:
+        weights = Weights(directory=None, id=run.manifest.model_id, revision=RANDOM)
+    return Base(weights=weights, recorded={} if isinstance(recorded, Absent) else recorded, seed=recipe.seed)
+
+
+def _sealed_shape(path: Path) -> ModelShape:
+    # Through the format in which it is loaded, where some numbers that mean the same are written in one way.
+    return from_hf_config(to_hf_config(ModelShape(**loads((path / MODEL_SHAPE).read_bytes()))))
+
+
+def refuse_other_vocabulary(teacher: Teacher, tokenizer: Tokenizer, shape: ModelShape) -> None:
+    """Raise `RequestError` unless every token of the student is the same token of the teacher."""
+    name, theirs = teacher.algorithm.teacher, teacher.tokenizer.ids
+    # Tokens that the teacher alone has, such as those of pictures, do no harm: the student never draws them.
+    if differing := sorted(token for token, number in tokenizer.ids.items() if theirs.get(token) != number):
+        raise RequestError(f"algorithm.teacher: {name}, in whose vocabulary {len(differing):,} tokens have another id "
+                           f"than the student's or none ({', '.join(map(repr, differing[:3]))})",
+                           "a teacher with the student's vocabulary: it judges the very tokens that the student wrote",
+                           "a teacher of the same family, or its tokenizer for the student")
+    # Models have rows for ids that their tokenizer never gives, and may draw them.
+    if teacher.shape.vocab_size < shape.vocab_size:
+        raise RequestError(f"algorithm.teacher: {name}, with {teacher.shape.vocab_size:,} rows of its embedding",
+                           f"at least the {shape.vocab_size:,} of the student, which it may draw any token of")
