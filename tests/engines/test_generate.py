@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import chisquare
 
 from tests.engines.tiny import request, tiny_shape
-from workings.engines.base import Completion, SamplingEngine
+from workings.engines.base import Completion, SamplingEngine, StreamingEngine
 from workings.engines.jax import cache
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.generate import bucket, padded_length, prompt_batches
@@ -68,6 +68,19 @@ def test_the_slot_of_a_ring_that_falls_out_of_the_window_is_not_seen(engine: Jax
     answer = engine.generate(state, [prompt], max_new_tokens=14, stop_ids=[])[0].tokens
     whole = np.array([prompt + answer], np.int32)
     assert np.argmax(logits(engine, state, whole)[0, len(prompt) - 1:-1], -1).tolist() == answer
+
+
+def test_a_streamed_answer_is_the_answer_token_by_token(engine: JaxEngine, state: dict) -> None:
+    assert isinstance(engine, StreamingEngine)
+    prompt = [7, 3, 9, 22, 5, 41]
+    whole = engine.generate(state, [prompt], max_new_tokens=14, stop_ids=[])[0]
+    for stop_ids in ([], [whole.tokens[9]]):
+        told: list[int] = []
+        answer = engine.stream(state, prompt, max_new_tokens=14, stop_ids=stop_ids, tell=told.append)
+        assert answer == engine.generate(state, [prompt], max_new_tokens=14, stop_ids=stop_ids)[0]
+        assert told == answer.tokens
+    with pytest.raises(RequestError, match="empty prompt"):
+        engine.stream(state, [], max_new_tokens=2, stop_ids=[], tell=print)
 
 
 def logits(engine: JaxEngine, state: dict, tokens: np.ndarray) -> np.ndarray:

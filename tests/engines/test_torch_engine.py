@@ -9,7 +9,7 @@ import transformers
 
 from tests.engines.tiny import packed_batch, random_batch, request, tiny_shape
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, PrecisionConfig
-from workings.engines.base import ReportingEngine, SamplingEngine
+from workings.engines.base import ReportingEngine, SamplingEngine, StreamingEngine
 from workings.engines.torch import attention
 from workings.engines.torch.attention import Visible
 from workings.engines.torch.engine import TorchEngine
@@ -229,6 +229,10 @@ def test_generation_stops_keeps_order_and_drawing_depends_on_the_own_seed() -> N
     stopped = engine.generate(state, prompts, max_new_tokens=5, stop_ids=[stop])
     assert stopped[4].finish_reason == "stop"
     assert stopped[4].tokens == together[4].tokens[:together[4].tokens.index(stop)]
+    told: list[int] = []
+    assert isinstance(engine, StreamingEngine)
+    assert engine.stream(state, prompts[4], max_new_tokens=5, stop_ids=[stop], tell=told.append) == stopped[4]
+    assert told == stopped[4].tokens
     assert isinstance(engine, SamplingEngine)
     options = {"max_new_tokens": 5, "stop_ids": [], "temperature": 1.5}
     drawn = engine.sample(state, prompts, seeds=range(6), **options)

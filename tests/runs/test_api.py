@@ -1,14 +1,17 @@
 """`import workings`: the verbs as functions, as people write them, and light."""
 
+import json
 import threading
 
 import pytest
 
 import workings
+from tests.http_server import Handler, serving
 from tests.runs.runs_helpers import write_recipe
 from workings.config.load import load_recipe
 from workings.errors import RequestError
 from workings.evaluation.settings import EvaluationSettings
+from workings.runs.evaluate import Pieces, ask
 from workings.runs.given_data import rows_of
 from workings.runs.keyword_recipe import Keywords, keyword_recipe
 
@@ -55,10 +58,46 @@ def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, m
     assert again.record.manifest.data_digests == run.record.manifest.data_digests
 
     opened = workings.Run.open(str(run.path))
-    assert isinstance(opened.ask("What is 1+1?", max_new_tokens=3), str)
+    pieces = []
+    reply = ask(opened.path, "What is 1+1?", max_new_tokens=3, tell=pieces.append)
+    assert opened.ask("What is 1+1?", max_new_tokens=3) == reply.text == "".join(pieces)
+    assert reply.tokens == 3
     assert opened.evaluate([{"id": "a", "prompt": "1+1?", "expected_answer": 2}], "more").overall.n == 1
     assert set(opened.evaluations) == {"items", "more"}
     assert opened.compare(again).verdict == "inconclusive"
+
+
+def test_pieces_are_whole_characters():
+    class Bytes:
+        def decode(self, ids):
+            return bytes(ids).decode("utf-8", "replace")
+
+    told = []
+    pieces = Pieces(Bytes(), told.append)
+    for token in "1 €!".encode()[:-1] + b"\xe2":
+        pieces.take(token)
+    pieces.end("1 €\N{REPLACEMENT CHARACTER}")
+    assert told == ["1", " ", "€", "\N{REPLACEMENT CHARACTER}"]
+
+
+def test_the_end_is_told_and_a_tracker_that_is_none_is_refused_first(tmp_path):
+    told = []
+
+    class Hook(Handler):
+        def do_POST(self):
+            told.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+    recipe = write_recipe(tmp_path / "asked")
+    with pytest.raises(RequestError, match="tracker wandbb"):
+        workings.train(recipe, tmp_path / "none", track="wandbb")
+    with serving(Hook) as address:
+        workings.train(recipe, tmp_path / "run", {"training.steps": 2, "training.warmup_steps": 1}, notify=address)
+    assert not (tmp_path / "none").exists()
+    assert [(each["run"], each["status"], each["steps"], each["items"]) for each in told] == [
+        ("run", "complete", 2, 10)]
+    assert not any(address in file.read_text("utf-8", "replace") for file in (tmp_path / "run").rglob("*.json"))
 
 
 @pytest.mark.children

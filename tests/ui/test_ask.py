@@ -1,14 +1,18 @@
 """Questions to a run from its page: put by `workings ask`, answers beside each other, kept as items."""
 
+import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.ui.making import client, two_runs
+from workings.record.phase import process_start
 from workings.scoring.items import read_items
 from workings.ui import jobs
 from workings.ui.asked import ITEMS
+from workings.ui.pieces import piece_events
 
 WRONG = {"completion": "<reasoning>\n1+1=2\n8+9+1=17\n</reasoning>\n<answer>17</answer>", "finish_reason": "stop",
          "tokens": 9, "wrong_step": {"start": 18, "end": 26, "line": 2, "lines": 2, "written": "8+9+1=17",
@@ -23,7 +27,7 @@ def test_answers_come_one_after_the_other(tmp_path: Path, monkeypatch: pytest.Mo
     answer = page.post("/ask/runs/steps", data={"question": "-8 + 9\r\n= ?"}, follow_redirects=False)
     assert answer.headers["location"] == "/run/runs/steps?tab=ask"
     job = page.get("/api/jobs").json()[0]
-    assert job["command"] == (f"workings ask --base --max-new-tokens 256 -- {tmp_path / 'folder/runs/steps'} "
+    assert job["command"] == (f"workings ask --base --pieces --max-new-tokens 256 -- {tmp_path / 'folder/runs/steps'} "
                               "'-8 + 9\n= ?'")
     folder = next(tmp_path.rglob("job.json")).parent
     assert json.loads((folder / "job.json").read_bytes())["argv"][1:3] == ["ask", "--json"]
@@ -38,7 +42,8 @@ def test_answers_come_one_after_the_other(tmp_path: Path, monkeypatch: pytest.Mo
     assert (found["trained"]["wrong_step"], found["untrained"]) == ("line 2 of 2: 8+9+1=17 (right is 18)", None)
     shown = page.get("/run/runs/steps?tab=ask").text
     assert '<span class="wrong-step">8+9+1=17</span>' in shown
-    assert ("being asked" in shown, 'data-answers="1"' in shown) == (True, True)
+    assert [f'data-pieces="{model}"' in shown for model in ("trained", "untrained")] == [False, True]
+    assert f'data-asked="{found["job"]}"' in shown
 
     both = WRONG | {"base": {"completion": "<b>", "finish_reason": "length", "tokens": 1}}
     (folder / "stdout.txt").write_text(f"{json.dumps(WRONG)}\n{json.dumps(both)}\n")
@@ -46,6 +51,60 @@ def test_answers_come_one_after_the_other(tmp_path: Path, monkeypatch: pytest.Mo
     assert page.get("/api/ask/runs/steps").json()["questions"][0]["untrained"]["text"] == "<b>"
     assert "&lt;b&gt;" in page.get("/run/runs/steps?tab=ask").text
     assert page.get("/api/ask/runs/plain").json()["questions"] == []
+
+
+def test_pieces_are_sent_as_they_are_written_and_after_a_lost_connection_from_there_on(tmp_path: Path) -> None:
+    commands = jobs.Jobs(tmp_path, tmp_path)
+    folder = tmp_path / "1"
+    folder.mkdir()
+    (folder / "job.json").write_text("{}")
+    (folder / "pid.json").write_text(json.dumps({"pid": os.getpid(), "started": process_start(os.getpid())}))
+    written = [json.dumps({"model": "trained", "piece": piece}) + "\n" for piece in ("47", "\u2028+\n")]
+
+    async def watched() -> list[str]:
+        events = piece_events(commands, "1", 0)
+        output = folder / "stdout.txt"
+        output.write_text("a library's words\n" + written[0] + written[1][:9])  # in the middle of a line
+        found = [await anext(events)]
+        output.write_text("a library's words\n" + "".join(written))
+        found.append(await anext(events))
+        (folder / "exit.json").write_text('{"code": 0}')
+        return [*found, *[event async for event in events]]
+
+    first, second, end = asyncio.run(watched())
+    assert first == f"id: {18 + len(written[0])}\ndata: {written[0]}\n"
+    assert json.loads(second.partition("data: ")[2]) == {"model": "trained", "piece": "\u2028+\n"}
+    assert second.count("\n") == 3
+    assert "event: end" in end
+
+    async def again() -> list[str]:
+        return [event async for event in piece_events(commands, "1", 18 + len(written[0]))]
+
+    assert asyncio.run(again()) == [second, end]
+
+
+def test_answers_of_a_command_are_a_stream_of_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path / "folder")
+    page = client(tmp_path / "folder", monkeypatch)
+    monkeypatch.setattr(jobs, "PROGRAM", ["true"])
+    job = page.post("/api/ask/runs/steps", data={"question": "1+1?"}).json()["id"]
+    answer = page.get(f"/api/jobs/{job}/pieces")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    assert "event: end" in answer.text
+    assert page.get("/api/jobs/none/pieces").status_code == 404
+
+
+def test_what_was_asked_of_a_run_is_found_among_other_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands, read = jobs.Jobs(tmp_path, tmp_path), []
+    for number, (verb, subject) in enumerate([("ask", "a"), ("ask", "b"), ("verify", "a"), ("ask", "a"), ("ask", "a")]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "job.json").write_text(json.dumps({"verb": verb, "subject": subject, "command": "",
+                                                     "started_at": ""}))
+        (folder / "exit.json").write_text('{"code": 0, "finished_at": ""}')
+    monkeypatch.setattr(jobs, "_end", lambda path: read.append(path.parent.name) or "")
+    assert [job.id for job in commands.about("ask", "a", 2)] == ["4", "3"]
+    assert set(read) == {"4", "3"}, "outputs of other commands are not read"
 
 
 def test_an_item_is_added_once_and_can_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,12 @@
 """`workings ask`: put one question to a trained run, and to the model that it began with."""
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from workings.cli.output import JsonFlag, answer, say
-
-if TYPE_CHECKING:
-    from workings.runs.evaluate import Reply
+from workings.cli.output import JsonFlag, answer, say, show
 
 
 def ask_command(
@@ -16,32 +14,40 @@ def ask_command(
     question: Annotated[str, typer.Argument(help="The question, as a person would write it.")],
     max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, help="Longest answer, in tokens.")] = 256,
     base: Annotated[bool, typer.Option("--base", help="Ask the untrained model as well, afterwards.")] = False,
+    pieces: Annotated[bool, typer.Option(
+        "--pieces", help="With --json: before it, lines with what a model has just written.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Ask a trained run one question.
+    """Ask a trained run one question; the answer is shown as it is written.
 
     With `--base --json`, the trained model's answer is a line of its own as soon as it is there; the last line has
     both.
     """
     from workings.runs.evaluate import ask, ask_untrained
+    from workings.scoring.wrong_step import wrong_place
 
-    values = _values(ask(run, question, max_new_tokens=max_new_tokens), "trained:\n" if base else "", as_json)
+    def values_of(model: str) -> dict[str, Any]:
+        """Keys of `--json` of one model's answer, which is shown meanwhile."""
+        put = ask if model == "trained" else ask_untrained
+        if base and not as_json:
+            show("trained:\n" if model == "trained" else "\nuntrained:\n")
+        tell = partial(_json_piece, model) if as_json and pieces else None if as_json else show
+        reply = put(run, question, max_new_tokens=max_new_tokens, tell=tell)
+        place = wrong_place(reply.text)
+        if not as_json:
+            show("\n")
+        # For the reader and not for a pipe: what the model wrote is the answer, this is about it.
+        if place:
+            say(place.text())
+        return reply.as_json() | ({"wrong_step": place.to_json()} if place else {})
+
+    values = values_of("trained")
     if base:
         # The trained model is let go first: two may not fit where one was planned for.
         answer(values, as_json=as_json, text="")
-        values |= {"base": _values(ask_untrained(run, question, max_new_tokens=max_new_tokens), "\nuntrained:\n",
-                                   as_json)}
-    if as_json:
-        answer(values, as_json=True, text="")
+        values |= {"base": values_of("untrained")}
+    answer(values, as_json=as_json, text="")
 
 
-def _values(reply: "Reply", title: str, as_json: bool) -> dict[str, Any]:
-    """Keys of `--json` of one answer, which is shown at once."""
-    from workings.scoring.wrong_step import wrong_place
-
-    place = wrong_place(reply.text)
-    answer({}, as_json=False, text="" if as_json else title + reply.text)
-    # For the reader and not for a pipe: what the model wrote is the answer, this is about it.
-    if place:
-        say(place.text())
-    return reply.as_json() | ({"wrong_step": place.to_json()} if place else {})
+def _json_piece(model: str, piece: str) -> None:
+    answer({"model": model, "piece": piece}, as_json=True, text="")

@@ -46,6 +46,11 @@ def painted(text: str, meaning: Meaning, stream: TextIO) -> str:
     return text if plain else f"\x1b[{COLOURS[meaning]}m{text}\x1b[0m"
 
 
+def show(text: str) -> None:
+    """A part of the answer for people, at once: standard output."""
+    print(text, end="", flush=True)
+
+
 def say(text: str) -> None:
     """Progress and explanations, for people: standard error."""
     print(as_typed(text), file=sys.stderr, flush=True)

@@ -3,19 +3,12 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from workings.cli.output import JsonFlag, answer, as_typed, say
 from workings.errors import DoesNotFit, Interrupted
-
-if TYPE_CHECKING:
-    from workings.runs.train_and_evaluate import TrainAndEvaluateResult
-
-
-ALERTED = ("steps", "final_loss", "first_reward", "final_reward", "items", "accuracy", "base_accuracy", "verdict")
-"""Keys of the answer that an alert has, too: numbers, and no path of this machine."""
 
 
 def train_command(
@@ -41,23 +34,16 @@ def train_command(
     """Run a recipe: check, plan, train, evaluate, seal."""
     from workings.config.load import load_recipe
     from workings.reports.live.told import Told
-    from workings.reports.tracked import flat
     from workings.runs.out import run_directory
     from workings.runs.smoke import Smoke
-    from workings.runs.train_and_evaluate import train_and_evaluate
+    from workings.runs.train_and_tell import train_and_tell
 
     told = Told(track or (), notify, say)
     small = Smoke(steps=smoke_steps or 2) if smoke or smoke_steps is not None else None
     loaded = load_recipe(recipe, overrides or ())
     place = out or run_directory(loaded.recipe.name + "-smoke" * (small is not None), resume=resume)
-    told.about(place, dict(flat(loaded.resolved())))
     try:
-        # Whatever ends it is told.
-        with told:
-            result = train_and_evaluate(loaded, place, resume=resume, smoke=small, force=force, callbacks=[told.step])
-            if not result.training.process:
-                told.ended(result.training.status, _outcome(result),
-                           {key: value for key, value in result.as_json().items() if key in ALERTED})
+        result = train_and_tell(loaded, place, told, resume=resume, smoke=small, force=force)
     except KeyboardInterrupt as stop:
         raise Interrupted(_cut_short(place, str(stop) or "Ctrl-C")) from None
     # Not an error of this program: the plan that refused is the answer, with its own exit code.
@@ -73,15 +59,6 @@ def train_command(
         raise typer.Exit(130)
     if result.training.status == "failed":
         raise typer.Exit(1)
-
-
-def _outcome(result: "TrainAndEvaluateResult") -> str:
-    """How a run ended, in one line."""
-    training = result.training
-    if training.status == "failed":
-        return f"failed: {training.reason}"
-    right = f", accuracy {result.scorecard.overall.mean:.1%}" if result.scorecard is not None else ""
-    return f"is {training.status} after {training.steps} steps{right}"
 
 
 def _cut_short(place: Path, what: str) -> str:

@@ -5,7 +5,7 @@ above it, once. An engine is found by name among the entry points of group ``wor
 so another package can bring its own. ``State`` is opaque: only the engine that made it looks inside.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -376,6 +376,16 @@ class SamplingEngine(Protocol):
         ``seeds`` holds one number below 2**32 per prompt: a prompt's completion depends on its own seed, not on the
         prompts beside it in a batch (as far as the device computes rows independently).
         """
+        ...
+
+
+@runtime_checkable
+class StreamingEngine(Protocol):
+    """What an engine may offer beyond `Engine`: an answer of which each token is told as soon as it is there."""
+
+    def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
+               tell: Callable[[int], None]) -> Completion:
+        """The tokens that `generate` gives for one prompt; ``tell`` is called with each of them, in order."""
         ...
 
 

@@ -27,7 +27,7 @@ class Phase:
     """Where the run directory will be, absolute."""
     recipe: str
     steps: int
-    """Planned steps."""
+    """Planned steps; 0 while they are not counted yet."""
     doing: str
     """Empty: what its log says."""
     began_at: str

@@ -1,25 +1,27 @@
 """The Python interface: the verbs as functions, as people write them."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from workings.config.load import LoadedRecipe, Overrides, RecipeLike, load_recipe
 from workings.errors import RequestError
+from workings.reports.live.told import Told
 from workings.runs.given_data import Rows
 from workings.runs.handle import Run
 from workings.runs.keyword_recipe import Keywords, keyword_recipe
 from workings.runs.out import run_directory
 from workings.runs.smoke import Smoke
 from workings.runs.train import Callback
-from workings.runs.train_and_evaluate import train_and_evaluate
+from workings.runs.train_and_tell import train_and_tell
 
 
 def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overrides: Overrides = (), *,
           model: str | Path | Mapping[str, Any] | None = None, data: Rows | None = None, items: Rows | None = None,
           method: Literal["full", "lora", "qlora"] = "lora", steps: int = 0, epochs: float = 0.0,
           resume: bool = False, smoke: bool | Smoke = False, force: bool = False,
-          callbacks: Sequence[Callback] = ()) -> Run:
+          callbacks: Sequence[Callback] = (), track: str | Sequence[str] = (), notify: str = "") -> Run:
     """Train, seal the record, and ask the model its items before and after.
 
     Either a recipe, or ``model`` and ``data``:
@@ -43,6 +45,8 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
         force: run although the plan says that it does not fit; the record says so.
         callbacks: each is called with a step's metrics when the step is done; `False` from one asks for a stop, at
             which the run saves a checkpoint and is sealed as interrupted.
+        track: tracker, or trackers, told of each step: `wandb`, `trackio`, `mlflow`.
+        notify: address of a webhook that is told how the run ended; it stands in no record.
 
     Returns:
         The run: it draws itself in a notebook, and has `metrics`, `ask`, `evaluate`, `compare`, `recipe`, `command`.
@@ -51,12 +55,13 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
         RequestError: what was asked for is wrong; nothing was changed.
         DoesNotFit: the step needs more memory than there is; the message names the nearest plan that fits.
     """
+    told = Told([track] if isinstance(track, str) else track, notify, _say)
     small = smoke if isinstance(smoke, Smoke) else Smoke() if smoke else None
 
     def run(loaded: LoadedRecipe) -> Run:
         name = loaded.recipe.name + "-smoke" * (small is not None)
         place = Path(out) if out is not None else run_directory(name, resume=resume)
-        result = train_and_evaluate(loaded, place, resume=resume, smoke=small, force=force, callbacks=callbacks)
+        result = train_and_tell(loaded, place, told, resume=resume, smoke=small, force=force, callbacks=callbacks)
         return Run(path=place, result=result)
 
     if recipe is not None:
@@ -69,6 +74,10 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
     with keyword_recipe(Keywords(model=model, data=data, items=items, method=method, steps=steps,
                                  epochs=epochs, overrides=overrides)) as loaded:
         return run(loaded)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
 
 
 def _refuse_both(keywords: Mapping[str, Any]) -> None:

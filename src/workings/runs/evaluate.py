@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workings.engines.base import StreamingEngine
 from workings.engines.session import ModelSession
 from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
+from workings.models.tokenizer import Tokenizer
 from workings.runs.open_model import AS_RECORDED, WeightsRequest, open_run, open_untrained, open_weights
 from workings.scoring.items import read_items
 
@@ -26,30 +28,63 @@ class Reply:
         return {"completion": self.text, "finish_reason": self.finish_reason, "tokens": self.tokens}
 
 
-def ask(run: Path, question: str, *, max_new_tokens: int = 256) -> Reply:
+Tell = Callable[[str], None]
+"""Takes the next piece of an answer."""
+
+
+def ask(run: Path, question: str, *, max_new_tokens: int = 256, tell: Tell | None = None) -> Reply:
     """Put a question to a run's last checkpoint, greedily, in the chat template it was trained with.
+
+    ``tell`` gets the answer in pieces while it is written; in one piece where the engine cannot say each token.
 
     Raises:
         RequestError: no sealed run at that path.
         RecordError: it has no intact checkpoint.
     """
-    return _reply(open_run(run).session, question, max_new_tokens)
+    return _reply(open_run(run).session, question, max_new_tokens, tell)
 
 
-def ask_untrained(run: Path, question: str, *, max_new_tokens: int = 256) -> Reply:
+def ask_untrained(run: Path, question: str, *, max_new_tokens: int = 256, tell: Tell | None = None) -> Reply:
     """The same question to the model that the run began with.
 
     Raises:
         RequestError: as `workings.runs.open_model.open_untrained`.
     """
-    return _reply(open_untrained(run), question, max_new_tokens)
+    return _reply(open_untrained(run), question, max_new_tokens, tell)
 
 
-def _reply(session: ModelSession, question: str, max_new_tokens: int) -> Reply:
-    completion = session.engine.generate(session.state, [session.template.prompt_ids(question)],
-                                         max_new_tokens=max_new_tokens, stop_ids=session.template.stop_ids)[0]
-    return Reply(text=session.tokenizer.decode(completion.tokens), finish_reason=completion.finish_reason,
-                 tokens=len(completion.tokens))
+def _reply(session: ModelSession, question: str, max_new_tokens: int, tell: Tell | None) -> Reply:
+    engine, prompt, stops = session.engine, session.template.prompt_ids(question), session.template.stop_ids
+    pieces = Pieces(session.tokenizer, tell or (lambda piece: None))
+    if tell is not None and isinstance(engine, StreamingEngine):
+        completion = engine.stream(session.state, prompt, max_new_tokens=max_new_tokens, stop_ids=stops,
+                                   tell=pieces.take)
+    else:
+        completion = engine.generate(session.state, [prompt], max_new_tokens=max_new_tokens, stop_ids=stops)[0]
+    text = session.tokenizer.decode(completion.tokens)
+    pieces.end(text)
+    return Reply(text=text, finish_reason=completion.finish_reason, tokens=len(completion.tokens))
+
+
+class Pieces:
+    """Tokens that come one by one, told as text: together the pieces are the text of all tokens."""
+
+    def __init__(self, tokenizer: Tokenizer, tell: Tell) -> None:
+        self._tokenizer, self._tell = tokenizer, tell
+        self._tokens: list[int] = []
+        self._told = ""
+
+    def take(self, token: int) -> None:
+        """One more token; what it adds is told, once its characters are whole."""
+        self._tokens.append(token)
+        # A character may be several tokens, of which the first ones alone read as this sign.
+        self.end(self._tokenizer.decode(self._tokens).rstrip("\N{REPLACEMENT CHARACTER}"))
+
+    def end(self, text: str) -> None:
+        """Tell what is missing of the text so far."""
+        if len(text) > len(self._told):
+            self._tell(text[len(self._told):])
+            self._told = text
 
 
 def evaluate_run(run: str | Path, items: str | Path, out: str | Path, *, settings: EvaluationSettings | None = None,

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import yaml
 
 from workings.config.load import LoadedRecipe, load_recipe
+from workings.config.places import named_places
 from workings.errors import RequestError
 from workings.hardware.catalog import Target, find_target, targets
 from workings.hardware.memory import gib
@@ -22,7 +23,6 @@ from workings.planning.plan import Plan
 from workings.record.digest import file_digest, json_digest
 from workings.runs.object_store import is_stored
 from workings.runs.plan import plan_target
-from workings.runs.plan_write import named_places
 from workings.runs.select_engine import with_engine
 
 Launcher = Literal["slurm", "kubernetes", "skypilot"]

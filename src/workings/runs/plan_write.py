@@ -1,22 +1,19 @@
 """A plan that fits, written as a recipe."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from workings.config.load import LoadedRecipe
+from workings.config.places import named_places
 from workings.config.yaml_reader import parse_yaml
 from workings.errors import RequestError
 from workings.hardware.memory import gib
 from workings.planning.changes import changed
 from workings.planning.plan import Plan
-
-PATH_KEYS = (("data", "traces"), ("evaluation", "traces"), ("evaluation", "items"), ("model", "id"),
-             ("algorithm", "teacher"), ("", "tokenizer"))
-"""Section and key of everything in a recipe that may be a file or a folder."""
 
 
 def write_nearest(plan: Plan, loaded: LoadedRecipe, out: Path) -> None:
@@ -49,14 +46,6 @@ def with_overrides(loaded: LoadedRecipe, words: Sequence[str]) -> dict[str, Any]
     # `changed` checks before anything is written: a file that `train` refuses would be worse than none. Only keys that
     # were set: a default that is written down would no longer follow the package.
     return changed(loaded.recipe, changes, origin).model_dump(mode="json", exclude_unset=True)
-
-
-def named_places(values: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Of everything in a recipe that may be a file or a folder: its section, its key, and the name there."""
-    for section, key in PATH_KEYS:
-        name = (values.get(section, {}) if section else values).get(key)
-        if isinstance(name, str):
-            yield section, key, name
 
 
 def _moved(values: dict[str, Any], loaded: LoadedRecipe, folder: Path) -> None:

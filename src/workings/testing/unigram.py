@@ -19,7 +19,7 @@ Shape suffixes: A micro batches, B rows, S positions (`workings.models.batch`), 
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,6 +118,14 @@ class UnigramEngine:
         if best in stop_ids:
             return [Completion(tokens=[], finish_reason="stop") for _ in prompts]
         return [Completion(tokens=[best] * max_new_tokens, finish_reason="length") for _ in prompts]
+
+    def stream(self, state: UnigramState, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
+               tell: Callable[[int], None]) -> Completion:
+        """The same for one prompt, told token by token."""
+        completion = self.generate(state, [prompt], max_new_tokens=max_new_tokens, stop_ids=stop_ids)[0]
+        for token in completion.tokens:
+            tell(token)
+        return completion
 
     def save(self, state: UnigramState, directory: Path) -> None:
         """Write ``model.safetensors`` and ``optimizer.safetensors`` into an existing folder."""

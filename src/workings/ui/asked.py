@@ -49,13 +49,13 @@ def arguments(run: Path, question: str, max_new_tokens: int) -> list[str]:
     if not question.strip() or len(question) > LONGEST_QUESTION or "\0" in question:
         raise RequestError(f"a question of {len(question):,} characters", f"1 to {LONGEST_QUESTION:,}", "")
     # Behind `--` nothing is an option, also where the question begins with a dash.
-    return ["--base", "--max-new-tokens", str(max_new_tokens), "--", str(run), question]
+    return ["--base", "--pieces", "--max-new-tokens", str(max_new_tokens), "--", str(run), question]
 
 
 def read_question(job: Job) -> Question:
     """A question from the command that put it; of one that still runs, the answers that are there."""
     found = Question(job=job.id, state=job.state, text=job.arguments[-1] if job.arguments else "")
-    said = [value for line in job.output.splitlines() if (value := _object(line))]
+    said = [value for line in job.output.splitlines() if (value := json_object(line))]
     for value in [*said, job.answer or {}]:
         if "completion" in value:
             found.trained = _answer(value)
@@ -74,7 +74,7 @@ def add_item(folder: Path, prompt: str, expected: str) -> str:
         StorageError: it cannot be written.
     """
     path = folder / ITEMS
-    before = [_object(line) or {} for line in read_plain(path).decode("utf-8", "replace").splitlines()] \
+    before = [json_object(line) or {} for line in read_plain(path).decode("utf-8", "replace").splitlines()] \
         if path.exists() else []
     if any(row.get("prompt") == prompt for row in before):
         raise RequestError(f"{prompt[:80]!r}, which stands in {ITEMS} already", "another question", "")
@@ -97,7 +97,8 @@ def _answer(value: dict[str, Any]) -> AskedAnswer:
                        finish_reason=str(value.get("finish_reason", "")))
 
 
-def _object(line: str) -> dict[str, Any] | None:
+def json_object(line: str | bytes) -> dict[str, Any] | None:
+    """The JSON object of a line; None where it is none."""
     try:
         value = json.loads(line)
     except ValueError:

@@ -106,27 +106,21 @@ class Folder:
 
     def metrics(self, run: Path) -> list[dict[str, Any]]:
         """Lines of a run's metrics so far that have what every line has; only what was added is read."""
-        tail = self.tail(run / METRICS)
-        lines = tail.lines()
-        kept: list[dict[str, Any]] = tail.derived or []
-        if tail.derived is None or tail.seen != len(lines):
-            # A new list: another thread may be reading the one before.
-            kept = [*kept, *(line for line in lines[tail.seen:] if _is_metric(line))]
-            tail.derived, tail.seen = kept, len(lines)
-        return kept
+        return _metrics(self.tail(run / METRICS))
 
     def columns(self, run: Path) -> Columns:
         """A run's metrics so far as arrays; only what was added is converted."""
-        lines = self.metrics(run)
+        # One reader for both: a resume replaces the log, and its columns would be put behind those of the one before.
         tail = self.tail(run / METRICS)
+        lines = _metrics(tail)
         with self._growing:
             kept = self._columns.get(run)
-            # A resume cuts lines off the log, after which the arrays hold steps that are no longer there.
-            if kept is None or kept[0] is not tail or kept[1].count > len(lines):
-                kept = (tail, Columns())
-                self._columns[run] = kept
-            kept[1].grow(lines)
-        return kept[1]
+        before = kept[1] if kept is not None and kept[0] is tail and kept[1].count <= len(lines) else Columns()
+        # Of two threads that read on at once the last one is kept; what it lacks is read again.
+        found = before.grown(lines)
+        with self._growing:
+            self._columns[run] = (tail, found)
+        return found
 
     def tail(self, path: Path) -> Tail:
         """The reader of a JSON-lines file; a new one where the file was replaced."""
@@ -177,6 +171,18 @@ def _is_unit(place: Path) -> bool:
     # An unfinished run has no manifest yet; its resolved recipe is the first thing that it writes.
     names = (MANIFEST, EVALUATION_SUMMARY) if not place.name.endswith(PARTIAL_SUFFIX) else (CONFIG,)
     return any((place / name).is_file() for name in names)
+
+
+def _metrics(tail: Tail) -> list[dict[str, Any]]:
+    lines = tail.lines()
+    # One value for both, so that no other thread puts its own count beside these lines.
+    seen, kept = tail.derived or (0, [])
+    if seen != len(lines):
+        # A new list: another thread may be reading the one before.
+        kept = [*kept, *(line for line in lines[seen:] if _is_metric(line))]
+        tail.derived = len(lines), kept
+    found: list[dict[str, Any]] = kept
+    return found
 
 
 def _is_metric(line: dict[str, Any]) -> bool:

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -77,12 +79,9 @@ class Jobs:
 
     def get(self, identity: str) -> Job:
         """One command as it stands now. Raises `RequestError` for an unknown one."""
-        folder = self.place / identity
-        # Without dots and slashes an identity cannot lead out of the folder.
-        if not all(sign.isalnum() or sign == "-" for sign in identity) or not (folder / "job.json").is_file():
-            raise RequestError(f"job {identity[:60]}", "one that this page started", "")
+        folder = self._folder(identity)
         job = json.loads((folder / "job.json").read_bytes())
-        ended = json.loads((folder / "exit.json").read_bytes()) if (folder / "exit.json").is_file() else None
+        ended = _ended(folder)
         # Before the end the last line may be half of one, or no answer yet.
         output, answer = _split(_end(folder / "stdout.txt")) if ended else (_end(folder / "stdout.txt"), None)
         return Job(id=identity, verb=job["verb"], command=job["command"],
@@ -93,14 +92,21 @@ class Jobs:
 
     def all(self, limit: int = 50) -> list[Job]:
         """The newest commands first."""
-        if not self.place.is_dir():
-            return []
-        names = sorted((entry.name for entry in self.place.iterdir() if (entry / "job.json").is_file()), reverse=True)
-        return [self.get(name) for name in names[:limit]]
+        return [self.get(name) for name in self._names(limit)]
 
     def about(self, verb: str, subject: str, limit: int) -> list[Job]:
-        """The newest commands of a verb about a run."""
-        return [job for job in self.all(200) if job.verb == verb and job.subject == subject][:limit]
+        """The newest commands of a verb about a run, of the newest 200 commands."""
+        # What a command is about stands in a small file; its output, which is not small, is read of the found ones.
+        told = ((name, json.loads((self.place / name / "job.json").read_bytes())) for name in self._names(200))
+        found = (name for name, job in told if job["verb"] == verb and job["subject"] == subject)
+        return [self.get(name) for name in islice(found, limit)]
+
+    def _names(self, limit: int) -> list[str]:
+        """The newest commands first."""
+        if not self.place.is_dir():
+            return []
+        return sorted((entry.name for entry in self.place.iterdir() if (entry / "job.json").is_file()),
+                      reverse=True)[:limit]
 
     def newly_ended(self, verb: str, limit: int = 10) -> list[Job]:
         """Commands of a verb that ended and were not given by this before; looks at the newest ones."""
@@ -110,6 +116,23 @@ class Jobs:
         ended = [name for name in names if name not in self._given and (self.place / name / "exit.json").is_file()]
         self._given.update(ended)
         return [job for job in map(self.get, ended) if job.verb == verb]
+
+    def is_running(self, identity: str) -> bool:
+        """Whether a command runs. Raises `RequestError` for an unknown one."""
+        folder = self._folder(identity)
+        return self._state(folder, _ended(folder)) == "running"
+
+    def lines(self, identity: str, place: int) -> Iterator[tuple[int, bytes]]:
+        """Whole lines of its standard output from a place on, each behind the place (in bytes) where it ends."""
+        path = self._folder(identity) / "stdout.txt"
+        if not path.is_file():
+            return
+        with path.open("rb") as file:
+            file.seek(place)
+            for line in file:
+                place += len(line)
+                if line.endswith(b"\n"):  # else it is still being written
+                    yield place, line
 
     def stop(self, identity: str) -> Job:
         """Ask a command to stop, as Ctrl-C would. Raises `RequestError` where it does not run."""
@@ -121,6 +144,13 @@ class Jobs:
         os.kill(json.loads(path.read_bytes())["pid"], signal.SIGINT)
         return job
 
+    def _folder(self, identity: str) -> Path:
+        folder = self.place / identity
+        # Without dots and slashes an identity cannot lead out of the folder.
+        if not all(sign.isalnum() or sign == "-" for sign in identity) or not (folder / "job.json").is_file():
+            raise RequestError(f"job {identity[:60]}", "one that this page started", "")
+        return folder
+
     def _state(self, folder: Path, ended: dict[str, Any] | None) -> Literal["running", "done", "failed", "lost"]:
         if ended is not None:
             return "done" if ended["code"] == 0 else "failed"
@@ -129,6 +159,13 @@ class Jobs:
             return "running" if time.time() - folder.stat().st_mtime < STARTING_SECONDS else "lost"
         process = json.loads(path.read_bytes())
         return "running" if process_start(process["pid"]) == process["started"] != "" else "lost"
+
+
+def _ended(folder: Path) -> dict[str, Any] | None:
+    """Exit code and end of a command; None while there are none."""
+    path = folder / "exit.json"
+    found: dict[str, Any] | None = json.loads(path.read_bytes()) if path.is_file() else None
+    return found
 
 
 def _end(path: Path) -> str:

@@ -67,7 +67,7 @@ class RunRow(BaseModel):
     device: str = ""
     dtypes: str = ""
     steps: int = 0
-    planned_steps: int = 0
+    planned_steps: int = Field(default=0, description="0 while they are not known: those of epochs are counted")
     tokens: int = 0
     loss: float | None = Field(default=None, description="What the log calls loss, of the last step: nats a "
                               "token where it learned from traces, else the value of an objective")

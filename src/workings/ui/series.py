@@ -1,6 +1,7 @@
 """Curves of a run for the page: thinned on the server so that a run of any length draws at once, no spike lost."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Literal
 
@@ -83,29 +84,29 @@ NONE = float("nan")
 NO_VALUES: Values = np.empty(0)
 
 
+@dataclass(frozen=True)
 class Columns:
-    """The lines of a run's metrics as arrays, one an axis and one a kind; grows with the log."""
+    """The lines of a run's metrics as arrays of one length, one an axis and one a kind.
 
-    def __init__(self) -> None:
-        self.count = 0
-        self._parts: dict[str, Values] = {name: np.empty(0) for name in (*AXES, *(kind[0] for kind in KINDS))}
-        self._rewarded: dict[str, Values] = {}
+    It does not change: a page that draws it is not disturbed by another one that has read on.
+    """
+
+    count: int = 0
+    parts: dict[str, Values] = field(
+        default_factory=lambda: {name: np.empty(0) for name in (*AXES, *(kind[0] for kind in KINDS))})
+    rewarded: dict[str, Values] = field(default_factory=dict)
+    """What lines of a run that learns from rewards, a teacher or pairs have beside the others; else empty."""
 
     def __getitem__(self, name: str) -> Values:
-        return self._parts[name]
+        return self.parts[name]
 
-    @property
-    def rewarded(self) -> dict[str, Values]:
-        """What lines of a run that learns from rewards, a teacher or pairs have beside the others; else empty."""
-        return self._rewarded
-
-    def grow(self, lines: Sequence[Line]) -> None:
-        """Take in the lines that came since."""
+    def grown(self, lines: Sequence[Line]) -> "Columns":
+        """The same with the lines that came since."""
         new = lines[self.count:]
         if not new:
-            return
+            return self
         parts = {}
-        for name, before in self._parts.items():
+        for name, before in self.parts.items():
             # Lines hold the tokens and seconds of one step, and an axis needs the sums up to it.
             if name in AXES:
                 added = np.array([line[name] for line in new], dtype=np.float64)
@@ -117,16 +118,15 @@ class Columns:
                 added = np.array([value if type(value := read(line)) in (int, float) else NONE for line in new],
                                  dtype=np.float64)
             parts[name] = np.concatenate([before, added])
-        # Arrays are replaced and never changed in place, so one that a reader holds keeps its length.
-        self._parts, self._rewarded, self.count = parts, self._grown([numbers(line) for line in new]), len(lines)
+        return Columns(count=len(lines), parts=parts, rewarded=self._rewarded([numbers(line) for line in new]))
 
-    def _grown(self, new: Sequence[dict[str, float]]) -> dict[str, Values]:
-        names = dict.fromkeys([*self._rewarded, *(name for found in new for name in found)])
+    def _rewarded(self, new: Sequence[dict[str, float]]) -> dict[str, Values]:
+        names = dict.fromkeys([*self.rewarded, *(name for found in new for name in found)])
         # Which names there are is said by the lines alone, and somebody else's may have a new one each.
         named = [name for name in names if name.startswith(PREFIXES)]
         left_out = set(named[MOST_NAMES:])
         before = np.full(self.count, NONE)
-        return {name: np.concatenate([self._rewarded.get(name, before), np.array(
+        return {name: np.concatenate([self.rewarded.get(name, before), np.array(
             [found.get(name, NONE) for found in new], dtype=np.float64)]) for name in names if name not in left_out}
 
 

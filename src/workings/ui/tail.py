@@ -30,8 +30,6 @@ class Tail:
         self._file = -1
         self.derived: Any = None
         """What a reader made of the lines and wants to keep beside them."""
-        self.seen = 0
-        """Lines that `derived` was made of."""
         self.bytes = 0
         """What the lines take in memory, about."""
 
@@ -46,6 +44,8 @@ class Tail:
 
     def lines(self) -> list[dict[str, Any]]:
         """All lines so far that are JSON objects; a damaged line is left out (`workings verify` names it).
+
+        The list does not change: lines that come later stand in another one.
 
         Raises:
             RecordError: it is no plain file, or would fill the memory.
@@ -62,7 +62,8 @@ class Tail:
                     self._make_room(self, needed)
                     self.bytes += needed
                     self._place += len(data)
-                    self._lines += [value for value in _parsed(data.split(b"\n")) if isinstance(value, dict)]
+                    self._lines = [*self._lines,
+                                   *(value for value in _parsed(data.split(b"\n")) if isinstance(value, dict))]
             return self._lines
 
     def _whole_lines(self, file: BinaryIO) -> bytes:

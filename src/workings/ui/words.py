@@ -1,5 +1,6 @@
 """Numbers as people read them, for the templates."""
 
+import re
 from datetime import datetime
 from typing import Any
 
@@ -42,5 +43,12 @@ def flat_texts(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
     return found
 
 
+def small_p(text: str) -> str:
+    """A sentence without the digits of a tiny p value, which nobody reads; JSON twins and reports have them."""
+    return _TINY.sub("p\N{NO-BREAK SPACE}<\N{NO-BREAK SPACE}0.001", text)
+
+
+_TINY = re.compile(r"p [=<] \d(?:\.\d+)?e-\d+")
 FILTERS = {"size": byte_text, "time": time_text, "value": value_text, "count": count, "duration": duration,
-           "percent": percent, "marked": marked, "marked_samples": marked_samples, "right_value": right_value}
+           "percent": percent, "small_p": small_p, "marked": marked, "marked_samples": marked_samples,
+           "right_value": right_value}

@@ -43,6 +43,7 @@ from workings.engines.jax.projection import SCALE
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import abstract_state, build_spec, initial_params, lower_step, state_shardings
 from workings.engines.jax.step import State, StepSpec, make_evaluation, make_log_probs
+from workings.engines.jax.streaming import Streamer
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes
 from workings.models.batch import ROWS, Batch
@@ -61,7 +62,7 @@ class JaxEngine(JaxPlanning):
         self._shardings = state_shardings(self.spec, self._abstract)
         self._steps: dict[tuple[tuple[int, ...], ...], Any] = {}
         self._forward: dict[tuple[str, tuple[int, ...]], Any] = {}
-        self._generator = Generator(self.spec)
+        self._generator, self._streamer = Generator(self.spec), Streamer(self.spec)
         self.compilations = 0
         """Number of step programs compiled so far (tests assert that it stays at the number of batch shapes)."""
 
@@ -211,6 +212,11 @@ class JaxEngine(JaxPlanning):
                  stop_ids: Sequence[int]) -> list[Completion]:
         """Greedy continuations in the order given."""
         return self._generator.answer(state["params"], prompts, max_new_tokens, stop_ids)
+
+    def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
+               tell: Callable[[int], None]) -> Completion:
+        """The tokens that `generate` gives for one prompt, told one by one."""
+        return self._streamer.answer(state["params"], prompt, max_new_tokens, stop_ids, tell)
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:

@@ -131,6 +131,40 @@ def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Arra
 
 Written = tuple[jax.Array, ...]
 """``[B, room]`` tokens; of drawn ones also their log probabilities, float32."""
+Pick = Callable[[jax.Array, jax.Array], Written]
+"""``(hidden states [B, D], number of the new token) -> [B]`` tokens, and what `Written` has beside them."""
+Going = tuple[jax.Array, Written, jax.Array, Written, cache.Caches]
+"""Answers that are being written: tokens so far, the next ones, which rows are done, what is written, the caches."""
+
+
+def begin(spec: StepSpec, params: Params, tokens: jax.Array, lengths: jax.Array, real: jax.Array, room: int,
+          pick: Pick) -> Going:
+    """Prompts that are read, with nothing written yet."""
+    x, caches = _read_prompts(spec, params, tokens, lengths, room)
+    # The prompt alone gives new token 0, so room for n tokens takes n - 1 steps that count.
+    first = pick(x, jnp.int32(0))
+    empty = tuple(jnp.zeros((tokens.shape[0], room), x.dtype) for x in first)
+    return jnp.int32(0), first, ~real, empty, caches
+
+
+def go_on(spec: StepSpec, params: Params, lengths: jax.Array, limit: jax.Array, stop_ids: jax.Array, pick: Pick,
+          going: Going) -> Going:
+    """Write until every row has ended or has ``limit`` tokens."""
+    def unfinished(going: Going) -> jax.Array:
+        return (going[0] < limit) & ~jnp.all(going[2])
+
+    def one(going: Going) -> Going:
+        count, picked, done, out, caches = going
+        out = tuple(jax.lax.dynamic_update_slice(before, jnp.where(done, 0, x)[:, None], (0, count))
+                    for before, x in zip(out, picked, strict=True))
+        # Rows that have ended are computed on with the others, because a program has fixed shapes.
+        done = done | jnp.isin(picked[0], stop_ids)
+        # The last turn computes a token that nobody reads: one step of decoding, for a loop without a branch.
+        x, caches = _decode(spec, params, picked[0], lengths + count, count, caches)
+        return count + 1, pick(x, count + 1), done, out, caches
+
+    found: Going = jax.lax.while_loop(unfinished, one, going)
+    return found
 
 
 def make_generate(spec: StepSpec, room: int, drawn: bool) -> Callable[..., Written]:
@@ -145,25 +179,8 @@ def make_generate(spec: StepSpec, room: int, drawn: bool) -> Callable[..., Writt
             logits = sampling.next_logits(spec, params, x)
             return sampling.draw(spec, logits, temperature, seeds, count) if drawn else (sampling.greedy(logits),)
 
-        def going(carry: Any) -> jax.Array:
-            return (carry[0] < limit) & ~jnp.all(carry[2])
-
-        def one(carry: Any) -> Any:
-            count, picked, done, out, caches = carry
-            out = tuple(jax.lax.dynamic_update_slice(before, jnp.where(done, 0, x)[:, None], (0, count))
-                        for before, x in zip(out, picked, strict=True))
-            # Rows that have ended are computed on with the others, because a program has fixed shapes.
-            done = done | jnp.isin(picked[0], stop_ids)
-            # The last turn computes a token that nobody reads: one step of decoding, for a loop without a branch.
-            x, caches = _decode(spec, params, picked[0], lengths + count, count, caches)
-            return count + 1, pick(x, count + 1), done, out, caches
-
-        x, caches = _read_prompts(spec, params, tokens, lengths, room)
-        # The prompt alone gives new token 0, so room for n tokens takes n - 1 steps that count.
-        first = pick(x, jnp.int32(0))
-        empty = tuple(jnp.zeros((tokens.shape[0], room), x.dtype) for x in first)
-        written: Written = jax.lax.while_loop(going, one, (jnp.int32(0), first, ~real, empty, caches))[3]
-        return written
+        begun = begin(spec, params, tokens, lengths, real, room, pick)
+        return go_on(spec, params, lengths, limit, stop_ids, pick, begun)[3]
 
     return generate
 
@@ -225,14 +242,15 @@ class Generator:
         Raises:
             RequestError: an empty prompt, or seeds or a temperature that cannot be drawn with.
         """
-        _check(prompts, temperature, seeds)
+        check_prompts(prompts)
+        if seeds is not None:
+            _check_drawing(prompts, temperature, seeds)
         # The room is a power of two and the limit an argument: another limit within the room compiles nothing.
         room, drawn = bucket(max_new_tokens), seeds is not None
         if (room, drawn) not in self._programs:
             self._programs[room, drawn] = jax.jit(make_generate(self.spec, room, drawn),
                                                   out_shardings=self.spec.layout.everywhere())
-        # -1 is no token: without stop tokens the array has an element that nothing equals.
-        program, stops = self._programs[room, drawn], np.array([*stop_ids] or [-1], np.int32)
+        program, stops = self._programs[room, drawn], stop_array(stop_ids)
 
         def run(rows: PromptBatch) -> list[Completion]:
             written = program(params, rows.tokens, rows.lengths, np.int32(max_new_tokens), stops, rows.real,
@@ -260,11 +278,19 @@ class Generator:
         return answers
 
 
-def _check(prompts: Sequence[Sequence[int]], temperature: float, seeds: Sequence[int] | None) -> None:
+def stop_array(stop_ids: Sequence[int]) -> np.ndarray:
+    """Stop tokens as a compiled program takes them."""
+    # -1 is no token: without stop tokens the array has an element that nothing equals.
+    return np.array([*stop_ids] or [-1], np.int32)
+
+
+def check_prompts(prompts: Sequence[Sequence[int]]) -> None:
+    """Raises `RequestError` for an empty one."""
     if any(len(prompt) == 0 for prompt in prompts):
         raise RequestError("an empty prompt", "prompts of at least one token")
-    if seeds is None:
-        return
+
+
+def _check_drawing(prompts: Sequence[Sequence[int]], temperature: float, seeds: Sequence[int]) -> None:
     if temperature <= 0:
         raise RequestError(f"temperature {temperature:g} for drawn completions", "above 0, or greedy decoding")
     if len(seeds) != len(prompts) or not all(0 <= seed < 2 ** 32 for seed in seeds):

@@ -1,6 +1,6 @@
 """The PyTorch engine: a thin class around functions. It opens the device, builds models, moves batches and counts."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -193,6 +193,17 @@ class TorchEngine(TorchPlanning):
                  stop_ids: Sequence[int]) -> list[Completion]:
         """Greedy continuations in the order given."""
         return self._answers(state, prompts, max_new_tokens, stop_ids, lambda indices: greedy)
+
+    def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
+               tell: Callable[[int], None]) -> Completion:
+        """The tokens that `generate` gives for one prompt, told one by one."""
+        def told(logits: torch.Tensor) -> tuple[torch.Tensor]:
+            picked = greedy(logits)
+            if (token := int(picked[0])) not in stop_ids:
+                tell(token)
+            return picked
+
+        return self._answers(state, [prompt], max_new_tokens, stop_ids, lambda indices: told)[0]
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:

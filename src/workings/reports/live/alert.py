@@ -18,8 +18,8 @@ def check_address(url: str) -> None:
     """Raises `RequestError` for what is no address; it is not repeated, because it may hold a key."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise RequestError("--notify, without the address of a webhook", "https://…",
-                           "--notify https://ntfy.example/my-runs")
+        raise RequestError("an alert to what is not the address of a webhook", "https://…",
+                           "https://ntfy.example/my-runs")
 
 
 def send(url: str, text: str, values: Mapping[str, Any], say: Callable[[str], None]) -> bool:

@@ -103,11 +103,11 @@ def check_trackers(names: Sequence[str]) -> None:
     """Raises `RequestError` for a name that is none, and for a library that is not here or knows no server."""
     for name in names:
         if name not in TRACKERS:
-            raise RequestError(f"--track {name}", f"one of {', '.join(TRACKERS)}; files for TensorBoard are always "
-                               "written", f"--track {TRACKERS[0]}")
+            raise RequestError(f"tracker {name}", f"one of {', '.join(TRACKERS)}; files for TensorBoard are always "
+                               "written", TRACKERS[0])
         if find_spec(name) is None:
-            raise RequestError(f"--track {name}, which is not installed", f"the package {name}",
+            raise RequestError(f"tracker {name}, which is not installed", f"the package {name}",
                                pip_install("track" if name == "mlflow" else name, extra=name != "trackio"))
         if name == "mlflow" and not os.environ.get("MLFLOW_TRACKING_URI", "").startswith(("http://", "https://")):
-            raise RequestError("--track mlflow without a server", "its address in MLFLOW_TRACKING_URI",
+            raise RequestError("tracker mlflow without a server", "its address in MLFLOW_TRACKING_URI",
                                "MLFLOW_TRACKING_URI=http://127.0.0.1:5000")

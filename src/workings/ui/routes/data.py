@@ -1,5 +1,7 @@
 """`/data`: rows of a recipe as the model will see them, and what `data check` finds in its traces."""
 
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,8 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
-from workings.config.load import load_recipe, shipped_recipes
+from workings.config.load import LoadedRecipe, load_recipe, shipped_recipes
+from workings.config.places import named_places
 from workings.errors import RequestError
 from workings.ui.child import ask
 from workings.ui.draw import histogram
@@ -29,21 +32,39 @@ class DataAnswer(BaseModel):
     check_problem: str = Field(default="", description="Why the traces could not be checked")
 
 
+Stamp = tuple[tuple[str, int, int], ...]
+"""Name, time of the last change and bytes of files."""
+
+
+# The stamp is part of the key of what is remembered: where a file has changed, the verb is asked again.
 @lru_cache(maxsize=32)
-def _asked(words: tuple[str, ...], cwd: Path, stamp: int) -> dict[str, Any]:
+def _asked(words: tuple[str, ...], cwd: Path, stamp: Stamp) -> dict[str, Any]:
     return ask(list(words), cwd)
 
 
+def _stamp(places: Iterable[Path]) -> Stamp:
+    """Of these files, and of the files in those that are folders, as they are now."""
+    files = (file for place in places for file in (sorted(place.iterdir()) if place.is_dir() else [place])
+             if file.is_file())
+    return tuple((str(file), (state := file.stat()).st_mtime_ns, state.st_size) for file in files)
+
+
+def _loaded(site: Site, place: str, overrides: list[str]) -> LoadedRecipe:
+    loaded = load_recipe(place, overrides)
+    # The verb is asked in the folder, and sees from there what a shipped recipe names.
+    return loaded if Path(place).is_file() else replace(loaded, base=site.folder.root)
+
+
 def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[str]) -> DataAnswer:
-    """Preview, and the check where it is asked for; kept until the recipe changes."""
+    """Preview, and the check where it is asked for; kept until the recipe or a file that it names changes."""
     place = recipe_argument(site.folder, recipe)
-    # Part of the key of what is remembered: an edited recipe is asked again. Starting a child takes seconds.
-    stamp = Path(place).stat().st_mtime_ns if Path(place).is_file() else 0
+    loaded = _loaded(site, place, overrides)
+    named = [loaded.path(name) for _, _, name in named_places(loaded.recipe.model_dump(mode="json"))]
+    stamp = _stamp([Path(place), *named])
     words = ["data", "preview", place, *overrides, "--n", str(ROWS), *(["--row", row] if row else [])]
     commands, found = [" ".join(["workings", *words])], {}
     preview = _asked(tuple(words), site.folder.root, stamp)
     if check:
-        loaded = load_recipe(place, overrides)
         data, items = loaded.recipe.data, loaded.recipe.evaluation.items
         traces = loaded.path(data.traces)
         # A recipe may name a file beside itself or a shipped set; what is no file is passed on as a name.

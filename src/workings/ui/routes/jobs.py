@@ -1,10 +1,13 @@
 """`/jobs`: commands that the page started, live."""
 
-from fastapi import APIRouter
-from fastapi.responses import HTMLResponse, RedirectResponse
+from typing import Annotated
+
+from fastapi import APIRouter, Header
+from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 
 from workings.record.layout import PARTIAL_SUFFIX
 from workings.ui.jobs import Job
+from workings.ui.pieces import piece_events
 from workings.ui.site import Site
 
 
@@ -21,6 +24,12 @@ def router(site: Site) -> APIRouter:
     def job_json(identity: str) -> Job:
         """One command, with the end of what it says and its answer."""
         return site.jobs.get(identity)
+
+    @routes.get("/api/jobs/{identity}/pieces")
+    def pieces(identity: str, last_event_id: Annotated[int, Header(ge=0)] = 0) -> StreamingResponse:
+        """What models write to a question, as server-sent events; `end` where the command has ended."""
+        site.jobs.get(identity)  # an unknown one is not found, which could not be said after the first event
+        return StreamingResponse(piece_events(site.jobs, identity, last_event_id), media_type="text/event-stream")
 
     @routes.post("/api/jobs/{identity}/stop")
     def stop_json(identity: str) -> Job:

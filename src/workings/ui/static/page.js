@@ -103,13 +103,26 @@ function watchJob(element) {
       log.textContent = job.log || "(nothing yet)";
       if (atEnd) log.scrollTop = log.scrollHeight;
     }
-    if (job.state === "running" && "answers" in element.dataset) {
-      if (job.output.trim().split("\n").filter(Boolean).length > Number(element.dataset.answers)) location.reload();
-      return true;
-    }
     if (job.state === "running") return true;
     location.reload();
     return false;
+  });
+}
+
+/** What models write to a question, piece by piece; at the end the page is read again, with what is marked in it. */
+function watchAnswers(element) {
+  const source = new EventSource(`/api/jobs/${element.dataset.asked}/pieces`);
+  source.addEventListener("message", (event) => {
+    const { model, piece } = JSON.parse(event.data);
+    const place = element.querySelector(`[data-pieces="${model}"]`);
+    if (!place) return;  // the page has the whole answer already
+    for (const other of element.querySelectorAll("[data-pieces]:not([hidden])")) other.nextElementSibling.hidden = other !== place;
+    place.hidden = false;
+    place.append(piece);
+  });
+  source.addEventListener("end", () => {
+    source.close();
+    location.reload();
   });
 }
 
@@ -195,6 +208,7 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("[data-live]").forEach(watchRun);
   document.querySelectorAll("[data-begun-runs]").forEach(watchList);
   document.querySelectorAll("[data-job]").forEach(watchJob);
+  document.querySelectorAll("[data-asked]").forEach(watchAnswers);
   document.querySelectorAll("form[data-submit-on-change]").forEach((form) => {
     form.addEventListener("change", () => form.requestSubmit());
   });

@@ -18,8 +18,9 @@ async function verifyZip(file, progress) {
   for (const unit of units) await readSums(file, unit);
   const root = await rootOver(units);
   const elsewhere = await checkPacks(file, units);
+  const filled = filledFolders(all);
   for (const unit of units) {
-    checkNames(unit, all);
+    checkNames(unit, filled);
     checkSeal(unit, seals.get(unit.place) ?? null);
     await checkFiles(file, unit, progress);
   }
@@ -42,9 +43,14 @@ async function rootOver(units) {
   return sha256(new TextEncoder().encode(units.map((unit) => `${unit.root}  ${unit.place || "."}\n`).join("")));
 }
 
-function checkNames(unit, all) {
+/* Names of the folders that hold a file, at any depth. */
+function filledFolders(all) {
   const filled = new Set();
-  for (const entry of all) if (entry.kind !== "folder") for (let name = parent(entry.name); name; name = parent(name)) filled.add(name);
+  for (const entry of all) if (entry.kind !== "folder") for (let name = parent(entry.name); name && !filled.has(name); name = parent(name)) filled.add(name);
+  return filled;
+}
+
+function checkNames(unit, filled) {
   const seen = new Map();
   for (const [name, entry] of unit.entries) {
     if (entry.kind === "other") unit.problems.push(`${name}: a link or a special file`);

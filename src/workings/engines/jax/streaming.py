@@ -1,0 +1,68 @@
+"""One greedy answer, told token by token: the loop of `generate`, which comes back to the host after each token."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from workings.engines.base import Completion
+from workings.engines.jax import sampling
+from workings.engines.jax.generate import (
+    Going,
+    Written,
+    begin,
+    bucket,
+    check_prompts,
+    go_on,
+    prompt_batches,
+    stop_array,
+)
+from workings.engines.jax.params_tree import Params
+from workings.engines.jax.step import StepSpec
+
+
+class Streamer:
+    """Answers one prompt at a time; keeps what it has compiled (two programs per padded length and room)."""
+
+    def __init__(self, spec: StepSpec) -> None:
+        self._spec = spec
+        self._programs: dict[int, tuple[Any, Any]] = {}
+
+    def answer(self, params: Params, prompt: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int],
+               tell: Callable[[int], None]) -> Completion:
+        """The tokens of `workings.engines.jax.generate.Generator.answer`; ``tell`` is called with each.
+
+        Raises:
+            RequestError: an empty prompt.
+        """
+        check_prompts([prompt])
+        room = bucket(max_new_tokens)
+        if room not in self._programs:
+            self._programs[room] = self._compiled(room)
+        first, following = self._programs[room]
+        rows = prompt_batches([prompt], self._spec.layout.fsdp, fine=self._spec.variant.fine_prompt_lengths)[0]
+        stops, written = stop_array(stop_ids), list[int]()
+        going = first(params, rows.tokens, rows.lengths, rows.real)
+        for limit in range(1, max_new_tokens + 1):
+            going = following(params, rows.lengths, np.int32(limit), stops, going)
+            written.append(int(np.asarray(going[3][0])[0, limit - 1]))
+            if written[-1] in stop_ids:
+                break
+            tell(written[-1])
+        return Completion.of(written, stop_ids)
+
+    def _compiled(self, room: int) -> tuple[Any, Any]:
+        def pick(params: Params, x: jax.Array, count: jax.Array) -> Written:
+            return (sampling.greedy(sampling.next_logits(self._spec, params, x)),)
+
+        def first(params: Params, tokens: jax.Array, lengths: jax.Array, real: jax.Array) -> Going:
+            return begin(self._spec, params, tokens, lengths, real, room, partial(pick, params))
+
+        def following(params: Params, lengths: jax.Array, limit: jax.Array, stop_ids: jax.Array,
+                      going: Going) -> Going:
+            return go_on(self._spec, params, lengths, limit, stop_ids, partial(pick, params), going)
+
+        # The cache is given away and written in place: a copy of it for each token would cost more than the token.
+        return jax.jit(first), jax.jit(following, donate_argnums=4)
