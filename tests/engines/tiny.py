@@ -18,13 +18,14 @@ from workings.objectives.top_tokens import TopTokens
 FAMILIES = tuple(family.name for family in families() if "jax" not in family.refusals)
 
 
-def tiny_shape(family: str = "gemma", *, vocab: int = 61, layers: int = 2, **changes: Any) -> ModelShape:
+def tiny_shape(family: str = "gemma", *, vocab: int = 61, layers: int = 0, **changes: Any) -> ModelShape:
     """A model of a few thousand parameters with every feature of its family switched on and in reach."""
+    layers = layers or (6 if family == "gemma4" else 2)
     config = ShapeConfig(family=family, layers=layers, width=32, mlp_width=48, heads=4,
                          kv_heads=2 if find_family(family).grouped_heads else 4, head_dim=8, context=128)
     shape = shape_from_config(config, vocab)
     if family == "gemma4":  # two turns with keys of their own, then a sliding and a global layer without
-        changes = {"layers": 6, "sliding_window": 4, "sliding_pattern": 2, "global_head_dim": 16, "per_layer_width": 6,
+        changes = {"sliding_window": 4, "sliding_pattern": 2, "global_head_dim": 16, "per_layer_width": 6,
                    "shared_kv_layers": 2, "shared_mlp_width": 96, "rotated_part": 0.5} | changes
     elif shape.sliding_pattern:
         changes = {"sliding_window": 4, "sliding_pattern": 2} | changes

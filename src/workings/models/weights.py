@@ -1,7 +1,9 @@
 """Names and shapes of a model's tensors, exactly as Hugging Face's checkpoints carry them; its family knows them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from math import prod
 from types import MappingProxyType
 
@@ -20,8 +22,8 @@ from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 
 __all__ = ["EMBEDDING", "FINAL_NORM", "HEAD", "LAYER_SCALAR", "PER_LAYER_EMBEDDING", "PER_LAYER_NORM",
-           "PER_LAYER_PROJECTION", "PROJECTIONS", "RESIDUAL", "first_value", "is_frozen", "layer_name", "layer_shapes",
-           "layer_turns", "outer_shapes", "parameter_count", "projections", "tensor_shapes"]
+           "PER_LAYER_PROJECTION", "PROJECTIONS", "RESIDUAL", "Loop", "first_value", "is_frozen", "layer_loops",
+           "layer_name", "layer_shapes", "outer_shapes", "parameter_count", "projections", "tensor_shapes"]
 
 
 def projections(shape: ModelShape) -> tuple[str, ...]:
@@ -76,30 +78,52 @@ def parameter_count(shape: ModelShape) -> int:
     return sum(prod(size) for size in tensor_shapes(shape).values())
 
 
-@cache
-def layer_turns(shape: ModelShape) -> tuple[tuple[range, ...], ...]:
-    """The layers as loops: each loop repeats a few places, and the range of a place holds its layers, one a turn.
+@dataclass(frozen=True)
+class Loop:
+    """Layers that come in equal turns."""
 
-    Layers of one range have tensors of the same names and shapes, so that they can be stacked. In most families all
-    layers are alike: ``((range(0, L),),)``. Gemma 4 E2B repeats four sliding layers and a global one, three times with
-    keys of their own and four times without: ``((range(0, 15, 5), range(1, 15, 5), …), (range(15, 35, 5), …))``.
+    turns: int
+    places: tuple[tuple[int, ...], ...]
+    """Layers of each place, turn by turn. Neighbors with equal tensors share a place."""
+
+    @property
+    def first(self) -> int:
+        """The first layer."""
+        return self.places[0][0]
+
+    @property
+    def step(self) -> int:
+        """Layers of a turn."""
+        return sum(map(len, self.places)) // self.turns
+
+
+@cache
+def layer_loops(shape: ModelShape) -> tuple[Loop, ...]:
+    """The layers as loops.
+
+    Layers of one place have tensors of the same names and shapes, so that they can be stacked. In most families all
+    layers are alike: one loop with one place and a layer a turn. Gemma 4 E2B repeats four sliding layers and a global
+    one, three times with keys of their own and four times without: two loops of two places each, of which the first has
+    layers 0 to 3, 5 to 8 and so on, and the second 4, 9 and so on.
     """
     kinds = [frozenset(layer_shapes(shape, i).items()) for i in range(shape.layers)]
-    loops: list[tuple[range, ...]] = []
+    loops: list[Loop] = []
     first = 0
     while first < shape.layers:
-        # The places that repeat over the most layers; of equals the fewest, because each place is compiled once.
+        # The turns that repeat over the most layers; of equals the shortest, because each place is compiled once.
         # Quadratic in the layers for each loop that is found, once a shape.
-        turns, places = max(((_turns(kinds, first, places), places) for places in range(1, shape.layers - first + 1)),
-                            key=lambda found: (found[0] * found[1] if found[0] > 1 or found[1] == 1 else 0, -found[1]))
-        loops.append(tuple(range(first + place, first + turns * places, places) for place in range(places)))
-        first += turns * places
+        turns, step = max(((_turns(kinds, first, step), step) for step in range(1, shape.layers - first + 1)),
+                          key=lambda found: (found[0] * found[1] if found[0] > 1 or found[1] == 1 else 0, -found[1]))
+        equal = [list(group) for _, group in groupby(range(first, first + step), key=kinds.__getitem__)]
+        loops.append(Loop(turns, tuple(tuple(layer + turn * step for turn in range(turns) for layer in layers)
+                                       for layers in equal)))
+        first += turns * step
     return tuple(loops)
 
 
-def _turns(kinds: Sequence[object], first: int, places: int) -> int:
-    """How many times the kinds of ``places`` layers from ``first`` on follow each other."""
-    wanted, turns = kinds[first:first + places], 1
-    while kinds[first + turns * places:first + (turns + 1) * places] == wanted:
+def _turns(kinds: Sequence[object], first: int, step: int) -> int:
+    """How many times the kinds of ``step`` layers from ``first`` on follow each other."""
+    wanted, turns = kinds[first:first + step], 1
+    while kinds[first + turns * step:first + (turns + 1) * step] == wanted:
         turns += 1
     return turns

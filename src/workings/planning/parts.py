@@ -10,7 +10,7 @@ from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import ANSWERING, EngineRequest, ProgramName
 from workings.engines.prefill import prompts_at_a_time
 from workings.models.shape import ModelShape
-from workings.models.weights import layer_shapes, layer_turns
+from workings.models.weights import layer_loops, layer_shapes
 from workings.planning.tensors import (
     PER_LAYER_TABLE,
     adapters,
@@ -174,7 +174,7 @@ def cached_numbers(shape: ModelShape, tokens: int) -> int:
     Where layers differ, sliding ones keep no more than their window (`workings.engines.jax.cache`). Where all are alike
     every position counts: PyTorch's cache keeps them all.
     """
-    alike = [len(places) for places in layer_turns(shape)] == [1]
+    alike = [len(loop.places) for loop in layer_loops(shape)] == [1]
     found = 0
     for layer in range(shape.layers):
         if not shape.shares_keys(layer):

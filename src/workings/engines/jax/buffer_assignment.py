@@ -17,7 +17,7 @@ from math import prod
 from pathlib import Path
 
 from workings.models.shape import ModelShape
-from workings.models.weights import layer_turns
+from workings.models.weights import layer_loops
 
 ALLOCATION = re.compile(r"^allocation \d+: size (\d+),(?P<kind>.*)")
 VALUE = re.compile(r"^ value: <\d+ (?P<name>\S+) @\d+> \(size=(?P<size>\d+),offset=(?P<offset>\d+)\): "
@@ -103,8 +103,9 @@ def _name_in_step(value: Value, sizes: Sizes) -> str:
     if dims in sizes.stacked:
         return GRADIENTS if value.dtype == sizes.parameter_dtype else UPDATE
     elements = prod(dims)
-    # Turns of the loops over layers: in most families there is one loop, of all layers.
-    turns = {len(place) for loop in layer_turns(shape) for place in loop}
+    # Turns of the loops over layers, and of those inside a turn: in most families there is one loop, of all layers.
+    turns = {number for loop in layer_loops(shape) for place in loop.places
+             for number in (len(place), loop.turns, len(place) // loop.turns) if number > 1}
     if sizes.cache_slots and value.dims[0] in {*turns, shape.layers} and sizes.cache_slots in value.dims:
         return CACHE
     # One entry a turn, with whole micro batches behind it, is what the scan over layers stores for backward.

@@ -8,6 +8,7 @@ Shape suffixes: L layers, l layers of one kind, B rows, P padded prompt length, 
 ring, N query heads, K key/value heads, H head size, G = N / K.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -135,7 +136,7 @@ def look(q: jax.Array, k: jax.Array, v: jax.Array, ring: Ring, index: jax.Array,
 
 
 def attend_cached(shape: ModelShape, caches: Caches, position: jax.Array, count: jax.Array, scale: float,
-                  layers: range) -> Attend:
+                  layers: Sequence[int]) -> Attend:
     """How a layer of this stack attends for one new token a row: to the ring of its kind and to the token itself.
 
     ``inputs`` of a layer has ``index`` (`index_in_kind`) beside its constants.

@@ -55,14 +55,14 @@ def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
     positions, segments = jnp.maximum(place, 0), (place >= 0).astype(jnp.int32)
     attention = spec.attention if tokens.shape[1] % LANES == 0 else plain_attention  # flash takes no short rows
 
-    def layer(layers: range) -> Layer:
+    def layer(layers: Sequence[int]) -> Layer:
         return decoder_layer(spec.shape, positions, segments, attention=attention, layout=spec.layout, chunks=False,
                              layers=layers)
 
     x = spec.layout.rows(embed(params[EMBEDDING], tokens, spec.shape, spec.compute_dtype, spec.layout))
-    given = per_layer_inputs(params, spec.shape, tokens, x, spec.layout)
+    given, made = per_layer_inputs(params, spec.shape, tokens, x, spec.layout)
     # Keys and values of all P positions exist here for every layer, also for those that will keep a window only.
-    x, found = over_layers(params, spec.shape, x, layer, given=given, keep=True)
+    x, found = over_layers(params, spec.shape, x, layer, given=given, made=made, keep=True)
     return x[:, -1], found
 
 
@@ -117,14 +117,14 @@ def _read_prompts(spec: StepSpec, params: Params, tokens: jax.Array, lengths: ja
 def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Array, count: jax.Array,
             caches: cache.Caches) -> tuple[jax.Array, cache.Caches]:
     """Hidden state ``[B, D]`` of new token number ``count`` of every row, and the caches with it."""
-    def layer(layers: range) -> Layer:
+    def layer(layers: Sequence[int]) -> Layer:
         attend = cache.attend_cached(spec.shape, caches, position, count, query_scale(spec.shape), layers)
-        return lambda x, xs: block(x, xs[0], position[:, None], spec.shape, attend, xs[1], spec.layout, layers.start)
+        return lambda x, xs: block(x, xs[0], position[:, None], spec.shape, attend, xs[1], spec.layout, layers[0])
 
     x = embed(params[EMBEDDING], token[:, None], spec.shape, spec.compute_dtype, spec.layout)
-    given = per_layer_inputs(params, spec.shape, token[:, None], x, spec.layout)
+    given, made = per_layer_inputs(params, spec.shape, token[:, None], x, spec.layout)
     # The scan only reads the rings and gives out one token's keys and values; they are written once, after it.
-    x, found = over_layers(params, spec.shape, x, layer, keep=True,
+    x, found = over_layers(params, spec.shape, x, layer, made=made, keep=True,
                            given={**given, "index": jnp.asarray(cache.index_in_kind(spec.shape))})
     return x[:, 0], cache.put(spec.shape, caches, found, count)
 

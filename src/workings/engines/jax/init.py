@@ -21,7 +21,7 @@ def tensor_key(seed: jax.Array | int, name: str) -> jax.Array:
 def parameter_shapes(shape: ModelShape, dtype: Any) -> dict[str, jax.ShapeDtypeStruct]:
     """Flat tree of shapes: layers stacked on the first axis."""
     stacked = {f"layers.{prefix}{name}": (len(layers), *size) for layers, prefix in stacks(shape).items()
-               for name, size in layer_shapes(shape, layers.start).items()}
+               for name, size in layer_shapes(shape, layers[0]).items()}
     return {name: jax.ShapeDtypeStruct(size, dtype) for name, size in (outer_shapes(shape) | stacked).items()}
 
 

@@ -3,7 +3,7 @@
 Shape suffixes: n layers of a stack, B rows, S positions, D width, H head size, K key/value heads, P per-layer width.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from workings.engines.jax.params_tree import Params, stack_of, stacks
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.weights import layer_turns
+from workings.models.weights import Loop, layer_loops
 
 KeysValues = tuple[jax.Array, jax.Array]
 """``[B, S, K, H]`` keys, normed and rotated, and values of one layer."""
@@ -24,7 +24,9 @@ PER_LAYER, SHARED = "per_layer", "shared"
 """Further inputs of a layer: ``[B, S, P]`` its part of the per-layer embeddings, and the `KeysValues` of the earlier
 layer that it attends to."""
 Given = Mapping[str, jax.Array]
-"""Inputs of layers that come with the tokens, ``[L, ...]`` each, by name."""
+"""Further inputs of all layers, ``[L, ...]`` each, by name."""
+Made = Callable[[Params], Params]
+"""A layer's inputs with what is made of them inside the layer, where a remat policy has it made again in backward."""
 
 
 def frequencies(shape: ModelShape, layer: int) -> np.ndarray:
@@ -78,7 +80,7 @@ def window(shape: ModelShape, layer: int) -> int:
     return shape.sliding_window if shape.slides(layer) else int(np.iinfo(np.int32).max)
 
 
-def layer_constants(shape: ModelShape, layers: range | None = None) -> Params:
+def layer_constants(shape: ModelShape, layers: Sequence[int] | None = None) -> Params:
     """What differs between the layers of a stack (all by default) and is not a weight; scanned beside the weights."""
     layers = layers if layers is not None else range(shape.layers)
     return {"frequencies": jnp.asarray(np.stack([frequencies(shape, i) for i in layers])),
@@ -86,7 +88,7 @@ def layer_constants(shape: ModelShape, layers: range | None = None) -> Params:
             "slides": jnp.asarray([shape.slides(i) for i in layers])}
 
 
-def slides(shape: ModelShape, layers: range, inputs: Params) -> bool | jax.Array:
+def slides(shape: ModelShape, layers: Sequence[int], inputs: Params) -> bool | jax.Array:
     """Whether a layer of this stack slides: known while the program is made, where the whole stack does or does not."""
     kinds = {shape.slides(i) for i in layers}
     return kinds.pop() if len(kinds) == 1 and len(layers) < shape.layers else inputs["slides"]
@@ -102,8 +104,8 @@ def unroll(shape: ModelShape) -> int:
     return shape.layers if shape.layers <= 8 else 1
 
 
-def over_layers(params: Params, shape: ModelShape, x: jax.Array, layer: Callable[[range], Layer], *, given: Given,
-                wrap: Callable[[Any], Any] = lambda layer: layer, keep: bool = False,
+def over_layers(params: Params, shape: ModelShape, x: jax.Array, layer: Callable[[Sequence[int]], Layer], *,
+                given: Given, made: Made, wrap: Callable[[Any], Any] = lambda layer: layer, keep: bool = False,
                 turns: int = 1) -> tuple[jax.Array, dict[str, KeysValues]]:
     """``[B, S, D]`` after all layers, and ``[n, B, S, K, H]`` keys and values of each stack that has some.
 
@@ -113,45 +115,82 @@ def over_layers(params: Params, shape: ModelShape, x: jax.Array, layer: Callable
         x: ``[B, S, D]`` before the first layer.
         layer: gives the function of a layer of the stack with these layers.
         given: see `Given`.
+        made: see `Made`.
         wrap: applied to that function; a remat policy wraps the layer and not the scan.
         keep: whether keys and values are wanted.
         turns: turns of a loop that are written out.
     """
     names, kept = stacks(shape), dict[str, KeysValues]()
     shared: dict[bool, KeysValues] = {}
-    for places in layer_turns(shape):
-        sources = {place: _kind_that_is_shared(shape, place) for place in places}
-        run = {place: wrap(partial(_one, layer(place), sources[place] is not None or keep)) for place in places}
+    for loop in layer_loops(shape):
+        sources = {place: _kind_that_is_shared(shape, place) for place in loop.places}
+        steps = [_step(shape, place, wrap(partial(_one, layer(place), made, source is not None or keep)), source,
+                       shared, keep) for place, source in sources.items()]
 
-        def turn(carry: Any, xs: Any, run: Any = run, sources: Any = sources, shared: Any = shared) -> Any:
-            (x, found), out = carry, []
-            for (place, one), (weights, inputs) in zip(run.items(), xs, strict=True):
-                if shape.shares_keys(place.start):
-                    inputs = inputs | {SHARED: shared[shape.slides(place.start)]}
-                x, own = one(x, (weights, inputs))
-                if sources[place] is not None:
-                    found = found | {sources[place]: own}
-                out.append(own if keep and not shape.shares_keys(place.start) else None)
-            return (x, found), out
+        def turn(carry: Any, xs: Any, loop: Loop = loop, steps: Any = steps) -> Any:
+            out = []
+            for place, step, own in zip(loop.places, steps, xs, strict=True):
+                # Equal neighbors are a loop of their own inside the turn, so that their layer is compiled once, too.
+                carry, found = step(carry, own) if len(place) == loop.turns else jax.lax.scan(
+                    step, carry, own, unroll=turns)
+                out.append(found)
+            return carry, out
 
-        xs = [(stack_of(params["layers"], names[place]), layer_constants(shape, place)
-               | {name: each if len(place) == shape.layers else each[np.array(place)] for name, each in given.items()})
-              for place in places]
+        xs = [jax.tree.map(partial(_by_turns, loop), (stack_of(params["layers"], names[place]),
+                                                      layer_constants(shape, place)))
+              for place in loop.places]
+        xs = [(weights, inputs | {name: _of_place(loop, place, each) for name, each in given.items()})
+              for place, (weights, inputs) in zip(loop.places, xs, strict=True)]
         # The last turn's keys and values are what is shared, so a turn hands its own on in the place of the last one's.
-        start = {kind: _nothing(shape, place.start, x) for place, kind in sources.items() if kind is not None}
+        start = {kind: _nothing(shape, place[0], x) for place, kind in sources.items() if kind is not None}
         (x, found), out = jax.lax.scan(turn, (x, start), xs, unroll=turns)
-        shared = shared | found
-        kept |= {names[place]: own for place, own in zip(places, out, strict=True) if own is not None}
+        shared |= found
+        kept |= {names[place]: jax.tree.map(partial(_stacked, len(place)), own)
+                 for place, own in zip(loop.places, out, strict=True) if own is not None}
     return x, kept
 
 
-def _one(layer: Layer, wanted: bool, x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, KeysValues | None]:
+def _step(shape: ModelShape, place: Sequence[int], one: Any, source: bool | None, shared: Mapping[bool, KeysValues],
+          keep: bool) -> Any:
+    """A layer as a scan wants it: what it carries is ``[B, S, D]`` and the keys and values that later loops share."""
+    shares = shape.shares_keys(place[0])
+
+    def step(carry: Any, xs: tuple[Params, Params]) -> Any:
+        (x, found), (weights, inputs) = carry, xs
+        x, own = one(x, (weights, inputs | ({SHARED: shared[shape.slides(place[0])]} if shares else {})))
+        return (x, found if source is None else found | {source: own}), own if keep and not shares else None
+
+    return step
+
+
+def _by_turns(loop: Loop, each: jax.Array) -> jax.Array:
+    """A stack ``[n, ...]`` as ``[turns, n / turns, ...]``, where a turn has several of its layers."""
+    return each if len(each) == loop.turns else each.reshape(loop.turns, -1, *each.shape[1:])
+
+
+def _stacked(count: int, each: jax.Array) -> jax.Array:
+    """``[n, B, S, K, H]`` of keys or values by turns."""
+    return each.reshape(count, *each.shape[-4:])
+
+
+def _of_place(loop: Loop, place: Sequence[int], each: jax.Array) -> jax.Array:
+    """Of ``[L, ...]`` the layers of a place, as `_by_turns`."""
+    if len(place) == len(each):
+        return each
+    # Slices and no list of indices: their derivative is padding and no scatter.
+    turns = each[loop.first:loop.first + loop.turns * loop.step].reshape(loop.turns, loop.step, *each.shape[1:])
+    first = place[0] - loop.first
+    return _by_turns(loop, turns[:, first:first + len(place) // loop.turns].reshape(len(place), *each.shape[1:]))
+
+
+def _one(layer: Layer, made: Made, wanted: bool, x: jax.Array,
+         xs: tuple[Params, Params]) -> tuple[jax.Array, KeysValues | None]:
     """A layer that gives its keys and values only where somebody wants them."""
-    x, own = layer(x, xs)
+    x, own = layer(x, (xs[0], made(xs[1])))
     return x, own if wanted else None
 
 
-def _kind_that_is_shared(shape: ModelShape, place: range) -> bool | None:
+def _kind_that_is_shared(shape: ModelShape, place: Sequence[int]) -> bool | None:
     """Whether the stack's last layer slides, if later layers attend to its keys; None if none do."""
     asking = (i for i in range(shape.layers) if shape.shares_keys(i))
     return shape.slides(place[-1]) if place[-1] in {shape.key_layer(i) for i in asking} else None

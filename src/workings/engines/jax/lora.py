@@ -52,7 +52,7 @@ def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, 
                 targets=tuple(there[name] for name in dict.fromkeys(method.target_modules)))
     if lora.stored is NF4:
         for layers in stacks(shape):
-            sizes = layer_shapes(shape, layers.start)
+            sizes = layer_shapes(shape, layers[0])
             _refuse_cut_blocks({name: sizes[f"{name}.weight"] for name in projections(shape)
                                 if f"{name}.weight" in sizes}, tp)
     return lora
@@ -70,7 +70,7 @@ def adapter_shapes(lora: Lora, shape: ModelShape) -> dict[str, jax.ShapeDtypeStr
     """Flat names and shapes of all adapters and their scale; layers without a projection have no adapter for it."""
     found = {}
     for layers, prefix in stacks(shape).items():
-        sizes, count = layer_shapes(shape, layers.start), len(layers)
+        sizes, count = layer_shapes(shape, layers[0]), len(layers)
         found[f"{LAYERS}{prefix}{SCALE}"] = jax.ShapeDtypeStruct((count,), jnp.float32)
         for target in [target for target in lora.targets if f"{target}.weight" in sizes]:
             out, inner = sizes[f"{target}.weight"]

@@ -8,7 +8,7 @@ Shape suffixes: L layers, B rows, S positions, D width, F feed-forward width, N 
 size, V vocabulary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -146,7 +146,7 @@ def final_norm(x: jax.Array, params: Params, shape: ModelShape) -> jax.Array:
 
 
 def decoder_layer(shape: ModelShape, positions: jax.Array, segment_ids: jax.Array, *, attention: Attention,
-                  layout: Layout, chunks: bool, layers: range) -> Layer:
+                  layout: Layout, chunks: bool, layers: Sequence[int]) -> Layer:
     """The function of a layer of this stack, on rows with these positions and segments.
 
     Other arguments as of `hidden_states`.
@@ -156,7 +156,7 @@ def decoder_layer(shape: ModelShape, positions: jax.Array, segment_ids: jax.Arra
                          slides=slides(shape, layers, inputs), softcap=shape.attention_softcap)
 
     def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, KeysValues]:
-        out, own = block(x, xs[0], positions, shape, attend, xs[1], layout, layers.start, chunks=chunks)
+        out, own = block(x, xs[0], positions, shape, attend, xs[1], layout, layers[0], chunks=chunks)
         return layout.rows(out), own
 
     return layer
@@ -166,14 +166,14 @@ def last_layer_output(params: Params, shape: ModelShape, tokens: jax.Array, posi
                       segment_ids: jax.Array, *, attention: Attention, remat: Remat, dtype: Any,
                       layout: Layout) -> jax.Array:
     """``[B, S, D]`` what the last layer gives, before the last norm; arguments as of `hidden_states`."""
-    def layer(layers: range) -> Layer:
+    def layer(layers: Sequence[int]) -> Layer:
         return decoder_layer(shape, positions, segment_ids, attention=attention, layout=layout, chunks=remat.chunks,
                              layers=layers)
 
     x = layout.rows(embed(params[EMBEDDING], tokens, shape, dtype, layout))
-    given = per_layer_inputs(params, shape, tokens, x, layout)
+    given, made = per_layer_inputs(params, shape, tokens, x, layout)
     # With the remat policy `layer` one `[B, S, D]` a layer is kept for backward.
-    return over_layers(params, shape, x, layer, given=given, wrap=remat.wrap, turns=unroll(shape))[0]
+    return over_layers(params, shape, x, layer, given=given, made=made, wrap=remat.wrap, turns=unroll(shape))[0]
 
 
 def hidden_states(params: Params, shape: ModelShape, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array,

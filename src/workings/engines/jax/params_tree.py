@@ -4,19 +4,21 @@ A tree is ``{NAME: array, ..., "layers": {NAME: array}}``; in its flat form a te
 ``layers.NAME``. Moments and checkpoints go by flat names.
 
 Tensors of layers are stacked. Where all layers are alike there is one stack of each, ``self_attn.q_proj.weight``
-``[L, ...]``. Where they are not (Gemma 4), each place of a loop over layers (`workings.models.weights.layer_turns`)
-has a stack, and its name begins with the layers in Python's words for a slice: ``1:15:5.self_attn.q_proj.weight``
-``[3, ...]`` holds layers 1, 6 and 11.
+``[L, ...]``. Where they are not (Gemma 4), each place of a loop over layers (`workings.models.weights.layer_loops`)
+has a stack, and its name begins with the layers in Python's words for a slice: ``4:15:5.self_attn.q_proj.weight``
+``[3, ...]`` holds layers 4, 9 and 14, and ``0-3:15:5.self_attn.q_proj.weight`` ``[12, ...]`` layers 0 to 3, 5 to 8 and
+10 to 13.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from workings.models.shape import ModelShape
-from workings.models.weights import layer_turns
+from workings.models.weights import Loop, layer_loops
 
 Params = dict[str, Any]
-SLICE = re.compile(r"(\d+):(\d+):(\d+)\.")
+SLICE = re.compile(r"(\d+)(?:-(\d+))?:(\d+):(\d+)\.")
 LAYERS = "layers."
 """What flat names of the layers' tensors begin with."""
 
@@ -41,10 +43,15 @@ def is_stacked(name: str) -> bool:
     return name.startswith(LAYERS) and not name[len(LAYERS):].partition(".")[0].isdigit()
 
 
-def stacks(shape: ModelShape) -> dict[range, str]:
+def stacks(shape: ModelShape) -> dict[tuple[int, ...], str]:
     """The layers of every stack -> what the names of its tensors begin with."""
-    places = [place for loop in layer_turns(shape) for place in loop]
-    return {place: "" if len(places) == 1 else f"{place.start}:{place.stop}:{place.step}." for place in places}
+    places = [(loop, place) for loop in layer_loops(shape) for place in loop.places]
+    return {place: "" if len(places) == 1 else _slice(loop, place) for loop, place in places}
+
+
+def _slice(loop: Loop, place: tuple[int, ...]) -> str:
+    first, last = place[0], place[len(place) // loop.turns - 1]
+    return f"{first if first == last else f'{first}-{last}'}:{loop.first + loop.turns * loop.step}:{loop.step}."
 
 
 def layer_tensor(name: str) -> str:
@@ -52,10 +59,13 @@ def layer_tensor(name: str) -> str:
     return SLICE.sub("", name.removeprefix(LAYERS), count=1)
 
 
-def layer_numbers(name: str, count: int) -> range:
+def layer_numbers(name: str, count: int) -> Sequence[int]:
     """The layers of a stack of this many."""
     found = SLICE.match(name.removeprefix(LAYERS))
-    return range(*map(int, found.groups())) if found else range(count)
+    if not found:
+        return range(count)
+    first, last, stop, step = (int(number or found[1]) for number in found.groups())
+    return [layer + turn for turn in range(0, stop - first, step) for layer in range(first, last + 1)]
 
 
 def stack_of(layers: Params, prefix: str) -> Params:

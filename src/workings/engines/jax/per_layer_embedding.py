@@ -1,7 +1,8 @@
 """Gemma 4's per-layer embeddings: a second table gives every token a few numbers for each layer.
 
-They are looked up once for all layers, before the first, and each layer lets its own part into the residual stream
-through a gate. The table is frozen (`workings.models.weights.is_frozen`).
+They are looked up once for all layers, before the first; the rest happens in each layer: it mixes its part with what it
+makes of the token's embedding, and lets that into the residual stream through a gate. The table is frozen
+(`workings.models.weights.is_frozen`).
 
 Shape suffixes: L layers, B rows, S positions, D width, P per-layer width.
 """
@@ -10,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from workings.engines.jax.embedding import table_rows
-from workings.engines.jax.layers import PER_LAYER, Given
+from workings.engines.jax.layers import PER_LAYER, Given, Made
 from workings.engines.jax.norm import rms_norm
 from workings.engines.jax.params_tree import Params
 from workings.engines.jax.projection import project, projection
@@ -19,20 +20,31 @@ from workings.models.shape import ModelShape
 from workings.models.weights import PER_LAYER_EMBEDDING, PER_LAYER_NORM, PER_LAYER_PROJECTION
 
 GATE, INTO, NORM = "per_layer_input_gate", "per_layer_projection", "post_per_layer_input_norm.weight"
+NUMBER = "number"
+"""A layer's own number, among its inputs."""
 
 
-def per_layer_inputs(params: Params, shape: ModelShape, tokens: jax.Array, x: jax.Array, layout: Layout) -> Given:
-    """``[L, B, S, P]`` of tokens ``[B, S]`` whose embeddings are x ``[B, S, D]``; nothing where a model has none."""
+def per_layer_inputs(params: Params, shape: ModelShape, tokens: jax.Array, x: jax.Array,
+                     layout: Layout) -> tuple[Given, Made]:
+    """What layers are given for tokens ``[B, S]`` whose embeddings are x ``[B, S, D]``, and their parts of it.
+
+    `Made` adds ``[B, S, P]``; where a model has no per-layer embeddings nothing is given or made.
+    """
     if not shape.per_layer_width:
-        return {}
-    size = (*tokens.shape, shape.layers, shape.per_layer_width)
-    of_tokens = table_rows(params[PER_LAYER_EMBEDDING], tokens, layout).astype(x.dtype).reshape(size)
-    of_tokens = of_tokens * jnp.asarray(shape.per_layer_width ** 0.5, x.dtype)
+        return {}, lambda inputs: inputs
+    rows = table_rows(params[PER_LAYER_EMBEDDING], tokens, layout).astype(x.dtype)
+    rows = jnp.moveaxis(layout.rows(rows.reshape(*tokens.shape, shape.layers, shape.per_layer_width)), 2, 0)
     name = PER_LAYER_PROJECTION.removesuffix(".weight")
-    context = project(x, {"weight": params[PER_LAYER_PROJECTION]}, name, layout).reshape(size)
-    context = rms_norm(context * jnp.asarray(shape.width ** -0.5, x.dtype), params[PER_LAYER_NORM], shape)
-    both = (context + of_tokens) * jnp.asarray(2.0 ** -0.5, x.dtype)
-    return {PER_LAYER: jnp.moveaxis(layout.rows(both), 2, 0)}
+
+    def made(inputs: Params) -> Params:
+        of_tokens = jax.lax.dynamic_index_in_dim(rows, inputs[NUMBER], keepdims=False)
+        of_tokens = of_tokens * jnp.asarray(shape.per_layer_width ** 0.5, x.dtype)
+        context = project(x, {"weight": inputs[PER_LAYER_PROJECTION]}, name, layout)
+        context = rms_norm(context * jnp.asarray(shape.width ** -0.5, x.dtype), params[PER_LAYER_NORM], shape)
+        return inputs | {PER_LAYER: (context + of_tokens) * jnp.asarray(2.0 ** -0.5, x.dtype)}
+
+    projections = params[PER_LAYER_PROJECTION].reshape(shape.layers, shape.per_layer_width, shape.width)
+    return {NUMBER: jnp.arange(shape.layers), PER_LAYER_PROJECTION: projections}, made
 
 
 def add_per_layer(x: jax.Array, w: Params, own: jax.Array, shape: ModelShape, layout: Layout) -> jax.Array:
