@@ -8,9 +8,10 @@ import pytest
 from tests.engines.tiny import random_batch, request, tiny_shape
 from workings.config.training import AdafactorConfig, AdamWConfig, MuonConfig, PrecisionConfig
 from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.init import tensor_key
 from workings.engines.jax.optimizers.adafactor import Adafactor
 from workings.engines.jax.optimizers.muon import Muon
-from workings.engines.jax.rounding import round_key, stochastic_bfloat16
+from workings.engines.jax.rounding import round_keys, stochastic_bfloat16
 
 pytestmark = pytest.mark.slow
 
@@ -58,11 +59,16 @@ def test_stochastic_rounding_keeps_the_mean_and_known_values() -> None:
 
 
 def test_rounding_noise_differs_by_step_and_tensor_and_repeats() -> None:
-    keys = [round_key(0, jnp.int32(s), n) for s, n in ((1, "a"), (2, "a"), (1, "b"), (1, "a"))]
-    first, second, third, again = (np.asarray(jax.random.key_data(key)).tolist() for key in keys)
-    assert first == again
-    assert first != second
+    def drawn(step: int, *names: str) -> list[list[int]]:
+        keys = jax.jit(lambda step: round_keys(0, step, names))(jnp.int32(step))
+        return [np.asarray(jax.random.key_data(keys[name])).tolist() for name in names]
+
+    first, third = drawn(1, "a", "b")
     assert first != third
+    assert drawn(1, "a") == [first]
+    assert drawn(2, "a") != [first]
+    # Sealed runs were drawn by these very keys.
+    assert first == np.asarray(jax.random.key_data(jax.random.fold_in(tensor_key(0, "rounding of a"), 1))).tolist()
 
 
 def test_at_a_usual_rate_nearest_stands_still_and_the_others_learn() -> None:

@@ -5,6 +5,8 @@ fine-tuning rates is most of them. Stochastic rounding moves a weight up or down
 mean exact; a float32 master keeps what rounding would lose.
 """
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 
@@ -28,13 +30,14 @@ def stochastic_bfloat16(x: jax.Array, key: jax.Array) -> jax.Array:
     return jnp.where(jnp.isfinite(x), rounded, x.astype(jnp.bfloat16))
 
 
-def round_key(seed: int, step: jax.Array, name: str) -> jax.Array:
-    """Key of one tensor's rounding at one step: a resumed run draws the same numbers."""
-    return jax.random.fold_in(tensor_key(seed, f"rounding of {name}"), step)
+def round_keys(seed: int, step: jax.Array, names: Sequence[str]) -> dict[str, jax.Array]:
+    """Keys of these tensors' rounding at one step: a resumed run draws the same numbers."""
+    # The step is folded into all keys by one operation: one for each tensor would be most of a step's scalar code.
+    with jax.ensure_compile_time_eval():
+        keys = jnp.stack([tensor_key(seed, f"rounding of {name}") for name in names])
+    return dict(zip(names, jax.vmap(jax.random.fold_in, (0, None))(keys, step), strict=True))
 
 
-def stored(value: jax.Array, dtype: jnp.dtype, rounding: str, seed: int, step: jax.Array, name: str) -> jax.Array:
-    """The value as it is stored: rounded to nearest, or at random where the recipe says so."""
-    if rounding == "stochastic":
-        return stochastic_bfloat16(value, round_key(seed, step, name))
-    return value.astype(dtype)
+def stored(value: jax.Array, dtype: jnp.dtype, key: jax.Array | None) -> jax.Array:
+    """The value as it is stored: rounded to nearest, or at random by a key."""
+    return value.astype(dtype) if key is None else stochastic_bfloat16(value, key)

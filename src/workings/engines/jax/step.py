@@ -21,7 +21,7 @@ from workings.engines.jax.optimizers.base import Optimizer, clip_factor, global_
 from workings.engines.jax.params_tree import Params, flatten_params, unflatten_params
 from workings.engines.jax.projection import is_adapter
 from workings.engines.jax.remat import Remat
-from workings.engines.jax.rounding import MASTER, stored
+from workings.engines.jax.rounding import MASTER, round_keys, stored
 from workings.engines.jax.sharding import Layout
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
@@ -199,6 +199,7 @@ def apply_updates(spec: StepSpec, state: dict[str, Any], grads: dict[str, jax.Ar
     old, moments = spec.trained(state["params"]), state["moments"]
     new: dict[str, jax.Array] = {}
     kept: dict[str, dict[str, jax.Array]] = {slot: {} for slot in moments}
+    keys = round_keys(spec.seed, step, [*old]) if spec.rounding == "stochastic" else {}
     # An update reads its own tensor's gradient only, so the compiler may free that gradient right after it.
     for name, param in old.items():
         mine = {slot: moments[slot][name] for slot in moments if name in moments[slot]}
@@ -207,7 +208,7 @@ def apply_updates(spec: StepSpec, state: dict[str, Any], grads: dict[str, jax.Ar
         value, mine = spec.optimizer.update(name, source, grads[name], mine, step, learning_rate)
         if MASTER in moments:
             mine[MASTER] = value
-        new[name] = stored(value, param.dtype, spec.rounding, spec.seed, step, name)
+        new[name] = stored(value, param.dtype, keys.get(name))
         for slot, x in mine.items():
             kept[slot][name] = x
     return {"params": unflatten_params(new | spec.frozen(state["params"])), "moments": kept, "step": step}
