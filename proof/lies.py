@@ -97,7 +97,7 @@ def _taken_again(folder: Path, record: Mapping[str, bytes], lie: lies.Lie, expec
         (runs / name).parent.mkdir(parents=True, exist_ok=True)
         (runs / name).write_bytes(data)
     shutil.copytree(folder / "short" / "asked", folder / "told" / "asked")
-    found = verify(runs / "a", level=3, replay=lambda path: replay_run(path, ReplayRequest(confidence=SURE)).facts)
+    found = verify(runs / "a", level=3, replay=lambda path, _: replay_run(path, ReplayRequest(confidence=SURE)).facts)
     failed = {check.id for check in found.checks if check.verdict == "failed"}
     return "level_3" if expected in failed and all(CHECKS[name].level == 3 for name in failed) else MISSED
 

@@ -131,7 +131,7 @@ def one(base: Path, work: Path, kind: str, confidence: float, chance: random.Ran
     request = ReplayRequest(confidence=confidence, splice=SPLICE, seed=chance.getrandbits(32))
     facts: dict[str, Any] = {}
 
-    def replayed(path: Path) -> dict[str, Any]:
+    def replayed(path: Path, samples: tuple[Path, ...]) -> dict[str, Any]:
         facts.update(replay_run(path, request).facts)
         return facts
 

@@ -206,7 +206,7 @@ def replays_changed(folder: Path, work: Path) -> tuple[dict[str, Any], dict[str,
     for forge, check in test_replay.INVENTIONS.items():
         forge(work / "runs" / "a")
         reseal.reseal(work / "runs" / "a")
-        found = verify(work / "runs" / "a", level=3, replay=lambda path: replay_run(path, ReplayRequest()).facts)
+        found = verify(work / "runs" / "a", level=3, replay=lambda path, _: replay_run(path, ReplayRequest()).facts)
         invented[f"{forge.__name__} (level 3)"] = {
             "expected": [check], "caught_by": sorted({one.id for one in found.checks if one.verdict == "failed"})}
         shutil.rmtree(work)

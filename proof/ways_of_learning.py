@@ -1,7 +1,7 @@
-"""Which way of learning to use: five ways to go on from one model, each with the same seconds.
+"""Which way of learning to use: six ways to go on from one model, each with the same seconds.
 
 The quickstart's model is shown 200 sums with their steps and is then right on about half of the held-out ones. From
-this one checkpoint five arms go on, each for as many seconds of drawing and training:
+this one checkpoint six arms go on, each for as many seconds of drawing and training:
 
 - `imitation`: more updates on the same 200 traces;
 - `iteration`: expert iteration, two rounds: samples of the model before, the right ones kept, and a new model trained
@@ -9,11 +9,12 @@ this one checkpoint five arms go on, each for as many seconds of drawing and tra
 - `preferences`: DPO on pairs of the start's own samples, a right against a wrong one of the same sum;
 - `rewards`: Dr. GRPO, a reward of 1 for a right answer;
 - `teacher`: on-policy distillation from a model of the same size that was shown 500 sums. Its own training is not
-  counted: a teacher is something that one has.
+  counted: a teacher is something that one has;
+- `traces`: the same teacher's most likely tokens on the 200 traces, asked once.
 
-All but imitation also see the questions and answers of 6,000 further sums, and no steps of them. How many updates fit
-into the seconds is found by a short run of each arm; what each really took is reported. Three seeds: data, weights,
-order and samples.
+All but `imitation` and `traces` also see the questions and answers of 6,000 further sums, and no steps of them. How
+many updates fit into the seconds is found by a short run of each arm; what each really took is reported. Three seeds:
+data, weights, order and samples.
 """
 
 import argparse
@@ -49,7 +50,7 @@ from workings.samples.pairs import PairRule
 
 RESULT = Path(__file__).with_suffix(".json")
 SEEDS = (17, 18, 19)
-ARMS = ("imitation", "iteration", "preferences", "rewards", "teacher")
+ARMS = ("imitation", "iteration", "preferences", "rewards", "teacher", "traces")
 TRACES, TEACHER_TRACES, PROMPTS = 200, 500, 6_000
 ROUNDS, SAMPLES = 2, 4
 CALIBRATION = 24
@@ -149,6 +150,13 @@ class Seed:
             *FROM_START, "data.traces=../data/prompts.jsonl", f"algorithm={json.dumps(algorithm)}", "rewards=[]",
             training(steps, 1e-3)]))
 
+    def on_traces(self) -> tuple[Path, float]:
+        """The teacher's most likely tokens on the traces of imitation."""
+        algorithm = {"name": "distill_traces", "teacher": "../runs/teacher", "teacher_precision": "fp32", "top_k": 16}
+        return self.filled("on-traces", lambda steps: self.recipe("quickstart", [
+            *FROM_START, "data.traces=../data/traces.jsonl", f"algorithm={json.dumps(algorithm)}",
+            training(steps, 1e-3)]))
+
     def some_prompts(self, count: int) -> Path:
         """The first of the further sums."""
         path = self.folder / "data" / f"prompts-{count}.jsonl"
@@ -163,7 +171,7 @@ def training(steps: int, rate: float) -> str:
 
 METHODS: Mapping[str, Callable[[Seed], tuple[Path, float]]] = {
     "imitation": Seed.imitation, "iteration": Seed.iteration, "preferences": Seed.preferences,
-    "rewards": Seed.rewards, "teacher": Seed.distilled}
+    "rewards": Seed.rewards, "teacher": Seed.distilled, "traces": Seed.on_traces}
 
 
 def arm_values(name: str, starts: list[Path], runs: list[Path], seconds: list[float]) -> dict[str, Any]:
@@ -214,7 +222,7 @@ def main() -> int:
     command = f"python -m proof.ways_of_learning --seconds {asked.seconds:g}"
     if tuple(asked.seeds) != SEEDS or tuple(asked.arms) != ARMS:
         command += f" --seeds {' '.join(map(str, asked.seeds))} --arms {' '.join(asked.arms)}"
-    write_result(RESULT, what="Five ways to go on from one checkpoint, each with the same seconds, on held-out sums.",
+    write_result(RESULT, what="Six ways to go on from one checkpoint, each with the same seconds, on held-out sums.",
                  command=command, packages=["jax", "jaxlib", "numpy"], load_before=before,
                  values={"seconds_each": asked.seconds, "seeds": list(asked.seeds), "items": 600,
                          "traces": TRACES, "prompts": PROMPTS, "teacher_accuracy": teacher, "arms": found})

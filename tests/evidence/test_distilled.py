@@ -149,5 +149,5 @@ def test_a_thorough_lie_about_the_teacher_is_found_by_taking_the_step_again(hone
     reseal.tell_again(run)
     reseal.reseal(run)
     assert verify(run).failed == 0
-    found = verify(run, level=3, replay=lambda path: replay_run(path, ReplayRequest(start=0, steps=1)).facts)
+    found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(start=0, steps=1)).facts)
     assert {check.id for check in found.checks if check.verdict == "failed"} == {"replay.steps"}

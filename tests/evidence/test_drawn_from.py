@@ -129,3 +129,24 @@ def test_samples_drawn_again(honest, tmp_path):
     reseal.reseal(drawn)
     found = replay_run(run, ReplayRequest(steps=1, predictions=3, samples=(drawn,))).facts["predictions"]
     assert found["same"] < found["asked"]
+
+
+def test_level_3_draws_the_samples_again_that_stand_beside_their_run(honest, tmp_path):
+    shutil.copytree(honest.parent, tmp_path / "all")
+    out = tmp_path / "all" / "out"
+    drawn, asked = out / "samples" / "for_round_1", {}
+
+    def take_again(path: Path, samples: tuple[Path, ...]) -> dict:
+        asked[path.name] = samples
+        if not samples:
+            raise RequestError("a run of no interest here", "the other one")
+        return replay_run(path, ReplayRequest(steps=1, predictions=3, samples=samples)).facts
+
+    checks = {one.id: one for one in verify(out, level=3, replay=take_again).checks}
+    assert asked == {"round_0": (drawn,), "round_1": ()}
+    assert not [one for one in checks.values() if one.verdict == "failed"]
+    # Without its run there is nothing to draw them with.
+    alone = verify(drawn, level=3, replay=take_again)
+    said = next(one for one in alone.checks if one.id == "replay.predictions")
+    assert (alone.level, said.verdict) == (2, "not_checked")
+    assert "the run that drew these samples is not here" in said.text

@@ -62,7 +62,7 @@ def run(trained: Path, tmp_path: Path) -> Path:
 
 def level_3(run: Path, **request: Any) -> dict[str, tuple[str, str]]:
     """Verdict and text of every check, by id."""
-    found = verify(run, level=3, replay=lambda path: replay_run(path, ReplayRequest(**request)).facts)
+    found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(**request)).facts)
     return {check.id: (str(check.verdict), check.text) for check in found.checks} | {
         "level": (str(found.level), f"{found.failed} failed")}
 
@@ -173,7 +173,7 @@ def test_as_many_steps_as_a_confidence_needs(run: Path) -> None:
     assert checks["replay.steps"][1].startswith("12 steps in 2 stretches replayed from 2 kept states")
     assert checks["replay.coverage"][0] == "passed"
     assert "missed: nothing, every step was taken again" in checks["replay.coverage"][1]
-    found = verify(run, level=3, replay=lambda path: replay_run(path, ReplayRequest(confidence=0.4, seed=1)).facts)
+    found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(confidence=0.4, seed=1)).facts)
     drawn = found.to_json()["coverage"]["."]
     assert {key: drawn["steps"][key] for key in ("steps", "replayed", "drawn", "not_replayed", "found", "joint")} == {
         "steps": 12, "replayed": 12, "drawn": 2, "not_replayed": [], "found": 1.0, "joint": 1.0}
@@ -207,13 +207,13 @@ def test_within_a_tolerance_no_more_steps_than_it_was_measured_over(run: Path, m
 
 def test_nothing_of_a_record_that_fails_is_opened(run: Path) -> None:
     (run / "train" / "training_log.txt").write_text("changed")
-    found = verify(run, level=3, replay=lambda path: pytest.fail("replayed"))
+    found = verify(run, level=3, replay=lambda path, _: pytest.fail("replayed"))
     assert {check.text for check in found.checks if check.level == 3} == {
         "not replayed: checks of lower levels failed"}
 
 
 def test_an_engine_that_gives_up_is_said(run: Path) -> None:
-    def too_large(path: Path) -> dict[str, Any]:
+    def too_large(path: Path, samples: tuple[Path, ...]) -> dict[str, Any]:
         raise MemoryError("1,000 GiB were needed")
 
     found = verify(run, level=3, replay=too_large)
@@ -223,7 +223,7 @@ def test_an_engine_that_gives_up_is_said(run: Path) -> None:
 
 def test_a_zip_is_not_unpacked_for_it(run: Path, tmp_path: Path) -> None:
     archive = shutil.make_archive(str(tmp_path / "run"), "zip", run)
-    found = verify(Path(archive), level=3, replay=lambda path: pytest.fail("replayed"))
+    found = verify(Path(archive), level=3, replay=lambda path, _: pytest.fail("replayed"))
     assert next(check.verdict for check in found.checks if check.id == "replay.steps") == "not_checked"
     assert found.level == 2
 

@@ -1,5 +1,6 @@
 """Plans of runs with a frozen model beside the one that is trained, counted by hand."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -8,13 +9,15 @@ from tests.planning.planning_helpers import recipe, shape
 from workings.config.method import LoraConfig
 from workings.engines.base import EngineRequest, Inspection
 from workings.hardware.catalog import find_target
-from workings.models.shapes import published_shape
+from workings.models.shapes import published_shape, to_hf_config
 from workings.models.weights import parameter_count
 from workings.planning.changes import changed
 from workings.planning.frozen import TEACHER, TeacherModel, beside, teacher_bytes, teacher_request, with_teacher
 from workings.planning.parts import exact_parts
 from workings.planning.plan import make_plan
+from workings.planning.request import programs_of
 from workings.planning.search import _teacher, estimated, plan_with_nearest
+from workings.planning.seconds import run_time
 from workings.runs.plan import plan
 
 LARGE = replace(shape(), layers=3, width=32, mlp_width=64)
@@ -117,4 +120,32 @@ def test_the_shipped_recipe_fits_its_card_with_its_teacher():
     assert found.verdict.fits
     teacher, = (part.size_bytes for part in found.parts if part.name == TEACHER)
     assert teacher == 2 * parameter_count(published_shape("gemma-3-4b"))
-    assert "what the teacher says" in found.time.not_counted
+    assert found.time.seconds > found.time.training_seconds + found.time.teacher_seconds > found.time.training_seconds
+    assert not any("teacher" in each for each in found.time.not_counted)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_to_ask_a_teacher_of_the_students_size_takes_a_third_of_the_steps(precision):
+    student = changed(STUDENT, {"training.steps": 30})
+    request = EngineRequest.of(student, shape())
+    teacher = teacher_request(request, TeacherModel(shape=shape()), precision)
+    spent = run_time(student, request, programs_of(student, 1), find_target("rtx5090"), 1, 0.5, items=0, held_out=0,
+                     teacher=teacher)
+    assert spent.teacher_seconds == pytest.approx(30 * 0.5 / 3)
+    assert spent.as_json()["teacher_seconds"] == pytest.approx(5.0)
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_about_traces_a_teacher_is_asked_once_a_row(tmp_path):
+    (tmp_path / "traces.jsonl").write_text("{}\n" * 40)
+    (tmp_path / "config.json").write_text(json.dumps(to_hf_config(shape())))
+
+    def seconds(steps):
+        asked = recipe(algorithm={"name": "distill_traces", "teacher": str(tmp_path), "top_k": 4},
+                       training={"steps": steps, "learning_rate": 1e-3}, precision={"parameters": "bf16",
+                       "compute": "bf16"}, data={"traces": str(tmp_path / "traces.jsonl"), "max_length": 64})
+        return plan(asked.model_dump(mode="json", exclude_unset=True), "rtx5090", nearest=False).time.teacher_seconds
+
+    # Four rows a step: ten steps meet each of the forty once.
+    assert seconds(20) == pytest.approx(seconds(10))
+    assert seconds(5) == pytest.approx(seconds(10) / 2)

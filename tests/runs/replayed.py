@@ -22,7 +22,7 @@ def trained_and_replayed(out: Path, *words: str) -> None:
         for module in (describe, replay):
             patch.setattr(module, "code_version", lambda: same)
         train_and_evaluate("smoke-tiny", out, (*words, *OVERRIDES), smoke=Smoke(steps=8))
-        found = verify(out, level=3, replay=lambda path: replay_run(path, ReplayRequest()).facts)
+        found = verify(out, level=3, replay=lambda path, _: replay_run(path, ReplayRequest()).facts)
     told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
     assert found.level == 3, told
     assert "judged bitwise" in told["replay.steps"]

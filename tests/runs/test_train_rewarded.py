@@ -62,7 +62,7 @@ def test_rollouts_are_drawn_again_and_wrong_ones_differ(begun):
     """Level 3: from a checkpoint, and from the first weights, whose rollout is learned from in two updates."""
     straight = begun[2]
     for request in (ReplayRequest(steps=4), ReplayRequest(start=0, steps=4)):
-        found = verify(straight, level=3, replay=lambda path, request=request: replay_run(path, request).facts)
+        found = verify(straight, level=3, replay=lambda path, _, request=request: replay_run(path, request).facts)
         told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
         assert (told["replay.steps"][:6], told["replay.controls"][:6]) == ("passed", "passed"), told
         # Whoever verifies a record runs no code that it brings: its rewards count as recorded, and that is said.

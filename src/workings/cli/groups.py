@@ -2,7 +2,7 @@
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Start": ("quickstart", "doctor", "recipes", "data", "reward"),
-    "Train": ("plan", "train", "launch", "fetch", "sample", "improve", "ask"),
+    "Train": ("plan", "train", "launch", "fetch", "sample", "select", "improve", "ask"),
     "Measure": ("eval", "compare", "baseline", "gate"),
     "Prove": ("verify", "replay", "parity", "note", "key", "sign"),
     "Show": ("ui", "track", "pack", "export", "kaggle"),

@@ -30,6 +30,7 @@ from workings.cli import (
     replay,
     reward,
     sample,
+    select,
     sign,
     track,
     train,
@@ -112,6 +113,7 @@ app.add_typer(reward.app, name="reward")
 app.command("plan")(plan.plan_command)
 app.command("train")(train.train_command)
 app.command("sample")(sample.sample_command)
+app.command("select")(select.select_command)
 app.command("improve")(improve.improve_command)
 app.command("ask")(ask.ask_command)
 app.command("eval")(eval.eval_command)

@@ -124,6 +124,8 @@ def time_lines(plan: "Plan") -> list[str]:
         f"{time.rollouts} rollouts"] if time.rollouts else []
     if time.reference_seconds:
         drawing.append(f"at most {duration(time.reference_seconds)} to ask the reference about all pairs, once")
+    if time.teacher_seconds:
+        drawing.append(f"{duration(time.teacher_seconds)} to ask the teacher")
     return [
         *drawing,
         f"about {duration(time.step_seconds)} a step, {duration(time.seconds)} for {time.steps} steps, "

@@ -21,8 +21,25 @@ from workings.cli.opening import (
 from workings.cli.output import JsonFlag, answer, say
 
 if TYPE_CHECKING:
-    from workings.samples.draw import SampleRequest
     from workings.samples.unit import SampleUnit
+
+
+KeepOption = Annotated[str, typer.Option(
+    "--keep", help="correct: right answers; best: the highest score of each prompt, above 0; all.")]
+ValidStepsOption = Annotated[bool, typer.Option(
+    "--valid-steps", help="Leave out samples with an equation that does not hold.")]
+MostOption = Annotated[int, typer.Option("--most", help="Kept samples of one prompt at most; 0: all.")]
+PreferOption = Annotated[str, typer.Option(
+    "--prefer", help="Which of a prompt come first: first (drawn), shortest, longest.")]
+NearDuplicatesOption = Annotated[float, typer.Option(
+    "--near-duplicates", help="A sample more similar than this, from 0 to 1, to a kept one of its prompt is left out; "
+                              "1: only equal texts.")]
+BalanceOption = Annotated[str, typer.Option(
+    "--balance", help="As many traces of each class: difficulty (of the items), solved (share of right samples), "
+                      "none.")]
+PairsOption = Annotated[str | None, typer.Option(
+    "--pairs", help="Make preference pairs too: best-worst or right-wrong.")]
+MostPairsOption = Annotated[int, typer.Option("--most-pairs", help="Pairs of one prompt at most.")]
 
 
 def sample_command(
@@ -33,22 +50,14 @@ def sample_command(
     samples: Annotated[int, typer.Option("--samples", help="Completions of each prompt.")] = 8,
     temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; above: drawn.")] = 1.0,
     seed: Annotated[int, typer.Option("--seed", help="Decides what is drawn.")] = 0,
-    keep: Annotated[str, typer.Option(
-        "--keep", help="correct: right answers; best: the highest score of each prompt, above 0; all.")] = "correct",
-    valid_steps: Annotated[bool, typer.Option(
-        "--valid-steps", help="Leave out samples with an equation that does not hold.")] = False,
-    most: Annotated[int, typer.Option("--most", help="Kept samples of one prompt at most; 0: all.")] = 0,
-    prefer: Annotated[str, typer.Option(
-        "--prefer", help="Which of a prompt come first: first (drawn), shortest, longest.")] = "first",
-    near_duplicates: Annotated[float, typer.Option(
-        "--near-duplicates", help="A sample more similar than this, from 0 to 1, to a kept one of its prompt is left "
-                                  "out; 1: only equal texts.")] = 1.0,
-    balance: Annotated[str, typer.Option(
-        "--balance", help="As many traces of each class: difficulty (of the items), solved (share of right "
-                          "samples), none.")] = "none",
-    pairs: Annotated[str | None, typer.Option(
-        "--pairs", help="Make preference pairs too: best-worst or right-wrong.")] = None,
-    most_pairs: Annotated[int, typer.Option("--most-pairs", help="Pairs of one prompt at most.")] = 1,
+    keep: KeepOption = "correct",
+    valid_steps: ValidStepsOption = False,
+    most: MostOption = 0,
+    prefer: PreferOption = "first",
+    near_duplicates: NearDuplicatesOption = 1.0,
+    balance: BalanceOption = "none",
+    pairs: PairsOption = None,
+    most_pairs: MostPairsOption = 1,
     device: DeviceOption = None,
     template: TemplateOption = None,
     engine: EngineOption = None,
@@ -103,12 +112,16 @@ def sample_command(
 
         raise Interrupted(f"stopped; what was drawn is kept in {partial_unit_path(out)}: the same command goes "
                           "on") from None
-    counts = unit.counts
-    answer({"out": str(out), "root": unit.root, **counts.to_json(), "pairs": len(unit.pairs)}, as_json=as_json,
-           text=_text(unit, request))
+    answer_with(unit, request.pairs is not None, as_json=as_json)
 
 
-def _text(unit: "SampleUnit", request: "SampleRequest") -> str:
+def answer_with(unit: "SampleUnit", with_pairs: bool, *, as_json: bool) -> None:
+    """Say what was kept of a unit's samples; of pairs too, if they were asked for."""
+    answer({"out": str(unit.path), "root": unit.root, **unit.counts.to_json(), "pairs": len(unit.pairs)},
+           as_json=as_json, text=_text(unit, with_pairs))
+
+
+def _text(unit: "SampleUnit", with_pairs: bool) -> str:
     """What came out, for people, with what to type next."""
     from workings.record.layout import KEPT, PAIRS
 
@@ -120,7 +133,7 @@ def _text(unit: "SampleUnit", request: "SampleRequest") -> str:
     if left_out:
         lines.append(f"left out: {left_out}")
     lines += [f"{kind}: {count['kept']} of {count['found']} kept" for kind, count in sorted(counts.classes.items())]
-    if request.pairs is not None:
+    if with_pairs:
         lines.append(f"{len(unit.pairs)} preference pairs: {unit.path / PAIRS}")
     if not counts.kept:
         lines.append("nothing was kept: these prompts are too hard for this model, or it writes another form")

@@ -1,10 +1,10 @@
 """`workings verify`: can a stranger check this record? Offline, without any ML library."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from workings.errors import RequestError
 
 if TYPE_CHECKING:
     from workings.evidence.verify import Verification
+    from workings.evidence.verify.record import Replay
 
 # As wide as the widest, so that the ids behind them stand below each other.
 MARKS = {"passed": "passed     ", "failed": "FAILED     ", "not_checked": "not checked"}
@@ -178,7 +179,7 @@ class _Draw:
 
 
 def _replayer(level: int, draw: _Draw, data: Path | None,
-              weights: Path | None) -> Callable[[Path], Mapping[str, Any]] | None:
+              weights: Path | None) -> "Replay | None":
     """What takes steps of a run again; None below level 3, where no engine is touched."""
     draw.check(level)
     # Without a replayer no engine is imported, which is what lets levels 0 to 2 run anywhere.
@@ -193,7 +194,7 @@ def _replayer(level: int, draw: _Draw, data: Path | None,
         request = replace(request, steps=draw.steps)
     if draw.splice is not None:
         request = replace(request, splice=draw.splice)
-    return lambda run: replay_run(run, request, say).facts
+    return lambda run, samples: replay_run(run, replace(request, samples=samples), say).facts
 
 
 def _report_again(page: bytes, pack: Path, places: Sequence[str], compared: Sequence[str]) -> bool:

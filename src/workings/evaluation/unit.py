@@ -27,6 +27,7 @@ from workings.record.layout import (
     MANIFEST,
     PARTIAL_SUFFIX,
     PREDICTIONS,
+    SAMPLED,
     SAMPLES,
     SEAL,
     SUMS,
@@ -34,7 +35,7 @@ from workings.record.layout import (
 )
 from workings.record.lock import DirectoryLock
 from workings.record.plain import open_plain, read_plain
-from workings.record.seal import parse_sums, root_digest, seal_unit
+from workings.record.seal import parse_seal, parse_sums, root_digest, seal_unit
 
 DEFAULT_NAME = "items"
 """The unit that a run's own evaluation is written to, and that is meant when a run directory has several."""
@@ -121,18 +122,33 @@ def find_units(path: Path) -> list[EvaluationRecord]:
     return found
 
 
+def find_results(path: Path) -> list[EvaluationRecord]:
+    """Those of `find_units` that say how good a model is.
+
+    Raises:
+        RequestError: there is none; or it is a unit of samples, whose questions may be those that were trained on.
+    """
+    units = find_units(path)
+    for unit in units:
+        if (unit.path / SEAL).is_file() and parse_seal(read_plain(unit.path / SEAL))["unit"] == SAMPLED:
+            raise RequestError(f"{unit.path}, samples that were drawn to learn from", "an evaluation: samples may be "
+                               "of questions that the model was trained on", "workings eval RUN --items ITEMS.jsonl "
+                               "--out DIR")
+    return units
+
+
 def find_unit(path: Path) -> EvaluationRecord:
     """The one unit that a path means: its only one, or the one named `items`.
 
     Raises:
-        RequestError: there is none, or several and none of them is named `items`.
+        RequestError: there is none, or several and none of them is named `items`; or as `find_results`.
     """
-    return _only(path, find_units(path))
+    return _only(path, find_results(path))
 
 
 def find_pair(a: Path, b: Path) -> tuple[EvaluationRecord, EvaluationRecord]:
     """The two units that a comparison means; where a side offers several, those on the same items count."""
-    offers_a, offers_b = find_units(a), find_units(b)
+    offers_a, offers_b = find_results(a), find_results(b)
     if len(offers_a) > 1 or len(offers_b) > 1:
         # Where no set of items is common all units stay, and the comparison says what differs.
         digests = {unit.items_digest for unit in offers_a} & {unit.items_digest for unit in offers_b}

@@ -5,11 +5,12 @@ and written as people write them: ``9h``, ``90m``, ``1h30m``, ``45s``.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log10
 from typing import Any
 
-from workings.config.algorithms import Distill, DrawingAlgorithm, TraceDistill
+from workings.config.algorithms import Distill, DrawingAlgorithm, Taught
+from workings.config.method import FULL
 from workings.config.recipe import Recipe
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, Programs
@@ -66,6 +67,9 @@ class RunTime:
     reference_seconds: float = 0.0
     """Of asking the reference about preference pairs, at most: each batch of the run, or of its first epoch, once."""
 
+    teacher_seconds: float = 0.0
+    """Of asking a teacher, at most: about each batch of the run, or about each of its first epoch once."""
+
     @property
     def training_seconds(self) -> float:
         """All steps, without drawing."""
@@ -79,7 +83,7 @@ class RunTime:
     @property
     def seconds(self) -> float:
         """Everything that is counted."""
-        return (self.training_seconds + self.reference_seconds + self.rollout_seconds
+        return (self.training_seconds + self.reference_seconds + self.teacher_seconds + self.rollout_seconds
                 + self.checkpoints * self.checkpoint_seconds + self.looking_seconds)
 
     @property
@@ -90,8 +94,8 @@ class RunTime:
     def share_by(self, deadline: float) -> float:
         """Share of the steps that are done by a deadline, in seconds; what follows training does not count."""
         each = self.step_seconds + (
-            self.reference_seconds + self.rollout_seconds + self.checkpoints * self.checkpoint_seconds
-            + self.looking_seconds) / self.steps
+            self.reference_seconds + self.teacher_seconds + self.rollout_seconds
+            + self.checkpoints * self.checkpoint_seconds + self.looking_seconds) / self.steps
         return min(1.0, deadline / (each * self.steps))
 
     def as_json(self) -> dict[str, Any]:
@@ -99,6 +103,8 @@ class RunTime:
         drawn = {"drawing_seconds": self.drawing_seconds, "rollouts": self.rollouts} if self.rollouts else {}
         if self.reference_seconds:
             drawn["reference_seconds"] = self.reference_seconds
+        if self.teacher_seconds:
+            drawn["teacher_seconds"] = self.teacher_seconds
         return {"seconds": self.seconds, "step_seconds": self.step_seconds, "steps": self.steps,
                 "training_seconds": self.training_seconds, "checkpoints": self.checkpoints,
                 "checkpoint_seconds": self.checkpoint_seconds, "checkpoint_bytes": self.checkpoint_bytes,
@@ -125,6 +131,12 @@ def step_operations(request: EngineRequest, batch: tuple[int, int, int]) -> floa
     weights = 3 if request.method.name == "full" else 2
     # Scores have no weights that could be frozen: with adapters, too, their backward costs twice their forward.
     return (weights + again) * 2.0 * matrices * tokens + (3 + again) * attention + weights * head
+
+
+def _forward_operations(request: EngineRequest, batch: tuple[int, int, int]) -> float:
+    """Those of a model that is asked and not trained."""
+    whole = replace(request, method=FULL, memory=request.memory.model_copy(update={"remat": "none"}))
+    return step_operations(whole, batch) / 3
 
 
 def pace_of(request: EngineRequest, target: Target, own: Pace | None = None) -> tuple[Pace | None, str]:
@@ -158,7 +170,7 @@ def step_seconds(request: EngineRequest, batch: tuple[int, int, int], target: Ta
 
 
 def run_time(recipe: Recipe, request: EngineRequest, programs: Programs, target: Target, devices: int, step: float,
-             *, items: int, held_out: int) -> RunTime:
+             *, items: int, held_out: int, teacher: EngineRequest | None = None) -> RunTime:
     """Seconds of the whole run.
 
     Args:
@@ -170,6 +182,7 @@ def run_time(recipe: Recipe, request: EngineRequest, programs: Programs, target:
         step: seconds of one step.
         items: questions that are asked; 0 where there are none or their number is not known.
         held_out: rows of held-out traces; 0 likewise.
+        teacher: what its engine is asked for; None without one, and its time is then not counted.
     """
     # The pace of the steps is the only one that is known, so everything that computes is timed by it.
     per_operation = step / step_operations(request, programs["step"])
@@ -198,17 +211,21 @@ def run_time(recipe: Recipe, request: EngineRequest, programs: Programs, target:
     if isinstance(recipe.algorithm, DrawingAlgorithm):
         rollouts = -(-steps // recipe.algorithm.updates)
         drawing = rollout_seconds(recipe, request, programs, target, mesh, per_operation)
-        missing.append("what the teacher says" if isinstance(recipe.algorithm, Distill) else "rewards")
+        missing += [] if isinstance(recipe.algorithm, Distill) else ["rewards"]
         missing += ["further draws in place of groups without spread"] if recipe.algorithm.most_draws > 1 else []
-    if isinstance(recipe.algorithm, TraceDistill):
-        missing.append("what the teacher says before the first step")
+    teaching = 0.0
+    if teacher is not None:
+        # Every batch that is drawn is read once. Of traces each row is, so that this is the most it can be.
+        teaching = steps * per_operation * _forward_operations(teacher, programs["step"])
+    elif isinstance(recipe.algorithm, Taught):
+        missing.append("what the teacher says")
     return RunTime(
         step_seconds=step, steps=steps, checkpoint_bytes=checkpoint, checkpoints=-(-steps // every),
         checkpoint_seconds=checkpoint / DISK_BYTES_A_SECOND, kept=recipe.checkpoint.keep_last + 1,
         checkpoint_every_seconds=every * (step + drawing * rollouts / steps), looking_seconds=looking,
         drawing_seconds=drawing, rollouts=rollouts,
         # A third of a step, because backward costs about twice as much as forward.
-        reference_seconds=steps * step / 3 if recipe.learns_from_pairs else 0.0,
+        reference_seconds=steps * step / 3 if recipe.learns_from_pairs else 0.0, teacher_seconds=teaching,
         not_counted=("reading data and weights, compiling", *missing))
 
 

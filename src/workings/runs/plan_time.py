@@ -4,11 +4,13 @@ from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
+from workings.config.algorithms import Taught, TraceDistill
 from workings.config.load import LoadedRecipe
 from workings.data.named_sets import shipped_sets
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
 from workings.planning.changes import changed, with_counted_steps
+from workings.planning.frozen import teacher_request
 from workings.planning.plan import Plan, make_plan
 from workings.planning.request import engine_request, programs_of
 from workings.planning.seconds import Pace, run_time, step_operations, step_seconds
@@ -29,12 +31,19 @@ def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, o
         unknown = (f"how many steps training.epochs: {recipe.training.epochs:g} are follows from the data, which are "
                    "not here: nothing about the time of the run")
         return replace(plan, step_seconds=seconds, step_time=how, remarks=(*plan.remarks, unknown))
+    teacher = teacher_model(loaded)
+    asked = None if teacher is None or not isinstance(recipe.algorithm, Taught) else teacher_request(
+        request, teacher, recipe.algorithm.teacher_precision)
     spent = run_time(recipe, request, programs_of(recipe, plan.mesh[0]), target, devices, seconds,
-                     items=count_items(loaded), held_out=0)
+                     items=count_items(loaded), held_out=0, teacher=asked)
     if (pairs := count_pairs(loaded)) and spent.reference_seconds:
         # Two rows a pair. `run_time` counts a batch for every step, but the reference is asked about each pair once.
         batches = -(-2 * pairs // (plan.batch[0] * plan.batch[1]))
         spent = replace(spent, reference_seconds=min(1.0, batches / spent.steps) * spent.reference_seconds)
+    if isinstance(recipe.algorithm, TraceDistill) and (rows := count_rows(loaded)):
+        # Likewise of the first epoch's rows, whatever the number of steps.
+        share = min(1.0, -(-rows // (plan.batch[0] * plan.batch[1])) / spent.steps)
+        spent = replace(spent, teacher_seconds=share * spent.teacher_seconds)
     return replace(plan, step_seconds=seconds, time=spent, step_time=how)
 
 

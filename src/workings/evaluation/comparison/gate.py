@@ -11,7 +11,7 @@ from workings.evaluation.comparison.paired import PairedDifference, compare_conf
 from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.statistics.differences import items_needed
 from workings.evaluation.statistics.intervals import Interval
-from workings.evaluation.unit import find_units
+from workings.evaluation.unit import find_results
 
 EXIT_CODES = {"pass": 0, "fail": 1, "inconclusive": 3}
 HIGHER_IS_BETTER = {"accuracy": True, "format_ok": True, "step_validity": True, "truncated": False, "empty": False,
@@ -140,7 +140,7 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
 
 def _matching(run: Path, baseline: str, folder: Path) -> Any:
     """The run's evaluation that the baseline was made for."""
-    units = find_units(run)
+    units = find_results(run)
     for record in units[:-1]:
         try:
             return record, read_baseline(folder, baseline, record.items_digest)

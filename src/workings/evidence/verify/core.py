@@ -38,7 +38,7 @@ from workings.evidence.verify import (
 )
 from workings.evidence.verify.checks import CHECKS, RegisteredCheck, passed
 from workings.evidence.verify.claims import claims
-from workings.evidence.verify.record import DrawnAgain, Record, load
+from workings.evidence.verify.record import DrawnAgain, Record, Replay, load
 from workings.evidence.verify.result import Check, CheckFinding, CheckVerdict, Verification
 from workings.evidence.verify.said import said
 from workings.evidence.verify.tree import open_tree
@@ -73,7 +73,7 @@ READABLE = RegisteredCheck(
 
 def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
            progress: Callable[[int], None] | None = None, trusted: tuple[bytes, ...] = (),
-           replay: Callable[[Path], Mapping[str, Any]] | None = None,
+           replay: Replay | None = None,
            authorities: tuple[bytes, ...] = (), report: DrawnAgain | None = None) -> Verification:
     """Verify a run directory, a folder of runs, one unit, or a zip of any of them. Writes nothing, runs nothing of it.
 
@@ -84,7 +84,8 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
         expect_root: root digest that was kept elsewhere; empty: the record is not anchored.
         progress: called with the bytes hashed so far.
         trusted: public keys in PEM; given some, every unit has to be signed by one of them.
-        replay: takes steps of a run again and says what came out; level 3 needs it, and only it reaches an engine.
+        replay: takes steps of a run again, draws again from its samples that are here, and says what came out; level 3
+            needs it, and only it reaches an engine.
         authorities: certificates in PEM; given some, every run has to be time-stamped by who has one of them.
         report: draws the report page of an unpacked pack again; without it that page is not checked.
 

@@ -43,6 +43,8 @@ MAX_SEAL_BYTES = 1 << 16
 MAX_MANIFEST_BYTES = 1 << 20
 PACK_KIND = "pack"
 _T = TypeVar("_T")
+Replay = Callable[[Path, tuple[Path, ...]], Mapping[str, Any]]
+"""Takes steps of a run again, and draws again from units of samples that it drew; gives what came out."""
 
 
 # Compared by identity: no two of them are one, and each may hold many thousand entries.
@@ -198,8 +200,8 @@ class Record:
     """Digest that the person kept elsewhere; empty: none was given."""
     progress: Callable[[int], None] | None = None
     """Called with the bytes hashed so far."""
-    replay: Callable[[Path], Mapping[str, Any]] | None = None
-    """Takes steps of a run again and says what came out (level 3); None: nobody brought an engine."""
+    replay: Replay | None = None
+    """For level 3; None: nobody brought an engine."""
     replayed: dict[str, Any] = field(default_factory=dict)
     """What came out so far, by the run's place."""
     report: DrawnAgain | None = None

@@ -86,7 +86,7 @@ def controls(record: Record) -> Iterator[CheckFinding]:
 @check("replay.predictions", level=3, title="completions, generated again, are the recorded ones",
        example="all completions of an evaluation invented")
 def predictions(record: Record) -> Iterator[CheckFinding]:
-    """Items that the verifier's seed draws of every evaluation that the run's last state answered."""
+    """Items that the verifier's seed draws of every evaluation, and of all samples, of the run's last state."""
     def find(unit: Unit, facts: dict[str, Any]) -> Iterator[CheckFinding]:
         found = facts["predictions"]
         if is_absent(found):
@@ -95,7 +95,15 @@ def predictions(record: Record) -> Iterator[CheckFinding]:
         share = facts["tolerance"]["completions"]
         text = f"{found['same']} of {found['asked']} completions are the recorded text; {share:.0%} were expected"
         yield passed(text, unit) if found["same"] >= share * found["asked"] else failed(text, unit)
-    return _each_replayed(record, find, lambda unit: any(other.parent is unit for other in record.evaluations))
+    yield from _each_replayed(record, find, lambda unit: bool(_drawn_by(record, unit)) or any(
+        other.parent is unit for other in record.evaluations))
+    runs = {run.root for run in record.runs}
+    for unit in record.samples:
+        origin = unit.seal["made_from"]
+        if is_absent(origin):
+            yield not_checked("no run drew these samples, so there is no record of the model", unit, blocking=False)
+        elif origin not in runs:
+            yield not_checked("the run that drew these samples is not here: verify a folder that holds both", unit)
 
 
 @check(COVERAGE, level=3, title="the steps and answers taken again are enough to find the splice that was asked about",
@@ -143,6 +151,11 @@ def _performed(record: Record, unit: Unit) -> dict[str, Any] | CheckFinding:
     return done
 
 
+def _drawn_by(record: Record, run: Unit) -> list[Unit]:
+    """Units of samples that stand beside a run and say that it drew them."""
+    return [unit for unit in record.samples if unit.seal["made_from"] == run.root]
+
+
 def _perform(record: Record, unit: Unit) -> dict[str, Any] | CheckFinding | RecordError:
     # An engine opens checkpoints by their paths, and a path below the archive does not exist.
     if not isinstance(record.tree, FolderTree):
@@ -152,7 +165,8 @@ def _perform(record: Record, unit: Unit) -> dict[str, Any] | CheckFinding | Reco
     if unit.elsewhere:
         return not_checked("its weights are named by digest and are not here", unit)
     try:
-        return dict(record.replay(record.tree.path / unit.place))
+        samples = tuple(record.tree.path / each.place for each in _drawn_by(record, unit))
+        return dict(record.replay(record.tree.path / unit.place, samples))
     except RequestError as error:
         return not_checked(f"cannot be replayed here: {error.given}; needed: {error.expected}"
                            + (f"; {error.try_next}" if error.try_next else ""), unit)
