@@ -98,3 +98,13 @@ def test_what_does_not_go_together_is_refused_before_anything_is_made(recipe, tm
     from workings.config.load import load_recipe
     with pytest.raises(RequestError, match="distill_traces in several processes"):
         refuse_processes(load_recipe(str(recipe)).recipe)
+
+
+@pytest.mark.slow
+def test_the_shipped_recipe_learns_from_the_quickstart(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    short = ["training.steps=2", "training.warmup_steps=0", "evaluation={traces: none, items: none}"]
+    train("quickstart", Path("runs") / "quickstart", short)
+    done = train("quickstart-distill-cpu", Path("runs") / "student", short)
+    assert (done.status, done.steps) == ("complete", 2)
+    assert verify(done.run).failed == 0
