@@ -70,7 +70,7 @@ import json
 told = []
 def init(**words): told.append(words)
 def log(metrics, step): told.append([metrics, step])
-def finish(): open(__file__ + ".json", "w").write(json.dumps(told))
+def finish(**words): open(__file__ + ".json", "w").write(json.dumps([*told, words]))
 """
 
 
@@ -83,7 +83,8 @@ def test_a_library_is_told_in_a_process_of_its_own(tmp_path: Path, monkeypatch: 
     tracker.step({**LINE, "step": 1})
     tracker.close("complete")
     assert said == []
-    first, (metrics, step) = json.loads((tmp_path / "wandb.py.json").read_bytes())
+    first, (metrics, step), end = json.loads((tmp_path / "wandb.py.json").read_bytes())
+    assert end == {"exit_code": 0}
     assert first == {"project": "workings", "name": "tiny", "config": {"training.steps": "2"}}
     assert (metrics["train/loss"], step, "train/memory_bytes" in metrics) == (1.5, 1, False)
 

@@ -39,7 +39,7 @@ class WandbLike:
     """wandb, and trackio, which has its interface."""
 
     def __init__(self, name: str, first: Mapping[str, Any]) -> None:
-        self._library = import_module(name)
+        self._name, self._library = name, import_module(name)
         self._library.init(project=first["project"], name=first["name"], config=first["config"])
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
@@ -48,7 +48,9 @@ class WandbLike:
 
     def end(self, status: str) -> None:
         """The run ended."""
-        self._library.finish()
+        # trackio has no exit code. Without one wandb would show a run that failed as finished.
+        told = {"exit_code": {"complete": 0, "failed": 1}.get(status, 130)} if self._name == "wandb" else {}
+        self._library.finish(**told)
 
 
 class Mlflow:
