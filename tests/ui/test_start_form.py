@@ -9,6 +9,7 @@ from workings.config.load import load_recipe
 from workings.runs.plan import estimated
 from workings.ui.fields import recipe_fields
 from workings.ui.routes import start
+from workings.ui.words import coded, small_p
 
 
 def test_fields_are_the_recipe_with_its_help_and_choices() -> None:
@@ -63,3 +64,9 @@ def test_what_the_formula_says_stands_beside_the_form(tmp_path: Path, monkeypatc
     assert 0 < small["peak_bytes"] < large["peak_bytes"]
     assert asked[0] == ["plan", "smoke-tiny", "batch.micro_batch=4", "--on", "t4", "--formula"]
     assert page.get("/api/formula?recipe=smoke-tiny&target=nowhere").status_code == 404
+
+
+def test_help_is_text_with_its_code_marked() -> None:
+    assert coded("`steps` <b> or `epochs`") == "<code>steps</code> &lt;b&gt; or <code>epochs</code>"
+    assert small_p("(+79.8, p = 2.6e-110): p < 1e-300; p = 0.031") == (
+        "(+79.8, p\N{NO-BREAK SPACE}<\N{NO-BREAK SPACE}0.001): p\N{NO-BREAK SPACE}<\N{NO-BREAK SPACE}0.001; p = 0.031")

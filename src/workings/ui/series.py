@@ -68,7 +68,7 @@ KINDS: tuple[tuple[str, str, str, Callable[[Line], Any]], ...] = (
     ("grad_norm", "Gradient norm", "", lambda line: line.get("grad_norm")),
     ("share_of_weights_changed", "Share of weights changed", "of stored weights",
      lambda line: line.get("share_of_weights_changed")),
-    ("tokens_per_second", "Tokens a second", "tokens/s", _per_second),
+    ("tokens_per_second", "Speed", "tokens/s", _per_second),
     ("memory_bytes", "Peak memory", "GiB", _gib),
 )
 """Key, title, unit, and how a metrics line gives it. A line has at least step, loss, tokens and seconds."""

@@ -4,6 +4,8 @@ import re
 from datetime import datetime
 from typing import Any
 
+from markupsafe import Markup, escape
+
 from workings.evaluation.scorecard import percent
 from workings.hardware.memory import byte_text
 from workings.reports.run_table import count, duration
@@ -48,7 +50,13 @@ def small_p(text: str) -> str:
     return _TINY.sub("p\N{NO-BREAK SPACE}<\N{NO-BREAK SPACE}0.001", text)
 
 
+def coded(text: str) -> Markup:
+    """A key's help, which is written in Markdown: what stands between backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
+
+
 _TINY = re.compile(r"p [=<] \d(?:\.\d+)?e-\d+")
+"""A p value as `workings.evaluation.comparison.paired.p_text` writes one below 0.001."""
 FILTERS = {"size": byte_text, "time": time_text, "value": value_text, "count": count, "duration": duration,
-           "percent": percent, "small_p": small_p, "marked": marked, "marked_samples": marked_samples,
+           "percent": percent, "coded": coded, "small_p": small_p, "marked": marked, "marked_samples": marked_samples,
            "right_value": right_value}
