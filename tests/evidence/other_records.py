@@ -10,13 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.engines.tiny import request, tiny_shape
 from tests.evidence import walk
 from tests.evidence.test_sampled import samples_unit
 from tests.evidence.walk import Step, files_of
 from tests.runs import distilled, killed
 from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
+from workings.data.generators import addition
+from workings.data.generators.base import write_items
+from workings.data.traces import write_traces
+from workings.engines.jax.engine import JaxEngine
 from workings.evidence.attest import keys
 from workings.evidence.attest.sign import sign_run
+from workings.models.tokenizer_training import train_tokenizer
 from workings.publish.pack import pack
 from workings.runs import describe, replay
 from workings.runs.code_version import CodeVersion
@@ -25,6 +31,20 @@ from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 Files = dict[str, bytes]
+LORA = """name: lora
+seed: 5
+engine: jax
+device: cpu
+model: {source: pretrained, id: base}
+tokenizer: model
+method: {name: lora, rank: 4, alpha: 8, target_modules: [q_proj, v_proj, down_proj]}
+data: {traces: traces.jsonl, template: plain, max_length: 64, buckets: [64]}
+batch: {micro_batch: 4, accumulation: 1}
+training: {steps: 4, learning_rate: 0.01, schedule: constant}
+optimizer: {name: adamw}
+checkpoint: {every_steps: 2, keep_last: 2}
+evaluation: {items: items.jsonl, max_new_tokens: 4, batch_size: 4}
+"""
 SAME = CodeVersion(version="0.1.0", commit="a" * 39 + "b", dirty_diff_sha256="", absent_because="no changes")
 
 
@@ -49,6 +69,23 @@ def pairs(folder: Path) -> Files:
 def teacher(folder: Path) -> Files:
     """A run that learned from a teacher."""
     train(str(distilled.write(folder, ["training.steps=2"])), folder / "runs" / "student", ["training.steps=2"])
+    return below(folder / "runs")
+
+
+def adapters(folder: Path) -> Files:
+    """A LoRA run on weights from a folder, with its evaluation and that of those weights."""
+    base = folder / "asked" / "base"
+    base.mkdir(parents=True)
+    traces, items = addition.make(40, 10, 5)
+    write_traces(folder / "asked/traces.jsonl", traces)
+    write_items(folder / "asked/items.jsonl", items[:4])
+    tokenizer = train_tokenizer((trace.prompt for trace in traces), 512)
+    tokenizer.save(base)
+    engine = JaxEngine.open(request(tiny_shape(vocab=tokenizer.vocab_size)))
+    engine.export(engine.init(0), base)
+    recipe = folder / "asked" / "recipe.yaml"
+    recipe.write_text(LORA)
+    train_and_evaluate(str(recipe), folder / "runs" / "straight")
     return below(folder / "runs")
 
 
@@ -95,4 +132,4 @@ def steps_of(kind: str, files: Files) -> list[Step]:
 
 
 KINDS: dict[str, Callable[[Path], Files]] = {
-    each.__name__: each for each in (rewards, pairs, teacher, samples, replays, packs)}
+    each.__name__: each for each in (rewards, pairs, teacher, adapters, samples, replays, packs)}

@@ -2,10 +2,11 @@
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.evidence import every_file, lies, walk
+from tests.evidence import every_file, lies, lies_elsewhere, other_records, walk
 from tests.evidence.trained import score_here, trained_files
 
 EVERY = 3
@@ -50,3 +51,16 @@ def test_another_seed_told_everywhere_passes_all_but_a_replay(record: dict[str, 
     lies.another_seed_told_everywhere(changed)
     found = walk.verified(walk.resealed(changed))
     assert (found.failed, found.level) == (0, 2)
+
+
+@pytest.mark.parametrize("kind", ["samples", "packs"])
+def test_lies_about_records_of_other_kinds(record: dict[str, bytes], tmp_path: Path, kind: str) -> None:
+    """Those that need no training; `proof/lies.py` tells all."""
+    del record  # which has patched the scorer
+    files = other_records.KINDS[kind](tmp_path)
+    honest = walk.verified(files)
+    assert honest.failed == 0
+    told = {name: lies_elsewhere.told(files, honest, lie) for name, (lie, _) in lies_elsewhere.KINDS[kind].items()}
+    found = {name: lies_elsewhere.FOUND if failed else lies_elsewhere.NAMED if named else lies_elsewhere.MISSED
+             for name, (failed, named) in told.items()}
+    assert found == {name: expected for name, (_, expected) in lies_elsewhere.KINDS[kind].items()}

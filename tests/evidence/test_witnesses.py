@@ -66,8 +66,8 @@ def test_a_check_that_was_not_made_stands_for_nothing(record: dict[str, bytes]) 
     high, low = (len(walk.verified(record, level).said) for level in (2, 0))
     assert low > high
     opened = walk.load(walk.MemoryTree(record))
-    assert {one.why for one in said(opened, {}) if one.file == "data/rows.jsonl" and one.field == "id"} == {
-        "consistency.rows was not made"}
+    assert {one.why for one in said(opened, {}) if one.file == "data/rows.jsonl" and one.field == "tokens"} == {
+        "consistency.tokens was not made"}
 
 
 def test_a_file_that_nobody_knows_is_named(record: dict[str, bytes]) -> None:

@@ -88,11 +88,13 @@ def _line_problems(row: dict[str, Any], generated: bool, limit: Any) -> Iterator
 
 
 def _recipe(run: Unit) -> Recipe | None:
-    """The recorded recipe; None where this version does not read it."""
-    try:
-        return check_recipe(run.manifest.config_snapshot, "config_snapshot")
-    except RequestError:
-        return None
+    """The recorded recipe, read once; None where this version does not read it."""
+    def read() -> Recipe | None:
+        try:
+            return check_recipe(run.manifest.config_snapshot, "config_snapshot")
+        except RequestError:
+            return None
+    return run.once("recipe", read)
 
 
 def _settings_problems(config: dict[str, Any], recipe: Recipe) -> list[str]:

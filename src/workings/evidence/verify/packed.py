@@ -8,7 +8,7 @@ from typing import Any
 from workings.errors import RecordError, RequestError
 from workings.evidence.claims import CLAIMS, Claim, agrees, parse_claims, resolve, unsourced
 from workings.evidence.model_card import FORM, model_card
-from workings.evidence.pack.form import COMPARISON, PACK, REPORT, may_be_elsewhere, parse_pack
+from workings.evidence.pack.form import BY_DIGEST, COMPARISON, PACK, REPORT, may_be_elsewhere, parse_pack
 from workings.evidence.pack.readme import FORM as README_FORM
 from workings.evidence.pack.readme import PackedRun, readme
 from workings.evidence.verify.checks import check, each, failed, judged, not_checked, several
@@ -59,10 +59,12 @@ def by_digest(record: Record) -> Iterator[CheckFinding]:
     """What is named by its digest is not here and was not hashed: neither missing nor checked."""
     def find(pack: Unit) -> Iterator[CheckFinding]:
         _, rows = parse_pack(pack.json(PACK))
-        if not rows:
+        runs = {_below(pack, unit): unit for unit in record.runs if unit.place.startswith(pack.full(""))}
+        whole = [f"{shown(run.full(name))}: here, and the pack names such files by digest" for run in runs.values()
+                 for name in run.files if may_be_elsewhere(name)] if pack.json(PACK)["weights"] == BY_DIGEST else []
+        if not rows and not whole:
             return
-        runs = {_below(pack, unit): unit for unit in record.runs}
-        problems, names = [], []
+        problems, names = whole, []
         for row in rows:
             name = shown(f"{row.place}/{row.file}")
             if not may_be_elsewhere(row.file):

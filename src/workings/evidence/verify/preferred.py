@@ -104,6 +104,8 @@ def implied_rewards(record: Record) -> Iterator[CheckFinding]:
         said = _said(unit) if unit.metrics else {}
         for line, ids in _steps(unit):
             numbers = _numbers(line)
+            if line.get("step") == 1 and _is_exact(unit):
+                problems += _first_loss_problems(algorithm, numbers)
             for side, names in zip(("chosen", "rejected"), ids, strict=True):
                 count += 1
                 if missing := [name for name in names if name not in said]:
@@ -135,6 +137,13 @@ def _each(record: Record, find: Callable[[Unit], Iterator[CheckFinding]]) -> Ite
             yield from find(unit)
 
     return each_run(record, of_pairs)
+
+
+def _first_loss_problems(algorithm: "Dpo", numbers: Mapping[str, float]) -> list[str]:
+    """The loss of a model that is the reference itself, whatever the pairs: a sigmoid of 0, or 0 from IPO's margin."""
+    first = math.log(2) if algorithm.loss == "sigmoid" else 1 / (4 * algorithm.beta ** 2)
+    return [] if _near(numbers["loss"], first, _scale(numbers) * max(1, 1 / algorithm.beta), CLOSE_AT_FIRST) else [
+        f"step 1: loss {numbers['loss']:g}, by this algorithm it begins at {first:g}"]
 
 
 def _prompt(row: Mapping[str, Any]) -> int:

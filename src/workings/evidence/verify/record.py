@@ -36,6 +36,8 @@ MAX_JSON_BYTES = MAX_BYTES
 """Largest file of JSON or JSON lines that is parsed."""
 MAX_SUMS_BYTES = 16 << 20
 """Largest list of sums: some hundred bytes for each file."""
+MAX_UNITS = 5_000
+"""Most sealed folders that are looked at together: each takes milliseconds, however small it is."""
 STEP_BYTES = 1_500
 """A step of the log in memory, when it was checked."""
 # A seal is one line of a few hundred bytes, and it is read before anything about the unit is known.
@@ -260,6 +262,7 @@ def load(tree: Tree, expect_root: str = "", progress: Callable[[int], None] | No
 
     Raises:
         RequestError: there is none.
+        RecordError: there are more than are looked at.
     """
     plain = frozenset(entry.name for entry in tree.entries if entry.kind == "file")
     # The order matters: first the outermost units, then which of them are packs, and only then whose file is whose.
@@ -284,6 +287,8 @@ def load(tree: Tree, expect_root: str = "", progress: Callable[[int], None] | No
             if inner in OUTSIDE_EVERY_SUM and pack in packs and entry.kind != "folder":
                 # Outside of the run's sums, and inside those of the pack.
                 units[pack].entries.append(replace(entry, name=entry.name[len(pack):].lstrip("/")))
+    if len(units) > MAX_UNITS:
+        raise RecordError(f"{len(units):,} sealed folders, more than {MAX_UNITS:,}: verify parts of it")
     if not units:
         raise RequestError(str(tree.path), "a run directory, a folder of runs, or a packed .zip",
                            "the folder that `workings train` named when it ended")

@@ -9,6 +9,7 @@ REPLAYED = "only steps that are taken again say so (level 3)"
 CLOCK = "a clock said so; it is held against the other times"
 CODE = "the word of the code that ran; a replay by that code says more"
 COPY = "its copy in the manifest"
+TOLD = "told alike in all its places nothing contradicts it; " + REPLAYED
 
 _MANIFEST = (
     ("schema_version", "form.schema", "the forms that there are"),
@@ -27,8 +28,8 @@ _MANIFEST = (
     ("data_digests.prompts", "consistency.prompts", "the prompts"),
     ("data_digests.rewards", "consistency.prompts", "what decides the rewards"),
     ("data_digests.teacher", "consistency.teacher", "the teacher's facts"),
-    ("data_digests.*", "consistency.rows", "their copy; the files themselves are not in a record"),
-    ("model_id", "consistency.readme", "the README"),
+    ("data_digests.*", "~consistency.rows", "their copy; the files themselves are not in a record"),
+    ("model_id", "~consistency.readme", "the README, the recipe; whose weights they were only their digests say"),
     ("model_revision weight_digests weight_digests.*", "", "weights that it began with are not in a record; a replay "
                                                           "takes them by these digests"),
     ("architecture parameters", "consistency.model", "the model's shape"),
@@ -110,7 +111,11 @@ _RUN: Rows = {
         ("origin base", "consistency.readme", "the command in the README"),
         ("*", "", "words about a choice"),
     ),
-    "config/resolved.json": (("*", "consistency.config", "the manifest's snapshot, and its digest"),),
+    "config/resolved.json": (
+        ("optimizer.name", "consistency.config", "the recipe as written; the moments of the checkpoints"),
+        ("optimizer.* algorithm.* method.name method.alpha method.dropout precision.rounding memory.* data.max_length "
+         "data.over_length", "~consistency.config", TOLD),
+        ("*", "consistency.config", "the manifest's snapshot, and its digest; what it decides")),
     "config/model_shape.json": (
         ("family layers width heads kv_heads head_dim mlp_width vocab_size", "consistency.model",
          "recipe, number of parameters, tensors"),
@@ -123,7 +128,8 @@ _RUN: Rows = {
     ),
     "config/tokenizer/*": (("*", "", "other people's files; none of them decides a token here"),),
     "config/rewards.json": (("*", "consistency.prompts", "its digest in the manifest"),),
-    "config/teacher.json": (("*", "consistency.teacher", "its digest in the manifest"),),
+    "config/teacher.json": (("*", "~consistency.teacher", "its digest in the manifest; that it was asked, only a "
+                                                          "replay says"),),
     "env/env_info.json": (("packages.workings", "consistency.machine", "the manifest"),
                           ("*", "consistency.views", "the same as text"),),
     "env/env_info.txt": (("", "consistency.views", "made again from the JSON"),),
@@ -146,7 +152,7 @@ _RUN: Rows = {
     ),
     "data/digests.json": (("*", "consistency.rows", COPY),),
     "data/rows.jsonl": (
-        ("id digest", "consistency.rows", "the digest of the index"),
+        ("id digest", "~consistency.rows", "the digest of the index, the batches; the data are not in a record"),
         ("tokens supervised_tokens", "consistency.tokens", "the log's counts of every step"),
         ("status reason", "consistency.tokens", "the recipe's longest row"),
         ("prompt_digest earlier_prompt_digests.*", "~consistency.rows", "the digest of the whole index, where the run "
@@ -156,7 +162,10 @@ _RUN: Rows = {
     ),
     "data/traces.jsonl": (("*", "consistency.rows", "its digest in the manifest"),),
     "data/items.jsonl": (("*", "consistency.rows", "its digest in the manifest"),),
-    "data/prompts.jsonl": (("*", "consistency.prompts", "the digest of the prompts"),),
+    "data/prompts.jsonl": (
+        ("item.expected_answer", "~consistency.prompts", "the digest of the prompts, the rewards of those that were "
+                                                         "drawn; the data are not in a record"),
+        ("*", "consistency.prompts", "the digest of the prompts, and what was drawn")),
     "train/metrics.jsonl": _METRICS,
     "train/events.jsonl": (
         ("attempt", "consistency.attempts", "the list of attempts"),

@@ -147,7 +147,11 @@ def _value(unit: Unit, name: str) -> Any:
 
 def _nulls_of(unit: Unit, name: str) -> list[str]:
     """Nulls of a file, looked for while it is read for its form: a large one may not be kept until later."""
-    return unit.once(f"nulls of {name}", lambda: [f"{name}: {place}" for place in find_nulls(_value(unit, name))])
+    def find() -> list[str]:
+        value = _value(unit, name)
+        # The bytes are searched first: mostly there is none, and to walk over a million values takes a second.
+        return [f"{name}: {place}" for place in find_nulls(value)] if b"null" in unit.read(name) else []
+    return unit.once(f"nulls of {name}", find)
 
 
 def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
