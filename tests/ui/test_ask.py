@@ -13,6 +13,7 @@ from workings.scoring.items import read_items
 from workings.ui import jobs
 from workings.ui.asked import ITEMS
 from workings.ui.pieces import piece_events
+from workings.ui.site import Site
 
 WRONG = {"completion": "<reasoning>\n1+1=2\n8+9+1=17\n</reasoning>\n<answer>17</answer>", "finish_reason": "stop",
          "tokens": 9, "wrong_step": {"start": 18, "end": 26, "line": 2, "lines": 2, "written": "8+9+1=17",
@@ -53,16 +54,18 @@ def test_answers_come_one_after_the_other(tmp_path: Path, monkeypatch: pytest.Mo
     assert page.get("/api/ask/runs/plain").json()["questions"] == []
 
 
-def test_pieces_are_sent_as_they_are_written_and_after_a_lost_connection_from_there_on(tmp_path: Path) -> None:
-    commands = jobs.Jobs(tmp_path, tmp_path)
-    folder = tmp_path / "1"
-    folder.mkdir()
+def test_pieces_are_sent_as_they_are_written_and_after_a_lost_connection_from_there_on(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
+    site = Site.over(tmp_path)
+    folder = site.jobs.place / "1"
+    folder.mkdir(parents=True)
     (folder / "job.json").write_text("{}")
     (folder / "pid.json").write_text(json.dumps({"pid": os.getpid(), "started": process_start(os.getpid())}))
     written = [json.dumps({"model": "trained", "piece": piece}) + "\n" for piece in ("47", "\u2028+\n")]
 
     async def watched() -> list[str]:
-        events = piece_events(commands, "1", 0)
+        events = piece_events(site, "1", 0)
         output = folder / "stdout.txt"
         output.write_text("a library's words\n" + written[0] + written[1][:9])  # in the middle of a line
         found = [await anext(events)]
@@ -78,9 +81,11 @@ def test_pieces_are_sent_as_they_are_written_and_after_a_lost_connection_from_th
     assert "event: end" in end
 
     async def again() -> list[str]:
-        return [event async for event in piece_events(commands, "1", 18 + len(written[0]))]
+        return [event async for event in piece_events(site, "1", 18 + len(written[0]))]
 
     assert asyncio.run(again()) == [second, end]
+    site.stopping.set()
+    assert asyncio.run(again()) == [], "a page that stops sends nothing more"
 
 
 def test_answers_of_a_command_are_a_stream_of_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,7 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
     app = FastAPI(title="workings", version=version("workings"), description=DESCRIPTION, docs_url=None,
                   redoc_url=None, openapi_url="/api/openapi.json",
                   middleware=[Middleware(Guard, token=token, port=port)])
+    app.state.stopping = site.stopping
     # The guard wraps the whole application, so no route can be forgotten here.
     for part in (runs, run, rounds, compare, data, plan, start, jobs):
         app.include_router(part.router(site))

@@ -6,6 +6,7 @@ import socket
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -14,6 +15,15 @@ from workings.ui.app import make_app
 from workings.ui.site import page_directory
 
 HOST = "127.0.0.1"
+
+
+class PageServer(uvicorn.Server):
+    """Ends answers that are still being sent when it is told to stop, instead of waiting for them and breaking them."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop, as a signal asks for."""
+        self.config.app.state.stopping.set()  # type: ignore[union-attr]
+        super().handle_exit(sig, frame)
 
 
 def kept_token(root: Path, *, new: bool = False) -> str:
@@ -61,4 +71,4 @@ def serve(root: Path, port: int, *, open_browser: bool, say: Callable[[str], Non
     # Without a configuration of its own: that would close every handler of the process, and absl's closes its stream.
     config = uvicorn.Config(make_app(root, token=token, port=port), log_level="warning", log_config=None,
                             access_log=False, server_header=False, timeout_graceful_shutdown=2)
-    uvicorn.Server(config).run(sockets=[listener])
+    PageServer(config).run(sockets=[listener])

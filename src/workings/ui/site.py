@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import jinja2
@@ -60,6 +61,8 @@ class Site:
     time_lines: FileCache = field(default_factory=lambda: FileCache(64))
     """Of logs, which every tab of a run asks for."""
     templates: jinja2.Environment = field(default_factory=_environment)
+    stopping: Event = field(default_factory=Event)
+    """Set when the server stops: answers that are still being sent end then."""
 
     @classmethod
     def over(cls, root: Path) -> "Site":
