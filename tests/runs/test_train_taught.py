@@ -1,16 +1,24 @@
 """Runs that distill on traces: the student comes closer, on both engines; killed while it asks, it goes on there."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.runs import distilled, killed, taught
+from workings.config.load import load_recipe
 from workings.data import top_tokens
 from workings.errors import RequestError
 from workings.evidence.verify import verify
+from workings.models.shapes import to_hf_config
+from workings.models.tokenizer import Tokenizer
 from workings.record.layout import EVENTS, TOP_TOKENS
 from workings.runs.find_teacher import refuse_processes
+from workings.runs.guard import plan_here
+from workings.runs.prepare import prepare
+from workings.runs.resolve import find_shape
 from workings.runs.train import train
 
 
@@ -95,7 +103,6 @@ def test_what_does_not_go_together_is_refused_before_anything_is_made(recipe, tm
         with pytest.raises(RequestError) as caught:
             train(str(recipe), tmp_path / "run", words)
         assert said in str(caught.value)
-    from workings.config.load import load_recipe
     with pytest.raises(RequestError, match="distill_traces in several processes"):
         refuse_processes(load_recipe(str(recipe)).recipe)
 
@@ -108,3 +115,19 @@ def test_the_shipped_recipe_learns_from_the_quickstart(tmp_path, monkeypatch):
     done = train("quickstart-distill-cpu", Path("runs") / "student", short)
     assert (done.status, done.steps) == ("complete", 2)
     assert verify(done.run).failed == 0
+
+
+def test_what_asking_the_teacher_needs_is_judged_before_a_weight_is_read(recipe, tmp_path):
+    """A teacher of petabytes, of which nothing but its description and its tokenizer is there."""
+    tokenizer = recipe.parent / "teacher" / "config" / "tokenizer"
+    shutil.copytree(tokenizer, tmp_path / "huge")
+    loaded = load_recipe(str(recipe), [f"algorithm.teacher={tmp_path / 'huge'}"])
+    student = find_shape(loaded, vocabulary=Tokenizer.load(tokenizer).vocab_size)
+    huge = replace(student, layers=8, width=2**24, mlp_width=2**24)
+    (tmp_path / "huge" / "config.json").write_text(json.dumps(to_hf_config(huge)))
+    setup = prepare(loaded)
+    assert (setup.program, setup.verdict.fits, setup.verdict.source) == ("teacher", False, "estimated")
+    assert "largest part: parameters" in setup.verdict.reasons[-1]
+    assert plan_here(setup).program == "teacher"
+    # One that fits leaves the compiled step to decide.
+    assert prepare(load_recipe(str(recipe))).program == "step"

@@ -10,7 +10,7 @@ from workings.config.training import AdamWConfig, PrecisionConfig
 from workings.engines.base import EngineRequest, Inspection, Inspections, ProgramName
 from workings.models.shape import ModelShape
 from workings.objectives.base import CROSS_ENTROPY, SeveralTargets
-from workings.planning.parts import exact_parts
+from workings.planning.parts import beside_the_step, exact_parts
 from workings.planning.tensors import PER_LAYER_TABLE
 
 REFERENCE = "reference model"
@@ -98,6 +98,13 @@ def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: tuple[int
     waiting = {f"{name} of the student": state[name] for name in STATE if name in state}
     return {name: beside(one, weights) for name, one in found.items()} | {
         TEACHER: beside(_without_moments(asked), waiting)}
+
+
+def asked_by_formula(teacher: EngineRequest, size: tuple[int, int, int], mesh: tuple[int, int],
+                     platform: str) -> Inspection:
+    """The teacher's ``log_probs`` by formula, as of a model that is trained (see `with_teacher`)."""
+    parts = beside_the_step(teacher, "log_probs", size, *mesh, platform)
+    return Inspection(peak_bytes=sum(parts.values()), source="estimated", breakdown=parts, versions={"formula": "1"})
 
 
 def beside(one: Inspection, parts: Mapping[str, int]) -> Inspection:

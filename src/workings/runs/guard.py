@@ -52,7 +52,7 @@ def plan_here(prepared: TrainSetup) -> Plan:
     """The verdict on the compiled step with its parts and the culprit."""
     target = target_here(prepared.device)
     plan = explain(prepared.loaded.recipe, prepared.request, prepared.longest_batch, prepared.inspection,
-                   prepared.device, target)
+                   prepared.device, target, program=prepared.program)
     return replace(plan, verdict=prepared.verdict, batch=prepared.longest_batch)
 
 

@@ -8,12 +8,13 @@ from typing import Any
 from workings.config.load import LoadedRecipe
 from workings.data.batches import fixed_batches
 from workings.data.rows import build_rows
-from workings.engines.base import Engine, EngineRequest, Inspection
+from workings.engines.base import Engine, EngineRequest, Inspection, ProgramName
 from workings.engines.left_aside import LeftAside, find_left_aside
 from workings.engines.registry import RegisteredEngine, find_engine
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
 from workings.planning.changes import with_counted_steps
+from workings.planning.frozen import TEACHER
 from workings.planning.verdict import Verdict, judge
 from workings.record.waiting import waiting
 from workings.runs.datasets import RunData
@@ -38,8 +39,11 @@ class TrainSetup(ResolvedRun):
     """What the engine was asked for."""
     longest_batch: tuple[int, int, int]
     """Accumulation, rows over all devices, positions: the batch that decides whether the run fits."""
+    program: ProgramName
+    """What decides whether it fits: the step, or asking the teacher where the step alone would fit."""
     inspection: Inspection
-    """What the compiler says about the step for that batch: the very program that the run will execute."""
+    """What the compiler says about the step for that batch, the very program that the run will execute; or what the
+    formula says about asking the teacher."""
     verdict: Verdict
 
     @property
@@ -91,15 +95,19 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     # has been read so far.
     longest = learned.shapes()[0]
     with waiting("compiling the step"):
-        inspection = beside_frozen(learned, request, device, engine.inspect(learned.blank(longest)))
-    if limit := inspection.limit_bytes:  # a compiler that refused names the limit that it kept to
+        found = beside_frozen(learned, request, device, engine.inspect(learned.blank(longest)))
+    program: ProgramName = "step"
+    if limit := found["step"].limit_bytes:  # a compiler that refused names the limit that it kept to
         device = replace(device, memory_limit_bytes=limit, memory_limit_source="the compiler")
+    # By a formula, so that it decides only where it says no.
+    if TEACHER in found and judge(found["step"], device).fits and not judge(found[TEACHER], device).fits:
+        program = TEACHER
     return TrainSetup(
         loaded=loaded, data=resolved.data, weights=resolved.weights, tokenizer=resolved.tokenizer,
         template=resolved.template, shape=resolved.shape, learned=learned, registered=registered, engine=engine,
         device=device, device_check=device_check, held_out=held_out,
-        schedule=Schedule.of(loaded.recipe.training), request=request, longest_batch=longest, inspection=inspection,
-        verdict=judge(inspection, device))
+        schedule=Schedule.of(loaded.recipe.training), request=request, longest_batch=longest, program=program,
+        inspection=found[program], verdict=judge(found[program], device))
 
 
 def _counted(loaded: LoadedRecipe, steps: int) -> LoadedRecipe:

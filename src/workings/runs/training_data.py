@@ -15,6 +15,7 @@ from workings.engines.base import (
     Engine,
     EngineRequest,
     Inspection,
+    Inspections,
     LikelihoodEngine,
     SamplingEngine,
     State,
@@ -22,8 +23,7 @@ from workings.engines.base import (
 from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
-from workings.planning.frozen import TEACHER as TEACHER_PART
-from workings.planning.frozen import beside, teacher_bytes, teacher_request, with_reference
+from workings.planning.frozen import asked_by_formula, teacher_request, with_reference, with_teacher
 from workings.record.digest import json_digest
 from workings.record.layout import PROMPTS, REWARDS, TEACHER
 from workings.record.writer import RunWriter
@@ -33,7 +33,7 @@ from workings.rollouts.rollout import Rollout, RolloutShape
 from workings.runs.find_teacher import find_teacher
 from workings.runs.resolve import ResolvedRun
 from workings.runs.row_data import read_rows
-from workings.runs.taught_data import taught_data
+from workings.runs.taught_data import TaughtData, taught_data
 from workings.runs.teacher import Asked, Teacher
 from workings.scoring.rewards import RewardProcess, RewardSettings
 from workings.training.experience import Experience
@@ -256,14 +256,17 @@ def prompt_data(resolved: ResolvedRun, prompts: PromptSet, fsdp: int, teacher: T
                       shape=RolloutShape.of(recipe, algorithm, fsdp=fsdp, pad_id=resolved.tokenizer.pad_id))
 
 
-def beside_frozen(learned: TrainingData, request: EngineRequest, device: DeviceFacts, step: Inspection) -> Inspection:
-    """What the step needs beside the frozen model that its data ask for, if they ask for one."""
+def beside_frozen(learned: TrainingData, request: EngineRequest, device: DeviceFacts,
+                  step: Inspection) -> Inspections:
+    """What the step needs beside the frozen model that its data ask for, if they ask for one.
+
+    Of a teacher also the program in which it is asked, by formula: compiling it is left to `workings plan`.
+    """
     mesh = device.mesh["fsdp"], device.mesh["tp"]
-    found = with_reference(request, mesh, {"step": step})["step"]
-    if not isinstance(learned, PromptData) or learned.teacher is None:
+    found = with_reference(request, mesh, {"step": step})
+    teacher = learned.teacher if isinstance(learned, PromptData | TaughtData) else None
+    if teacher is None:
         return found
-    teacher = learned.teacher
-    # Its weights alone are counted. The program in which it is asked is planned by `workings plan` and not compiled
-    # here.
-    asked = teacher_request(request, teacher.model, teacher.algorithm.teacher_precision)
-    return beside(found, {TEACHER_PART: teacher_bytes(asked, mesh)})
+    theirs = teacher_request(request, teacher.model, teacher.algorithm.teacher_precision)
+    asked = asked_by_formula(theirs, learned.shapes()[0], mesh, device.platform)
+    return with_teacher(request, theirs, mesh, found, asked, stays=isinstance(learned, PromptData))
