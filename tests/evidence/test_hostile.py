@@ -18,14 +18,30 @@ import pytest
 
 from tests.evidence import reseal
 from workings.errors import RecordError
+from workings.evidence.verify import bombs, verify
 from workings.evidence.verify import tree as trees
-from workings.evidence.verify import verify
 from workings.record.plain import MEMORY_VARIABLE
 from workings.record.seal import seal_unit
 
 
 def failures(path: Path, level: int = 0) -> dict[str, str]:
     return {one.id: one.text for one in verify(path, level=level).checks if one.verdict == "failed"}
+
+
+def test_an_archive_that_unpacks_to_far_more_than_it_is(run: Path, tmp_path: Path, monkeypatch) -> None:
+    zeros = b"".join(b"%07d\n" % (number % 40) for number in range(100_000))
+    place = archive(tmp_path / "packed.zip", ("tiny/SEAL.json", b"{}"),
+                    *((f"tiny/env/{number}.txt", zeros) for number in range(9)))
+    assert "unpacks to" not in failures(place).get("integrity.readable", "")
+    monkeypatch.setattr(bombs, "MUCH_BYTES", 1 << 20)
+    assert "that unpacks to 7,200,002, 30 times as many are the most" in failures(place)["integrity.readable"]
+
+
+def test_more_sealed_folders_than_are_looked_at(run: Path, monkeypatch) -> None:
+    monkeypatch.setattr("workings.evidence.verify.record.MAX_UNITS", 1)
+    (run / "eval/more").mkdir(parents=True)
+    (run / "eval/more/SEAL.json").write_text("{}")
+    assert "sealed folders, more than 1: verify parts of it" in failures(run)["integrity.readable"]
 
 
 # --- archives -----------------------------------------------------------------------------------------------------

@@ -60,6 +60,10 @@ def exchange(rows: Lines) -> None:
     rows[0], rows[1] = rows[1], rows[0]
 
 
+def another_loss(run: Path) -> None:
+    reseal.change_config(run, lambda value: {**value, "algorithm": {**value["algorithm"], "loss": "ipo"}})
+
+
 def another_beta(run: Path) -> None:
     def edit(value: dict[str, Any]) -> dict[str, Any]:
         value["algorithm"]["beta"] = 0.25
@@ -94,6 +98,7 @@ FORGERIES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
         log(3, chosen_reward=0.1, margin=0.1), {"recompute.implied_rewards"}),
     "rewards before anything was learned": (
         log(1, chosen_reward=0.1, margin=0.1, chosen_log_prob=0.2), {"recompute.implied_rewards"}),
+    "another loss, which begins elsewhere": (another_loss, {"recompute.implied_rewards"}),
     "another beta": (another_beta, {"recompute.implied_rewards"}),
 }
 
