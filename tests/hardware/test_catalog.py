@@ -6,8 +6,8 @@ from workings.errors import RequestError
 from workings.hardware.catalog import OPTIONAL, find_target, gpu_config, targets
 
 ASKED_FOR = ("t4", "t4x2", "p100", "l4", "a10", "a100-40", "a100-80", "rtx3090", "rtx4090", "rtx5090", "h100", "h200",
-             "b200", "v2-8", "v3-8", "v4-8", "v5e-1", "v5e-4", "v5e-8", "v5e-16", "v5e-256", "v5p-8", "v6e-1", "v6e-4",
-             "v6e-8", "v6e-256", "tpu7x-8", "cpu")
+             "b200", "v2-8", "v3-8", "v4-8", "v5e-1", "v5e-4", "v5e-8", "v5e-16", "v5e-256", "v5e-256x2", "v5p-8",
+             "v6e-1", "v6e-4", "v6e-8", "v6e-256", "tpu7x-8", "cpu")
 
 
 def test_every_machine_is_there():
@@ -32,7 +32,9 @@ def test_a_row_says_where_it_is_from_and_why_anything_is_missing(name):
         product = 1
         for n in dims:
             product *= n
-        assert product == row.chips
+        assert product * row.slices == row.chips
+        assert row.topology_options.get("num_slices", 1) == row.slices
+        assert (row.slices > 1) == bool(row.network_gb_s)
     if row.platform == "gpu":
         major, minor = row.compute_capability.split(".")
         assert (int(major), int(minor)) >= (6, 0)

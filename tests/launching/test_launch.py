@@ -109,6 +109,7 @@ def test_a_train_job_names_its_runtime_and_mounts_the_volume():
     (lambda: skypilot.files(job_of(), "my bucket", WHEEL), "--storage my bucket"),
     (lambda: skypilot.files(job_of(platform="tpu", target="v5e-16"), "", WHEEL), "--on v5e-16"),
     (lambda: list(candidates(LaunchRequest(launcher="slurm", on="v5e", home="/a", hosts=2))), "--hosts"),
+    (lambda: list(candidates(LaunchRequest(launcher="kubernetes", on="v5e-256x2", home="/a"))), "several slices"),
     (lambda: list(candidates(LaunchRequest(launcher="slurm", on="h999", home="/a"))), "--on h999"),
 ])
 def test_bad_input_is_said(make, said):

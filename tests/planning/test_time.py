@@ -77,7 +77,7 @@ def test_runs_of_ones_own_take_the_place_of_the_assumption(tmp_path, monkeypatch
     request = request_of(recipe())
     assert own_pace(tmp_path, targets()["t4"]) is None
     pace = Pace(operations_a_second=1e12, source="measured")
-    seconds, how = step_seconds(request, (1, 4, 64), targets()["cpu"], 1, pace)
+    seconds, how = step_seconds(request, (1, 4, 64), targets()["cpu"], (1, 1), pace)
     assert seconds == pytest.approx(step_operations(request, (1, 4, 64)) / 1e12)
     assert "measured" in how
 

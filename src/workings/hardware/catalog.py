@@ -54,6 +54,10 @@ class Target:
     """Cloud's name of the machine, which the TPU compiler wants in its environment."""
     topology_options: Mapping[str, Any] = field(default_factory=dict)
     """What else it wants to be told for this machine (one chip per host, both cores of a chip as one device)."""
+    slices: int = 1
+    """TPU slices that the devices are spread over evenly, joined by the data center's network."""
+    network_gb_s: float = 0.0
+    """Of that network, one device's share."""
     kaggle_session_hours: int = 0
     absent: Mapping[str, str] = field(default_factory=dict)
     """Figure -> why it is left out."""

@@ -281,7 +281,7 @@ def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int],
         remarks += filter(None, [not_shallow(request.shape)])
     # `batch` belongs to the program that needs the most; rows and time are those of the step.
     step = longest_batch(recipe, mesh[0])
-    seconds, how = step_seconds(request, step, target, used)
+    seconds, how = step_seconds(request, step, target, mesh)
     host = host_parts(request, used)
     remarks += [f"in the host's memory and on no device: {name}, {gib(size)} for {used} process{'es' * (used > 1)}"
                 for name, size in host.items()]

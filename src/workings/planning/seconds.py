@@ -18,8 +18,10 @@ from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.models.operations import outer_weights_met, weights_met, weights_read
 from workings.models.weights import PER_LAYER_EMBEDDING
+from workings.planning.communication import communication_seconds
 from workings.planning.parts import checkpoint_bytes, exact_parts
 from workings.planning.tensors import local_tensors
+from workings.record.pace import duration
 
 EFFICIENCY = 0.4
 """Share of the peak rate that a tuned training step reaches (published: Levanter 35 to 54 %, MaxText 39.8 %)."""
@@ -158,15 +160,25 @@ def flop_text(operations: float) -> str:
     return f"{operations / 1000 ** unit:.3g} {FLOP_UNITS[unit]}"
 
 
-def step_seconds(request: EngineRequest, batch: tuple[int, int, int], target: Target, devices: int,
+def step_seconds(request: EngineRequest, batch: tuple[int, int, int], target: Target, mesh: tuple[int, int],
                  own: Pace | None = None) -> tuple[float | None, str]:
-    """Seconds of one step, and how they came about; None and the reason where no rate is known."""
+    """Seconds of one step, and how they came about; None and the reason where no rate is known.
+
+    What devices send to each other is added to the computing. Finished runs have it in their pace.
+    """
     pace, how = pace_of(request, target, own)
     if pace is None:
         return None, how
-    operations = step_operations(request, batch)
-    return operations / (pace.operations_a_second * devices), (
-        f"step time: {flop_text(operations)} on {devices} device{'s' * (devices > 1)} at {how}")
+    operations, devices = step_operations(request, batch), mesh[0] * mesh[1]
+    computing = operations / (pace.operations_a_second * devices)
+    how = f"step time: {flop_text(operations)} on {devices} device{'s' * (devices > 1)} at {how}"
+    if own is not None or devices == 1:
+        return computing, how
+    sending = communication_seconds(request, batch, target, mesh, BANDWIDTH_SHARE)
+    if sending is None:
+        return computing, f"{how}; without what devices send to each other, for which the catalog has no rate"
+    return computing + sending, (f"{how}; {duration(sending)} of it for what devices send to each other, at "
+                                 f"{BANDWIDTH_SHARE:.0%} of their links' rates and with nothing of it hidden")
 
 
 def run_time(recipe: Recipe, request: EngineRequest, programs: Programs, target: Target, devices: int, step: float,

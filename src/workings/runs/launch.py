@@ -142,8 +142,11 @@ def pick(loaded: LoadedRecipe, asked: LaunchRequest) -> Fit:
 def candidates(asked: LaunchRequest) -> Iterator[tuple[Target, int, int]]:
     """Machines to try: the target as one machine, its hosts, and the devices of a host."""
     family = [target for target in targets().values() if target.platform == "tpu"
-              and target.name.rsplit("-", 1)[0] == asked.on.strip().lower()]
+              and target.name.rsplit("-", 1)[0] == asked.on.strip().lower() and target.slices == 1]
     rows = sorted(family, key=lambda target: target.chips) or [find_target(asked.on)]
+    if rows[0].slices > 1:
+        raise RequestError(f"--on {rows[0].name}, which is several slices", "one slice: no job of several is written",
+                           f"--on {rows[0].name.partition('x')[0]}")
     if rows[0].platform == "tpu":
         if asked.hosts or asked.cards:
             raise RequestError("--hosts or --cards with a TPU", "a slice, which says how many hosts it has",

@@ -24,7 +24,7 @@ def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, o
     recipe = loaded.recipe
     request = engine_request(recipe, shape, target)
     devices = plan.mesh[0] * plan.mesh[1]
-    seconds, how = step_seconds(request, plan.batch, target, devices, own)
+    seconds, how = step_seconds(request, plan.batch, target, plan.mesh, own)
     if seconds is None:
         return plan
     if not recipe.training.steps:

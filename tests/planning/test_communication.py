@@ -1,0 +1,57 @@
+"""What devices send to each other in an update, by hand; and the seconds of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.planning.planning_helpers import recipe, request_of
+from workings.hardware.catalog import targets
+from workings.planning.communication import communication_seconds, sent
+from workings.planning.seconds import Pace, step_operations, step_seconds
+
+BF16 = request_of(recipe(precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"}))
+LAYERS = 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)
+"""Weights of the helper's two layers, norms among them."""
+
+
+def test_weights_travel_twice_and_gradients_once_without_the_part_that_is_there_already():
+    found = sent(BF16, (1, 8, 64), (8, 1))
+    assert found.between_devices == 3 * 2 * LAYERS * 7 / 8
+    assert found.between_slices == 0
+    assert sent(BF16, (2, 8, 64), (8, 1)).between_devices == 2 * found.between_devices
+
+
+def test_weights_that_are_computed_in_fewer_bytes_travel_in_those():
+    mixed = request_of(recipe(precision={"parameters": "fp32", "compute": "bf16"}))
+    assert sent(mixed, (1, 8, 64), (8, 1)).between_devices == (2 * 2 + 4) * LAYERS * 7 / 8
+
+
+def test_frozen_weights_have_no_gradients():
+    thin = replace(BF16, method=recipe(method={"name": "lora", "rank": 4, "target_modules": ["q_proj"]}).method)
+    assert sent(thin, (1, 2, 64), (2, 1)).between_devices == (2 * 2 * LAYERS + 4 * 2 * 4 * (16 + 16)) / 2
+
+
+def test_layers_are_summed_over_tp():
+    found = sent(BF16, (1, 2, 64), (1, 2)).between_devices
+    assert found == (2 * 2 * 2) * 2 * 0.5 * 2 * 64 * 16 * 2
+
+
+def test_slices_share_what_comes_from_another():
+    found = sent(BF16, (1, 8, 64), (8, 1), slices=2)
+    assert found.between_slices == 3 * 2 * LAYERS / 2 / 4
+
+
+def test_seconds_are_added_to_the_computing_unless_runs_say_the_pace():
+    v5e = targets()["v5e-8"]
+    sending = communication_seconds(BF16, (1, 8, 64), v5e, (8, 1), 0.5)
+    assert sending == pytest.approx(3 * 2 * LAYERS * 7 / 8 / 100e9)
+    seconds, how = step_seconds(BF16, (1, 8, 64), v5e, (8, 1))
+    assert seconds == pytest.approx(step_operations(BF16, (1, 8, 64)) / (197e12 * 0.4 * 8) + sending)
+    assert "nothing of it hidden" in how
+    pace = Pace(operations_a_second=1e12, source="measured")
+    assert step_seconds(BF16, (1, 8, 64), v5e, (8, 1), pace)[0] == step_operations(BF16, (1, 8, 64)) / 8e12
+    without = replace(v5e, interconnect_gb_s=0.0)
+    assert "the catalog has no rate" in step_seconds(BF16, (1, 8, 64), without, (8, 1))[1]
+    two = replace(v5e, slices=2, network_gb_s=3.0)
+    assert communication_seconds(BF16, (1, 8, 64), two, (8, 1), 0.5) > sending
+    assert communication_seconds(BF16, (1, 8, 64), replace(two, network_gb_s=0.0), (8, 1), 0.5) is None
