@@ -1,8 +1,9 @@
 """How scorers judge every labelled answer: agreement, answers that are falsely right, and those that could be argued.
 
 The strings stand in `tests/scoring`, each with what was expected and whether a careful reader would call it right;
-answers of mathematics are judged by `answer` and by `math`. `held_out.jsonl` was labelled before any rule had seen it:
-`--first-try` writes how it was judged then into a file of its own, and is not run again. The rows that could be argued are those of the table in
+answers of mathematics are judged by `answer` and by `math`. The two sets of `held_out.jsonl` were labelled before any
+rule had seen them, the second when the rules had been mended for the first: `--first-try SET` writes how a set was
+judged then into a file of its own, and is run once. The rows that could be argued are those of the table in
 `docs/evaluation.md`. GSM8K's expected answers, written in six forms behind their solutions, are read from
 `../shared/data/gsm8k` beside the repository where it is there.
 """
@@ -17,7 +18,7 @@ from typing import Any
 from tools.result_file import ROOT, write_result
 from workings.scoring.items import Item, read_items
 from workings.scoring.judge import judge
-from workings.scoring.scorers import get_scorer
+from workings.scoring.scorers import load_scorer
 from workings.scoring.settings import ScoringSettings
 
 RESULT = Path(__file__).parent / "scoring.json"
@@ -59,7 +60,7 @@ def judged(rows: Sequence[Row], scorer: str, version: int = 2) -> dict[str, Any]
     """How a scorer's verdicts agree with the labels, by kind, and every string on which they do not."""
     kinds: dict[str, dict[str, int]] = {}
     falsely: dict[str, list[str]] = {"falsely_right": [], "falsely_wrong": []}
-    scores = {name: get_scorer(name, version).score for name in {scorer, *(row.get("scorer", scorer) for row in rows)}}
+    scores = {name: load_scorer(name, version).score for name in {scorer, *(row.get("scorer", scorer) for row in rows)}}
     count = agreeing = 0
     for row in rows:
         name = row.get("scorer", scorer)
@@ -83,10 +84,12 @@ def main(words: Sequence[str]) -> int:
     """Judge, write the result file, print a line each; 1 where a goal is missed."""
     answers, mathematics = rows_of(LABELLED / "answers.jsonl"), rows_of(LABELLED / "mathematics.jsonl")
     held_out = rows_of(LABELLED / "held_out.jsonl")
-    if "--first-try" in words:
-        write_result(FIRST_TRY, what="How answers that no rule had seen were judged at the first try.",
-                     command="python -m proof.scoring --first-try", packages=["math-verify", "sympy"],
-                     values=judged(held_out, "answer"))
+    if words:
+        known = json.loads(FIRST_TRY.read_text("utf-8"))["values"] if FIRST_TRY.is_file() else {}
+        rows = [row for row in held_out if row["set"] == words[-1]]
+        write_result(FIRST_TRY, what="How answers that no rule had seen were judged at the first try, set by set.",
+                     command="python -m proof.scoring --first-try SET", packages=["math-verify", "sympy"],
+                     values={**known, words[-1]: judged(rows, "answer")})
         return 0
     values: dict[str, Any] = {
         "held_out": judged(held_out, "answer"),

@@ -30,6 +30,7 @@ import pytest
 
 from tests.evidence import reseal
 from tests.evidence.trained import score_here
+from tests.runs.pinned import pin_code_version
 from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, write_recipe
 from tools.result_file import write_result
 from workings.data.generators import addition
@@ -37,8 +38,6 @@ from workings.data.generators.base import write_items
 from workings.evaluation.summary import EvaluationSummary
 from workings.evidence.replay.coverage import more_than
 from workings.evidence.verify import verify
-from workings.runs import describe, replay
-from workings.runs.code_version import CodeVersion
 from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate
 from workings.testing.unigram import UnigramEngine
@@ -100,10 +99,8 @@ def named(confidence: float) -> str:
 
 def trained(folder: Path, patch: pytest.MonkeyPatch) -> None:
     """The run, and the one that parts of it are replaced by, below `runs`; and the data that both learned from."""
-    same = CodeVersion(version="0.1.0", commit="a" * 39 + "b", dirty_diff_sha256="", absent_because="no changes")
     patch.syspath_prepend(str(OTHER_PACKAGE))
-    for module in (describe, replay):
-        patch.setattr(module, "code_version", lambda: same)
+    pin_code_version(patch)
     recipe = write_recipe(folder / "asked", RECIPE.replace("steps: 12", f"steps: {STEPS}").replace(
         "every_steps: 3, keep_last: 2", f"every_steps: {EVERY}, keep_last: {STEPS // EVERY}").replace(
         "traces: held_out.jsonl", "traces: none, base: false").replace(

@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.evidence import (
     doors,
     reseal,
@@ -37,14 +39,13 @@ from tests.evidence.test_forgeries import CAUGHT, ONLY_ANCHOR_OR_REPLAY
 from tests.evidence.test_hostile import HOSTILE, places, put
 from tests.evidence.test_mutations import EXPECTED, expected, whole_record
 from tests.record import synthetic
+from tests.runs.pinned import pin_code_version
 from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
 from tools.result_file import write_result
 from workings.evidence.verify import core, verify
 from workings.evidence.verify.checks import CHECKS
 from workings.publish.pack import pack
 from workings.record.seal import seal_unit
-from workings.runs import describe, replay
-from workings.runs.code_version import CodeVersion
 from workings.runs.replay import ReplayRequest, replay_and_seal, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate
 
@@ -197,8 +198,7 @@ def samples_forged(folder: Path, work: Path) -> dict[str, Any]:
 def replays_changed(folder: Path, work: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """A run and its sealed replay: forgeries of either that were sealed again, and every file of the replay changed."""
     sys.path.insert(0, str(OTHER_PACKAGE))
-    same = CodeVersion(version="0.1.0", commit="a" * 39 + "b", dirty_diff_sha256="", absent_because="no changes")
-    describe.code_version = replay.code_version = lambda: same  # type: ignore[assignment]
+    pin_code_version(pytest.MonkeyPatch())
     recipe = write_recipe(folder / "asked")
     train_and_evaluate(str(recipe), folder / "runs" / "a", ["evaluation.base=false"])
     shutil.copytree(folder, work)

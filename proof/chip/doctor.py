@@ -10,7 +10,7 @@ from typing import Any
 from packaging.requirements import Requirement
 
 from proof.chip.beside import ROOT
-from proof.chip.part import Chip, Part
+from proof.chip.part import Chip, Part, ask
 
 
 def rows(chip: Chip) -> list[str]:
@@ -22,12 +22,8 @@ def run(row: str, chip: Chip, folder: Path) -> dict[str, Any]:
     """What lies here, or what `workings doctor` finds with one engine."""
     if row == "machine":
         return about_machine()
-    done = subprocess.run([sys.executable, "-m", "workings", "doctor", "smoke-tiny", f"engine={row}",
-                           f"device={chip.platform}", "--out", str(folder), "--json"],
-                          capture_output=True, text=True, check=False)
-    if not done.stdout.strip():
-        raise RuntimeError(f"workings doctor: exit code {done.returncode}\n{done.stderr[-3000:]}")
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(ask("doctor", "smoke-tiny", f"engine={row}", f"device={chip.platform}", "--out", str(folder),
+                           "--json", codes=(0, 1)).splitlines()[-1])
     bad = [finding["id"] for finding in found["findings"] if finding["judgement"] == "problem"]
     return {"holds": found["problems"] == 0, "problems": found["problems"], "bad": bad, "findings": found["findings"]}
 

@@ -1,5 +1,7 @@
 """What a part of the day is: rows with names, each measured in a process of its own."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -71,6 +73,14 @@ class Part:
         require(*self.needs)
         folder.mkdir(parents=True, exist_ok=True)
         return self.run(row, chip, folder)
+
+
+def ask(*words: str, codes: tuple[int, ...] = (0,)) -> str:
+    """What a command of `workings` prints. Raises `RuntimeError` where it ends with another exit code."""
+    done = subprocess.run([sys.executable, "-m", "workings", *words], capture_output=True, text=True, check=False)
+    if done.returncode not in codes:
+        raise RuntimeError(f"workings {' '.join(words)}: exit code {done.returncode}\n{done.stderr[-3000:]}")
+    return done.stdout
 
 
 def require(*modules: str) -> None:

@@ -6,8 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from proof.chip.part import Chip, Part
-from proof.chip.resume import ask
+from proof.chip.part import Chip, Part, ask
 
 SHORT = ("training.steps=6", "training.warmup_steps=2", "evaluation.every_steps=6", "checkpoint.every_steps=6")
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from proof.chip.part import Chip, Part
+from proof.chip.part import Chip, Part, ask
 from workings.evidence.replay.judge import MEASURES, line_differences
 from workings.record.layout import CHECKPOINTS, METRICS, PARTIAL_SUFFIX, REPLAY
 from workings.record.metrics import TIME_AND_MEMORY
@@ -75,14 +75,6 @@ def replayed(run: Path, start: int) -> dict[str, Any]:
     lines = [line_differences(line) for line in facts["lines"]]
     return {"replay": values["verdict"], "replay_mode": values["mode"], "controls": values["controls"],
             "replay_differences": {measure: max(line[measure] for line in lines) for measure in MEASURES}}
-
-
-def ask(*words: str, codes: tuple[int, ...] = (0,)) -> str:
-    """What a command of `workings` prints."""
-    done = subprocess.run([sys.executable, "-m", "workings", *words], capture_output=True, text=True, check=False)
-    if done.returncode not in codes:
-        raise RuntimeError(f"workings {' '.join(words)}: exit code {done.returncode}\n{done.stderr[-3000:]}")
-    return done.stdout
 
 
 PART = Part(name="resume", shows="A run killed on the chip and resumed, against a whole one, and replayed.",

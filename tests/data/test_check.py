@@ -131,8 +131,16 @@ def test_a_whole_short_question_within_other_words_is_a_leak(tmp_path: Path, lin
     assert looked_at(tmp_path, trace("a", **line), questions=[Question("q1", ASKED)]).counts == {"contained_leak": 1}
 
 
+@pytest.mark.parametrize("asked", ["What is 47 * 25 - 6?", "Is 3*4 < 13 or > 13?"])
+@pytest.mark.parametrize("around", ["Solve this.\n\n{}\n\nAnswer:", "**{}**", "<question>{}</question>", "*{}*"])
+def test_a_question_with_signs_that_are_also_markup_is_found(tmp_path: Path, asked: str, around: str) -> None:
+    report = looked_at(tmp_path, trace("a", prompt=around.format(asked)), questions=[Question("q1", asked)])
+    assert report.counts == {"contained_leak": 1}
+
+
 def test_a_question_that_goes_on_is_another_one(tmp_path: Path) -> None:
     report = looked_at(tmp_path, trace("a", prompt="What is 47+25 minus 6 times 2?"), trace("b", prompt="Is 2+2=4?"),
+                       trace("c", prompt="What is 47+25 minus 6*8?"),
                        questions=[Question("q1", ASKED), Question("q2", "2+2?")])
     assert report.counts == {}
 

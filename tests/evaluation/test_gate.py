@@ -88,3 +88,15 @@ def test_a_baseline_stands_by_itself(tmp_path: Path) -> None:
     path.write_text(json.dumps({"schema": "baseline/9"}))
     with pytest.raises(RecordError, match="not a baseline"):
         read_baseline(folder, "main", entry["items_digest"])
+
+
+def test_step_validity_by_two_versions_of_the_checker_is_not_held_against_each_other(tmp_path: Path) -> None:
+    folder, new = keep(tmp_path), unit(tmp_path, "new", 0.8)
+    file, = folder.glob("main/*.json")
+    kept = json.loads(file.read_text("utf-8"))
+    for steps, said in (({"version": 1}, "versions 1 and 2"), (None, "versions 2 and unknown")):
+        config = {key: value for key, value in kept["config"].items() if key not in ("steps", "schema")}
+        file.write_text(json.dumps(kept | {"config": config | ({"steps": steps} if steps else {})}), encoding="utf-8")
+        with pytest.raises(RequestError, match=said):
+            gate(new, baseline="main", folder=folder, metric="step_validity", max_drop=0.02)
+        assert gate(new, baseline="main", folder=folder, metric="accuracy", max_drop=0.1).verdict == "pass"

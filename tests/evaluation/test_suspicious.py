@@ -11,7 +11,7 @@ from workings.evaluation.comparison.gate import gate
 from workings.evaluation.comparison.ranking import rank
 from workings.evaluation.comparison.seeds import compare_seeds
 from workings.evaluation.run import evaluate_predictions
-from workings.evaluation.suspicious import suspicions_of
+from workings.evaluation.suspicious import Suspicions
 from workings.evaluation.unit import EvaluationRecord, find_unit
 
 MESSAGES = [
@@ -30,6 +30,13 @@ ANSWERS = [
 
 def samples(*texts: str, golds: str = "") -> list[dict[str, str]]:
     return [{"completion": text, "gold": golds or str(number)} for number, text in enumerate(texts)]
+
+
+def suspicions_of(records: list[dict[str, str]]) -> list[str]:
+    found = Suspicions()
+    for record in records:
+        found.add(record)
+    return found.sentences()
 
 
 def test_error_messages_are_known_and_answers_are_none() -> None:

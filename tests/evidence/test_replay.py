@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from proof import replay as proof
 from tests.evidence import reseal
+from tests.runs.pinned import pin_code_version
 from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
 from workings.cli.main import app
 from workings.errors import RequestError
@@ -27,8 +28,7 @@ from workings.models.batch import Batch
 from workings.record.layout import partial_unit_path
 from workings.record.lock import DirectoryLock
 from workings.record.reader import Run
-from workings.runs import describe, replay
-from workings.runs.code_version import CodeVersion
+from workings.runs import replay
 from workings.runs.open_model import ReplayInputs
 from workings.runs.replay import ReplayRequest, replay_and_seal, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate
@@ -39,9 +39,7 @@ def surroundings() -> Iterator[None]:
     """The other package's engine, and a checkout that does not change while the tests run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(OTHER_PACKAGE))
-        same = CodeVersion(version="0.1.0", commit="a" * 39 + "b", dirty_diff_sha256="", absent_because="no changes")
-        for module in (describe, replay):
-            patch.setattr(module, "code_version", lambda: same)
+        pin_code_version(patch)
         yield
     sys.modules.pop("other_engine", None)
 

@@ -6,19 +6,17 @@ from pathlib import Path
 import pytest
 
 from tests.evidence.walk import ScoringHere, files_of
+from tests.runs.pinned import pin_code_version
 from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
 from workings.evidence.notes import write_note
-from workings.runs import describe
-from workings.runs.code_version import CodeVersion
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 
 def trained_files(folder: Path) -> dict[str, bytes]:
     """Files of the record, made in a folder."""
-    same = CodeVersion(version="0.1.0", commit="a" * 39 + "b", dirty_diff_sha256="", absent_because="no changes")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(OTHER_PACKAGE))
-        patch.setattr(describe, "code_version", lambda: same)
+        pin_code_version(patch)
         train_and_evaluate(str(write_recipe(folder / "asked")), folder / "runs" / "a")
     sys.modules.pop("other_engine", None)
     write_note(folder / "runs" / "a", {"kaggle_notebook_version": "7"})

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.runs.pinned import pin_code_version
 from workings.evidence.verify import verify
-from workings.runs import describe, replay
-from workings.runs.code_version import CodeVersion
 from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.smoke import Smoke
 from workings.runs.train_and_evaluate import train_and_evaluate
@@ -17,10 +16,8 @@ OVERRIDES = ("checkpoint.keep_last=5", "evaluation.base=false", "evaluation.ever
 
 def trained_and_replayed(out: Path, *words: str) -> None:
     """Eight steps into ``out``; asserts that a replay verifies them at level 3, equal to the bit."""
-    same = CodeVersion(version="0.1.0", commit="c" * 39 + "d", dirty_diff_sha256="", absent_because="no changes")
-    with pytest.MonkeyPatch.context() as patch:  # the checkout may change while the tests run
-        for module in (describe, replay):
-            patch.setattr(module, "code_version", lambda: same)
+    with pytest.MonkeyPatch.context() as patch:
+        pin_code_version(patch)
         train_and_evaluate("smoke-tiny", out, (*words, *OVERRIDES), smoke=Smoke(steps=8))
         found = verify(out, level=3, replay=lambda path, _: replay_run(path, ReplayRequest()).facts)
     told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}

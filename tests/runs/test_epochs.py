@@ -51,6 +51,9 @@ def test_an_override_of_one_takes_the_place_of_the_other():
     assert load_recipe("smoke-tiny", ["training.epochs=2"]).recipe.training.steps == 0
     with pytest.raises(RequestError, match="one of the two"):
         load_recipe("smoke-tiny", ["training.epochs=2", "training.steps=3"])
+    with pytest.raises(RequestError) as caught:  # a key that is none leaves the file's steps alone
+        load_recipe("smoke-tiny", ["epochs=2"])
+    assert "training.steps" not in str(caught.value)
     with pytest.raises(RequestError, match=r"neither training\.steps nor training\.epochs"):
         load_recipe("smoke-tiny", ["training={learning_rate: 0.1}"])
     with pytest.raises(RequestError, match=r"training\.steps.*completions are drawn"):

@@ -12,16 +12,16 @@ from workings.scoring.judge import judge
 from workings.scoring.scorers import get_scorer
 from workings.scoring.settings import ScoringSettings
 
-ROWS = [json.loads(line) for line in Path(__file__).with_name("answers.jsonl").read_text("utf-8").splitlines()]
+ROWS, HELD_OUT = ([json.loads(line) for line in Path(__file__).with_name(name).read_text("utf-8").splitlines()]
+                  for name in ("answers.jsonl", "held_out.jsonl"))
 
 
 def test_labelled_answers_are_judged_as_labelled() -> None:
     wrong = []
-    for row in ROWS:
+    for row in (*ROWS, *(row for row in HELD_OUT if "scorer" not in row)):
         item = Item(id="a", prompt="p", expected_answer=row["expected"])
-        found = judge(item, row["completion"], get_scorer("answer").score, ScoringSettings(form=row.get("form",
-        "any")),
-                      truncated=row.get("truncated", False))
+        found = judge(item, row["completion"], get_scorer("answer").score,
+                      ScoringSettings(form=row.get("form", "any")), truncated=row.get("truncated", False))
         if (found.score == 1) != row["right"]:
             label = "right" if row["right"] else "wrong"
             wrong.append(f"{row['kind']}: {row['completion']!r}, expected {row['expected']!r}, is {label}; found "

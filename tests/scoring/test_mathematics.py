@@ -13,7 +13,8 @@ from workings.scoring.mathematics import same_mathematics
 from workings.scoring.scorers import get_scorer, scorer_version
 from workings.scoring.settings import ScoringSettings
 
-ROWS = [json.loads(line) for line in Path(__file__).with_name("mathematics.jsonl").read_text("utf-8").splitlines()]
+ROWS, HELD_OUT = ([json.loads(line) for line in Path(__file__).with_name(name).read_text("utf-8").splitlines()]
+                  for name in ("mathematics.jsonl", "held_out.jsonl"))
 
 
 def judged(completion: str, expected: str) -> Judgement:
@@ -27,7 +28,7 @@ def library() -> None:
 
 
 def test_labelled_answers_are_judged_as_labelled(library: None) -> None:
-    wrong = [(row, found) for row in ROWS
+    wrong = [(row, found) for row in (*ROWS, *(row for row in HELD_OUT if "scorer" in row))
              if ((found := judged(row["completion"], row["expected"])).score == 1) != row["right"]]
     assert wrong == [], "\n".join(map(str, wrong))
     assert sum(not row["right"] for row in ROWS) >= 100

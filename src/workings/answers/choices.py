@@ -22,10 +22,11 @@ _BOTH = re.compile(r"\b(?:both|either|neither|not|isn't|isn’t|cannot|can't|wro
                    re.IGNORECASE)
 
 _TRUTH_FIRST = re.compile(r"(?:(?:so|therefore|thus|hence|well|then|in short)\b,?\s*)?(yes|no|true|false)(?![\w'’])"
-                          r"(?=\W*$|\s*[,.;:!(—–]|\s-|\W*\s(?:because|since|as|it|he|she|they|we|this"
+                          r"(?=\W*$|[*_\"”]*\s*[,.;:!(—–]|\s-|\W*\s(?:because|since|as|it|he|she|they|we|this"
                           r"|that)\b)(?!,?\s*(?:and|or)\s)", re.IGNORECASE)
 _TRUTH_LAST = re.compile(r"\b(?:is|are|answer|be|say|would be|conclude)\s*:?\s*[\"'*_“]*(yes|no|true"
                          r"|false)(?![\w'’])(?!\s*(?:and|or)\s)", re.IGNORECASE)
+_TRUTH_AT_END = re.compile(r":\s*[\"'*_“]*(yes|no|true|false)\W*$", re.IGNORECASE)
 _DENIED = re.compile(r"\b(?:not|never|n't|n’t|hard to|whether|if)\s(?:\w+\s){0,3}$", re.IGNORECASE)
 
 
@@ -81,7 +82,7 @@ def truth_in(text: str) -> str | None:
         # Only then the first sentence: "No, wait. So the answer is yes."
         for sentence in reversed(sentences(line)):
             cleaned = without_markup(plain(sentence))
-            if found := _TRUTH_FIRST.match(cleaned):
+            if found := _TRUTH_FIRST.match(cleaned) or _TRUTH_AT_END.search(cleaned):
                 return found[1].casefold()
             said = [match for match in _TRUTH_LAST.finditer(cleaned)
                     if not _DENIED.search(cleaned[max(0, match.start(1) - 40):match.start(1)])]

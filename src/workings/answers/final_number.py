@@ -6,11 +6,12 @@ A sentence that says an expression (`4x + 7`), a pair or a choice between number
 import re
 from dataclasses import dataclass
 
-from workings.answers.latex import plain
+from workings.answers.latex import plain, spaced_digits
 from workings.answers.number_words import WORDS as NUMBER_WORDS
 from workings.answers.number_words import read_words
-from workings.answers.numbers import CURRENCY, equal_numbers, names_a_value, parse_number
-from workings.answers.sentences import is_conclusion, last_lines, sentences, without_reason
+from workings.answers.numbers import CURRENCY, decimal_points, equal_numbers, names_a_value, parse_number
+from workings.answers.sentences import is_conclusion, last_lines, sentences
+from workings.answers.telling_part import VERBS_OF_RESULT, telling_part
 from workings.answers.units import read_unit
 
 _NUMBER = re.compile(
@@ -26,34 +27,33 @@ _SCIENTIFIC = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3}(?!\w)"
 _NO_NUMBER = re.compile(
     r"(?<!\S)\S*(?:://|@|www\.)\S*|(?<![^\W\d])[^\W\d](?:\w*?\d|[-\w./…]{0,200}?[-_./…]\d)\S*"
     r"|\b(?=[0-9a-f]++\b)[0-9a-f]*(?:\d[a-f]|[a-f]\d)[0-9a-f]{4,}\b"
-    r"|(?<!\d)\d+(?:\s?:\s?\d+)+|\b\d{4}-\d\d?-\d\d?\b|\b\d{1,2}/\d{1,2}/\d{2,4}\b|(?<!\d)\d+(?:\.\d+){2,}|…\d+",
+    r"|(?<!\d)\d+(?:\s?:\s?\d+)+|\b\d{4}-\d\d?-\d\d?\b|\b\d{1,2}/\d{1,2}/\d{2,4}\b|(?<!\d)\d+(?:\.\d+){2,}|…\d+"
+    r"|\bFile \"[^\"\n]{1,200}\", line \d+",
     re.IGNORECASE)
 _OPERATOR = r"[-+*/·×÷^]"
 _ALGEBRA_BEHIND = re.compile(
-    rf"\s?(?:[\^_√π∞∈≤≥<>±]|\*\*\s?\d|!\w|(?:sqrt|pi)\b|\\[a-zA-Z])|\s*{_OPERATOR}\s*\(?(?:[^\W\d_](?![^\W_])"
+    rf"\s?(?:[\^_√π∞∈≤≥<>±]|\*\*\s?\d|!\w|!\s*{_OPERATOR}|(?:sqrt|pi)\b|\\[a-zA-Z])"
+    rf"|\s*{_OPERATOR}\s*\(?(?:[^\W\d_](?![^\W_])"
     rf"|[√π∞]|\\[a-zA-Z]|\(|\d|{CURRENCY}\s?\d)"
-    rf"|\s?,\s?-?\d+(?:\.\d+)?\s?[)\]}}]")
+    rf"|(?:\s?,\s?-?\d+(?:\.\d+)?){{1,9}}\s?[)\]}}]")
 _ALGEBRA_BEFORE = re.compile(
-    rf"(?:[\^_√π{{∞≤≥<>±≠∈]\s?\(?|(?:\bsqrt|\blog|\bln|\\[a-zA-Z]+)(?:_\d{{1,3}})?\s?[({{]?|(?:(?<![^\W\d_])[^\W\d_]|\d[^\W\d_]?|[)}}π])\s*{_OPERATOR}\s*\(?"
-    rf"|[(\[{{]\s?-?\d+(?:\.\d+)?\s?,\s?)$")
+    rf"(?:[\^_√π{{∞≤≥<>±≠∈]\s?\(?|(?:\bsqrt|\blog|\bln|\\[a-zA-Z]+)(?:_\d{{1,3}})?\s?[({{]?"
+    rf"|(?:(?<![^\W\d_])[^\W\d_]|\d(?:!|[^\W\d_])?|[)}}π])\s*{_OPERATOR}\s*\(?"
+    rf"|[(\[{{](?:\s?-?\d+(?:\.\d+)?\s?,){{1,9}}\s?)$")
+# A number that names or bounds: "Step 4", "HTTP 503", "less than 10".
+_LABEL = re.compile(r"\b(?:step|question|problem|exercise|example|phase|figure|equation|http(?:/[\d.]+)?|errno"
+                    r"|error(?: code)?|status(?: code)?)\s#?$"
+                    r"|(?<!no )(?<!not )\b(?:less|more|fewer|greater|larger|smaller) than\s$", re.IGNORECASE)
 _ATTACHED = re.compile(r"[^\W\d_]+")
+# "Answer - 24" is no negative number.
+_DASHED = re.compile(r"(?<=answer|result) - |(?<=total) - ", re.IGNORECASE)
+_UNKNOWN = r"[^\W\d_](?:_\{?\w{1,3}\}?)?"
 _ORDINALS = frozenset(("st", "nd", "rd", "th", "am", "pm"))
-_LEAD = re.compile(r"^(?:(?:so|thus|therefore|hence|and|then|now|finally|however)?,?\s*)(?:after|in|for|if"
-                   r"|when|since|because|with|given|on|at"
-                   r"|from|to|as|during|over|within|by|out of|of|among|once|while|although|though|instead of"
-                   r"|because of)\b[^,]*,\s+(?=\D)",
-                   re.IGNORECASE)
-_CLAUSE = re.compile(r"(?:[,;:]|\.\.\.|…|\s[-–—])\s*(?:so|therefore|thus|hence|meaning(?: that)?|then|no wait"
-                     r"|wait|giving|which gives"
-                     r"|which means|and the (?:final )?answer)\b", re.IGNORECASE)
-# Brackets that say more about a number; a pair of numbers is no remark.
-_BRACKETS = re.compile(r"(?<=[\w*%. ])\((?!\s*-?[\d./]+\s*(?:,\s*-?[\d./]+\s*)+\))[^()]*\)")
 _REFUSED = re.compile(r"\b(?:cannot|can't|can’t|unable to|not possible to|impossible to|not able to|don't know"
                       r"|do not know|not enough information)\b"
-                      r"|\bneed(?:ed)? more information\b", re.IGNORECASE)
-_VERBS_OF_RESULT = (r"is|are|was|were|be|equals?|makes?|made|gives?|get|gets|has|have|had|cost|costs|earn"
-                    r"|earns|earned|pays?|paid|leaves?|leaving"
-                    r"|totals?|totaling|totalling|making|giving|yielding|yields|becomes|spent|saved?")
+                      r"|\bneed(?:ed)? more information\b|\btry again (?:in|later|after)\b"
+                      r"|\b(?:question|problem|text|it) (?:does not|doesn['’]t) (?:say|tell|state|specify|mention)",
+                      re.IGNORECASE)
 # Prepositions before a number that make it a circumstance of the answer.
 _CIRCUMSTANCE = re.compile(
     r"\b(?:for|per|after|over|within|every|each|from|than|during|through|across|among|between|using|at|if|when"
@@ -68,9 +68,9 @@ _NO_CIRCUMSTANCE = re.compile(
     r"|equals|up|down|out|simplifies"
     r"|rounds?|rounded|sums|increased|decreased|reduced|rises|rose|grew|grown|evaluates) (?:to|at)|left with"
     r"|leaving \w+ with|ends? up with"
-    rf"|remains? with|are left|to be|(?:the|a|an|her|his|their|my|our) (?:{_VERBS_OF_RESULT})|(?:all|each|both"
-    rf"|these|those|other)\s(?:{_VERBS_OF_RESULT}))\s+$", re.IGNORECASE)
-_SAYS = re.compile(rf"\b(?:{_VERBS_OF_RESULT}|needs?|takes?|there are|left with|with|total of)"
+    rf"|remains? with|are left|to be|(?:the|a|an|her|his|their|my|our) (?:{VERBS_OF_RESULT})|(?:all|each|both"
+    rf"|these|those|other)\s(?:{VERBS_OF_RESULT}))\s+$", re.IGNORECASE)
+_SAYS = re.compile(rf"\b(?:{VERBS_OF_RESULT}|needs?|takes?|there are|left with|with|total of)"
                    r"(?: (?:only|exactly|about|just|a total of|now))?$")
 _NOT_PLAIN = re.compile(r"\b(?:not|no|or|nor|never|either|if|whether|than)\b|n['’]t\b|\?", re.IGNORECASE)
 _PARTICIPLE = re.compile(r",\s+(?:\w+ly\s+)?(?!leaving|making|giving|total|yielding|bringing|costing|earning"
@@ -146,10 +146,12 @@ def _said(sentence: str) -> tuple[str | None, bool]:
     """The number, and whether the sentence decides: one that says an expression or two numbers says none."""
     if _REFUSED.search(sentence):
         return None, True
-    sentence = re.sub(r"(?<!\\)\$(?!\s?-?[\d.])", "", plain(sentence)).replace("__", "**").strip()
+    sentence = _DASHED.sub(": ", decimal_points(spaced_digits(plain(sentence))))
+    sentence = re.sub(r"(?<!\\)\$(?!\s?-?[\d.])", "", sentence).replace("__", "**").strip()
     # A power written with stars is no bold text.
     sentence = re.sub(r"(?<=\d) ?[xX] ?(?=\d)", " * ", sentence)
-    sentence = _parts(re.sub(r"(?<=[\d)])(?:\*\*|\s\*\*\s)(?=[\d(])", "^", sentence))
+    sentence = telling_part(re.sub(r"(?<=[\d)])(?:\*\*|\s\*\*\s)(?=[\d(])", "^", sentence),
+                            lambda part: bool(_numbers(part)[0]))
     numbers, algebra = _numbers(sentence)
     if not numbers:
         return None, algebra
@@ -164,17 +166,6 @@ def _said(sentence: str) -> tuple[str | None, bool]:
     return chosen.text, True
 
 
-def _parts(sentence: str) -> str:
-    """The sentence without its reason, its brackets, and what leads to its conclusion, as far as a number is left."""
-    for cut in (without_reason, lambda text: _BRACKETS.sub(" ", text),
-                lambda text: text[max((found.end() for found in _CLAUSE.finditer(text)), default=0):],
-                lambda text: _LEAD.sub("", text, count=1)):
-        shorter = cut(sentence)
-        if _numbers(shorter)[0]:
-            sentence = shorter
-    return sentence
-
-
 def _right_side(sentence: str, at: int, numbers: list[_Found]) -> tuple[str | None, bool]:
     left = sentence[:at]
     # The equation begins behind the last word that leads to it.
@@ -183,7 +174,7 @@ def _right_side(sentence: str, at: int, numbers: list[_Found]) -> tuple[str | No
         r"in)\b|[:;]|,\s(?!\d{3}))\s*", left)), default=0)
     part = left[begin:].strip(" *$")
     behind = [found for found in numbers if found.start > at]
-    second_solution = re.search(r"\b[^\W\d_]\s?=\s?-?\d[^=]*(?:\bor\b|\band\b|,)\s*[^\W\d_]\s*$", left)
+    second_solution = re.search(rf"\b{_UNKNOWN}\s?=\s?-?\d[^=]*(?:\bor\b|\band\b|,)\s*{_UNKNOWN}\s*$", left)
     if second_solution or not names_a_value(part or left):
         return None, True
     if not behind or re.search(r"[^\s*$£€≈=~({-]", re.sub(CURRENCY, "", sentence[at + 1:behind[0].start])):
@@ -205,6 +196,8 @@ def _numbers(sentence: str) -> tuple[list[_Found], bool]:
         masked = masked[:found.start()] + "\0" * len(found.group()) + masked[found.end():]
     for found in _NUMBER.finditer(masked):
         start, end, before = found.start(), found.end(), masked[max(0, found.start() - 60):found.start()]
+        if _LABEL.search(before):
+            continue
         if before[-1:].isalpha() or before[-1:] in ("\0", "_", "\\", "#"):
             continue
         end, unit = _unit_end(masked, end)

@@ -6,8 +6,8 @@ Nothing is worked out: ``2\sqrt{5}`` and ``\sqrt{20}`` stay different here (the 
 import re
 import unicodedata
 
-_RAISED = str.maketrans({sign: f"^{digit}" for digit, sign in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")})
-_LOWERED = str.maketrans({sign: f"_{digit}" for digit, sign in enumerate("₀₁₂₃₄₅₆₇₈₉")})
+_RAISED, _LOWERED = re.compile("[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+"), re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
+_EAST_ASIAN = "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 _DASHES = dict.fromkeys(map(ord, "−–—‐‑﹣"), "-")
 _TEXT = re.compile(r"\\(?:text|mathrm|mbox|textbf|mathbf|textit|textrm|mathit|operatorname|textsf"
                    r"|bold)\s*\{([^{}]*)\}")
@@ -36,8 +36,20 @@ def signs(text: str) -> str:
     if text.isascii():
         return text
     # Before NFKC, which turns 10² into 102 and 1½ into 11/2.
-    text = re.sub(r"(?<=\d)(?=[¼-¾⅐-⅞])", " ", text.translate(_RAISED).translate(_LOWERED))
+    for pattern, mark in ((_RAISED, "^"), (_LOWERED, "_")):
+        text = pattern.sub(lambda found, mark=mark: mark + _grouped(found[0]), text)  # type: ignore[misc]
+    text = re.sub(r"(?<=\d)(?=[¼-¾⅐-⅞])", " ", text)
     return unicodedata.normalize("NFKC", text).replace("⁄", "/").translate(_DASHES)
+
+
+def _grouped(digits: str) -> str:
+    plainly = unicodedata.normalize("NFKC", digits).translate(_DASHES)
+    return plainly if len(plainly) == 1 else f"{{{plainly}}}"
+
+
+def spaced_digits(text: str) -> str:
+    """Chinese, Japanese and Korean words apart from digits, which they stand beside without a space."""
+    return text if text.isascii() else re.sub(rf"(?<={_EAST_ASIAN})(?=[-\d$])|(?<=\d)(?={_EAST_ASIAN})", " ", text)
 
 
 def plain(text: str) -> str:
@@ -60,7 +72,7 @@ def plain(text: str) -> str:
 def _slashed(found: re.Match[str]) -> str:
     top, bottom = found[1].strip(), found[2].strip()
     # A sum within a fraction needs brackets that the slash does not give.
-    return f" {top}/{bottom}" if re.fullmatch(r"[\w.,]+ ?", f"{top}") and re.fullmatch(r"[\w.,]+", bottom) else (
+    return f" {top}/{bottom}" if re.fullmatch(r"-?[\w.,]+", top) and re.fullmatch(r"[\w.,]+", bottom) else (
         f" ({top})/({bottom})")
 
 
@@ -86,6 +98,8 @@ def normal_form(text: str) -> str:
     text = re.sub(r"\^\s*\{?\\(?:circ|degree)\}?", "°", text)
     text = _SIGN.sub(lambda found: _SIGNS[found[1]], text).replace("\\{", "{").replace("\\}", "}").replace("$", "")
     text = re.sub(r"\s+", "", text)
+    # Behind a digit it would be a mixed number.
+    text = re.sub(r"(?<!\d)\\frac\{(√?[\w.]+)\}\{(\d+|[^\W\d_])\}", r"\1/\2", text)
     text = _ONE_BRACED.sub(r"\1\2", _ROOT.sub(r"√\1", text))
     text = re.sub(r"√\{(\d+)\}", r"√\1", text)
     return _GROUPED.sub(lambda found: found[0] if found[1] is None else found[0].replace(",", ""), text) \

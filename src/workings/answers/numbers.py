@@ -32,11 +32,16 @@ _VALUE = re.compile(
     rf"|(?P<top>{_DECIMAL})\s*/\s*(?P<bottom>{_DECIMAL})"
     r"|10\s*\^\s*(?:\{(?P<braced>[+-]?\d{1,3})\}|(?P<power>[+-]?\d{1,3}))"
     rf"|(?P<decimal>{_DECIMAL})(?:\s*(?:[eE]|(?:x|\*|×)\s*10\s*(?:\^|\*\*)\s*\{{?)(?P<exponent>[+-]?\d{{1,4}})\}}?)?")
-CURRENCY = r"(?:(?:US|CA|AU|[CA])?\$|USD|EUR|GBP|INR|Rs\.?|[$€£¥₹])"
+CURRENCY = r"(?:(?:US|CA|AU|[CAR])?\$|USD|EUR|GBP|INR|Rs\.?|[$€£¥₹])"
 _CURRENCY_MARK = re.compile(rf"{CURRENCY}\s*")
 _ABOUT = re.compile(r"(?:about|approximately|approx\.?|roughly|around|exactly|only|nearly|almost|a total of|≈|~)\s*",
                     re.IGNORECASE)
 _COMMA_DECIMAL = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\d.,])")
+# Cents behind a comma, where the currency is one of people who write them so.
+_COMMA_CENTS = re.compile(
+    r"(?:(?<=R\$)|(?<=€)|(?<=R\$ )|(?<=€ ))(\d{1,3}(?:\.\d{3})+|\d+),(\d\d)(?!\d)"
+    r"|(?<![\d.,])(\d{1,3}(?:\.\d{3})+|\d+),(\d\d)(?=\s?(?:€|EUR\b|euros?\b|reais\b))")
+_CYCLE = re.compile(r"(\d*)\.(\d*?)(?:\\overline\s*\{?(\d+)\}?|(\d+?)\4+(?:\.\.\.|…|\\ldots|\\dots))")
 _NAME = r"[^\W\d_]+(?:['’-][^\W\d_]+)*"
 # What may stand before an equals sign so that the right side is the answer: a name, f(3), x_1, words, m+n.
 _NAMED = re.compile(rf"(?:∠|Δ)?\s*{_NAME}\.?(?:\s+{_NAME}\.?){{0,9}}\s*(?:_\{{?\w{{1,5}}\}}?)?\s*"
@@ -77,6 +82,7 @@ def parse_words(text: str) -> Number | None:
     if len(text) > MAX_CHARACTERS or any(character.isdigit() for character in text):
         return None
     said = (_TEXT_COMMAND.fullmatch(text.strip()) or [text, text])[1].casefold()
+    said = re.sub(r"^\W*(?:a|one) dozen\b", "twelve", re.sub(r"^\W*half a dozen\b", "six", said))
     places = list(re.finditer(r"[^\W\d_]+", said))
     tokens = [place.group() for place in places]
     found = read_words(tokens)
@@ -136,6 +142,18 @@ def equal_numbers(given: Number, expected: Number, tolerance: float = 0.0) -> bo
     return any(abs(one.value - other.value) <= allowed and same_units(one.unit, other.unit) for one, other in pairs)
 
 
+def decimal_points(text: str) -> str:
+    """`R$ 1.045,00` and `45,50 €` with a point before the cents."""
+    return _COMMA_CENTS.sub(lambda found: f"{(found[1] or found[3]).replace('.', '')}.{found[2] or found[4]}", text)
+
+
+def _repeating(found: re.Match[str]) -> str:
+    r"""`0.1666...` and `0.1\overline{6}` as the fraction that they are."""
+    whole, fixed, cycle = found[1] or "0", found[2], found[3] or found[4]
+    value = int(whole + fixed + cycle) - int(whole + fixed)
+    return f"{value}/{(10 ** len(cycle) - 1) * 10 ** len(fixed)}"
+
+
 def _dozens(number: Number) -> Number:
     if _DOZEN not in number.unit.words:
         return number
@@ -146,7 +164,7 @@ def _dozens(number: Number) -> Number:
 def _clean(text: str) -> str:
     if text.isascii() and text.isdigit():
         return text
-    text = plain(text.replace("\\%", "%"))
+    text = decimal_points(_CYCLE.sub(_repeating, plain(text.replace("\\%", "%"))))
     text = _stripped(text)
     if re.search(r"[=≈]", text):  # "x = 5", "47+25=72": the right side is the number
         left, text = re.split(r"[=≈](?=[^=≈]*$)", text, maxsplit=1)

@@ -1,15 +1,16 @@
 """Lines and sentences of a completion: which of them says the answer, and what of it is the answer."""
 
 import re
+from collections.abc import Iterator
 
 _MARKUP = r"[\s*_#>✅✓✔️–—•-]*"
 _VERIFICATION = re.compile(
-    rf"^{_MARKUP}(?:(?:let'?s|let us|to|we can|you can|now|i will|i'll)\s+)?(?:also\s+)?(?:quickly\s+)?"
+    rf"^{_MARKUP}(?:(?:let'?s|let us|let me|to|we can|you can|now|i will|i'll)\s+)?(?:also\s+)?(?:quickly\s+)?"
     r"(?:double[- ]?)?(?:verif(?:y|ication|ying)|check(?:ing)?|sanity check|proof|ps|p\.s\.|note|explanation"
     r"|hint|reasoning"
     r"|source|why|key points?)\b", re.IGNORECASE)
 _FRIENDLY = re.compile(
-    rf"^{_MARKUP}(?:(?:i|we) (?:really )?hope|hope (?:this|that)|let me know|feel free|(?:please )?let us know"
+    rf"^{_MARKUP}(?:(?:i|we) (?:really )?hope|hope (?:this|that)|(?:please )?let (?:me|us) know|feel free"
     rf"|would you like"
     r"|do you (?:want|need|have)|if you (?:have|need|want|would|'d)|is there anything|happy to|i'?m happy"
     r"|thank|you'?re welcome"
@@ -20,11 +21,14 @@ _CONCLUSION = re.compile(rf"^{_MARKUP}(?:so|therefore|thus|hence|in total|in con
                          rf"(?:final )?answer|answer"
                          r"|total|altogether|consequently|overall|as a result|we (?:get|find|conclude|have)"
                          r"|∴)\b", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*\\$(\[\"'“]|\d)|(?<=[.!?]\*\*)\s+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*\\$(\[\"'“]|\d)|(?<=[.!?]\*\*)\s+|(?<=[。！？])")
 _REASON = re.compile(r"(?<![\s,;(—–-])[\s,;(—–-]*\b(?:because|since|due to|given that|, as|so that|i\.\s?e\."
                      r"|that is,|namely|seeing that|for the reason"
                      r"|(?<=, )(?:which|where|as|whereas|while|given|but not|not|and not|rather than|instead "
                      r"of))\b.*", re.IGNORECASE | re.DOTALL)
+# A period behind it ends no sentence: "Dr. Smith", "J. K. Rowling", "Samuel L. Jackson"; behind "Answer: B" it does.
+_ABBREVIATED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|vs)\.$"
+                          r"|(?:^|\b[A-Z]\. |\b(?!Answer|Option|Choice|Letter)[A-Z][a-z]+ )[A-Z]\.$")
 MAX_LINE = 2_000
 """Characters of a line that are looked at: its end."""
 MAX_LINES = 2_000
@@ -46,10 +50,20 @@ def last_lines(text: str) -> list[str]:
 
 def sentences(line: str) -> list[str]:
     """The sentences of a line, without friendly ones and verifications behind another one."""
-    found = [sentence for sentence in _SENTENCE_END.split(line) if sentence and sentence.strip()]
+    found = list(_split(line))
     kept = [sentence for index, sentence in enumerate(found)
             if not _FRIENDLY.match(sentence) and not (index and _VERIFICATION.match(sentence))]
     return kept or found[:1]
+
+
+def _split(line: str) -> Iterator[str]:
+    start = 0
+    for end in _SENTENCE_END.finditer(line):
+        if line[start:end.start()].strip() and not _ABBREVIATED.search(line, max(start, end.start() - 40), end.start()):
+            yield line[start:end.start()]
+            start = end.end()
+    if line[start:].strip():
+        yield line[start:]
 
 
 def is_conclusion(line: str) -> bool:
@@ -65,4 +79,6 @@ def without_reason(sentence: str) -> str:
 
 def without_markup(text: str) -> str:
     """A text without what surrounds it: bold, quotation marks, headings, white space and a final period."""
-    return text.strip().lstrip("#>").strip().strip("*_`\"“” ").rstrip(".,;:").strip("*_`\"“” ").strip()
+    text = text.strip().lstrip("#>").strip().strip("*_`\"“” ")
+    # "0.333..." means more than "0.333".
+    return (text if text.endswith("...") else text.rstrip(".,;:")).strip("*_`\"“” ").strip()

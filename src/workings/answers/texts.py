@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from workings.answers.latex import is_mathematics, normal_form, plain
-from workings.answers.numbers import equal_numbers, parse_number
+from workings.answers.numbers import Number, equal_numbers, parse_number
 from workings.answers.sentences import sentences, without_markup, without_reason
 
 MAX_CHARACTERS = 2_000
@@ -20,6 +20,9 @@ _HEDGED = re.compile(r"\b(?:not|n't|n’t|never|whether|if|might|may|maybe|perha
                      r"|or|unsure|unclear|doubt|unlikely"
                      r"|think|guess|wrong|incorrect|false|except|unless|probably|hardly|no longer)\b", re.IGNORECASE)
 _NAME_BEFORE = re.compile(r"^(?:[A-Za-zθαβ](?:_\w|\([^()]*\))?(?:=|∈))+")
+_TIME = re.compile(r"(?<![\d:])\d{1,3} ?: ?\d{1,3}(?::\d\d)?(?: ?[ap]\.?m\b\.?)?(?![\d:])", re.IGNORECASE)
+"""The time of a clock, or a ratio."""
+_COMPOUND = re.compile(r"(?:\d[\d.,]*\s?[a-zA-Z]+\.?,?\s*(?:and\s+)?){2,4}")
 _PREPOSITION = re.compile(r"^(?:on|in|at|to|by|from|for) ")
 
 
@@ -29,10 +32,15 @@ def normalise_text(text: str) -> str:
     >>> normalise_text("**The  Eiffel Tower.**")
     'eiffel tower'
     """
-    text = unicodedata.normalize("NFKC", text).casefold()
+    # Without accents: "São Paulo" is written "Sao Paulo" as well.
+    text = "".join(character for character in unicodedata.normalize("NFKD", text).casefold()
+                   if not unicodedata.combining(character))
     text = re.sub(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}", r"\1", text)
+    text = re.sub(r"\b([ap])\.\s?m\b\.?", r"\1m", text)
+    text = re.sub(r"(?<=[a-z])\.(?= )|(?<=\b[a-z])\.(?=[a-z])", " ", text)  # "Dr. Smith", "J.R.R. Tolkien"
     text = " ".join(text.split()).strip(" \"'`*_.,;:!?$“”")
-    return re.sub(r"^(?:the|an|a) (?=.)", "", text)
+    text = re.sub(r"^(\d+) to (\d+)$", r"\1:\2", text)  # a ratio
+    return re.sub(r"^(?:the|an|a) (?=.)|(?<=^infinitely many) solutions$", "", text)
 
 
 def same_text(given: str, expected: str, tolerance: float = 0.0) -> bool:
@@ -72,6 +80,9 @@ def variants(given: str) -> Iterator[str]:
     yield re.sub(r"\s*\([^()]*\)\s*$", "", sentence)
     if len(bold := re.findall(r"\*\*([^*]+)\*\*", sentence)) == 1:
         yield bold[0]
+    times = _TIME.findall(sentence)
+    if times and (len(times) == 1 or re.search(rf"(?:\bat|\bis|=)\s+{re.escape(times[-1])}\W*$", sentence)):
+        yield times[-1]
     if said := [*_COPULA.finditer(sentence)]:
         yield sentence[said[-1].end():]
         yield sentence[said[0].end():]
@@ -84,16 +95,27 @@ def _same(given: str, expected: str, tolerance: float) -> bool:
         return False
     if _unpaired(normalise_text(given)) == _unpaired(normalise_text(expected)):
         return True
+    if (one := _measures(given)) and (other := _measures(expected)):
+        return len(one) == len(other) and all(map(equal_numbers, one, other))
     if not (is_mathematics(given) or is_mathematics(expected)):
         return _same_parts(given, expected, tolerance)
-    one, other = normal_form(given), normal_form(expected)
-    if one == other:
-        return bool(one)
+    left, right = normal_form(given), normal_form(expected)
+    if left == right:
+        return bool(left)
     # "y = 2x+3" for "2x+3": the name on the left says nothing, where only one side has it.
-    if bool(_NAME_BEFORE.match(one)) != bool(_NAME_BEFORE.match(other)) and (
-            _NAME_BEFORE.sub("", one) == _NAME_BEFORE.sub("", other)):
+    if bool(_NAME_BEFORE.match(left)) != bool(_NAME_BEFORE.match(right)) and (
+            _NAME_BEFORE.sub("", left) == _NAME_BEFORE.sub("", right)):
         return True
     return _same_parts(plain(given.strip("$ ")), plain(expected.strip("$ ")), tolerance)
+
+
+def _measures(text: str) -> list[Number]:
+    """What "5 ft 3 in" and "2 hours and 30 minutes" are made of; empty for anything else."""
+    if not _COMPOUND.fullmatch(text):
+        return []
+    found = [parse_number(part) for part in re.findall(r"\d[\d.,]*\s?[a-zA-Z]+", text)]
+    numbers = [number for number in found if number is not None and number.unit.measure]
+    return numbers if len(numbers) == len(found) else []
 
 
 def _unpaired(text: str) -> str:

@@ -5,11 +5,22 @@ from dataclasses import dataclass
 
 # Marks of several families of models, so that completions from elsewhere are read rightly too.
 OTHER_THINKING = {"<thinking>": "</thinking>", "<thought>": "</thought>", "<reflection>": "</reflection>",
-                  "<scratchpad>": "</scratchpad>", "[THINK]": "[/THINK]"}
+                  "<scratchpad>": "</scratchpad>", "[THINK]": "[/THINK]", "◁think▷": "◁/think▷",
+                  "<seed:think>": "</seed:think>", "<|START_THINKING|>": "<|END_THINKING|>",
+                  "<|begin_of_thought|>": "<|end_of_thought|>"}
 """Marks of thinking that this project writes in no form of its own, each with its end."""
-_ENDS = ("</think>", "</reasoning>", "<channel|>", "<|channel>final<|message|>", *OTHER_THINKING.values())
-_OPENINGS = ("<think>", "<reasoning>", "<|channel>thought", "<|channel>analysis<|message|>", *OTHER_THINKING)
-_MARK = re.compile("|".join(re.escape(mark) for mark in (*_ENDS, *_OPENINGS)))
+_ENDS = ("</think>", "</reasoning>", "<channel|>", "<|channel|>final<|message|>", "Here is my response:",
+         "[BEGIN FINAL RESPONSE]", *OTHER_THINKING.values())
+_OPENINGS = ("<think>", "<reasoning>", "<|channel>thought", "<|channel|>analysis<|message|>",
+             "Here is my thought process:", *OTHER_THINKING)
+_MARK = re.compile("|".join(re.escape(mark) for mark in (*_ENDS, *_OPENINGS)), re.IGNORECASE)
+_CLOSING = frozenset(map(str.casefold, _ENDS))
+# Control tokens that a tokenizer left in the text, and other marks around what is said.
+_CONTROL = re.compile(r"<\|\w{2,30}\|>|\[END FINAL RESPONSE\]|</?(?:conclusion|response|output|final_answer|result)>",
+                      re.IGNORECASE)
+_NEXT_QUESTION = re.compile(r"\n\s*(?:###\s*)?(?:question|q|problem|human|user|instruction)\s*\d{0,4}\s*:",
+                            re.IGNORECASE)
+_ANSWERED = re.compile(r"####|\\boxed|\banswer\b|</answer>", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +42,7 @@ def said(text: str, *, truncated: bool = False) -> Said:
     outside: list[str] = []
     start, thinking, ended = 0, False, False
     for mark in _MARK.finditer(text):
-        if mark.group() in _ENDS:
+        if mark.group().casefold() in _CLOSING:
             # What stands before an end belongs to the thinking, also where the prompt held its beginning.
             if not thinking:
                 outside.clear()
@@ -47,7 +58,14 @@ def said(text: str, *, truncated: bool = False) -> Said:
         last = text[text.rfind("<answer>", start):] if "<reasoning>" in text and "<answer>" in text[start:] else ""
     if last.strip():
         outside = [last]
-    return Said("\n".join(outside), ended, truncated or _open_at_end(last))
+    return Said(_CONTROL.sub(" ", _before_next_question("\n".join(outside))), ended, truncated or _open_at_end(last))
+
+
+def _before_next_question(text: str) -> str:
+    """Without the questions with which a model that was not tuned goes on behind its answer."""
+    answered = _ANSWERED.search(text)
+    mark = _NEXT_QUESTION.search(text, answered.end()) if answered else None
+    return text[:mark.start()] if mark else text
 
 
 _OPENED = (("\\boxed{", "}"), ("<answer>", "</answer>"), ("\\[", "\\]"), ("\\(", "\\)"))

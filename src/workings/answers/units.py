@@ -17,7 +17,7 @@ _NAMES = {
     "month": "", "year": "yr yrs", "decade": "", "century": "centuries",
     "dollar": "usd $ us$ buck", "euro": "eur €", "pence": "p", "cent": "¢ ct cts", "rupee": "₹ inr rs",
     "yen": "¥ jpy",
-    "yuan": "cny rmb", "pound sterling": "£ gbp", "peso": "", "franc": "chf",
+    "yuan": "cny rmb", "pound sterling": "£ gbp", "peso": "", "brazilian real": "r$ brl reais", "franc": "chf",
     "watt": "w", "kilowatt": "kw", "volt": "v", "newton": "n", "joule": "j", "kelvin": "k", "ampere": "amp a",
     "hertz": "hz",
     "kilojoule": "kj", "calorie": "cal", "kilocalorie": "kcal", "pascal": "pa", "mole": "mol", "acre": "",
@@ -28,7 +28,7 @@ _MEASURES = {spelling: name for name, spellings in _NAMES.items() for spelling i
 _RATES = {"mph": "mile/hour", "kph": "kilometer/hour", "kmh": "kilometer/hour", "kmph": "kilometer/hour",
           "mps": "meter/second", "mpg": "mile/gallon", "fps": "foot/second", "kwh": "kilowatt hour"}
 _MONEY = frozenset({"dollar", "euro", "cent", "rupee", "yen", "yuan", "pound sterling", "pound", "pence", "peso",
-    "franc"})
+    "brazilian real", "franc"})
 # A letter is a variable unless it is one of these, capital letters only as they are written here.
 _LETTERS = frozenset("mglLhsWVNJKAtp")
 _MATHEMATICS = frozenset(["pi", "π", "e", "i", "sqrt", "root", "log", "ln", "sin", "cos", "tan", "mod", "plus",

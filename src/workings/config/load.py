@@ -199,10 +199,10 @@ def _apply(values: dict[str, Any], override: str) -> None:
 
 def _one_length(values: dict[str, Any], overrides: Sequence[str]) -> None:
     """Of steps and epochs the one that an override sets takes the place of the other, which the file has."""
-    given = {"steps", "epochs"} & {override.partition("=")[0].removeprefix("training.") for override in overrides}
+    given = {"training.steps", "training.epochs"} & {override.partition("=")[0] for override in overrides}
     training = values.get("training")
     if len(given) == 1 and isinstance(training, dict):
-        training.pop("steps" if "epochs" in given else "epochs", None)
+        training.pop("steps" if "training.epochs" in given else "epochs", None)
 
 
 def recipe_schema() -> dict[str, Any]:

@@ -58,11 +58,6 @@ def parts_of(batches: Batches, steps: int, counts: Mapping[str, int], count: int
     return parts
 
 
-def row_ids_of(batches: Batches, part: range) -> list[str]:
-    """Ids of the rows of a file, in its order."""
-    return [name for number in part for ids in batches.row_ids(Position(0, number)) for name in ids]
-
-
 def places_of_rows(batch: Batch, row_ids: Sequence[Sequence[str]]) -> Iterator[tuple[str, int, np.ndarray]]:
     """Of each row of a batch: its id, the number of its sequence among A x B, and its learned positions there."""
     length = batch.tokens.shape[-1]
@@ -87,27 +82,32 @@ def to_bytes(said: Iterable[TopTokensOfRow]) -> bytes:
                  LOG_PROBS: np.concatenate([row.log_probs_NK for row in rows])})
 
 
-def from_bytes(data: bytes, counts: Mapping[str, int], count: int) -> dict[str, TopTokensOfRow]:
-    """What `to_bytes` wrote.
+def read_part(data: bytes, batches: Batches, part: range, counts: Mapping[str, int],
+              count: int) -> dict[str, TopTokensOfRow]:
+    """What `to_bytes` wrote of these batches' rows.
 
     Args:
         data: of the file.
-        counts: learned positions of each of its rows by id, in the file's order.
+        batches: of the run.
+        part: numbers of the file's batches.
+        counts: learned positions of each row by id.
         count: K.
 
     Raises:
         RecordError: not these two arrays of as many positions as the rows have together, or no finite numbers.
     """
+    names = [name for number in part for ids in batches.row_ids(Position(0, number)) for name in ids]
+    sizes = [counts[name] for name in names]
     try:
         found = load(data)
     except SafetensorError as error:
         raise RecordError(f"top tokens of a teacher: {str(error)[:80]}") from None
     formats = {name: (str(x.dtype), x.shape) for name, x in found.items()}
-    shape = sum(counts.values()), count
+    shape = sum(sizes), count
     if formats != {TOKENS: ("int32", shape), LOG_PROBS: ("float32", shape)}:
         raise RecordError(f"top tokens of a teacher: {formats}, expected int32 and float32 of {shape}")
     if not np.isfinite(found[LOG_PROBS]).all():
         raise RecordError("top tokens of a teacher: a log probability that is not finite")
-    ends = np.cumsum([*counts.values()])[:-1]
+    ends = np.cumsum(sizes)[:-1]
     return {name: TopTokensOfRow(tokens, log_probs) for name, tokens, log_probs in zip(
-        counts, np.split(found[TOKENS], ends), np.split(found[LOG_PROBS], ends), strict=True)}
+        names, np.split(found[TOKENS], ends), np.split(found[LOG_PROBS], ends), strict=True)}

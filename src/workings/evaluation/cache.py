@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workings.errors import RecordError
-from workings.evaluation.run import Progress, evaluate
+from workings.evaluation.run import evaluate
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import EvaluationRecord
 from workings.record.digest import bytes_digest, file_digest, json_digest
@@ -39,8 +39,7 @@ class CachedEvaluation:
 
 
 def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, *, make_state: "Callable[[], State]",
-                  settings: EvaluationSettings, model: Mapping[str, Any], name: str,
-                  progress: Progress | None = None) -> CachedEvaluation:
+                  settings: EvaluationSettings, model: Mapping[str, Any], name: str) -> CachedEvaluation:
     """The evaluation of an untrained model at ``folder/base-NAME-DIGEST``: found there, or made.
 
     Args:
@@ -51,7 +50,6 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
         settings: decoding, extraction, scoring.
         model: what decides the weights: their digests, or shape and seed of random ones, and number formats.
         name: what people call the model.
-        progress: called with the items that are done and the items in all.
 
     Raises:
         RequestError: another process is making it, or as `workings.evaluation.run.evaluate`.
@@ -66,8 +64,7 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
             return CachedEvaluation(record=EvaluationRecord(unit), from_cache=True, note="")
         # The questions can be asked anew; which answers were changed cannot be known.
         shutil.rmtree(unit)
-    evaluate(replace(session, state=make_state()), items, unit, settings=settings, made_from=None, facts=model,
-             progress=progress)
+    evaluate(replace(session, state=make_state()), items, unit, settings=settings, made_from=None, facts=model)
     return CachedEvaluation(record=EvaluationRecord(unit), from_cache=False, note=note)
 
 

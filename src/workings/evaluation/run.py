@@ -103,7 +103,7 @@ def answering(session: "ModelSession", items: Sequence[Item], *, settings: Evalu
 
 
 def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
-                         settings: EvaluationSettings | None = None, progress: Progress | None = None) -> Scorecard:
+                         settings: EvaluationSettings | None = None) -> Scorecard:
     """Score completions from elsewhere (JSON lines with ``id`` and ``completion``), without any engine.
 
     Missing, double, unknown and unreadable lines are named in the summary; items without one clear text count as
@@ -130,7 +130,7 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
         return score_and_seal(
             Answering(config=config, sizes=[len(chunk) for chunk in chunks], answer=answer, settings=settings,
                       made_from=None, samples=external.samples, problems=external.problems.to_json),
-            out, progress=progress)
+            out)
 
 
 def score_and_seal(work: Answering, out: Path, *, progress: Progress | None = None, kind: str = "eval",

@@ -6,13 +6,9 @@ completions whenever it is asked for, and stands in no record.
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
-
-from workings.evaluation.predictions import read_predictions
 
 ERRORS_FROM = 0.1
 """Share of completions that look like error messages from which they are named; a model writes none."""
@@ -46,7 +42,9 @@ _LONGEST_MESSAGE = 2_000
 
 
 @dataclass
-class _Counts:
+class Suspicions:
+    """What is counted of the completions of an evaluation, one record of predictions after the other."""
+
     completions: int = 0
     absent: int = 0
     empty: int = 0
@@ -56,6 +54,7 @@ class _Counts:
     expected: Counter[str] = field(default_factory=Counter)
 
     def add(self, sample: dict[str, Any]) -> None:
+        """Count one record."""
         self.completions += 1
         text = sample["completion"]
         if not isinstance(text, str):
@@ -71,6 +70,28 @@ class _Counts:
         _count(self.texts, (text.strip()[:_KNOWN_BY], len(text.strip())))
         _count(self.expected, str(sample.get("gold"))[:_KNOWN_BY])
 
+    def warning(self, name: str) -> str:
+        """One sentence why they say nothing about a model, of an evaluation with this name; mostly empty."""
+        return f"{name} says little about a model: {'; '.join(said)}." if (said := self.sentences()) else ""
+
+    def sentences(self) -> list[str]:
+        """What makes the completions say nothing about a model; empty where nothing does."""
+        total = self.completions
+        if total < FEWEST:
+            return []
+        said = []
+        if self.errors >= ERRORS_FROM * total:
+            said.append(f"{_of(self.errors, total)} look like error messages, the first: {_quoted(self.first_error)}")
+        if self.absent + self.empty >= EMPTY_FROM * total:
+            said.append(f"{_of(self.absent + self.empty, total)} are empty or missing")
+        (text, _), times = max(self.texts.items(), key=itemgetter(1), default=(("", 0), 0))
+        # Of questions that all have one answer a model may rightly say it each time.
+        one_answer = max(self.expected.values(), default=0) >= SAME_FROM * total
+        # Not where it was named already: one error message over and over is also one text.
+        if times >= SAME_FROM * total and not said and not one_answer:
+            said.append(f"{_of(times, total)} are the same text: {_quoted(text)}")
+        return said
+
 
 def _count(counter: Counter[Any], key: object) -> None:
     counter[key] += 1
@@ -81,42 +102,6 @@ def _count(counter: Counter[Any], key: object) -> None:
             counter[each] -= 1
             if counter[each] == 0:
                 del counter[each]
-
-
-def suspicions(predictions: Path) -> list[str]:
-    """What makes the completions of an evaluation say nothing about a model, in sentences; empty where nothing does.
-
-    Raises:
-        RecordError: the file is missing, or a line is none of ours.
-    """
-    return suspicions_of(sample for samples in read_predictions(predictions) for sample in samples)
-
-
-def suspicions_of(samples: Iterable[dict[str, Any]]) -> list[str]:
-    """As `suspicions`, of records of predictions."""
-    counts = _Counts()
-    for sample in samples:
-        counts.add(sample)
-    total = counts.completions
-    if total < FEWEST:
-        return []
-    said = []
-    if counts.errors >= ERRORS_FROM * total:
-        said.append(f"{_of(counts.errors, total)} look like error messages, the first: {_quoted(counts.first_error)}")
-    if counts.absent + counts.empty >= EMPTY_FROM * total:
-        said.append(f"{_of(counts.absent + counts.empty, total)} are empty or missing")
-    (text, _), times = max(counts.texts.items(), key=itemgetter(1), default=(("", 0), 0))
-    # Of questions that all have one answer a model may rightly say it each time.
-    one_answer = max(counts.expected.values(), default=0) >= SAME_FROM * total
-    # Not where it was named already: one error message over and over is also one text.
-    if times >= SAME_FROM * total and not said and not one_answer:
-        said.append(f"{_of(times, total)} are the same text: {_quoted(text)}")
-    return said
-
-
-def warning(said: list[str], name: str) -> str:
-    """One sentence of what `suspicions` found of an evaluation with this name; empty where it found nothing."""
-    return f"{name} says little about a model: {'; '.join(said)}." if said else ""
 
 
 def _of(count: int, total: int) -> str:

@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import Any
 
 from workings.errors import RecordError, RequestError
-from workings.evaluation.predictions import MAX_PREDICTIONS_BYTES, read_results
+from workings.evaluation.predictions import MAX_PREDICTIONS_BYTES, item_result, read_predictions
 from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.settings import recorded_version
-from workings.evaluation.suspicious import suspicions, warning
+from workings.evaluation.suspicious import Suspicions
 from workings.record import atomic
 from workings.record.canonical import loads, read_json, record_line
 from workings.record.digest import file_digest, json_digest
@@ -60,7 +60,18 @@ class EvaluationRecord:
     @cached_property
     def warning(self) -> str:
         """Why its completions say little about a model (`workings.evaluation.suspicious`); mostly empty."""
-        return warning(suspicions(self.path / PREDICTIONS), self.name)
+        return self._read[1]
+
+    @cached_property
+    def _read(self) -> tuple[list[ItemResult], str]:
+        """Results and warning by one reading of the predictions, which takes seconds where they are many."""
+        suspicions, results = Suspicions(), []
+        aggregate, version = str(self.config["aggregate"]), recorded_version(self.config)
+        for samples in read_predictions(self.path / PREDICTIONS):
+            results.append(item_result(samples, aggregate, version))
+            for sample in samples:
+                suspicions.add(sample)
+        return results, suspicions.warning(self.name)
 
     @cached_property
     def run(self) -> Path | None:
@@ -98,8 +109,7 @@ class EvaluationRecord:
             open_plain(self.path / name, MAX_PREDICTIONS_BYTES).close()
             if sums.get(name) != file_digest(self.path / name):
                 raise RecordError(f"{self.path / name} is not the file that was sealed")
-        results = list(read_results(self.path / PREDICTIONS, str(self.config["aggregate"]),
-                                    recorded_version(self.config)))
+        results = self._read[0]
         if len({result.id for result in results}) != len(results):
             raise RecordError(f"{self.path / PREDICTIONS} holds an item twice")
         return results

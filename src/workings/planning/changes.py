@@ -6,6 +6,7 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.recipe import Recipe
+from workings.record.values import leaves
 
 Words = dict[str, Any]
 """Dotted keys and their values."""
@@ -31,7 +32,7 @@ def with_counted_steps(loaded: LoadedRecipe, steps: int, said: str) -> LoadedRec
 
 def difference(asked: Recipe, found: Recipe) -> tuple[str, ...]:
     """What to type after the recipe's name to get the other one: ``key=value`` words."""
-    before, after = _flat(asked.model_dump(mode="json")), _flat(found.model_dump(mode="json"))
+    before, after = (dict(leaves(recipe.model_dump(mode="json"))) for recipe in (asked, found))
     whole = []
     for section in ("optimizer", "method"):  # keys of the old one have no place in the new one
         old, new = getattr(asked, section), getattr(found, section)
@@ -45,10 +46,3 @@ def difference(asked: Recipe, found: Recipe) -> tuple[str, ...]:
 
 def _words(before: Words, after: Words) -> tuple[str, ...]:
     return tuple(f"{key}={value}" for key, value in after.items() if before.get(key) != value)
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Words:
-    found: Words = {}
-    for key, value in values.items():
-        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return found

@@ -4,6 +4,7 @@ A record has no nulls: it says why there is nothing.
 """
 
 import math
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -41,6 +42,19 @@ def is_absent(value: Any) -> bool:
 def now() -> str:
     """This moment in UTC, to the millisecond: `2026-11-20T12:34:56.789Z`."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Values of nested objects by dotted key, in their order; an absent value is one, with its reason.
+
+    >>> dict(leaves({"training": {"steps": 3}, "name": "a"}))
+    {'training.steps': 3, 'name': 'a'}
+    """
+    for key, value in values.items():
+        if isinstance(value, dict) and not is_absent(value):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
 
 
 def text_view(value: dict[str, Any], prefix: str = "") -> str:

@@ -12,6 +12,7 @@ from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, MEASURED, OVERR
 from workings.record.manifest import RunManifest
 from workings.record.memory_use import MemoryUse, memory_use
 from workings.record.reader import Run
+from workings.record.values import leaves
 from workings.reports.reinforcement import logged
 
 
@@ -142,11 +143,6 @@ def _answer(sample: dict[str, Any]) -> dict[str, Any]:
             "extracted": extracted if isinstance(extracted, str) else "nothing", "rule": sample["rule"]}
 
 
-def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
-    for key, value in config.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return flat
+def _flat(config: dict[str, Any]) -> dict[str, str]:
+    return {key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            for key, value in leaves(config)}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workings.evaluation.comparison.paired import steps_versions
 from workings.hardware.memory import gib
 from workings.record.manifest import DRAWN_FROM, RunManifest
 from workings.record.memory_use import MemoryUse
@@ -33,9 +34,12 @@ def run_rows(views: Sequence[RunView]) -> list[TableRow]:
 
 def behaviour_rows(views: Sequence[RunView]) -> list[TableRow]:
     """How the evaluated runs answer: form, truncation, arithmetic, length, with intervals where there are some."""
-    scored = [view.evaluation.summary for view in views if view.evaluation]
+    evaluations = [view.evaluation for view in views if view.evaluation]
+    scored = [evaluation.summary for evaluation in evaluations]
     rows = [TableRow(name=words, cells=[_measure(summary["behaviour"].get(name, {"absent": "not measured"}), share)
-                                        for summary in scored]) for name, words, share in MEASURES]
+                                        for summary in scored]) for name, words, share in MEASURES
+            # Side by side, two versions of the checker would look like a difference between models.
+            if name != "step_validity" or not steps_versions(evaluation.config for evaluation in evaluations)]
     # Which rule found an answer shows a model that no longer keeps to its trained form.
     rules = [", ".join(f"{rule} {count(number)}" for rule, number in summary["rules"].items()) for summary in scored]
     return [*rows, TableRow(name="Answers found by rule", cells=rules)] if scored else []

@@ -9,6 +9,7 @@ from workings.evaluation.unit import EvaluationRecord, find_units
 from workings.record.canonical import read_json
 from workings.record.layout import CONFIG
 from workings.record.reader import Run
+from workings.record.values import leaves
 from workings.reports.reinforcement import logged
 
 METRICS = ("loss", "evaluation_loss", "learning_rate", "grad_norm", "share_of_weights_changed", "memory_bytes",
@@ -38,6 +39,11 @@ def numbers(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 def settings(path: Path) -> Iterator[tuple[str, str]]:
     """The resolved recipe, a dotted key and its value at a time."""
     yield from flat(read_json(path / CONFIG))
+
+
+def flat(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """A dotted key and its value as text at a time."""
+    return ((key, str(value)) for key, value in leaves(values))
 
 
 def artifacts(path: Path, weights: bool) -> Iterator[tuple[Path, str | None]]:
@@ -71,12 +77,3 @@ def _scores(unit: EvaluationRecord) -> Iterator[tuple[str, float]]:
             # Trackers take numbers only; a bound that does not exist is left out.
             if isinstance(value, int | float):
                 yield f"eval/{unit.path.name}/{name}/{key}", float(value)
-
-
-def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """A dotted key and its value as text at a time."""
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, str(value)

@@ -112,8 +112,7 @@ def evaluate_run(run: str | Path, items: str | Path, out: str | Path, *, setting
 
 
 def evaluate_weights(model: str, items: Path, out: Path, *, request: WeightsRequest,
-                     settings: EvaluationSettings | None = None,
-                     progress: Callable[[int, int], None] | None = None) -> Scorecard:
+                     settings: EvaluationSettings | None = None) -> Scorecard:
     """Evaluate weights in Hugging Face's format (a folder, or a Hub id) and seal the evaluation at ``out``.
 
     Args:
@@ -122,7 +121,6 @@ def evaluate_weights(model: str, items: Path, out: Path, *, request: WeightsRequ
         out: directory to make for the evaluation.
         request: chat template, engine, device and number format: there is no recipe to take them from.
         settings: as in `evaluate_run`.
-        progress: called with the items that are done and the items in all.
 
     Raises:
         RequestError: as `workings.runs.open_model.open_weights`, or as `evaluate_run`.
@@ -130,4 +128,4 @@ def evaluate_weights(model: str, items: Path, out: Path, *, request: WeightsRequ
     questions = read_items(items)
     opened = open_weights(model, request)
     return evaluate(opened.session, questions, out, settings=settings or EvaluationSettings(), made_from=None,
-                    facts=opened.facts, progress=progress)
+                    facts=opened.facts)

@@ -18,7 +18,7 @@ from workings.data.batches import Batches, Position
 from workings.data.pair_rows import build_pair_rows, pair_ids
 from workings.data.reference import LogProbs, from_lines
 from workings.data.rows import RowSet, build_rows
-from workings.data.top_tokens import Said, TopTokensOfRow, from_bytes, parts_of, row_ids_of
+from workings.data.top_tokens import Said, TopTokensOfRow, parts_of, read_part
 from workings.engines.base import Engine, EngineRequest, State
 from workings.engines.registry import engine_names, find_engine
 from workings.engines.session import ModelSession
@@ -209,9 +209,7 @@ class ReopenedRun(ResolvedRun):
         said: dict[str, TopTokensOfRow] = {}
         own = rows_data(self.recipe, self.learned, self.run.manifest.mesh.get("fsdp", 1))
         for number, part in enumerate(parts_of(own.batches, own.steps, counts, count)):
-            names = row_ids_of(own.batches, part)
-            said |= from_bytes(read_plain(self.run.path / top_tokens_file(number)),
-                               {name: counts[name] for name in names}, count)
+            said |= read_part(read_plain(self.run.path / top_tokens_file(number)), own.batches, part, counts, count)
         return {name: TopTokensOfRow(np.zeros((size, count), np.int32), np.full((size, count), -np.log(2 * count)))
                 for name, size in counts.items() if name not in said} | said
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from workings.evaluation.run import Progress
 from workings.evaluation.unit import refuse_existing
 from workings.planning.drawing import drawn_at_a_time
 from workings.record.canonical import loads
@@ -18,7 +17,7 @@ Say = Callable[[str], None]
 
 
 def sample_run(run: Path, prompts: Sequence[Item], out: Path, *, request: SampleRequest, device: str = AS_RECORDED,
-               by_plan: Say | None = None, progress: Progress | None = None) -> SampleUnit:
+               by_plan: Say | None = None) -> SampleUnit:
     """Draw completions with a run's last checkpoint and seal them at ``out``.
 
     Args:
@@ -29,7 +28,6 @@ def sample_run(run: Path, prompts: Sequence[Item], out: Path, *, request: Sample
         device: where to draw; by default what the run's recipe asked for.
         by_plan: as many completions at a time as fit the device, in place of the request's batch size; called with
             the sentence that says how many, and why. None: the request's.
-        progress: called with the prompts that are done and the prompts in all.
 
     Raises:
         RequestError: no sealed run, no prompts, ``out`` exists, or the device is absent.
@@ -39,11 +37,11 @@ def sample_run(run: Path, prompts: Sequence[Item], out: Path, *, request: Sample
     opened = open_run(run, device)
     facts = {"run": opened.run.path.resolve().name, "step": opened.checkpoint.step}
     return sample(opened.session, prompts, out, request=_sized(opened, prompts, out, request, by_plan),
-                  made_from=opened.root, facts=facts, progress=progress)
+                  made_from=opened.root, facts=facts)
 
 
 def sample_weights(model: str, prompts: Sequence[Item], out: Path, *, request: SampleRequest, weights: WeightsRequest,
-                   by_plan: Say | None = None, progress: Progress | None = None) -> SampleUnit:
+                   by_plan: Say | None = None) -> SampleUnit:
     """Draw completions with weights in Hugging Face's format (a folder, or a Hub id) and seal them at ``out``.
 
     Args:
@@ -53,7 +51,6 @@ def sample_weights(model: str, prompts: Sequence[Item], out: Path, *, request: S
         request: its settings name the form that the model writes, for there is no recipe to take it from.
         weights: chat template, engine, device and number format.
         by_plan: as in `sample_run`.
-        progress: as in `sample_run`.
 
     Raises:
         RequestError: as `workings.runs.open_model.open_weights`, or as `sample_run`.
@@ -61,7 +58,7 @@ def sample_weights(model: str, prompts: Sequence[Item], out: Path, *, request: S
     _check(prompts, out, request)
     opened = open_weights(model, weights)
     return sample(opened.session, prompts, out, request=_sized(opened, prompts, out, request, by_plan), made_from=None,
-                  facts=opened.facts, progress=progress)
+                  facts=opened.facts)
 
 
 def _check(prompts: Sequence[Item], out: Path, request: SampleRequest) -> None:

@@ -6,7 +6,7 @@ from functools import cached_property
 from time import perf_counter
 
 from workings.config.algorithms import TraceDistill
-from workings.data.top_tokens import Said, from_bytes, parts_of, row_ids_of, to_bytes
+from workings.data.top_tokens import Said, parts_of, read_part, to_bytes
 from workings.engines.base import Engine, TeachingEngine
 from workings.errors import RequestError
 from workings.record import atomic
@@ -53,8 +53,7 @@ class TaughtData(TraceData):
 
     def read(self, data: bytes, part: range) -> Said:
         """A file of what the teacher said about these batches. Raises `RecordError`."""
-        counts = self._counts
-        return from_bytes(data, {name: counts[name] for name in row_ids_of(self.batches, part)}, self.algorithm.top_k)
+        return read_part(data, self.batches, part, self._counts, self.algorithm.top_k)
 
     @cached_property
     def _counts(self) -> dict[str, int]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workings.evaluation.run import Progress, answering, score_and_seal
+from workings.evaluation.run import answering, score_and_seal
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.layout import SAMPLED
 from workings.samples.pairs import PairRule
@@ -29,8 +29,7 @@ class SampleRequest:
 
 
 def sample(session: "ModelSession", items: Sequence[Item], out: Path, *, request: SampleRequest,
-           made_from: str | None, facts: Mapping[str, Any] | None = None,
-           progress: Progress | None = None) -> SampleUnit:
+           made_from: str | None, facts: Mapping[str, Any] | None = None) -> SampleUnit:
     """Draw completions of all items, score them, keep some, and seal it all at ``out``.
 
     Sampling that was killed is continued by the same call; what is kept may be decided anew, for nothing is kept before
@@ -43,7 +42,6 @@ def sample(session: "ModelSession", items: Sequence[Item], out: Path, *, request
         request: what is drawn, what is kept of it, and which pairs are made.
         made_from: root digest of the run whose checkpoint draws; None where there is no such run.
         facts: what else is known of the model (id, revision, checkpoint).
-        progress: called with the prompts that are done and the prompts in all.
 
     Raises:
         RequestError: ``out`` exists, there are no items, or a setting or rule does not go with them.
@@ -51,6 +49,6 @@ def sample(session: "ModelSession", items: Sequence[Item], out: Path, *, request
     request.selection.check(items, request.settings.form)
     work = answering(session, items, settings=request.settings, made_from=made_from, facts=facts)
     # `finish` runs over complete predictions and before the seal, which lists its files.
-    score_and_seal(work, out, progress=progress, kind=SAMPLED,
+    score_and_seal(work, out, kind=SAMPLED,
                    finish=lambda folder: write_files(folder, request.selection, request.pairs))
     return SampleUnit.open(out)

@@ -8,7 +8,7 @@ from workings.answers.extraction import NO_RULE, Extraction
 from workings.scoring import mathematics
 from workings.scoring.form import keeps_form, reasoning_text
 from workings.scoring.items import Item
-from workings.scoring.scorers import ScoreFunction
+from workings.scoring.scorers import ScoreFunction, needs_library
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.steps import STEPS_VERSION, check_steps
 from workings.scoring.version_1 import answer as version_1
@@ -76,7 +76,7 @@ def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: 
     kind = answer_kind(item.expected_answer)
     found = extract(text, kind, settings.rules, truncated=truncated)
     # Where a number is expected, `2^{10}` is none, and a formula for it.
-    if found.rule == NO_RULE and kind == "number" and settings.scorer == "math":
+    if found.rule == NO_RULE and kind == "number" and needs_library(settings.scorer):
         return extract(text, "text", settings.rules, truncated=truncated)
     return found
 

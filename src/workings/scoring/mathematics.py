@@ -41,6 +41,8 @@ _COMMANDS = {"π": r"\pi", "∞": r"\infty", "≤": r"\leq", "≥": r"\geq", "�
 _FUNCTIONS = frozenset(("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "ln", "log", "exp",
                         "sqrt", "pi", "and", "or", "mod", "in"))
 _RELATION = re.compile(r"[<>≤≥∈]|\\(?:leq?|geq?|lt|gt|in|infty|cup|cap|pm|begin)(?![a-zA-Z])|∞|∪|±")
+_ANGLE = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])")
+_BASE = re.compile(r"(?<=\d)_\s*\{?(\w+)")
 _DELIMITED = re.compile(r"(?<!\\)\$[^$]+\$|\\\([^)]*\\\)|\\\[.*?\\\]")
 
 
@@ -110,7 +112,8 @@ def _asked(given: str, expected: str) -> bool:
     given, expected = _latex(given), _latex(expected)
     # What math-verify would leave out of a formula, such as a sign that it does not know or a base behind a number.
     if not (given.isascii() and expected.isascii()) or (
-            "_" in given.replace("\\log_", "")) != ("_" in expected.replace("\\log_", "")):
+            "_" in given.replace("\\log_", "")) != ("_" in expected.replace("\\log_", "")) or (
+            _BASE.findall(given) != _BASE.findall(expected)):
         return False
     if not _comparable_words(given, expected) or not _comparable_forms(given, expected):
         return False
@@ -126,7 +129,9 @@ def _asked(given: str, expected: str) -> bool:
 def _latex(text: str) -> str:
     """Signs of mathematics as the commands that math-verify reads."""
     text = re.sub(r"√\s*(\d+|[a-zA-Z])", r"\\sqrt{\1}", re.sub(r"√\s*\(([^()]*)\)", r"\\sqrt{\1}", signs(text)))
-    return re.sub("[" + "".join(_COMMANDS) + "]", lambda found: f" {_COMMANDS[found[0]]} ", text)
+    text = re.sub("[" + "".join(_COMMANDS) + "]", lambda found: f" {_COMMANDS[found[0]]} ", text)
+    # The degrees of an angle, which math-verify reads as radians.
+    return re.sub(r"(\d+)\s*\^\s*\{?\s*\\circ\s*\}?", r"\\frac{\1\\pi}{180}", text) if _ANGLE.search(text) else text
 
 
 def _comparable_words(given: str, expected: str) -> bool:

@@ -26,7 +26,7 @@ from workings.scoring.rewards import (
     settings_from_json,
     shipped_reward,
 )
-from workings.scoring.scorers import load_scorer
+from workings.scoring.scorers import SCORERS, load_scorer
 
 REFUSED = {
     **dict.fromkeys(("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo",
@@ -80,7 +80,7 @@ def refuse(event: str, arguments: tuple[Any, ...]) -> None:
 
 def _load(reward: RewardConfig, version: str, settings: RewardSettings) -> Compute:
     if not isinstance(reward, FileReward):
-        if reward.scorer == "math":
+        if reward.scorer in SCORERS:
             load_scorer(reward.scorer)  # imports its library now, so that no call has to
         return lambda samples: [shipped_reward(reward, sample, settings) for sample in samples]
     path = settings.path(reward)

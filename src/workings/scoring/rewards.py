@@ -20,7 +20,7 @@ from workings.scoring.child_process import ChildProcess, ForeignAnswer, ending
 from workings.scoring.form import CHANNEL, check_form, keeps_form
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement, judge
-from workings.scoring.scorers import get_scorer
+from workings.scoring.scorers import SCORERS, get_scorer
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.steps import STEPS_VERSION
 
@@ -128,11 +128,11 @@ class RewardSettings:
                 "version": self.version(reward) if version is None else version}
 
     def _parameters(self, reward: RewardConfig) -> dict[str, Any]:
+        if reward.scorer in SCORERS:
+            # In version 1 this form alone decided where an answer is looked for; since then none does.
+            form = {"form": CHANNEL} if self.form == CHANNEL and self.extraction_version == 1 else {}
+            return {"extraction_version": self.extraction_version, **form}
         match reward.scorer:
-            case "answer" | "exact" | "math":
-                # In version 1 this form alone decided where an answer is looked for; since then none does.
-                form = {"form": CHANNEL} if self.form == CHANNEL and self.extraction_version == 1 else {}
-                return {"extraction_version": self.extraction_version, **form}
             case "form":
                 return {"form": self.form}
             case "length":
@@ -174,9 +174,9 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
     Raises:
         ValueError: the reward is a person's own function, which is not executed here.
     """
+    if reward.scorer in SCORERS:
+        return _judgement(sample, reward.scorer, settings).score
     match reward.scorer:
-        case "answer" | "exact" | "math":
-            return _judgement(sample, reward.scorer, settings).score
         case "form":
             return float(keeps_form(sample.text, settings.form))
         case "steps":

@@ -48,6 +48,11 @@ def register(name: str, version: str, libraries: Callable[[], str] | None = None
     return add
 
 
+def needs_library(name: str) -> bool:
+    """Whether a library decides with the scorer of this name, which may be missing or another version elsewhere."""
+    return name in SCORERS and SCORERS[name].libraries is not None
+
+
 def get_scorer(name: str, extraction_version: int = EXTRACTION_VERSION) -> Scorer:
     """The registered scorer of this name, as it was with a version of extraction.
 

@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 
 from workings.config.keys import section_at
 from workings.config.load import load_recipe
+from workings.record.values import leaves
 
 
 class RecipeField(BaseModel):
@@ -22,19 +23,12 @@ class RecipeField(BaseModel):
 def recipe_fields(recipe: str) -> dict[str, list[RecipeField]]:
     """Keys of a recipe with their values, by section. Raises `RequestError` for a recipe that is none."""
     found: dict[str, list[RecipeField]] = {}
-    for key, value in _leaves(load_recipe(recipe).resolved()):
-        section, _, rest = key.partition(".")
-        found.setdefault(section if rest else "recipe", []).append(_field(key, value))
-    return found
-
-
-def _leaves(values: dict[str, Any], prefix: str = "") -> typing.Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{key}.")
+    for key, value in leaves(load_recipe(recipe).resolved()):
         # A list is written in the recipe itself: a field of one line is no place for it.
-        elif not isinstance(value, list):
-            yield prefix + key, value
+        if not isinstance(value, list):
+            section, _, rest = key.partition(".")
+            found.setdefault(section if rest else "recipe", []).append(_field(key, value))
+    return found
 
 
 def _field(key: str, value: Any) -> RecipeField:

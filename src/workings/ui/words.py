@@ -8,6 +8,7 @@ from markupsafe import Markup, escape
 
 from workings.evaluation.scorecard import percent
 from workings.hardware.memory import byte_text
+from workings.record.values import leaves
 from workings.reports.run_table import count, duration
 from workings.reports.wrong_steps import marked, marked_samples, right_value
 
@@ -33,16 +34,9 @@ def value_text(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def flat_texts(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
+def flat_texts(values: dict[str, Any]) -> dict[str, str]:
     """Values of nested objects by dotted key, as texts."""
-    found: dict[str, str] = {}
-    for key, value in values.items():
-        # An absent value is shown with its reason, not taken apart like a section.
-        if isinstance(value, dict) and set(value) != {"absent"}:
-            found |= flat_texts(value, f"{prefix}{key}.")
-        else:
-            found[prefix + key] = value_text(value)
-    return found
+    return {key: value_text(value) for key, value in leaves(values)}
 
 
 def small_p(text: str) -> str:

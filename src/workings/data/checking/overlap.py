@@ -37,7 +37,9 @@ NGRAM = 13
 """Words of a passage that is taken for copied (Brown et al., 2020, use 13)."""
 SHORTEST_QUESTION = 4
 """Words and signs of a question that is looked for within longer texts; shorter ones are asked everywhere."""
-_END = re.compile(r"[.?!:;](?=\s|[\"'”’)*\]<]|$)|[\n\"“”<>*]|$")
+# Of marks that are no words: bold, tags, and a star that closes a stretch; `3 * 4 < 13` has signs, which are words.
+_END = re.compile(r"[.?!:;](?=\s|[\"'”’)*\]<]|$)|[\n\"“”]|\*\*|</?[a-z|][^<>\n]{0,40}>|(?<=[^\s*])\*(?! ?[\w(])|$",
+                  re.IGNORECASE)
 _SHINGLE = 3
 _PRIME = np.uint64((1 << 31) - 1)  # products of two residues stay below 2 ** 62
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[^\w\s.,;:!?\"'“”‘’`´()\[\]{}]")
@@ -161,7 +163,8 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Questio
     # Every passage of every question in one dict: each passage of an entry is then one look-up, not one a question.
     passages = {tuple(text[at:at + ngram]): question.id
                 for question, text in spelled for at in range(len(text) - ngram + 1)}
-    within = _Within([(question.id, text) for question, text in spelled if len(text) < ngram])
+    within = _Within([(question.id, _with_ends(question.prompt)[0]) for question, text in spelled
+                      if len(text) < ngram])
     for number, entry in entries:
         asked = [entry.prompt, *earlier_texts(entry, "user")]
         spelled_here = [words(prompt) for prompt in asked]

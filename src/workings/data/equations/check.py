@@ -184,7 +184,10 @@ def _is_plain(pair: Pair, calculates: tuple[bool, bool]) -> bool:
     # `15 minutes * 4 = 1 hour` converts.
     if units[0] and right.followed_by and not any(unit in right.followed_by for unit in units[0]):
         return False
-    if len(units[0]) > 1 or (units[0] and units[1] and units[0] != units[1]):
+    # `14 days * 3 pills = 42 pills` counts what one of the two units says.
+    counts = right.followed_by.removesuffix("s") in units[0] and all(
+        token.text == "*" for token in left.tokens if token.kind == "op")
+    if (len(units[0]) > 1 and not counts) or (units[0] and units[1] and units[0] != units[1]):
         return False
     if not calculates[0]:
         # `Step 3 = 4 + 1` names, `1 week = 7 * 24 hours` converts, `25% = 5 * 5` states.

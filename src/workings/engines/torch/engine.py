@@ -158,14 +158,14 @@ class TorchEngine(TorchPlanning):
         found = (state.root(partial(micro_batch_log_probs, self.spec, rows=rows)) for rows in micro_batches)
         return self._at_positions(batch, micro_batches, found)
 
-    def _at_positions(self, batch: Batch, micro_batches: Iterable[Rows], log_probs: Iterable[torch.Tensor]
-                      ) -> np.ndarray:
-        """``[A, B, S]`` of the ``[N]`` log probabilities that each process has of each micro batch; 0 elsewhere."""
-        whole = torch.zeros(batch.tokens.shape)
-        for micro_batch, rows, found in zip(whole, micro_batches, log_probs, strict=True):
+    def _at_positions(self, batch: Batch, micro_batches: Iterable[Rows], values: Iterable[torch.Tensor],
+                      *each: int) -> np.ndarray:
+        """``[A, B, S, *each]`` of the ``[N, *each]`` floats that each process has of each micro batch; 0 elsewhere."""
+        whole = torch.zeros((*batch.tokens.shape, *each))
+        for micro_batch, rows, found in zip(whole, micro_batches, values, strict=True):
             # A view: each process fills its own rows, and the sum with the others' zeros puts them together.
             own = micro_batch[self.spec.mesh.rows(micro_batch.shape[0])]
-            own.view(-1)[rows.index.cpu()] = found.cpu()
+            own.view(-1, *each)[rows.index.cpu()] = found.cpu()
         return self.spec.mesh.sum(whole.to(self.device.device)).cpu().numpy()
 
     @torch.no_grad()
@@ -174,10 +174,9 @@ class TorchEngine(TorchPlanning):
         micro_batches = to_rows(self.spec, batch)
         found = [state.root(partial(micro_batch_most_likely, self.spec, rows=rows, count=count, below=below))
                  for rows in micro_batches]
-        # Floats hold every id exactly, so both are put together in one way, one of the K after the other.
-        tokens, log_probs = (
-            np.stack([self._at_positions(batch, micro_batches, (each[side][:, k].float() for each in found))
-                      for k in range(count)], -1) for side in range(2))
+        # Floats hold every id exactly, so both are put together in one way.
+        tokens, log_probs = (self._at_positions(batch, micro_batches, (each[side].float() for each in found), count)
+                             for side in range(2))
         return tokens.astype(np.int32), log_probs
 
     def without_adapters(self, state: State) -> State:

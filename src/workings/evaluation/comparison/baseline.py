@@ -16,8 +16,8 @@ from workings.record.canonical import loads
 
 SCHEMA = "baseline/1"
 DEFAULT_FOLDER = Path("baselines")
-# The sections that `compare_configs` looks at.
-_CONFIG = ("items", "scorer", "extraction", "template", "decoding", "aggregate")
+# What `compare_configs` and `steps_versions` look at.
+_CONFIG = ("schema", "items", "scorer", "extraction", "steps", "template", "decoding", "aggregate")
 _FIELDS = ("section", "category", "difficulty", "cluster", "error")
 
 
@@ -49,7 +49,7 @@ def set_baseline(folder: Path, name: str, record: EvaluationRecord) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_json(path, {
         "schema": SCHEMA, "name": name, "source": record.name, "made_from": record.root,
-        "config": {key: record.config[key] for key in _CONFIG},
+        "config": {key: record.config[key] for key in _CONFIG if key in record.config},
         "results": [_result_json(result) for result in record.results()]})
     return path
 

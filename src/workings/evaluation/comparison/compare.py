@@ -15,6 +15,7 @@ from workings.evaluation.comparison.paired import (
     paired_difference,
     paired_equivalence,
     points,
+    steps_versions,
 )
 from workings.evaluation.comparison.pass_at_k import PassAtK, pass_table
 from workings.evaluation.scorecard import Cell, ItemResult, cell, cell_text
@@ -154,6 +155,8 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_with
     side_a = Side(name=name_a, path=str(a.path), cell=cell(results_a))
     side_b = Side(name=name_b, path=str(b.path), cell=cell(results_b))
     warnings = [record.warning for record in (a, b) if record.warning]
+    if said := steps_versions((a.config, b.config)):
+        unknown.append(f"{said}, so their step validity is not comparable")
     return Comparison(
         verdict=verdict, warnings=warnings,
         # In the sentence, because no run may be called better than error messages without it.

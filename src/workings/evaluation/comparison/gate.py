@@ -7,7 +7,7 @@ from typing import Any
 
 from workings.errors import RequestError
 from workings.evaluation.comparison.baseline import read_baseline
-from workings.evaluation.comparison.paired import PairedDifference, compare_configs, paired_values
+from workings.evaluation.comparison.paired import PairedDifference, compare_configs, paired_values, steps_versions
 from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.statistics.differences import items_needed
 from workings.evaluation.statistics.intervals import Interval
@@ -118,6 +118,8 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
         raise RequestError(f"--max-drop {max_drop}", "a number of at least 0, e.g. 0.02 for two points of accuracy")
     record, kept = _matching(run, baseline, folder)
     different, notes, _ = compare_configs(kept.config, record.config)
+    if metric == "step_validity" and (said := steps_versions((kept.config, record.config))):
+        different.append(said)
     if different:
         raise RequestError(f"{run} and baseline {baseline}: {'; '.join(different)}", "the same way of evaluating",
                            f"workings baseline set {baseline} {run}")

@@ -4,7 +4,7 @@ They may be compared where items, scorer, extraction, decoding and template are 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,18 @@ def compare_configs(a: dict[str, Any], b: dict[str, Any]) -> tuple[list[str], li
         else:
             equal.append(f"{words}: {_short(value_a)}")
     return different, unknown, equal
+
+
+def steps_versions(configs: Iterable[dict[str, Any]]) -> str:
+    """Why the step validity of evaluations is not comparable: two versions of the checker, or one that is not known.
+
+    Empty where one version checked all of them.
+    """
+    # Records name it since version 2; a baseline may have been kept before it held it.
+    known = {str(config["steps"]["version"]) if "steps" in config else "1" if "schema" in config else "unknown"
+             for config in configs}
+    return "" if known != {"unknown"} and len(known) == 1 else (
+        f"equations were checked by versions {' and '.join(sorted(known))} of the checker")
 
 
 def _value(config: dict[str, Any], section: str, key: str) -> Any:

@@ -10,7 +10,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from workings.evaluation.statistics.intervals import CONFIDENCE, Interval, two_sided_p, z_value
+from workings.evaluation.statistics.intervals import CONFIDENCE, Interval, t_value, two_sided_p, z_value
 
 POWER = 0.8
 """Share of experiments in which a difference of the minimum detectable size is found."""
@@ -86,8 +86,6 @@ def _end(above: Callable[[float], float], low: float, high: float) -> float:
 
 def welch(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Welch's t interval of mean(b) - mean(a), Satterthwaite's degrees of freedom; at least two values a side."""
-    from scipy import special  # not at import: the verbs that need no statistics start without it
-
     shares = [float(np.var(values, ddof=1)) / len(values) for values in (a, b)]
     difference = float(np.mean(b) - np.mean(a))
     variance = math.fsum(shares)
@@ -96,7 +94,7 @@ def welch(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE
         return Interval(difference, difference, "welch")
     degrees = variance ** 2 / math.fsum(share ** 2 / (len(values) - 1)
                                         for share, values in zip(shares, (a, b), strict=True))
-    half = float(special.stdtrit(degrees, (1 + confidence) / 2)) * math.sqrt(variance)
+    half = t_value(degrees, confidence) * math.sqrt(variance)
     return Interval(difference - half, difference + half, "welch")
 
 

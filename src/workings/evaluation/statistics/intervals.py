@@ -31,6 +31,14 @@ def z_value(confidence: float = CONFIDENCE) -> float:
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
+def t_value(degrees: float, confidence: float = CONFIDENCE) -> float:
+    """Two-sided quantile of Student's t: 2.262157162798205 at 9 degrees of freedom and 95 %."""
+    # Not at import: the verbs that need no statistics start without it; nor `scipy.stats` with all its distributions.
+    from scipy import special
+
+    return float(special.stdtrit(degrees, (1 + confidence) / 2))
+
+
 def two_sided_p(z: float) -> float:
     """Two-sided p value of a standard normal statistic, exact far out in the tail as well."""
     return math.erfc(abs(z) / math.sqrt(2))
@@ -63,9 +71,7 @@ def wilson_effective(values: Sequence[float], confidence: float = CONFIDENCE) ->
     off = sum(value != round(mean) for value in values)
     spread = found.standard_error ** 2
     effective = max(n, mean * (1 - mean) / spread) if off >= _FEW_OFF and spread else n
-    from scipy import special  # not at import: the verbs that need no statistics start without it
-
-    low, high = _wilson(mean, effective, float(special.stdtrit(n - 1, (1 + confidence) / 2)))
+    low, high = _wilson(mean, effective, t_value(n - 1, confidence))
     # As in `wilson`: rounding must not leave the ends open.
     return Interval(0.0 if mean == 0 else low, 1.0 if mean == 1 else high, "wilson, effective items")
 
@@ -143,10 +149,9 @@ def cluster_sums(data: np.ndarray, clusters: Sequence[str]) -> tuple[int, np.nda
 
 
 def _t_result(mean: float, error: float, degrees: float, method: str, confidence: float) -> MeanResult:
-    from scipy import special  # not at import: the verbs that need no statistics start without it
+    from scipy import special  # as in `t_value`
 
-    # What `scipy.stats` calls for Student's t, without all of its other distributions.
-    half = float(special.stdtrit(degrees, (1 + confidence) / 2)) * error
+    half = t_value(degrees, confidence) * error
     # Without any spread the statistic would be 0 / 0 or infinite.
     if error == 0:
         p = 1.0 if mean == 0 else 0.0

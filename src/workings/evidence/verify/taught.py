@@ -120,15 +120,15 @@ def _told(unit: Unit) -> dict[str, _Told]:
 
 
 def _read(unit: Unit) -> dict[str, _Told]:
-    from workings.data.top_tokens import from_bytes, row_ids_of
+    from workings.data.top_tokens import read_part
     counts, count, vocabulary = _counts(unit), _top_k(unit), unit.json(MODEL_SHAPE)["vocab_size"]
     told: dict[str, _Told] = {}
     for number, part in enumerate(_parts(unit)):
         name = top_tokens_file(number)
         read_header(unit, name)  # nothing but tensors stands in it, and no gap between them
-        rows = {row: counts[row] for row in row_ids_of(batches_of(unit), part)}
-        told |= {row: _of_row(said, vocabulary) for row, said in from_bytes(unit.read(name), rows, count).items()}
-        unit.tree.kept.spend(ROW_BYTES * len(rows))
+        found = read_part(unit.read(name), batches_of(unit), part, counts, count)
+        told |= {row: _of_row(said, vocabulary) for row, said in found.items()}
+        unit.tree.kept.spend(ROW_BYTES * len(found))
     return told
 
 

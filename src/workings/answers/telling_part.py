@@ -1,0 +1,47 @@
+"""The part of a sentence that says its number: without reason, brackets, what leads to it, and what is said twice."""
+
+import re
+from collections.abc import Callable
+
+from workings.answers.sentences import is_conclusion, without_reason
+
+VERBS_OF_RESULT = (r"is|are|was|were|be|equals?|makes?|made|gives?|get|gets|has|have|had|cost|costs|earn"
+                    r"|earns|earned|pays?|paid|leaves?|leaving"
+                    r"|totals?|totaling|totalling|making|giving|yielding|yields|becomes|spent|saved?")
+"""Verbs whose object is a result, as an alternative of a pattern."""
+_LEAD = re.compile(r"^(?:(?:so|thus|therefore|hence|and|then|now|finally|however)?,?\s*)(?:after|in|for|if"
+                   r"|when|since|because|with|given|on|at"
+                   r"|from|to|as|during|over|within|by|out of|of|among|once|while|although|though|instead of"
+                   r"|because of)\b[^,]*,\s+(?=\D)",
+                   re.IGNORECASE)
+_CLAUSE = re.compile(r"(?:[,;:]|\.\.\.|…|\s[-–—])\s*(?:so|therefore|thus|hence|meaning(?: that)?|then|no wait"
+                     r"|wait|giving|which gives"
+                     r"|which means|and the (?:final )?answer)\b", re.IGNORECASE)
+# Brackets that say more about a number; a pair of numbers is no remark.
+_BRACKETS = re.compile(r"(?<=[\w*%. ])\((?!\s*-?[\d./]+\s*(?:,\s*-?[\d./]+\s*)+\))[^()]*\)")
+# "1/6, or about 16.7%", "3.5 hours, or 210 minutes": the same once more.
+_RESTATED = re.compile(
+    r"(?<=\d),?\s+or\s+(?:about|approximately|roughly|around)\b.*"
+    r"|(?P<unit>(?<=\d )[a-z]+),?\s+or\s+\$?\d[\d.,]*\s+(?!(?P=unit))"
+    r"(?:seconds?|minutes?|hours?|days?|weeks?|months?|years?|cents|dollars|feet|inches|yards|miles"
+    r"|(?:kilo|centi|milli)?met(?:er|re)s|(?:kilo)?grams|ounces|pounds|(?:milli)?lit(?:er|re)s)\b.*")
+# "So they need 4 buses: 3 full ones and …": what follows the colon is of what the number is made.
+_COUNTED = re.compile(rf"\b(?:{VERBS_OF_RESULT}|needs?|takes?|there are)(?: (?:only|exactly|about))? \W{{0,3}}"
+                      r"\d[\d,.]*\W{0,3}\s[^:=\d]{2,60}$", re.IGNORECASE)
+
+
+def telling_part(sentence: str, says_number: Callable[[str], bool]) -> str:
+    """A sentence cut down as far as what is left says a number."""
+    for cut in (without_reason, lambda text: _BRACKETS.sub(" ", text),
+                lambda text: text[max((found.end() for found in _CLAUSE.finditer(text)), default=0):],
+                lambda text: _LEAD.sub("", text, count=1),
+                lambda text: _RESTATED.sub(lambda found: found["unit"] or "", text), _without_details):
+        shorter = cut(sentence)
+        if says_number(shorter):
+            sentence = shorter
+    return sentence
+
+
+def _without_details(sentence: str) -> str:
+    head, colon, _ = sentence.partition(": ")
+    return head if colon and is_conclusion(head) and _COUNTED.search(head) else sentence
