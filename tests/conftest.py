@@ -4,6 +4,7 @@ Run from anywhere: nothing here depends on the working directory.
 """
 
 import atexit
+import gc
 import os
 import shutil
 import socket
@@ -80,6 +81,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if STARTS_CHILDREN & set(getattr(item, "fixturenames", ())):
             item.add_marker("children")
+        # The quick tests alone reach more than the coverage that is asked for; counting the rest takes minutes.
+        if {"slow", "children"} & {mark.name for mark in item.iter_markers()}:
+            item.add_marker("no_cover")
+    # What was imported stays: the collector need not walk over a million objects each time again.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -300,6 +300,7 @@ def test_adapters_leave_everything_else_as_it_was(form: str, tmp_path: Path) -> 
     assert np.abs(ours - beside).max() < 2e-5 * np.abs(ours).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_four_bits_hold_projections_alone(form: str) -> None:
     """The table, what brings it into the layers, routers and experts keep their format, and the loss falls."""

@@ -62,6 +62,7 @@ def test_a_sliding_layer_keeps_its_window_and_no_more(engine: JaxEngine) -> None
     assert set(jax.eval_shape(lambda k: cache.fill(llama, engine.layout, {"": (k, k)}, 16), keys)) == {"global"}
 
 
+@pytest.mark.slow
 def test_the_slot_of_a_ring_that_falls_out_of_the_window_is_not_seen(engine: JaxEngine, state: dict) -> None:
     """Far beyond the window, greedy text equals the argmax of a whole forward, token by token."""
     prompt = [7, 3, 9, 22, 5, 41]

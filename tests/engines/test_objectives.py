@@ -41,6 +41,7 @@ def opened(name: str, **changes: Any) -> tuple[Any, Any, EngineRequest]:
     return engine, engine.init(0), asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [0, 5])
 @pytest.mark.parametrize("name", ENGINES)
 def test_log_probs_are_those_of_the_softmax_of_all_logits(name: str, chunk: int) -> None:

@@ -20,6 +20,7 @@ def test_how_many_are_read_at_a_time() -> None:
     assert prefill.prompts_at_a_time(shape, 1 << 20, 2) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gemma2", "gemma4"])
 @pytest.mark.parametrize("engine", [JaxEngine, TorchEngine])
 def test_in_parts_prompts_have_the_same_answers(engine: Any, family: str, monkeypatch: pytest.MonkeyPatch) -> None:

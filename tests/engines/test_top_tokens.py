@@ -91,6 +91,7 @@ def teacher_and_student(name: str, **memory: Any) -> tuple[Any, Any, Any, Batch]
     return opened, teacher, opened.init(0), with_top_tokens(batch, *opened.most_likely(teacher, batch, 5, 61))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [0, 5])
 @pytest.mark.parametrize("name", ENGINES)
 def test_what_is_most_likely_follows_from_all_logits(name: str, chunk: int) -> None:
@@ -107,6 +108,7 @@ def test_what_is_most_likely_follows_from_all_logits(name: str, chunk: int) -> N
     assert (tokens.dtype, log_probs.dtype) == (np.int32, np.float32)
 
 
+@pytest.mark.slow
 def test_both_engines_take_the_step_that_all_logits_at_once_imply(tmp_path: Path) -> None:
     """Loss and gradient norm by automatic differentiation through all logits; chunked as well."""
     engine, _, state, batch = teacher_and_student("jax")
@@ -143,6 +145,7 @@ def test_both_engines_take_the_step_that_all_logits_at_once_imply(tmp_path: Path
         assert result.log_probs is None
 
 
+@pytest.mark.slow
 def test_torch_walks_over_the_vocabulary_with_several_targets(tmp_path: Path) -> None:
     """Weights in bfloat16 and arithmetic in float32: slice after slice of the head."""
     asked = request(tiny_shape("gemma"), objective=TopTokens(top_k=3), memory=MemoryConfig(loss_chunk=7),

@@ -60,6 +60,7 @@ def course(engine: TorchEngine, state: Any, steps: range) -> tuple[Any, list[flo
     return state, losses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["lora", "gpt2"])
 def test_ten_steps_equal_peft(case: str, bases: dict[str, Path], tmp_path: Path) -> None:
     """peft with torch's AdamW, from the same fresh adapter, which is an exported one."""

@@ -30,6 +30,7 @@ def test_caught_or_marked(record: dict[str, bytes], kind: str, name: str) -> Non
     assert expected in failed if expected != lies.SAID else (failed, bool(more)) == ([], True)
 
 
+@pytest.mark.slow
 def test_lies_about_every_file(record: dict[str, bytes]) -> None:
     told, honest = every_file.lies_about(record), walk.verified(record)
     assert len(told) > 600

@@ -66,6 +66,7 @@ def test_of_experts_only_those_count_that_a_token_goes_through() -> None:
     assert 3.5e9 < weights_read(shape) < 4.5e9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gemma", "gemma3"])
 def test_the_formula_equals_the_compilers_count_to_two_percent(family: str) -> None:
     """Loss and gradient of a two-layer model, written out (no loop), plain attention."""

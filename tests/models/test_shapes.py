@@ -38,6 +38,7 @@ def test_sizes_equal_tunix() -> None:
             other.num_layers, other.embed_dim, other.hidden_dim, other.num_heads, other.num_kv_heads, other.head_dim)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_sizes_of_gemma_4_equal_tunix() -> None:
     """The same of models whose layers differ; the released Tunix does not have the 12B model yet."""

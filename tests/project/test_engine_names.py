@@ -55,6 +55,7 @@ def test_no_module_imports_an_engine(trees: dict[str, ast.Module]) -> None:
     assert found == set()
 
 
+@pytest.mark.slow
 def test_the_name_of_an_engine_stands_only_where_it_is_declared(trees: dict[str, ast.Module]) -> None:
     assert {name for name, tree in trees.items() if any(map(is_name, ast.walk(tree)))} == NAMED.keys()
 

@@ -74,6 +74,7 @@ TEXTS = {"lists": b"[" + b"[]," * 200_000 + b"1]", "lists of one": b"[" + b"[1],
          "one far character": json.dumps(["x" * 500_000, "\U0001f600"], ensure_ascii=False).encode()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TEXTS)
 def test_what_values_take_is_known_before_they_are_parsed(name: str) -> None:
     """At most two thirds more than was said; what is said is no more than three times as much."""

@@ -31,6 +31,7 @@ def lines_of(run: Path) -> list[dict]:
     return [json.loads(line) for line in (run / "train" / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["jax", "torch"])
 def test_the_student_comes_closer_to_its_teacher(recipe, tmp_path, engine):
     """Packed on one engine and bucketed on the other: rows are told apart in either."""

@@ -79,6 +79,7 @@ def without_padding(batch: Batch) -> Batch:
                    positions=np.broadcast_to(np.arange(batch.tokens.shape[-1], dtype=np.int32), batch.tokens.shape))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", [
     "phi3", "qwen3_5_text", *(pytest.param(each, marks=pytest.mark.full) for each in ("granite", "mistral"))])
 def test_it_learns_answers_and_comes_back_as_transformers_reads_it(model_type: str, tmp_path: Path) -> None:
@@ -291,6 +292,7 @@ def test_no_small_model_is_made_in_its_place(folder: Path) -> None:
         train(str(folder / "recipe.yaml"), folder / "small", WORDS, smoke=Smoke())
 
 
+@pytest.mark.slow
 def test_a_tokenizer_beside_the_weights_is_needed(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "base", tmp_path / "base")
     (tmp_path / "base" / "tokenizer.json").unlink()

@@ -27,6 +27,7 @@ def library() -> None:
     pytest.importorskip("math_verify", reason="the extra `score` is not installed")
 
 
+@pytest.mark.slow
 def test_labelled_answers_are_judged_as_labelled(library: None) -> None:
     wrong = [(row, found) for row in (*ROWS, *(row for row in HELD_OUT if "scorer" in row))
              if ((found := judged(row["completion"], row["expected"])).score == 1) != row["right"]]
