@@ -95,6 +95,7 @@ def test_a_person_clicks_through(browser: Any, link: str) -> None:
     assert page.locator(".verdict").first.inner_text() == "with-steps is better"
     page.locator(".curves figure canvas").first.wait_for()
     page.get_by_role("link", name=re.compile("^both wrong")).click()
+    page.wait_for_url(re.compile("both_wrong"))  # and for its script, which listens to keys
     assert page.locator("article.item").count() > 0
     for key, number in (("j", 0), ("j", 1), ("k", 0)):
         page.keyboard.press(key)
