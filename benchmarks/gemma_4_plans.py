@@ -28,6 +28,8 @@ CASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "gemma-4-e2b-lora-t4-device": (
         "gemma-4-e2b-lora-t4x2", "t4", (*ON_ONE_T4, "memory.per_layer_embeddings=device")),
     "gemma-4-e2b-lora-rtx5090": ("gemma-4-e2b-lora-rtx5090", "rtx5090", ()),
+    "gemma-4-e2b-t4x2": ("gemma-4-e2b-t4x2", "t4x2", ()),
+    "gemma-4-e2b-rtx5090": ("gemma-4-e2b-rtx5090", "rtx5090", ()),
     "gemma-4-e4b-qlora-rtx5090": ("gemma-4-e4b-qlora-rtx5090", "rtx5090", ()),
     "gemma-3-270m-t4": ("gemma-3-270m-t4", "t4", ()),
     "gemma-3-270m-cpu": ("gemma-3-270m-cpu", "cpu", ()),

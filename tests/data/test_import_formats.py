@@ -194,3 +194,4 @@ def test_texts_without_a_notation_are_answers() -> None:
     assert split_any("#### One\ntext\n#### Two") == ((), "#### One\ntext\n#### Two")
     assert split_hashes("a \n\n b\n ####  7 ") == (("a", " b"), "7")
     assert split_tagged("<answer> 7 </answer>") == ((), "7")
+    assert split_tagged(r"<think>2+3=5</think>It is \boxed{5}.") == (("2+3=5",), "5")

@@ -174,7 +174,7 @@ def _cut_shared(attend: Any) -> Any:
 
 
 def test_scores_are_multiplied_by_one_and_logits_capped(tmp_path: Path) -> None:
-    """transformers #45676, unsloth #5207, axolotl #3987: gradient norms leapt; suspected were scale and soft cap.
+    """transformers #45676, unsloth #5207, prime-rl #2362, axolotl #3987: gradients exploded, by scale or cap?
 
     The reports ended with lower learning rates, not with another scale. What can be proven here: scores are multiplied
     by 1, logits are capped at 30, and the norm that is reported is the slope that the loss really has.

@@ -220,6 +220,7 @@ def test_the_shipped_recipe_for_two_t4_says_what_lies_on_the_host() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize(("name", "target"), [
     ("gemma-4-e2b-lora-t4x2", "t4x2"), ("gemma-4-e2b-lora-rtx5090", "rtx5090"),
+    ("gemma-4-e2b-t4x2", "t4x2"), ("gemma-4-e2b-rtx5090", "rtx5090"),
     ("gemma-4-e4b-qlora-rtx5090", "rtx5090"), ("gemma-3-270m-t4", "t4"), ("qwen3-1.7b-lora-t4", "t4")])
 def test_shipped_recipes_of_pytorch_fit_by_trace(name: str, target: str) -> None:
     pytest.importorskip("torch")

@@ -9,7 +9,7 @@ import re
 from workings.answers.extract import MAX_LINE, extract
 
 _ONLY_BOX = re.compile(
-    r"[\s*$:,.]*(?:(?:so|thus|therefore|hence|the|final|answer|is|\\\(|\\\[)[\s*$:,.]*)*"
+    r"[\s*$:,.]*(?:(?:so|thus|therefore|hence|the|it|final|answer|is|\\\(|\\\[)[\s*$:,.]*)*"
     r"\\(?:boxed|fbox)\s*\{.*\}[\s*$.]*(?:\\\)|\\\])?[\s*$.]*", re.IGNORECASE)
 
 
