@@ -8,7 +8,6 @@ Writes `benchmarks/results/compile_time.json`. Exits with 3 where the TPU compil
 """
 
 import importlib.util
-import json
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ from os import environ
 from pathlib import Path
 from typing import Any
 
-from tools.result_file import load_average, measured, write_result
+from tools.result_file import earlier, load_average, measured, write_result
 from workings.config.load import load_recipe
 from workings.engines.base import ProgramName
 from workings.engines.jax.target import compile_for, compiler_environment
@@ -90,7 +89,7 @@ def main(names: list[str]) -> int:
         found = (nothing() if name == "nothing" else compiled(name)) | {"measured": measured()}
         print(f"{name}: {found}, {time.monotonic() - start:.0f} s", flush=True)
         # Read again each time: another call may have written meanwhile.
-        values = (json.loads(RESULT.read_text(encoding="utf-8"))["values"] if RESULT.is_file() else {}) | {name: found}
+        values = earlier(RESULT) | {name: found}
         write_result(RESULT, what="Processor seconds of the TPU's compiler for a step and for parts of it.",
                      command="python -m benchmarks.compile_time",
                      values={key: values[key] for key in ("nothing", *CASES) if key in values},

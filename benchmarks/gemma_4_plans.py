@@ -8,12 +8,11 @@ ten minutes. Only the cases that are named are planned, or else all; answers of 
 shipped recipe does not fit.
 """
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from tools.result_file import load_average, measured, write_result
+from tools.result_file import earlier, load_average, measured, write_result
 from workings.planning.tensors import PER_LAYER_TABLE
 from workings.runs.plan import plan
 
@@ -66,7 +65,7 @@ def main(names: list[str]) -> int:
     for name in names or CASES:
         found = answer(name)
         # Read again each time: another call may have written meanwhile.
-        values = (json.loads(RESULT.read_text(encoding="utf-8"))["values"] if RESULT.is_file() else {}) | {name: found}
+        values = earlier(RESULT) | {name: found}
         fits = fits and (found["fits"] or CASES[name][2] != ())
         write_result(RESULT, what="Plans of the recipes for the models of 2026, and what per-layer embeddings cost.",
                      command="python -m benchmarks.gemma_4_plans", values={key: values[key] for key in CASES

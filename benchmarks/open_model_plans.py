@@ -7,12 +7,11 @@ minutes. Only the recipes that are named are planned, or else all; answers of an
 `benchmarks/results/open_model_plans.json`, which the README quotes. Exits with 1 where a recipe does not fit.
 """
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from tools.result_file import load_average, measured, write_result
+from tools.result_file import earlier, load_average, measured, write_result
 from workings.cli.plan import table
 from workings.runs.plan import plan
 
@@ -44,7 +43,7 @@ def main(recipes: list[str]) -> int:
     for recipe in recipes or TARGETS:
         found = answer(recipe)
         # Read again each time: another call may have written meanwhile.
-        values = json.loads(RESULT.read_text(encoding="utf-8"))["values"] if RESULT.is_file() else {}
+        values = earlier(RESULT)
         values[place(recipe)] = found
         fits = fits and found["fits"]
         write_result(RESULT, what="Plans of the shipped recipes for open models.",

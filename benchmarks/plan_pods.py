@@ -7,11 +7,10 @@ Writes `benchmarks/results/plan_pods.json`. A chip keeps its one row, so that on
 with 1 where bytes per chip do not fall with the number of chips of a kind.
 """
 
-import json
 import sys
 from typing import Any
 
-from tools.result_file import ROOT, load_average, measured, write_result
+from tools.result_file import ROOT, earlier, load_average, measured, write_result
 from workings.runs.plan import plan
 
 SLICES = (("v5e-4", "v5e-8", "v5e-16", "v5e-256", "v5e-256x2"), ("v6e-4", "v6e-8", "v6e-256"))
@@ -36,7 +35,7 @@ def main(names: list[str]) -> int:
     for name in names or [name for kind in SLICES for name in kind]:
         found = ask(name)
         # Read again each time: another call may have written meanwhile.
-        slices = (json.loads(RESULT.read_text(encoding="utf-8"))["values"]["slices"] if RESULT.is_file() else {}) | {
+        slices = earlier(RESULT).get("slices", {}) | {
             name: found}
         of_kinds = [[slices[name]["peak_bytes"] for name in kind if name in slices] for kind in SLICES]
         falling = all(peaks == sorted(peaks, reverse=True) for peaks in of_kinds)

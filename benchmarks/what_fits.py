@@ -13,14 +13,12 @@ machines, methods and lengths. Compiled rows of earlier calls stay. Writes `benc
 
 import argparse
 import hashlib
-import json
 import math
 import sys
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tools.result_file import ROOT, load_average, measured, write_result
+from tools.result_file import ROOT, earlier, load_average, measured, write_result
 from workings.config.load import check_recipe
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target, targets
@@ -106,7 +104,7 @@ def main(arguments: list[str]) -> int:
     before = load_average()
     keys = [(model, method, length, name) for name in MACHINES for model in MODELS for method in METHODS
             for length in LENGTHS]
-    rows = {_key(old): old for old in _earlier(RESULT)}
+    rows = {_key(old): old for old in earlier(RESULT).get("rows", [])}
     if not asked.compile:
         for key in keys:
             formula = row(key, compiled=False)
@@ -117,7 +115,7 @@ def main(arguments: list[str]) -> int:
     for key in missing[:asked.compile]:
         found = row(key, compiled=True)
         # Read again each time: another call may have written meanwhile.
-        rows = {_key(old): old for old in _earlier(RESULT)} | {key: found}
+        rows = {_key(old): old for old in earlier(RESULT).get("rows", [])} | {key: found}
         print(*key, found["fits"], f"{found['peak_bytes'] / 2**30:.2f} GiB, by formula",
               f"{found['estimated_bytes'] / found['peak_bytes']:.3f} of that", flush=True)
         _write([rows[each] for each in keys if each in rows], before)
@@ -137,9 +135,6 @@ def _write(rows: list[dict[str, Any]], before: float) -> None:
 def _key(old: dict[str, Any]) -> Key:
     return old["model"], old["method"], old["length"], old["target"]
 
-
-def _earlier(path: Path) -> list[dict[str, Any]]:
-    return json.loads(path.read_text(encoding="utf-8"))["values"]["rows"] if path.is_file() else []
 
 
 if __name__ == "__main__":

@@ -49,6 +49,11 @@ def write_result(path: Path, *, what: str, command: str, values: dict[str, Any],
     path.write_text(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
+def earlier(path: Path) -> dict[str, Any]:
+    """``values`` that an earlier call wrote; none without the file. Another call may write meanwhile: ask again."""
+    return dict(json.loads(path.read_text(encoding="utf-8"))["values"]) if path.is_file() else {}
+
+
 def measured() -> dict[str, str]:
     """Day, processor and commit: for a part of ``values`` that may be measured again without the other parts."""
     return {"date": datetime.now(UTC).date().isoformat(), "processor": _processor(), "commit": commit()}

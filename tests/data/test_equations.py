@@ -59,7 +59,7 @@ def test_labelled_texts(name: str) -> None:
             for one in texts if not one.wrong and wrong_equations(one.text)] == []
     found = found_in(texts)
     assert found["precision"] >= 0.98
-    assert found["recall"] >= 0.9
+    assert found["recall"] >= (0.9 if name == "third.txt" else 0.95)  # labelled before any rule had seen it
 
 
 def test_errors_in_what_is_taught_are_found() -> None:

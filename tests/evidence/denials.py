@@ -5,7 +5,7 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,13 +70,19 @@ def _many(data: bytes) -> Denial:
     return change
 
 
+def _more_evaluations(run: Path, count: int, names: Sequence[str] = ()) -> Iterator[Path]:
+    """Copies of the evaluation beside it, of these files or of all."""
+    for number in range(count):
+        place = run / f"eval/more_{number:05}"
+        place.mkdir()
+        for name in names or [file.name for file in (run / EVALUATION).iterdir()]:
+            (place / name).write_bytes((run / EVALUATION / name).read_bytes())
+        yield place
+
+
 def many_evaluations(run: Path) -> Path:
     """Sixty evaluations whose scorecards are long."""
-    for number in range(FILES):
-        place = run / f"eval/more_{number:02}"
-        place.mkdir()
-        for file in (run / EVALUATION).iterdir():
-            (place / file.name).write_bytes(file.read_bytes())
+    for place in _more_evaluations(run, FILES):
         reseal.edit_json(place / "eval_summary.json",
                          lambda value: {**value, "more": json.loads(MANY_VALUES["lists"])})
     reseal.reseal(run)
@@ -142,11 +148,8 @@ def packed_rollouts(tokens: int, count: int) -> Denial:
 def many_units(count: int) -> Denial:
     """So many evaluations that hold a seal, and nothing that it seals."""
     def change(run: Path) -> Path:
-        for number in range(count):
-            place = run / f"eval/more_{number:05}"
-            place.mkdir()
-            for name in ("SEAL.json", SUMS):
-                (place / name).write_bytes((run / EVALUATION / name).read_bytes())
+        for _ in _more_evaluations(run, count, ("SEAL.json", SUMS)):
+            pass
         return run
     return change
 
@@ -154,11 +157,7 @@ def many_units(count: int) -> Denial:
 def own_settings(count: int) -> Denial:
     """So many evaluations of one item, each scored with another limit."""
     def change(run: Path) -> Path:
-        for number in range(count):
-            place = run / f"eval/more_{number:05}"
-            place.mkdir()
-            for file in (run / EVALUATION).iterdir():
-                (place / file.name).write_bytes(file.read_bytes())
+        for number, place in enumerate(_more_evaluations(run, count)):
             reseal.edit_lines(place / PREDICTIONS, lambda rows: rows[:1])
             reseal.edit_json(place / "eval_config.json", lambda value, number=number: {
                 **value, "limits": {**value["limits"], "max_completion_chars": 10_000 + number}})
@@ -175,16 +174,21 @@ def many_names(run: Path) -> Path:
     return run
 
 
-def zip_of_texts(run: Path) -> Path:
-    """An archive of some forty megabytes that holds eight gigabytes of text."""
-    place = run.parent / "packed.zip"
-    text = b"".join(b"%d token password /home x\n" % number for number in range(300_000))[:9_000_000]
-    with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(path for path in run.rglob("*") if path.is_file()):
-            archive.write(file, file.relative_to(run.parent))
-        for number in range(900):
-            archive.writestr(f"tiny/env/more_{number:03}.txt", text[:9_000_000 // 90] * 90)
-    return place
+def zip_of_texts(piece_bytes: int) -> Denial:
+    """An archive that holds eight gigabytes of text, in which a piece of so many bytes is repeated.
+
+    Deflate looks back 32 KiB: a shorter piece makes an archive of some eighty megabytes, a longer one of seven hundred.
+    """
+    def change(run: Path) -> Path:
+        place = run.parent / "packed.zip"
+        piece = b"".join(b"%d token password /home x\n" % number for number in range(10_000))[:piece_bytes]
+        with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file in sorted(path for path in run.rglob("*") if path.is_file()):
+                archive.write(file, file.relative_to(run.parent))
+            for number in range(900):
+                archive.writestr(f"tiny/env/more_{number:03}.txt", piece * (9_000_000 // piece_bytes))
+        return place
+    return change
 
 
 TEXT_BYTES = 400_000
@@ -224,7 +228,8 @@ DENIALS: dict[str, Denial] = {
     "a thousand evaluations with limits of their own": own_settings(1_000),
     "thirty thousand units of nothing": many_units(30_000),
     "a folder of a hundred and fifty thousand files": many_names,
-    "a zip of eight gigabytes of text": zip_of_texts,
+    "a zip of eighty megabytes with eight gigabytes of text": zip_of_texts(10_000),
+    "a zip of seven hundred megabytes with eight gigabytes of text": zip_of_texts(100_000),
 }
 ROLLOUT_DENIALS: dict[str, Denial] = {
     "a rollout that claims a hundred million tokens": packed_rollout,

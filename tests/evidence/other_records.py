@@ -15,6 +15,7 @@ from tests.evidence import walk
 from tests.evidence.test_sampled import samples_unit
 from tests.evidence.walk import Step, files_of
 from tests.runs import distilled, killed
+from tests.runs.pinned import pin_code_version
 from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
 from workings.data.generators import addition
 from workings.data.generators.base import write_items
@@ -24,8 +25,6 @@ from workings.evidence.attest import keys
 from workings.evidence.attest.sign import sign_run
 from workings.models.tokenizer_training import train_tokenizer
 from workings.publish.pack import pack
-from workings.runs import describe, replay
-from workings.runs.code_version import CodeVersion
 from workings.runs.replay import ReplayRequest, replay_and_seal
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
@@ -45,7 +44,6 @@ optimizer: {name: adamw}
 checkpoint: {every_steps: 2, keep_last: 2}
 evaluation: {items: items.jsonl, max_new_tokens: 4, batch_size: 4}
 """
-SAME = CodeVersion(version="0.1.0", commit="a" * 39 + "b", dirty_diff_sha256="", absent_because="no changes")
 
 
 def below(folder: Path) -> Files:
@@ -97,8 +95,7 @@ def samples(folder: Path) -> Files:
 def small_run(folder: Path, patch: pytest.MonkeyPatch, name: str) -> Path:
     """A run of the small engine with its evaluation."""
     patch.syspath_prepend(str(OTHER_PACKAGE))
-    for module in (describe, replay):
-        patch.setattr(module, "code_version", lambda: SAME)
+    pin_code_version(patch)
     run = train_and_evaluate(str(write_recipe(folder / "asked")), folder / "runs" / name,
                              ["evaluation.base=false"]).training.run
     sys.modules.pop("other_engine", None)

@@ -160,7 +160,7 @@ def test_an_answer_whose_bytes_were_changed(stamped: tuple[Path, Path, bytes]) -
             timestamp.stamp_of(bytes(changed), signature, roots)
 
 
-@pytest.mark.parametrize("url", ["file:///a/file", "http://127.0.0.1/not-tls", "authority.example"])
+@pytest.mark.parametrize("url", ["file://authority.example/file", "http://127.0.0.1/not-tls", "authority.example"])
 def test_no_authority_there(run: Path, tmp_path: Path, url: str) -> None:
     signed = sign_run(run, keys.new_key(tmp_path / "keys" / "signing.key").private).path
     with pytest.raises(RequestError, match="--timestamp"):

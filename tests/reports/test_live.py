@@ -111,7 +111,8 @@ def test_a_library_that_fails_or_hangs_is_said_once_and_slows_nothing(
 
 @pytest.mark.parametrize(("track", "notify", "words"), [
     (["tensorbord"], "", "one of wandb, trackio, mlflow"), (["mlflow"], "", "MLFLOW_TRACKING_URI"),
-    ([], "file:///a/file", "the address of a webhook"), ([], "hooks.example/SECRET", "the address of a webhook")])
+    ([], "file://hooks.example/file", "the address of a webhook"),
+    ([], "hooks.example/SECRET", "the address of a webhook")])
 def test_what_cannot_be_told_is_refused_before_a_run(track: list[str], notify: str, words: str) -> None:
     with pytest.raises(RequestError) as refused:
         Told(track, notify, print)

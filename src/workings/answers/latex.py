@@ -36,8 +36,8 @@ def signs(text: str) -> str:
     if text.isascii():
         return text
     # Before NFKC, which turns 10² into 102 and 1½ into 11/2.
-    for pattern, mark in ((_RAISED, "^"), (_LOWERED, "_")):
-        text = pattern.sub(lambda found, mark=mark: mark + _grouped(found[0]), text)  # type: ignore[misc]
+    text = _RAISED.sub(lambda found: "^" + _grouped(found[0]), text)
+    text = _LOWERED.sub(lambda found: "_" + _grouped(found[0]), text)
     text = re.sub(r"(?<=\d)(?=[¼-¾⅐-⅞])", " ", text)
     return unicodedata.normalize("NFKC", text).replace("⁄", "/").translate(_DASHES)
 

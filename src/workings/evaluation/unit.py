@@ -35,7 +35,7 @@ from workings.record.layout import (
 )
 from workings.record.lock import DirectoryLock
 from workings.record.plain import open_plain, read_plain
-from workings.record.seal import parse_seal, parse_sums, root_digest, seal_unit
+from workings.record.seal import parse_sums, root_digest, seal_unit, unit_kind
 
 DEFAULT_NAME = "items"
 """The unit that a run's own evaluation is written to, and that is meant when a run directory has several."""
@@ -140,7 +140,7 @@ def find_results(path: Path) -> list[EvaluationRecord]:
     """
     units = find_units(path)
     for unit in units:
-        if (unit.path / SEAL).is_file() and parse_seal(read_plain(unit.path / SEAL))["unit"] == SAMPLED:
+        if unit_kind(unit.path) == SAMPLED:
             raise RequestError(f"{unit.path}, samples that were drawn to learn from", "an evaluation: samples may be "
                                "of questions that the model was trained on", "workings eval RUN --items ITEMS.jsonl "
                                "--out DIR")

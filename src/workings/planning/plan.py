@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workings.config.algorithms import Taught, TraceDistill
+from workings.config.algorithms import Distill, Taught
 from workings.config.recipe import Recipe
 from workings.engines.base import (
     EngineRequest,
@@ -160,7 +160,7 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
     if teacher is not None and isinstance(recipe.algorithm, Taught) and not found["step"].refused:
         own = teacher_request(request, teacher, recipe.algorithm.teacher_precision)
         said = _inspect_or_estimate(asked, own, {"log_probs": programs["step"]}, mesh, target)["log_probs"]
-        found = with_teacher(request, own, mesh, found, said, stays=not isinstance(recipe.algorithm, TraceDistill))
+        found = with_teacher(request, own, mesh, found, said, stays=isinstance(recipe.algorithm, Distill))
         programs = {**programs, TEACHER: programs["step"]}
     # A run ends in whichever of its programs needs the most.
     # Of equal peaks the first, which is the step.

@@ -95,10 +95,7 @@ class RunTime:
 
     def share_by(self, deadline: float) -> float:
         """Share of the steps that are done by a deadline, in seconds; what follows training does not count."""
-        each = self.step_seconds + (
-            self.reference_seconds + self.teacher_seconds + self.rollout_seconds
-            + self.checkpoints * self.checkpoint_seconds + self.looking_seconds) / self.steps
-        return min(1.0, deadline / (each * self.steps))
+        return min(1.0, deadline / self.seconds)
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON value."""

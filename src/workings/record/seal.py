@@ -144,6 +144,11 @@ def parse_seal(data: bytes) -> dict[str, Any]:
     return seal
 
 
+def unit_kind(directory: Path) -> str:
+    """What a sealed folder is (`eval`, `samples`, …); empty where it is not sealed. Raises `RecordError`."""
+    return str(parse_seal(read_plain(directory / SEAL))["unit"]) if (directory / SEAL).is_file() else ""
+
+
 def root_digest(directory: Path) -> str:
     """Root digest of a sealed unit. Raises `RecordError` if it is not sealed."""
     if not (directory / SEAL).is_file() or not (directory / SUMS).is_file():

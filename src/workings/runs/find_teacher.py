@@ -18,7 +18,7 @@ from workings.record.layout import MODEL_SHAPE, SEAL, TOKENIZER
 from workings.record.reader import Run
 from workings.record.values import Absent
 from workings.runs.object_store import is_stored
-from workings.runs.recorded_base import recorded_bases
+from workings.runs.recorded_base import recorded_weights
 from workings.runs.resolve import RANDOM, Weights, local_folder, locate_weights, shape_by_hub_id
 from workings.runs.teacher import Base, Teacher, sealed_digests
 
@@ -112,7 +112,8 @@ def _base(run: Run, recipe: Recipe, algorithm: Taught, engine: str) -> Base | No
         return None
     model, recorded = recipe.model, run.manifest.weight_digests
     if isinstance(model, FromPretrained):
-        weights = locate_weights(model.id, str(run.manifest.model_revision), recorded_bases(run), tensors=False)
+        weights = recorded_weights(run, model, f"type it in the folder that {model.id} is relative to", adapters=True,
+                                   tensors=False)
     elif recipe.engine != engine:
         raise RequestError(f"algorithm.teacher: {algorithm.teacher}, adapters beside random weights of engine "
                            f"{recipe.engine}", f"an engine that draws the same ones; this run's is {engine}",

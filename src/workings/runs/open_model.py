@@ -1,6 +1,5 @@
 """A model that exists, opened: a sealed run's, to be asked or trained again, or weights that were not trained here."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +29,6 @@ from workings.evidence.replay.steps import Source, TraceSource
 from workings.evidence.replay.taught import TaughtSource
 from workings.hardware.device import without_alias
 from workings.models.chat import ChatTemplate
-from workings.models.hub import LOCAL
 from workings.models.shape import ModelShape
 from workings.models.tokenizer import Tokenizer
 from workings.record import jsonl
@@ -54,17 +52,17 @@ from workings.rollouts.prompts import Prompt, PromptSet, read_prompts
 from workings.rollouts.rollout import Rollout
 from workings.runs.datasets import RunData, find_data
 from workings.runs.find_teacher import find_teacher
-from workings.runs.recorded_base import recorded_base, recorded_bases
+from workings.runs.recorded_base import recorded_base, recorded_bases, recorded_weights
 from workings.runs.resolve import (
     RANDOM,
     ResolvedRun,
     Weights,
-    local_folder,
+    differing_weights,
     locate_weights,
     weight_digests,
 )
 from workings.runs.row_data import PairData, rows_data
-from workings.runs.teacher import Asked, Teacher
+from workings.runs.teacher import Asked, Teacher, recorded_name
 from workings.runs.training_data import prompt_data
 from workings.training.pair_experience import ask_about
 from workings.training.taught_experience import AskedForTokens
@@ -290,14 +288,8 @@ class _SealedRun:
 
     def find_weights(self, model: FromPretrained, try_next: str, *, tensors: bool = True) -> Path:
         """The weights that training started from: where the recipe named them, near the run, or on the Hub."""
-        run, revision, bases = self.run, str(self.run.manifest.model_revision), self.bases
-        if revision == LOCAL and local_folder(model.id, bases) is None:
-            adapters = self.loaded.recipe.method.name != "full"
-            raise RequestError(
-                f"{run.path}, {'adapters for' if adapters else 'trained from'} the weights in {model.id}, which is "
-                "not there", "these weights" + (": the checkpoint holds the adapters only" if adapters else ""),
-                try_next)
-        directory = locate_weights(model.id, revision, bases, tensors=tensors).directory
+        adapters = self.loaded.recipe.method.name != "full"
+        directory = recorded_weights(self.run, model, try_next, adapters=adapters, tensors=tensors).directory
         assert directory is not None  # only a model from scratch has none
         return directory
 
@@ -416,8 +408,7 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
     engine = find_engine(request.engine).engine.open(asked)
     # Loaded before the digests, which read all weights once: a broken file is found by its header.
     state = engine.load(directory, trainable=False)
-    # Only a folder's own name: its path may name a person.
-    facts = {"id": directory.name if weights.revision == LOCAL else model, "revision": weights.revision,
+    facts = {"id": recorded_name(weights), "revision": weights.revision,
              "precision": request.precision, "weights": weight_digests(directory)}
     session = ModelSession(engine=engine, state=state, tokenizer=tokenizer, template=template)
     return OpenedWeights(session=session, facts=facts, request=asked)
@@ -514,7 +505,7 @@ def _recorded_weights(sealed: _SealedRun, given: Path | None) -> Weights:
         return Weights(directory=None, id=manifest.model_id, revision=RANDOM)
     try_next = "--weights DIRECTORY says where the weights lie"
     directory = given or sealed.find_weights(model, try_next)
-    for name in _differing(directory, recorded):
+    for name in differing_weights(directory, recorded):
         if name in recorded:
             raise RequestError(f"{directory / name}, which is not the file that training started from",
                                f"SHA-256 {recorded[name]}", try_next)
@@ -537,14 +528,10 @@ def _weights_below_adapters(sealed: _SealedRun) -> Path | None:
     directory = sealed.find_weights(recipe.model,
                                     f"type it in the folder that {recipe.model.id} is relative to")
     recorded = run.manifest.weight_digests
-    differing = _differing(directory, {} if isinstance(recorded, Absent) else recorded)
+    differing = differing_weights(directory, {} if isinstance(recorded, Absent) else recorded)
     if differing:
         raise RecordError(f"{run.path}: its adapters belong on other weights than those in {directory}: "
                           f"{', '.join(differing)} differ from the digests in {MANIFEST}")
     return directory
 
 
-def _differing(directory: Path, recorded: Mapping[str, str]) -> list[str]:
-    """Files of weights that are not the recorded ones: of another content, missing, or not recorded at all."""
-    there = weight_digests(directory)
-    return sorted(name for name in {*there, *recorded} if there.get(name) != recorded.get(name))

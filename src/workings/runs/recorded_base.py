@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+from workings.config.model import FromPretrained
+from workings.errors import RequestError
+from workings.models.hub import LOCAL
 from workings.record.canonical import loads
 from workings.record.layout import OVERRIDES
 from workings.record.reader import Run
+from workings.runs.resolve import Weights, local_folder, locate_weights
 
 PARENTS_SEARCHED = 3
 """Folders above a run in which a relative path of its recipe is looked for."""
@@ -21,3 +25,25 @@ def recorded_bases(run: Run) -> list[Path]:
     """Folders that a relative name of the recipe may start from, the likeliest first."""
     # A run may have been moved together with its weights, so the folders above it are tried last.
     return [recorded_base(run), Path.cwd(), *list(run.path.absolute().parents)[:PARENTS_SEARCHED]]
+
+
+def recorded_weights(run: Run, model: FromPretrained, try_next: str, *, adapters: bool, tensors: bool) -> Weights:
+    """The weights that training started from: where the recipe named them, near the run, in a store or on the Hub.
+
+    Args:
+        run: a sealed run.
+        model: what its recipe says of the model.
+        try_next: what to type where they are not there.
+        adapters: whether the run trained adapters beside them.
+        tensors: whether their tensors are wanted now.
+
+    Raises:
+        RequestError: they are not there.
+    """
+    revision, bases = str(run.manifest.model_revision), recorded_bases(run)
+    # A local name must not be looked for on the Hub.
+    if revision == LOCAL and local_folder(model.id, bases) is None:
+        raise RequestError(
+            f"{run.path}, {'adapters for' if adapters else 'trained from'} the weights in {model.id}, which is "
+            "not there", "these weights" + (": the checkpoint holds the adapters only" if adapters else ""), try_next)
+    return locate_weights(model.id, revision, bases, tensors=tensors)

@@ -1,6 +1,6 @@
 """From the names in a recipe to what they name: data, weights, tokenizer and shape, each found by one function."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -162,6 +162,12 @@ def weight_digests(directory: Path) -> dict[str, str]:
     # Sorted, because a file system lists names in any order: equal weights give equal manifests.
     return {file.name: file_digest(file) for file in sorted(directory.glob("*.safetensors"))
             if file.is_file()}
+
+
+def differing_weights(directory: Path, recorded: Mapping[str, str]) -> list[str]:
+    """Files of weights that are not the recorded ones: of another content, missing, or not recorded at all."""
+    there = weight_digests(directory)
+    return sorted(name for name in {*there, *recorded} if there.get(name) != recorded.get(name))
 
 
 def find_tokenizer(loaded: LoadedRecipe, weights: Weights, data: Iterable[Trace | PreferencePair]) -> Tokenizer:

@@ -27,7 +27,7 @@ from workings.record.digest import file_digest, json_digest
 from workings.record.layout import CHECKPOINTS, SEAL, SUMS
 from workings.record.reader import Run
 from workings.record.seal import parse_seal, parse_sums
-from workings.runs.resolve import ResolvedRun, Weights, fetch_tensors, weight_digests
+from workings.runs.resolve import ResolvedRun, Weights, differing_weights, fetch_tensors, weight_digests
 from workings.training.taught_experience import AskedForTokens
 
 MODEL_FILE, ADAPTER_FILE = "model.safetensors", "adapter_model.safetensors"
@@ -51,11 +51,10 @@ class Base:
         if self.weights.directory is None:
             return {"id": self.weights.id, "seed": self.seed}
         fetch_tensors(self.weights)
-        found = weight_digests(self.weights.directory)
-        if differing := sorted(name for name in {*found, *self.recorded} if found.get(name) != self.recorded.get(name)):
+        if differing := differing_weights(self.weights.directory, self.recorded):
             raise RecordError(f"{self.weights.directory}: {', '.join(differing)}: not what the adapters of the teacher "
                               "were trained beside")
-        return {"id": recorded_name(self.weights), "weights": found}
+        return {"id": recorded_name(self.weights), "weights": dict(self.recorded)}
 
     def load(self, engine: Engine) -> State:
         """The model without its adapters' numbers, frozen."""

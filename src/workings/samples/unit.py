@@ -13,9 +13,8 @@ from workings.evaluation.predictions import read_predictions
 from workings.evaluation.unit import EvaluationRecord
 from workings.record import atomic
 from workings.record.canonical import line, read_json
-from workings.record.layout import EVALUATION_CONFIG, KEPT, PAIRS, PREDICTIONS, SAMPLED, SEAL, SELECTION
-from workings.record.plain import read_plain
-from workings.record.seal import parse_seal
+from workings.record.layout import EVALUATION_CONFIG, KEPT, PAIRS, PREDICTIONS, SAMPLED, SELECTION
+from workings.record.seal import unit_kind
 from workings.samples.candidates import Origin
 from workings.samples.pairs import PairRule, make_pairs
 from workings.samples.selection import Counts, Selection, select
@@ -68,7 +67,7 @@ class SampleUnit(EvaluationRecord):
     @classmethod
     def open(cls, path: Path) -> "SampleUnit":
         """The unit at a path. Raises `RequestError` where there is none."""
-        if not (path / SEAL).is_file() or parse_seal(read_plain(path / SEAL))["unit"] != SAMPLED:
+        if unit_kind(path) != SAMPLED:
             raise RequestError(str(path), "the directory that `workings sample --out` wrote",
                                f"workings sample RUN --prompts FILE --samples K --temperature T --out {path}")
         return cls(path)

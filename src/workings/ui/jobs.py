@@ -105,15 +105,13 @@ class Jobs:
         """The newest commands first."""
         if not self.place.is_dir():
             return []
-        return sorted((entry.name for entry in self.place.iterdir() if (entry / "job.json").is_file()),
-                      reverse=True)[:limit]
+        newest = sorted((entry.name for entry in self.place.iterdir()), reverse=True)
+        return list(islice((name for name in newest if (self.place / name / "job.json").is_file()), limit))
 
     def newly_ended(self, verb: str, limit: int = 10) -> list[Job]:
         """Commands of a verb that ended and were not given by this before; looks at the newest ones."""
-        if not self.place.is_dir():
-            return []
-        names = sorted((entry.name for entry in self.place.iterdir()), reverse=True)[:limit]
-        ended = [name for name in names if name not in self._given and (self.place / name / "exit.json").is_file()]
+        ended = [name for name in self._names(limit)
+                 if name not in self._given and (self.place / name / "exit.json").is_file()]
         self._given.update(ended)
         return [job for job in map(self.get, ended) if job.verb == verb]
 

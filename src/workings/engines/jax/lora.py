@@ -35,7 +35,7 @@ class Lora:
 
 
 def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, tp: int,
-              frozen_bits: FrozenBits = "nf4") -> Lora | None:
+              frozen_bits: FrozenBits) -> Lora | None:
     """What a recipe's `method` asks for; None for full fine-tuning. ``frozen_bits``: of QLoRA's matrices.
 
     Raises:

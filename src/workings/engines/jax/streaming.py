@@ -46,11 +46,13 @@ class Streamer:
         stops, written = stop_array(stop_ids), list[int]()
         going = first(params, rows.tokens, rows.lengths, rows.real)
         for limit in range(1, max_new_tokens + 1):
-            going = following(params, rows.lengths, np.int32(limit), stops, going)
-            written.append(int(np.asarray(going[3][0])[0, limit - 1]))
+            # It is picked already, so it is told before the one behind it is computed.
+            written.append(int(np.asarray(going[1][0])[0]))
             if written[-1] in stop_ids:
                 break
             tell(written[-1])
+            if limit < max_new_tokens:
+                going = following(params, rows.lengths, np.int32(limit), stops, going)
         return Completion.of(written, stop_ids)
 
     def _compiled(self, room: int) -> tuple[Any, Any]:

@@ -55,8 +55,7 @@ def plain(record: Record) -> Iterator[CheckFinding]:
 def secrets(record: Record) -> Iterator[CheckFinding]:
     """Tokens and keys whose form is known. What has no form cannot be found: look before publishing."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
-        found = [f"{name}: {secret}" for name, text in _own_texts(unit) for secret in find_secrets(text)]
-        yield judged(sorted(set(found)), "none of a known form", unit)
+        yield judged(_leaks(unit)[0], "none of a known form", unit)
     return each(list(record.units), find)
 
 
@@ -65,10 +64,20 @@ def secrets(record: Record) -> Iterator[CheckFinding]:
 def home_paths(record: Record) -> Iterator[CheckFinding]:
     """Texts against `/home/name`, `/Users/name`, `/root/…` and the like."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
-        found = [f"{name}: {match.group(0)}" for name, text in _own_texts(unit)
-                 if any(hint in text for hint in _HOME_HINTS) for match in _HOME.finditer(text)]
-        yield judged(sorted(set(found)), "no home folders", unit)
+        yield judged(_leaks(unit)[1], "no home folders", unit)
     return each(list(record.units), find)
+
+
+def _leaks(unit: Unit) -> tuple[list[str], list[str]]:
+    """Secrets and home folders in its texts, found in one reading."""
+    def find() -> tuple[list[str], list[str]]:
+        tokens, homes = set[str](), set[str]()
+        for name, text in _own_texts(unit):
+            tokens.update(f"{name}: {secret}" for secret in find_secrets(text))
+            if any(hint in text for hint in _HOME_HINTS):
+                homes.update(f"{name}: {match.group(0)}" for match in _HOME.finditer(text))
+        return sorted(tokens), sorted(homes)
+    return unit.once("leaks", find)
 
 
 def _look_at(unit: Unit, name: str) -> None:

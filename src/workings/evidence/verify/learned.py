@@ -159,7 +159,6 @@ def template_of(unit: Unit) -> "ChatTemplate":
 
 
 def _read_template(unit: Unit) -> "ChatTemplate":
-    """The run's chat template on the tokenizer that its record holds."""
     from workings.models.chat import ChatTemplate
     from workings.models.tokenizer import Tokenizer
     # The record may be a zip, and the library reads folders.

@@ -59,7 +59,7 @@ def by_digest(record: Record) -> Iterator[CheckFinding]:
     """What is named by its digest is not here and was not hashed: neither missing nor checked."""
     def find(pack: Unit) -> Iterator[CheckFinding]:
         _, rows = parse_pack(pack.json(PACK))
-        runs = {_below(pack, unit): unit for unit in record.runs if unit.place.startswith(pack.full(""))}
+        runs = _runs_in(record, pack)
         whole = [f"{shown(run.full(name))}: here, and the pack names such files by digest" for run in runs.values()
                  for name in run.files if may_be_elsewhere(name)] if pack.json(PACK)["weights"] == BY_DIGEST else []
         if not rows and not whole:
@@ -89,7 +89,7 @@ def by_digest(record: Record) -> Iterator[CheckFinding]:
 def texts(record: Record) -> Iterator[CheckFinding]:
     """The README written again, where it is of the form that this version writes; each recipe against its run's."""
     def find(pack: Unit) -> Iterator[CheckFinding]:
-        runs = {_below(pack, run): run for run in record.runs if run.place.startswith(pack.full(""))}
+        runs = _runs_in(record, pack)
         recipes = {f"{RECIPES}/{place.rpartition('/')[2]}.yaml": run for place, run in runs.items()}
         there = {name for name in pack.files if name.startswith(f"{RECIPES}/")}
         problems = [f"{shown(name)} is here, and not the recipe of a run" if name in there else
@@ -137,9 +137,8 @@ def cards(record: Record) -> Iterator[CheckFinding]:
             yield not_checked(f"cards of form {shown(str(form))}, this version writes {FORM}", pack, blocking=False)
             return
         problems = []
-        packed = [run for run in record.runs if run.place.startswith(pack.full(""))]
-        for run in packed:
-            place = _below(pack, run)
+        packed = _runs_in(record, pack)
+        for place, run in packed.items():
             name = f"{CARDS}/{run.place.rpartition('/')[2]}.md"
             evaluations = {unit.place.rpartition("/")[2]: {"summary": unit.json(EVALUATION_SUMMARY),
                                                            "config": unit.json(EVALUATION_CONFIG)}
@@ -226,6 +225,11 @@ def _checked_name(unit: Unit) -> str:
     # The name becomes a folder on this machine: with `..` or a slash in it, it would lead out of the temporary one.
     name = unit.place.rpartition("/")[2]
     return str(check_relative(name))
+
+
+def _runs_in(record: Record, pack: Unit) -> dict[str, Unit]:
+    """Runs of a pack by their place in it."""
+    return {_below(pack, run): run for run in record.runs if run.place.startswith(pack.full(""))}
 
 
 def _below(pack: Unit, unit: Unit) -> str:
