@@ -12,6 +12,7 @@ import pytest
 from tests.evidence import reseal
 from tests.evidence.rewarded import rewarded_run
 from workings.evidence.verify import verify
+from workings.models.tokenizer import Tokenizer
 from workings.record.digest import json_digest
 from workings.rollouts import lines
 from workings.rollouts.rollout import sample_seed
@@ -207,6 +208,13 @@ def test_an_honest_run_verifies_without_weights(honest: Path) -> None:
     assert told["consistency.rollout_batches"] == "passed: 4 batches"
     assert told["recompute.rewards"].startswith("passed")
     assert "advantages of dapo" in told["recompute.advantages"]
+
+
+def test_a_vocabulary_of_endless_tokens_is_not_written_out(honest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tokenizer, "token", lambda self, token_id: "x" * 10_000_000)
+    found = {check.id: check for check in verify(honest).checks}["recompute.rewards"]
+    assert found.verdict != "passed"
+    assert "the text of its completions would take" in found.text
 
 
 def test_dynamic_sampling_drew_again_and_left_groups_out(honest: Path) -> None:

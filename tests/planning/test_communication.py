@@ -26,6 +26,14 @@ def test_weights_that_are_computed_in_fewer_bytes_travel_in_those():
     assert sent(mixed, (1, 8, 64), (8, 1)).between_devices == (2 * 2 + 4) * LAYERS * 7 / 8
 
 
+def test_frozen_matrices_travel_in_the_bits_that_they_are_stored_in():
+    thin = {"name": "qlora", "rank": 4, "target_modules": ["q_proj"]}
+    stored = [request_of(recipe(method=thin, precision={"parameters": each, "compute": "bf16"}))
+              for each in ("bf16", "fp32")]
+    small, large = (sent(each, (1, 2, 64), (2, 1)).between_devices for each in stored)
+    assert small <= large  # norms and embeddings alone are stored in more bytes
+
+
 def test_frozen_weights_have_no_gradients():
     thin = replace(BF16, method=recipe(method={"name": "lora", "rank": 4, "target_modules": ["q_proj"]}).method)
     assert sent(thin, (1, 2, 64), (2, 1)).between_devices == (2 * 2 * LAYERS + 4 * 2 * 4 * (16 + 16)) / 2

@@ -1,14 +1,17 @@
 """A run that is stopped while it is evaluated: its record verifies, and `--resume` asks the items that are left."""
 
+import shutil
+
 import pytest
 
 from tests.runs.runs_helpers import write_recipe
 from workings.errors import RequestError
 from workings.evaluation import run as evaluation
 from workings.evidence.verify import verify
-from workings.record.layout import RECIPE_EVALUATION, partial_unit_path
+from workings.record.layout import RECIPE_EVALUATION, SEAL, partial_unit_path
 from workings.record.reader import Run
 from workings.runs.evaluate import evaluate_run
+from workings.runs.start import has_base
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 WORDS = ["evaluation.batch_size=2", "evaluation.base=false"]
@@ -85,7 +88,13 @@ def test_resume_asks_the_untrained_model_that_was_not(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             train_and_evaluate(str(recipe), run, words)
     assert (run / RECIPE_EVALUATION).is_dir()
+    # A training run beside it that is called like an evaluation of an untrained model is none.
+    other = run.with_name("base-mine")
+    other.mkdir()
+    shutil.copyfile(run / SEAL, other / SEAL)
     asked.clear()
+    assert not has_base(Run.open(run))
+    shutil.rmtree(other)
     monkeypatch.setattr(evaluation, "generate_batch", lambda session, items, settings: (
         asked.extend(items), answer(session, items, settings))[1])
     result = train_and_evaluate(str(recipe), run, words, resume=True)

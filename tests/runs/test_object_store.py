@@ -125,6 +125,13 @@ def test_a_name_that_leads_out_of_its_folder_is_refused(name):
         listing(Hostile([name]), "gs://b")
 
 
+@pytest.mark.parametrize("last", [".", "..", "../"])
+def test_an_address_without_a_name_is_refused(last, tmp_path):
+    with pytest.raises(RequestError, match="an address that ends with a name"):
+        fetch(f"memory://{tmp_path.name}/runs/{last}", tmp_path / "made" / "out")
+    assert not list((tmp_path / "made").iterdir())
+
+
 def test_a_copy_that_is_cut_short_leaves_nothing(tmp_path):
     store = Hostile(["a"], size=4)
     with pytest.raises(RequestError, match="3 bytes came, and the store says 4"):

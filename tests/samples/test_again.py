@@ -14,6 +14,7 @@ from workings.evaluation.comparison.compare import compare
 from workings.evaluation.comparison.gate import gate
 from workings.evaluation.unit import EvaluationRecord
 from workings.evidence.verify import verify
+from workings.record.layout import partial_unit_path
 from workings.samples.again import select_again
 from workings.samples.pairs import PairRule
 from workings.samples.selection import Selection
@@ -57,6 +58,16 @@ def test_what_is_no_unit_of_samples_or_was_changed_is_refused_and_leaves_nothing
     with pytest.raises(RecordError, match="not the file that was sealed"):
         select_again(unit, tmp_path / "out", Selection())
     assert [path.name for path in tmp_path.iterdir()] == ["unit"]
+
+
+def test_what_an_interrupted_sampling_drew_is_not_taken_away(tmp_path: Path) -> None:
+    first = draw(tmp_path / "first").path
+    unfinished = partial_unit_path(tmp_path / "second")
+    unfinished.mkdir()
+    (unfinished / "predictions.jsonl").write_text("drawn")
+    with pytest.raises(RequestError, match="stands unfinished"):
+        select_again(first, tmp_path / "second", Selection())
+    assert (unfinished / "predictions.jsonl").read_text() == "drawn"
 
 
 def test_samples_are_neither_compared_nor_gated(tmp_path: Path) -> None:

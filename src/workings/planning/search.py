@@ -14,13 +14,13 @@ from typing import get_args
 from workings.config.algorithms import Distill, Taught
 from workings.config.algorithms.taught import TeacherPrecision
 from workings.config.recipe import Recipe
-from workings.engines.base import EngineRequest, Inspections, ProgramName
+from workings.engines.base import EngineRequest, ProgramName
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
 from workings.planning.answering import fewer_answers, shorter_completions, smaller_rollouts
 from workings.planning.changes import Words, changed, difference
-from workings.planning.frozen import TeacherModel, asked_by_formula, teacher_request, with_teacher
+from workings.planning.frozen import TeacherModel, teacher_request, with_reference, with_teacher
 from workings.planning.plan import Nearest, Plan, estimate, make_plan
 from workings.planning.request import engine_request, mesh_of, planned_mesh, programs_of
 from workings.planning.verdict import MARGINAL_SHARE
@@ -281,9 +281,10 @@ def estimated_programs(recipe: Recipe, shape: ModelShape, target: Target, teache
     request = replace(engine_request(asked, shape, target), split_frozen=split_frozen)
     mesh = planned_mesh(recipe, target)
     programs = programs_of(recipe, mesh[0])
-    found: Inspections = {name: estimate(request, size, mesh, target, name) for name, size in programs.items()}
+    found = with_reference(request, mesh, {
+        name: estimate(request, size, mesh, target, name) for name, size in programs.items()})
     if teacher is not None and isinstance(recipe.algorithm, Taught):
         theirs = teacher_request(request, teacher, recipe.algorithm.teacher_precision)
-        said = asked_by_formula(theirs, programs["step"], mesh, target.platform)
+        said = estimate(theirs, programs["step"], mesh, target, "log_probs")
         found = with_teacher(request, theirs, mesh, found, said, stays=isinstance(recipe.algorithm, Distill))
     return {name: one.peak_bytes for name, one in found.items()}

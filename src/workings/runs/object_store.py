@@ -125,6 +125,9 @@ def copy(store: Any, url: str, found: Listing, folder: Path) -> None:
 def open_store(url: str) -> Any:
     """The file system of fsspec for an address. Raises `RequestError` where its package is not installed."""
     scheme = url.partition("://")[0]
+    # The last part becomes the name of a folder or a file here.
+    if url.rstrip("/").rpartition("/")[2] in (".", ".."):
+        raise RequestError(url, "an address that ends with a name", ADVICE)
     try:
         import fsspec
 

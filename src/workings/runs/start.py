@@ -114,10 +114,13 @@ def has_base(run: Run) -> bool:
     digests = run.manifest.weight_digests
     origin = ({"seed": run.manifest.seed, "shape": read_json(run.path / MODEL_SHAPE)} if isinstance(digests, Absent)
               else {"weights": dict(digests)})
-    for path in run.path.parent.glob(f"base-*/{SEAL}"):
-        model = read_json(path.parent / EVALUATION_CONFIG).get("model", {})
-        if not path.parent.name.endswith(PARTIAL_SUFFIX) and _asked(path.parent) == asked \
-                and {key: model.get(key) for key in origin} == origin:
+    # By both files: a run may be called base-something, too.
+    for path in run.path.parent.glob(f"base-*/{EVALUATION_CONFIG}"):
+        unit = path.parent
+        if unit.name.endswith(PARTIAL_SUFFIX) or not (unit / SEAL).is_file():
+            continue
+        model = read_json(path).get("model", {})
+        if _asked(unit) == asked and {key: model.get(key) for key in origin} == origin:
             return True
     return False
 

@@ -3,8 +3,9 @@
 import shutil
 from pathlib import Path
 
-from workings.errors import RecordError
+from workings.errors import RecordError, RequestError
 from workings.evaluation.unit import refuse_existing
+from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.layout import KEPT, PAIRS, SAMPLED, SEAL, SELECTION, SUMS, partial_unit_path
 from workings.record.lock import DirectoryLock
@@ -34,9 +35,11 @@ def select_again(unit: Path, out: Path, selection: Selection, pairs: PairRule | 
     drawn = SampleUnit.open(unit)
     refuse_existing(out)
     partial = partial_unit_path(out)
-    # Nothing in it was drawn, so what a killed attempt left is made again.
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    try:
+        partial.mkdir(parents=True)
+    except FileExistsError:  # sampling that was interrupted keeps there what it drew
+        raise RequestError(f"--out {out}, beside which {partial} stands unfinished", "another --out",
+                           f"--out {out}-2, or remove {partial}") from None
     lock = DirectoryLock(partial)
     try:
         for name, digest in parse_sums(read_plain(drawn.path / SUMS)).items():
@@ -49,7 +52,8 @@ def select_again(unit: Path, out: Path, selection: Selection, pairs: PairRule | 
         seal_unit(partial, SAMPLED, "complete", origin if isinstance(origin, str) else None)
         out.parent.mkdir(parents=True, exist_ok=True)
         partial.rename(out)
+        atomic.sync_directory(out.parent)
     finally:
-        lock.release()
         shutil.rmtree(partial, ignore_errors=True)
+        lock.release()
     return SampleUnit.open(out)

@@ -3,6 +3,7 @@
 No weights are needed: what was drawn stands in the record, and is rewarded again.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
 from workings.record.digest import json_digest
 from workings.record.layout import DATA_DIGESTS, PROMPTS, REWARDS
+from workings.record.plain import refuse_too_large
 
 if TYPE_CHECKING:
     from workings.config.rewards import RewardConfig
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 CALL_SECONDS = 20.0
 """Time limit for one reward of one rollout here, in seconds; a completion takes a millisecond."""
+
 
 @check("consistency.prompts", level=1, title="prompts and rewards are those that the manifest names",
        example="a reward of another weight than the recipe gives it")
@@ -187,6 +190,10 @@ def _advantage_problems(learned: Learned, settings: "RewardSettings", rollout: "
 def _rewarded_again(process: "RewardProcess", template: "ChatTemplate", rollout: "Rollout") -> tuple[list[str], int]:
     """What differs, and how many rewards were computed."""
     from workings.rollouts.rollout import to_reward
+    # The record's own vocabulary may make pages of one token, and texts are there four times while they are sent.
+    used = Counter(token for _, sample in rollout.drawn for token in sample.completion.tokens)
+    refuse_too_large(4 * sum(count * len(template.tokenizer.token(token)) for token, count in used.items()),
+                     "the text of its completions")
     values = process.score([to_reward(prompt, sample.completion, template.tokenizer)
                             for prompt, sample in rollout.drawn])
     return [f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {name} is "
