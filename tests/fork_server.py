@@ -270,7 +270,8 @@ def _child(request: dict[str, Any], streams: Sequence[int]) -> int:
         os.dup2(stream, number)
         os.close(stream)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for name in ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1"):  # whatever the shell gave to the suite
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(set_by_imports | request["environment"])

@@ -83,7 +83,7 @@ def test_more_traces_do_not_change_the_first_ones() -> None:
 @pytest.mark.parametrize(("kinds", "n", "reason"), [
     ([], 5, "kinds: none"), (["algebra"], 5, "kinds: algebra"), (["geometry", "geometry"], 5, "each once"),
     (["geometry"], 0, "at least one of either"), (["geometry"], -1, "at least one of either"),
-    pytest.param(["number_patterns"], 5000, "gives hardly anything new", marks=pytest.mark.slow),
+    pytest.param(["number_patterns"], 5000, "gives hardly anything new", marks=pytest.mark.full),
 ])
 def test_what_cannot_be_made_is_refused(kinds: list[str], n: int, reason: str) -> None:
     with pytest.raises(RequestError, match=reason):

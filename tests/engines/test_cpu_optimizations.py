@@ -42,7 +42,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [pytest.param(name, marks=() if name in ("adamw", "adafactor and remat")
+@pytest.mark.parametrize("case", [pytest.param(name, marks=() if name == "adafactor and remat"
                                                else pytest.mark.full) for name in CASES])
 @pytest.mark.parametrize("engine", [JaxEngine, TorchEngine], ids=["jax", "torch"])
 def test_on_and_off_take_the_same_steps(engine: Any, case: str, tmp_path: Any) -> None:

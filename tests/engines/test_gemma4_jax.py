@@ -114,6 +114,7 @@ def test_a_cache_gives_what_a_whole_forward_gives(tmp_path: Path) -> None:
         assert np.abs(np.array(answer.log_probs) - whole[len(prompt) - 1:]).max() < 1e-5
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("memory", [
     {"remat": "layer"}, pytest.param({"attention": "chunked"}, marks=pytest.mark.full),
     pytest.param({"remat": "dots", "loss_chunk": 8}, marks=pytest.mark.full)])
@@ -126,6 +127,7 @@ def test_saving_memory_changes_no_number(memory: dict[str, Any]) -> None:
         np.testing.assert_allclose(x, arrays(theirs[0])[name], atol=2e-4, err_msg=name)
 
 
+@pytest.mark.full
 def test_nothing_trains_the_per_layer_embeddings_or_the_layer_scalars() -> None:
     engine = opened()
     state = engine.init(0)
@@ -159,6 +161,7 @@ def test_a_checkpoint_goes_on_bit_for_bit(optimizer: str, tmp_path: Path) -> Non
         np.testing.assert_array_equal(x, theirs[name], err_msg=name)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("shape", [{"layers": 3, "shared_kv_layers": 1}, pytest.param({}, marks=pytest.mark.full),
                                    pytest.param(LARGE, marks=pytest.mark.full)],
                          ids=["per-layer embeddings, three layers", "per-layer embeddings", "without"])

@@ -83,8 +83,8 @@ def expected_step(engine: JaxEngine, state: Any, batch: Batch) -> tuple[float, f
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "chunk"), [
-    ("ppo", 0), *(pytest.param(name, 5, marks=pytest.mark.slow) for name in ("grpo with a reference", "gspo")),
-    *(pytest.param(name, 5, marks=pytest.mark.full) for name in ("ppo", "cispo"))])
+    ("grpo with a reference", 5), ("gspo", 5),
+    *(pytest.param(name, chunk, marks=pytest.mark.full) for name, chunk in (("ppo", 0), ("ppo", 5), ("cispo", 5)))])
 def test_a_step_has_value_gradient_and_metrics_of_the_objective(name: str, chunk: int) -> None:
     engine, state, asked = opened("jax", objective=OBJECTIVES[name], memory=MemoryConfig(loss_chunk=chunk))
     plain = random_batch(asked.shape, micro=2)
@@ -99,7 +99,7 @@ def test_a_step_has_value_gradient_and_metrics_of_the_objective(name: str, chunk
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("on", [False, True], ids=["off", "on"])
+@pytest.mark.parametrize("on", [pytest.param(False, marks=pytest.mark.full), True], ids=["off", "on"])
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_step_says_the_log_probs_that_it_computed(name: str, on: bool) -> None:
     """Of two micro batches, with `memory.cpu_optimizations` off and on, at all positions and at loss positions."""

@@ -21,8 +21,9 @@ def test_how_many_are_read_at_a_time() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["gemma2", "gemma4"])
-@pytest.mark.parametrize("engine", [JaxEngine, TorchEngine])
+@pytest.mark.parametrize(("engine", "family"), [
+    (JaxEngine, "gemma2"), (TorchEngine, "gemma4"),
+    *(pytest.param(*case, marks=pytest.mark.full) for case in ((JaxEngine, "gemma4"), (TorchEngine, "gemma2")))])
 def test_in_parts_prompts_have_the_same_answers(engine: Any, family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two kinds of layers and, in Gemma 4, layers that share keys; ten prompts, eight to sixteen of them in two parts.
 

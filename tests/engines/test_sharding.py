@@ -115,6 +115,7 @@ def test_the_compiled_module_holds_no_unsplit_batch_and_no_whole_embedding(run_f
     assert not sizes & {(16, 32, 32), (512, 32), (16, 32, 48), (512, 48), (128, 32)}
 
 
+@pytest.mark.full
 def test_a_checkpoint_goes_on_in_two_processes_and_comes_back(tmp_path: Path, start_forked) -> None:
     """Written by one process on one device, continued by two on loopback, restored by one: same losses, same state."""
     from tests.engines.eight_devices import curve, engine

@@ -187,8 +187,8 @@ def test_the_trace_refuses_what_the_engine_refuses() -> None:
         inspect_step(asked, (2, 1, 32), "cpu")
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, marks=() if case == "adamw" else pytest.mark.full)
-                                  for case in memory.CASES])
+@pytest.mark.full
+@pytest.mark.parametrize("case", memory.CASES)
 def test_the_trace_of_one_of_two_processes_is_what_each_of_two_real_ones_holds(run_ranks, case: str) -> None:
     """The same step in two processes with gloo, followed storage by storage; beside it PyTorch's own count of what its
     CPU allocator gave, which has gloo's copies of what it sends in it."""

@@ -34,6 +34,7 @@ def both(run_ranks, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, dic
     return straight, json.loads(said.splitlines()[-1]), after
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", list(CASES))
 def test_two_processes_go_on_like_one_and_come_back(case: str, both: tuple[dict, dict, Path], tmp_path: Path) -> None:
     """Saved by one, continued by two, restored by one. Splits that do not come out even, a micro batch without

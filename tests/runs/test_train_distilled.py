@@ -77,6 +77,7 @@ def test_it_is_replayed_with_its_teacher_and_without(tmp_path):
     assert "needed" in without["teacher"]["absent"]
 
 
+@pytest.mark.full
 def test_a_run_with_adapters_teaches_what_its_merged_weights_do(tmp_path):
     recipe = distilled.write(tmp_path, ["method.name=lora", "training.steps=20"])
     export_run(tmp_path / "teacher", tmp_path / "merged")

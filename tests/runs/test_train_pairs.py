@@ -92,7 +92,7 @@ def test_a_reference_that_said_something_else_is_found_by_replaying(begun):
 
 @pytest.mark.parametrize("words", [
     ("engine=torch",), pytest.param(LORA, marks=pytest.mark.full),
-    ("engine=torch", *LORA), ("algorithm={name: dpo, loss: ipo, beta: 0.2}",)])
+    pytest.param(("engine=torch", *LORA), marks=pytest.mark.full), ("algorithm={name: dpo, loss: ipo, beta: 0.2}",)])
 def test_both_engines_and_adapters(begun, tmp_path, words):
     done = train(str(begun[0]), tmp_path / "run", [*words, "training.steps=3"])
     assert (done.status, verify(done.run).failed) == ("complete", 0)

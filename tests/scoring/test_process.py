@@ -1,5 +1,16 @@
 """The process that scores, seen from outside: it may be gone at any moment."""
 
+import os
+import threading
+import time
+from concurrent.futures import CancelledError
+from pathlib import Path
+from queue import Queue
+from typing import IO
+
+import pytest
+
+from workings.scoring import child_process
 from workings.scoring.items import Item
 from workings.scoring.process import ScoringProcess
 from workings.scoring.settings import ScoringSettings
@@ -15,3 +26,31 @@ def test_a_process_that_died_between_two_requests_is_replaced() -> None:
         scoring._child.wait()
         for _ in range(3):
             assert scoring.judge([(ITEM, "#### 2", False)])[0].score == 1
+
+
+def test_cancelled_from_another_thread_it_ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clearing up may take the mark of the end away from the thread that waits for it, so that Ctrl-C would seem to do
+    nothing until the time limit, here an hour, is over; here the mark never comes."""
+    def forward(stream: IO[bytes], answers: "Queue[bytes]") -> None:
+        with stream:
+            while piece := os.read(stream.fileno(), 1 << 16):
+                answers.put(piece)
+
+    monkeypatch.setattr(child_process, "_forward", forward)
+    (tmp_path / "slow.py").write_text("import time\ndef score(answer, item):\n"
+                                      f"    open({str(tmp_path / 'started')!r}, 'w')\n    time.sleep(10 ** 6)\n")
+    with ScoringProcess(ScoringSettings(scorer=f"{tmp_path / 'slow.py'}:score", item_seconds=3600)) as scoring:
+        raised: list[BaseException] = []
+        waits = threading.Thread(target=lambda: raised.append(caught(scoring)), daemon=True)
+        waits.start()
+        while not (tmp_path / "started").exists():
+            time.sleep(0.01)
+        scoring.cancel()
+        waits.join(60)  # without end where it is broken
+        assert [type(error) for error in raised] == [CancelledError]
+
+
+def caught(scoring: ScoringProcess) -> BaseException:
+    with pytest.raises(CancelledError) as error:
+        scoring.judge([(ITEM, "#### 2", False)])
+    return error.value

@@ -62,6 +62,9 @@ class ChildProcess:
         """Give up at once, from another thread: what is being scored is lost, and nothing is scored any more."""
         self._cancelled = True
         self._stop()
+        # Clearing up may have taken the mark of the end from the other thread, which would wait for its time limit.
+        with suppress(queue.Full):  # then it finds more than enough
+            self._answers.put_nowait(b"")
 
     @abstractmethod
     def _not_started(self) -> Exception:
