@@ -11,6 +11,7 @@ import pytest
 
 from tests.engines.tiny import random_batch, request, tiny_shape
 from workings.config.method import LoraConfig, QloraConfig
+from workings.config.training import PrecisionConfig
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.lora import make_lora
 from workings.engines.jax.nf4 import LIMITS, dequantize, quantize, stored_shapes
@@ -122,6 +123,28 @@ def test_qlora_is_lora_on_the_dequantized_weights(tmp_path: Path) -> None:
     assert re.search(r"u8\[2,1,32,128\]\S* parameter", text)
     stacks = re.findall(r"= f32\[2,(?:128,64|64,128|1,64,128|2,64,64)\]\S* ([\w-]+)\(", text)
     assert not stacks
+
+
+def test_both_engines_store_a_float32_file_in_the_same_bits(tmp_path: Path) -> None:
+    """Rounded to `precision.parameters` before four bits are made of it, whatever the file's own format is."""
+    pytest.importorskip("bitsandbytes")
+    from workings.engines.torch.engine import TorchEngine
+
+    shape, base = tiny_shape("llama", **WHOLE), tmp_path / "base"
+    base.mkdir()
+    full = JaxEngine.open(request(shape))
+    full.export(full.init(0), base)
+    written = []
+    for kind in (JaxEngine, TorchEngine):
+        engine = kind.open(request(shape, method=QloraConfig(name="qlora", rank=4), weights=base,
+                                   precision=PrecisionConfig(parameters="bf16", compute="bf16")))
+        (tmp_path / kind.name).mkdir()
+        engine.export(engine.load(base), tmp_path / kind.name)
+        written.append(TensorFile(tmp_path / kind.name / "model.safetensors"))
+    ours, theirs = written
+    assert set(ours.names()) == set(theirs.names())
+    for name in ours.names():
+        np.testing.assert_array_equal(ours.read(name), theirs.read(name), err_msg=name)
 
 
 def test_blocks_that_a_mesh_would_cut_are_refused() -> None:

@@ -43,6 +43,29 @@ def test_a_kernel_that_fails_is_a_finding(monkeypatch) -> None:
         find_device("auto", {"gpu": "/dev/nvidia0"})
 
 
+@pytest.mark.parametrize(("rank", "tried"), [("1", ["cuda:1"]), ("2", [])])
+def test_a_process_tries_its_own_card_alone(monkeypatch, rank: str, tried: list[str]) -> None:
+    devices, chosen = [], []
+
+    def ones(count: int, device: str) -> torch.Tensor:
+        devices.append(device)
+        return torch.tensor([1.0] * count)
+
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    monkeypatch.setattr(torch, "ones", ones)
+    if tried:
+        assert find_device("gpu", {}).device == torch.device("cuda", 1)
+        assert chosen == [1]
+    else:
+        with pytest.raises(DeviceError, match="process 2 of this machine, which has 2 cards"):
+            find_device("gpu", {})
+    assert devices == tried
+
+
 @pytest.mark.parametrize("asked", ["tpu", "auto"])
 def test_a_tpu_is_the_other_engines(asked: str) -> None:
     with pytest.raises(DeviceError) as caught:

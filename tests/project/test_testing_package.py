@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 
 import workings.testing
 from tests.engines.tiny import random_batch, request, tiny_shape
-from workings.engines.base import Engine
+from workings.engines.base import Engine, EngineClass
 from workings.errors import DeviceError, RecordError
 from workings.testing import AddingEngine, CharacterTokenizer, PlainTemplate, UnigramEngine, adding_model
 
@@ -39,6 +39,8 @@ def test_the_engine_has_every_method_of_the_protocol():
     for name in methods:
         wanted, own = (inspect.signature(getattr(of, name)).parameters for of in (Engine, UnigramEngine))
         assert [(p.name, p.kind) for p in own.values()] == [(p.name, p.kind) for p in wanted.values()], name
+    wanted, own = inspect.signature(EngineClass.open).parameters, inspect.signature(UnigramEngine.open).parameters
+    assert list(wanted)[1:] == list(own)
     assert UnigramEngine.name == "unigram"
 
 

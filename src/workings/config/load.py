@@ -186,15 +186,20 @@ def _apply(values: dict[str, Any], override: str) -> None:
     key, equals, written = override.partition("=")
     if not equals or not key:
         raise RequestError(override, "an override of the form key=value", "e.g. training.steps=100")
+    # The value is read as in a file, so `[]`, `true` and `1e-3` mean the same in both.
+    set_key(values, key, parse_yaml(written, f"override {override!r}"), override)
+
+
+def set_key(values: dict[str, Any], key: str, value: Any, given: str) -> None:
+    """Set a dotted key in place. Raises `RequestError`, which begins with ``given``, where a part is no section."""
     *parents, last = key.split(".")
     here = values
     for parent in parents:
         inner = here.setdefault(parent, {})
         if not isinstance(inner, dict):
-            raise RequestError(override, f"`{parent}` to be a section; it is {inner!r}", "leave out the part after it")
+            raise RequestError(given, f"`{parent}` to be a section; it is {inner!r}", "leave out the part after it")
         here = inner
-    # The value is read as in a file, so `[]`, `true` and `1e-3` mean the same in both.
-    here[last] = parse_yaml(written, f"override {override!r}")
+    here[last] = value
 
 
 def _one_length(values: dict[str, Any], overrides: Sequence[str]) -> None:

@@ -21,32 +21,30 @@ class FullConfig(Section):
     """All weights."""
 
 
-class LoraConfig(Section):
+class AdapterFields(Section):
+    """Settings of adapters, whatever the weights beside them are stored in."""
+
+    rank: int = Field(default=16, ge=1)
+    """Rank of an adapter (peft: `r`)."""
+    alpha: float = Field(default=32.0, gt=0)
+    """An adapter's output is scaled by `alpha / rank` (peft: `lora_alpha`)."""
+    target_modules: tuple[Projection, ...] = Field(default=PROJECTIONS, min_length=1, strict=False)
+    """Projections that get an adapter, by Hugging Face's names: of this project's families those of the default, and
+    GPT-2's `c_attn`, `c_proj` and `c_fc`; of a model with `model.proven: false` its linear layers."""
+
+
+class LoraConfig(AdapterFields):
     """LoRA (Hu et al., 2021): frozen weights, and two thin trained matrices beside each chosen projection."""
 
     name: Literal["lora"]
     """Low-rank adapters beside frozen weights."""
-    rank: int = Field(default=16, ge=1)
-    """Rank of an adapter (peft: `r`)."""
-    alpha: float = Field(default=32.0, gt=0)
-    """An adapter's output is scaled by `alpha / rank` (peft: `lora_alpha`)."""
-    target_modules: tuple[Projection, ...] = Field(default=PROJECTIONS, min_length=1, strict=False)
-    """Projections that get an adapter, by Hugging Face's names: of this project's families those of the default, and
-    GPT-2's `c_attn`, `c_proj` and `c_fc`; of a model with `model.proven: false` its linear layers."""
 
 
-class QloraConfig(Section):
+class QloraConfig(AdapterFields):
     """QLoRA (Dettmers et al., 2023): LoRA over projections stored in 4 bits."""
 
     name: Literal["qlora"]
     """Low-rank adapters beside frozen 4-bit weights (NF4, blocks of 64)."""
-    rank: int = Field(default=16, ge=1)
-    """Rank of an adapter (peft: `r`)."""
-    alpha: float = Field(default=32.0, gt=0)
-    """An adapter's output is scaled by `alpha / rank` (peft: `lora_alpha`)."""
-    target_modules: tuple[Projection, ...] = Field(default=PROJECTIONS, min_length=1, strict=False)
-    """Projections that get an adapter, by Hugging Face's names: of this project's families those of the default, and
-    GPT-2's `c_attn`, `c_proj` and `c_fc`; of a model with `model.proven: false` its linear layers."""
 
 
 FrozenBits = Literal["nf4", "int8"]

@@ -265,6 +265,10 @@ class CheckpointConfig(Section):
     """Number of newest checkpoints that stay."""
 
 
+Scorer = Literal["answer", "exact", "math"]
+"""Scorers that come with this project."""
+
+
 class EvaluationConfig(Section):
     """What is measured during and after training."""
 
@@ -284,7 +288,7 @@ class EvaluationConfig(Section):
     """Items that are answered and scored each time while a run learns from rewards, the first ones; 0: none."""
     base: bool = True
     """Whether the untrained model is asked the items as well, once for all runs that start from it."""
-    scorer: Literal["answer", "exact", "math"] = "answer"
+    scorer: Scorer = "answer"
     """How answers are compared: by `answer`, `exact` (the same characters) or `math` (formulas by math-verify)."""
 
     @model_validator(mode="after")

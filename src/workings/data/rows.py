@@ -125,6 +125,11 @@ class RowSet:
         return np.add.reduceat(masks, first, dtype=np.int64) - masks[first]
 
     @property
+    def learned_positions(self) -> dict[str, int]:
+        """`supervised` by the rows' ids."""
+        return dict(zip(self.ids, self.supervised.tolist(), strict=True))
+
+    @property
     def total_tokens(self) -> int:
         """Tokens of all rows, without padding."""
         return int(self.lengths.sum())

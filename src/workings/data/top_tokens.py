@@ -9,6 +9,7 @@ Shape suffixes: A accumulation, B rows, S positions, N learned positions, K toke
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from safetensors import SafetensorError
@@ -38,26 +39,6 @@ Said = Mapping[str, TopTokensOfRow]
 """By a row's id."""
 
 
-def parts_of(batches: Batches, steps: int, counts: Mapping[str, int], count: int) -> list[range]:
-    """Numbers of the first epoch's batches that a run of so many steps learns from, by the file they are kept in.
-
-    Args:
-        batches: of the run.
-        steps: of the run.
-        counts: learned positions of each row by id.
-        count: K.
-    """
-    parts: list[range] = []
-    size = 0
-    for number in range(min(steps, batches.batches_in_epoch(0))):
-        own = 8 * count * sum(counts[name] for ids in batches.row_ids(Position(0, number)) for name in ids)
-        if parts and len(parts[-1]) < MOST_BATCHES and size + own <= MOST_BYTES:
-            parts[-1], size = range(parts[-1].start, number + 1), size + own
-        else:
-            parts, size = [*parts, range(number, number + 1)], own
-    return parts
-
-
 def places_of_rows(batch: Batch, row_ids: Sequence[Sequence[str]]) -> Iterator[tuple[str, int, np.ndarray]]:
     """Of each row of a batch: its id, the number of its sequence among A x B, and its learned positions there."""
     length = batch.tokens.shape[-1]
@@ -82,32 +63,52 @@ def to_bytes(said: Iterable[TopTokensOfRow]) -> bytes:
                  LOG_PROBS: np.concatenate([row.log_probs_NK for row in rows])})
 
 
-def read_part(data: bytes, batches: Batches, part: range, counts: Mapping[str, int],
-              count: int) -> dict[str, TopTokensOfRow]:
-    """What `to_bytes` wrote of these batches' rows.
+@dataclass(frozen=True, kw_only=True)
+class TopTokenFiles:
+    """Which batches' rows stand in which file of a run, and how a file is read."""
 
-    Args:
-        data: of the file.
-        batches: of the run.
-        part: numbers of the file's batches.
-        counts: learned positions of each row by id.
-        count: K.
+    batches: Batches
+    steps: int
+    """Of the run."""
+    counts: Mapping[str, int]
+    """Learned positions of each row by id."""
+    count: int
+    """K."""
 
-    Raises:
-        RecordError: not these two arrays of as many positions as the rows have together, or no finite numbers.
-    """
-    names = [name for number in part for ids in batches.row_ids(Position(0, number)) for name in ids]
-    sizes = [counts[name] for name in names]
-    try:
-        found = load(data)
-    except SafetensorError as error:
-        raise RecordError(f"top tokens of a teacher: {str(error)[:80]}") from None
-    formats = {name: (str(x.dtype), x.shape) for name, x in found.items()}
-    shape = sum(sizes), count
-    if formats != {TOKENS: ("int32", shape), LOG_PROBS: ("float32", shape)}:
-        raise RecordError(f"top tokens of a teacher: {formats}, expected int32 and float32 of {shape}")
-    if not np.isfinite(found[LOG_PROBS]).all():
-        raise RecordError("top tokens of a teacher: a log probability that is not finite")
-    ends = np.cumsum(sizes)[:-1]
-    return {name: TopTokensOfRow(tokens, log_probs) for name, tokens, log_probs in zip(
-        names, np.split(found[TOKENS], ends), np.split(found[LOG_PROBS], ends), strict=True)}
+    @cached_property
+    def parts(self) -> list[range]:
+        """Numbers of the first epoch's batches that the run learns from, by the file they are kept in."""
+        parts: list[range] = []
+        size = 0
+        for number in range(min(self.steps, self.batches.batches_in_epoch(0))):
+            own = 8 * self.count * sum(self.counts[name] for name in self._row_ids(number))
+            if parts and len(parts[-1]) < MOST_BATCHES and size + own <= MOST_BYTES:
+                parts[-1], size = range(parts[-1].start, number + 1), size + own
+            else:
+                parts, size = [*parts, range(number, number + 1)], own
+        return parts
+
+    def read(self, data: bytes, part: range) -> dict[str, TopTokensOfRow]:
+        """What `to_bytes` wrote of the rows of these batches.
+
+        Raises:
+            RecordError: not these two arrays of as many positions as the rows have together, or no finite numbers.
+        """
+        names = [name for number in part for name in self._row_ids(number)]
+        sizes = [self.counts[name] for name in names]
+        try:
+            arrays = load(data)
+        except SafetensorError as error:
+            raise RecordError(f"top tokens of a teacher: {str(error)[:80]}") from None
+        formats = {name: (str(x.dtype), x.shape) for name, x in arrays.items()}
+        shape = sum(sizes), self.count
+        if formats != {TOKENS: ("int32", shape), LOG_PROBS: ("float32", shape)}:
+            raise RecordError(f"top tokens of a teacher: {formats}, expected int32 and float32 of {shape}")
+        if not np.isfinite(arrays[LOG_PROBS]).all():
+            raise RecordError("top tokens of a teacher: a log probability that is not finite")
+        ends = np.cumsum(sizes)[:-1]
+        return {name: TopTokensOfRow(tokens, log_probs) for name, tokens, log_probs in zip(
+            names, np.split(arrays[TOKENS], ends), np.split(arrays[LOG_PROBS], ends), strict=True)}
+
+    def _row_ids(self, number: int) -> list[str]:
+        return [name for ids in self.batches.row_ids(Position(0, number)) for name in ids]

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 from workings.distributed.rpc import (
     END,
@@ -173,7 +173,7 @@ class ProcessGroup:
         if not self._processes:
             return engine
         self._coordinator = CoordinatorEngine(_distributed(engine), self._processes)
-        return cast(Engine, self._coordinator)  # it has every method but `open`: it is made of an engine that is open
+        return self._coordinator
 
     def work(self, engine: Engine, weights: Path | None, stop_requested: Callable[[], bool]) -> dict[str, Any]:
         """Make the coordinator's calls until the last one; returns the values of that one, its `outcome`.

@@ -235,16 +235,6 @@ class Engine(Protocol):
     name: str
     """The name it is registered under."""
 
-    @classmethod
-    def open(cls, request: EngineRequest) -> "Engine":
-        """Find and open the devices.
-
-        Raises:
-            DeviceError: what was asked for is absent or unusable.
-            RequestError: a setting that this engine does not honour.
-        """
-        ...
-
     def describe(self) -> DeviceFacts:
         """What it runs on: platform, device kind, count, memory limit, versions, mesh."""
         ...
@@ -296,6 +286,22 @@ class Engine(Protocol):
 
     def check_device(self) -> Mapping[str, Any]:
         """Run one small real kernel on every device and report what came out; raises `DeviceError` on failure."""
+        ...
+
+
+class EngineClass(Protocol):
+    """What is registered under an engine's name: a class that has `open` as a class method."""
+
+    name: str
+    """The name it is registered under."""
+
+    def open(self, request: EngineRequest) -> Engine:
+        """Find and open the devices.
+
+        Raises:
+            DeviceError: what was asked for is absent or unusable.
+            RequestError: a setting that this engine does not honour.
+        """
         ...
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
 from workings.config.recipe import DEFAULT_ENGINE
-from workings.engines.base import Engine, PlanningEngine
+from workings.engines.base import EngineClass, PlanningEngine
 from workings.engines.quiet import without_noise
 from workings.errors import RequestError
 from workings.hints import pip_install
@@ -21,7 +21,7 @@ PLANNING_GROUP = "workings.planning_engines"
 class RegisteredEngine:
     """An engine class and the installed distribution that brings it."""
 
-    engine: type[Engine]
+    engine: EngineClass
     distribution: str
     version: str
 

@@ -42,6 +42,8 @@ class Answered:
     it."""
     problem: str = ""
     """Why there is no text to score (`missing`, `double`, …)."""
+    too_long: bool = False
+    """Whether the problem is the text's length: then its beginning is recorded."""
 
     @property
     def truncated(self) -> bool:
@@ -53,10 +55,10 @@ def sanitised(answered: Answered, settings: EvaluationSettings) -> Answered:
     """The completion as it can be recorded: valid Unicode, and a problem instead of a text that is too long."""
     # JSON can name half of a surrogate pair, which no UTF-8 file can hold.
     text = answered.text.encode("utf-8", "replace").decode("utf-8")
-    problem = answered.problem
-    if not problem and len(text) > settings.max_completion_chars:
-        problem = f"too long: {len(text)} characters, the limit is {settings.max_completion_chars}"
-    return replace(answered, text=text, problem=problem)
+    if answered.problem or len(text) <= settings.max_completion_chars:
+        return replace(answered, text=text)
+    return replace(answered, text=text, too_long=True,
+                   problem=f"too long: {len(text)} characters, the limit is {settings.max_completion_chars}")
 
 
 def prediction_line(answered: Answered, judgement: Judgement, form: str) -> dict[str, Any]:
@@ -98,7 +100,7 @@ def prediction_line(answered: Answered, judgement: Judgement, form: str) -> dict
 
 
 def _text(answered: Answered) -> dict[str, Any]:
-    if answered.problem.startswith("too long"):
+    if answered.too_long:
         return {"completion": answered.text[:KEPT_CHARS], "completion_chars": len(answered.text),
                 "completion_sha256": bytes_digest(answered.text.encode())}
     if answered.problem:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from workings.config.load import LoadedRecipe, check_recipe
+from workings.config.load import LoadedRecipe, check_recipe, set_key
 from workings.config.recipe import Recipe
 from workings.record.values import leaves
 
@@ -16,11 +16,7 @@ def changed(recipe: Recipe, changes: Mapping[str, Any], origin: str = "a candida
     """The recipe with dotted keys set; ``origin`` says in an error whose recipe that is."""
     values = recipe.model_dump(mode="json", exclude_unset=True)
     for dotted, value in changes.items():
-        *parents, last = dotted.split(".")
-        here = values
-        for parent in parents:
-            here = here.setdefault(parent, {})
-        here[last] = value
+        set_key(values, dotted, value, origin)
     return check_recipe(values, origin)
 
 

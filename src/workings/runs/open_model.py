@@ -17,8 +17,8 @@ from workings.data.batches import Batches, Position
 from workings.data.pair_rows import build_pair_rows, pair_ids
 from workings.data.reference import LogProbs, from_lines
 from workings.data.rows import RowSet, build_rows
-from workings.data.top_tokens import Said, TopTokensOfRow, parts_of, read_part
-from workings.engines.base import Engine, EngineRequest, State
+from workings.data.top_tokens import Said, TopTokenFiles, TopTokensOfRow
+from workings.engines.base import Engine, EngineRequest, LikelihoodEngine, State
 from workings.engines.registry import engine_names, find_engine
 from workings.engines.session import ModelSession
 from workings.engines.weight_files import read_shape
@@ -186,8 +186,9 @@ class ReopenedRun(ResolvedRun):
             return PairSource(batches=data.batches, recorded=known)
 
         def ask(state: State, position: Position) -> LogProbs:
-            engine: Any = self.engine
+            engine = self.engine
             reference = self._first_weights if self.recipe.method.name == "full" else data.reference(engine, state)
+            assert isinstance(engine, LikelihoodEngine)  # the run was trained by one
             return ask_about(engine, reference, data.batches, position)
 
         return PairSource(batches=data.batches, recorded=known, ask=ask)
@@ -203,11 +204,12 @@ class ReopenedRun(ResolvedRun):
         assert isinstance(self.learned, RowSet)
         assert isinstance(self.recipe.algorithm, TraceDistill)
         count = self.recipe.algorithm.top_k
-        counts = dict(zip(self.learned.ids, self.learned.supervised.tolist(), strict=True))
+        counts = self.learned.learned_positions
         said: dict[str, TopTokensOfRow] = {}
         own = rows_data(self.recipe, self.learned, self.run.manifest.mesh.get("fsdp", 1))
-        for number, part in enumerate(parts_of(own.batches, own.steps, counts, count)):
-            said |= read_part(read_plain(self.run.path / top_tokens_file(number)), own.batches, part, counts, count)
+        files = TopTokenFiles(batches=own.batches, steps=own.steps, counts=counts, count=count)
+        for number, part in enumerate(files.parts):
+            said |= files.read(read_plain(self.run.path / top_tokens_file(number)), part)
         return {name: TopTokensOfRow(np.zeros((size, count), np.int32), np.full((size, count), -np.log(2 * count)))
                 for name, size in counts.items() if name not in said} | said
 

@@ -90,7 +90,8 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, r
     loaded = with_engine(loaded, target.platform)
     shape = find_shape(loaded)
     loaded = with_steps(loaded, planned_mesh(loaded.recipe, target)[0])
-    found = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher_model(loaded))
-    found = timed(found, loaded, shape, target, own_pace(runs, target) if runs.is_dir() else None)
-    found = replace(found, remarks=(*found.remarks, *loaded.chosen))
-    return with_deadline(found, loaded, shape, target, deadline) if deadline else found
+    teacher = teacher_model(loaded)
+    made = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher)
+    made = timed(made, loaded, shape, target, own_pace(runs, target) if runs.is_dir() else None, teacher)
+    made = replace(made, remarks=(*made.remarks, *loaded.chosen))
+    return with_deadline(made, loaded, shape, target, deadline, teacher) if deadline else made

@@ -6,21 +6,22 @@ from pathlib import Path
 
 from workings.config.algorithms import Taught, TraceDistill
 from workings.config.load import LoadedRecipe
+from workings.config.recipe import Recipe
 from workings.data.named_sets import shipped_sets
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
 from workings.planning.changes import changed, with_counted_steps
-from workings.planning.frozen import teacher_request
+from workings.planning.frozen import TeacherModel, teacher_request
 from workings.planning.plan import Plan, make_plan
 from workings.planning.request import engine_request, programs_of
 from workings.planning.seconds import Pace, run_time, step_operations, step_seconds
 from workings.record.pace import duration
 from workings.runs.datasets import ADDITION, ADDITION_ITEMS, ADDITION_TRACES
-from workings.runs.find_teacher import teacher_model
 
 
-def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, own: Pace | None = None) -> Plan:
-    """The plan with the seconds of its run; as it was where no rate is known."""
+def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, own: Pace | None = None,
+          teacher: TeacherModel | None = None) -> Plan:
+    """The plan with the seconds of its run; as it was where no rate is known. ``teacher``: as of `make_plan`."""
     recipe = loaded.recipe
     request = engine_request(recipe, shape, target)
     devices = plan.mesh[0] * plan.mesh[1]
@@ -31,7 +32,6 @@ def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, o
         unknown = (f"how many steps training.epochs: {recipe.training.epochs:g} are follows from the data, which are "
                    "not here: nothing about the time of the run")
         return replace(plan, step_seconds=seconds, step_time=how, remarks=(*plan.remarks, unknown))
-    teacher = teacher_model(loaded)
     asked = None if teacher is None or not isinstance(recipe.algorithm, Taught) else teacher_request(
         request, teacher, recipe.algorithm.teacher_precision)
     spent = run_time(recipe, request, programs_of(recipe, plan.mesh[0]), target, devices, seconds,
@@ -95,7 +95,8 @@ def count_items(loaded: LoadedRecipe) -> int:
     return ADDITION_ITEMS if name == ADDITION else sum(row.items for row in shipped_sets().values() if row.name == name)
 
 
-def with_deadline(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, deadline: float) -> Plan:
+def with_deadline(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, deadline: float,
+                  teacher: TeacherModel | None = None) -> Plan:
     """The plan with what a deadline (in seconds) means for it, and one that finishes where this one does not."""
     if plan.time is None:
         why = "no rate is known for this target" if plan.step_seconds is None else "the number of steps is not known"
@@ -106,24 +107,25 @@ def with_deadline(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: T
                        remarks=(*plan.remarks, f"finishes in {duration(plan.time.seconds)} of {allowed}"))
     said = (f"finishes {plan.time.share_by(deadline):.0%} of its steps by {allowed}: the whole run takes "
             f"{duration(plan.time.seconds)}")
-    words = finishing(plan, loaded, shape, target, deadline)
+    words = _finishing(plan, loaded.recipe, shape, target, deadline, teacher)
     return replace(plan, remarks=(*plan.remarks, said, "this plan finishes: " + " ".join(words)), finishing=words)
 
 
-def finishing(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, deadline: float) -> tuple[str, ...]:
+def _finishing(plan: Plan, recipe: Recipe, shape: ModelShape, target: Target, deadline: float,
+               teacher: TeacherModel | None) -> tuple[str, ...]:
     """Words that make the run finish.
 
     Without recomputation if that suffices and fits, else as many steps as there is time for.
     """
     assert plan.time is not None
-    recipe, pace = loaded.recipe, plan.step_seconds or 0.0
+    pace = plan.step_seconds or 0.0
     if recipe.memory.remat == "layer" and plan.verdict.fits:
         kept = changed(recipe, {"memory.remat": "none"})
         before, after = (step_operations(engine_request(each, shape, target), plan.batch) for each in (recipe, kept))
         spent = replace(plan.time, step_seconds=pace * after / before)
         # The time is asked first, because the plan compiles: without recomputation all activations must fit.
         if spent.seconds <= deadline and make_plan(
-                kept, shape, target, explained=False, teacher=teacher_model(loaded)).verdict.fits:
+                kept, shape, target, explained=False, teacher=teacher).verdict.fits:
             return ("memory.remat=none",)
     steps = max(1, int(recipe.training.steps * plan.time.share_by(deadline)))
     words = [f"training.steps={steps}"]

@@ -119,14 +119,19 @@ class PairData(TraceData):
             self.batches, ask=ask, recorded=lambda: from_lines(jsonl.read(place)[0]) if place.is_file() else None,
             record=keep))
 
-    def ask(self, engine: Any, state: State) -> LogProbs:
+    def ask(self, engine: Engine, state: State) -> LogProbs:
         """What the reference says of the rows that the run learns from; ``state`` is the one before the first step."""
-        return ask_reference(engine, self.reference(engine, state), self.batches, self.steps)
+        reference = self.reference(engine, state)
+        assert isinstance(engine, LikelihoodEngine)  # as `check` has seen
+        return ask_reference(engine, reference, self.batches, self.steps)
 
-    def reference(self, engine: Any, state: State) -> State:
+    def reference(self, engine: Engine, state: State) -> State:
         """The model that training began with: ``state`` itself, or what lies below its adapters."""
         self.check(engine)
-        return state if self.recipe.method.name == "full" else engine.without_adapters(state)
+        if self.recipe.method.name == "full":
+            return state
+        assert isinstance(engine, AdapterEngine)  # as `check` has seen
+        return engine.without_adapters(state)
 
 
 def read_rows(resolved: ResolvedRun) -> Callable[[int], TraceData]:

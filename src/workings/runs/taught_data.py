@@ -6,7 +6,7 @@ from functools import cached_property
 from time import perf_counter
 
 from workings.config.algorithms import TraceDistill
-from workings.data.top_tokens import Said, parts_of, read_part, to_bytes
+from workings.data.top_tokens import Said, TopTokenFiles, to_bytes
 from workings.engines.base import Engine, TeachingEngine
 from workings.errors import RequestError
 from workings.record import atomic
@@ -51,14 +51,11 @@ class TaughtData(TraceData):
         """The teacher on an engine of the student's kind; its weights are read when it is asked for the first time."""
         return self.teacher.open_for_tokens(engine, self.resolved, self.algorithm.top_k)
 
-    def read(self, data: bytes, part: range) -> Said:
-        """A file of what the teacher said about these batches. Raises `RecordError`."""
-        return read_part(data, self.batches, part, self._counts, self.algorithm.top_k)
-
     @cached_property
-    def _counts(self) -> dict[str, int]:
-        """Learned positions of each row by id."""
-        return dict(zip(self.rows.ids, self.rows.supervised.tolist(), strict=True))
+    def files(self) -> TopTokenFiles:
+        """Where the run keeps what the teacher said."""
+        return TopTokenFiles(batches=self.batches, steps=self.steps, counts=self.rows.learned_positions,
+                             count=self.algorithm.top_k)
 
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Batches by their position, once the teacher was asked."""
@@ -66,7 +63,7 @@ class TaughtData(TraceData):
 
         def recorded(number: int, part: range) -> Said | None:
             place = writer.path(top_tokens_file(number))
-            return self.read(place.read_bytes(), part) if place.is_file() else None
+            return self.files.read(place.read_bytes(), part) if place.is_file() else None
 
         def record(number: int, said: Said) -> None:
             atomic.write_bytes(writer.path(top_tokens_file(number)), to_bytes(said.values()))
@@ -74,7 +71,7 @@ class TaughtData(TraceData):
 
         return nullcontext(TaughtExperience(
             self.batches, self.algorithm.objective, opened=lambda: self.opened(engine), recorded=recorded,
-            record=record, parts=parts_of(self.batches, self.steps, self._counts, self.algorithm.top_k)))
+            record=record, parts=self.files.parts))
 
 
 def taught_data(resolved: ResolvedRun, learned: TraceData, teacher: Teacher) -> TaughtData:

@@ -14,7 +14,14 @@ import numpy as np
 from workings.config.algorithms import Taught
 from workings.config.method import FULL, FullConfig, LoraConfig, QloraConfig
 from workings.config.training import MeshConfig
-from workings.engines.base import AdapterReadingEngine, Engine, EngineRequest, State
+from workings.engines.base import (
+    AdapterReadingEngine,
+    Engine,
+    EngineRequest,
+    LikelihoodEngine,
+    State,
+    TeachingEngine,
+)
 from workings.engines.registry import find_engine
 from workings.errors import RecordError, RequestError
 from workings.models.batch import Batch
@@ -111,19 +118,20 @@ class Teacher:
     def open(self, student: Engine, resolved: ResolvedRun) -> Asked:
         """On an engine of the student's kind and devices; its weights are read when it is asked for the first time."""
         engine, state = self._opened(student, resolved)
+        assert isinstance(engine, LikelihoodEngine)  # of the student's kind, which was looked at
         return lambda batch: engine.log_probs(state(), batch)
 
     def open_for_tokens(self, student: Engine, resolved: ResolvedRun, count: int) -> AskedForTokens:
         """The same, asked for so many most likely tokens of those that the student knows."""
         engine, state = self._opened(student, resolved)
+        assert isinstance(engine, TeachingEngine)  # of the student's kind, which was looked at
         return lambda batch: engine.most_likely(state(), batch, count, resolved.shape.vocab_size)
 
-    def _opened(self, student: Engine, resolved: ResolvedRun) -> tuple[Any, Callable[[], State]]:
+    def _opened(self, student: Engine, resolved: ResolvedRun) -> tuple[Engine, Callable[[], State]]:
         device, recipe = student.describe(), resolved.recipe
         mesh = MeshConfig(fsdp=device.mesh["fsdp"], tp=device.mesh["tp"])
         asked = EngineRequest.of(recipe, resolved.shape, device=device.platform, mesh=mesh)
-        # Both protocols: the student's engine is of the same kind and was looked at.
-        engine: Any = find_engine(recipe.engine).engine.open(
+        engine = find_engine(recipe.engine).engine.open(
             teacher_request(asked, self.model, self.algorithm.teacher_precision))
         if self.base is not None and not isinstance(engine, AdapterReadingEngine):
             raise RequestError(f"algorithm.teacher: {self.algorithm.teacher}, adapters, with engine {engine.name}",
@@ -133,6 +141,8 @@ class Teacher:
         @cache
         def state() -> State:
             if self.base is not None:
+                assert isinstance(engine, AdapterReadingEngine)  # else it was refused above
+                assert self.weights.directory is not None  # a checkpoint's
                 return engine.with_adapters(self.base.load(engine), self.weights.directory)
             with self._folder() as folder:
                 return engine.load(folder, trainable=False)

@@ -17,7 +17,6 @@ from workings.engines.base import (
     Inspection,
     Inspections,
     LikelihoodEngine,
-    SamplingEngine,
     State,
 )
 from workings.errors import RequestError
@@ -38,7 +37,7 @@ from workings.runs.teacher import Asked, Teacher
 from workings.scoring.rewards import RewardProcess, RewardSettings
 from workings.training.experience import Experience
 from workings.training.health import Health
-from workings.training.rollout_experience import Drawing, Rewarder, RolloutExperience
+from workings.training.rollout_experience import Drawing, Rewarder, RolloutEngine, RolloutExperience
 
 
 class TrainingData(Protocol):
@@ -136,7 +135,7 @@ class PromptData:
 
     def check(self, engine: Engine) -> None:
         """Raise `RequestError` where this engine does not draw, keeps adapters on, or refuses the teacher."""
-        if not isinstance(engine, SamplingEngine) or not isinstance(engine, LikelihoodEngine):
+        if not isinstance(engine, RolloutEngine):
             raise RequestError(f"algorithm.name: {self.resolved.recipe.algorithm.name} with engine {engine.name}",
                                "an engine that draws completions", "engine=jax")
         if self._below_adapters and not isinstance(engine, AdapterEngine):
@@ -163,19 +162,20 @@ class PromptData:
             teacher: what the teacher says, opened; None without one.
         """
         self.check(engine)
-        # The two protocols together are what drawing asks for.
-        both: Any = engine
-        return Drawing(engine=both, prompts=self.prompts, algorithm=self.algorithm, shape=self.shape,
+        assert isinstance(engine, RolloutEngine)  # as `check` has seen
+        return Drawing(engine=engine, prompts=self.prompts, algorithm=self.algorithm, shape=self.shape,
                        rewarder=None if self.rewards is None else rewarder, reward_settings=self.rewards,
                        tokenizer=self.resolved.tokenizer,
                        stop_ids=self.resolved.template.stop_ids, seed=self.prompts.seed,
-                       reference=self._first_model(both) if teacher is None else lambda state, batch: teacher(batch))
+                       reference=self._first_model(engine) if teacher is None else lambda state, batch: teacher(batch))
 
-    def _first_model(self, engine: Any) -> Callable[[State, Batch], np.ndarray] | None:
+    def _first_model(self, engine: Engine) -> Callable[[State, Batch], np.ndarray] | None:
         """The model that training began with; None where the recipe does not hold on to it."""
         if not self._holds_first_model:
             return None
+        assert isinstance(engine, LikelihoodEngine)  # as `check` has seen
         if self._below_adapters:
+            assert isinstance(engine, AdapterEngine)  # likewise
             return lambda state, batch: engine.log_probs(engine.without_adapters(state), batch)
         # Read once, when the first rollout asks for it: it stays in memory beside the model that is trained.
         frozen = cache(lambda: self.resolved.initial_state(engine, self.resolved.recipe.seed, trainable=False))

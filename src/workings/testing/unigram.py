@@ -201,6 +201,6 @@ def _loss(logits_v: np.ndarray, batch: Batch) -> tuple[float, np.ndarray, np.nda
 
 
 if TYPE_CHECKING:
-    from workings.engines.base import Engine
+    from workings.engines.base import EngineClass
 
-    _ENGINE: type[Engine] = UnigramEngine  # the type checker compares every method with the protocol's
+    _ENGINE: EngineClass = UnigramEngine  # the type checker compares every method with the protocol's

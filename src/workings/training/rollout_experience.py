@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -37,6 +37,7 @@ TEMPERATURE = 1.0
 """At which completions are drawn: at any other the update would improve another distribution than was drawn from."""
 
 
+@runtime_checkable
 class RolloutEngine(SamplingEngine, LikelihoodEngine, Protocol):
     """What an engine offers that draws completions and says how likely it finds them."""
 

@@ -37,7 +37,7 @@ class Schedule:
         if step <= self.warmup_steps:
             return self.peak * step / self.warmup_steps
         # 0 at the end of the warm-up, 1 at the last step.
-        share = (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps)
+        share = (step - self.warmup_steps) / (self.steps - self.warmup_steps)
         match self.kind:
             case "constant":
                 left = 1.0

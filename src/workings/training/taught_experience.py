@@ -55,7 +55,7 @@ class TaughtExperience(TraceExperience):
         Args:
             batches: of traces.
             objective: what is minimized.
-            parts: of the first epoch's batches, as they are kept (`parts_of`).
+            parts: of the first epoch's batches, as they are kept (`TopTokenFiles`).
             opened: opens the teacher. It is called where a part is missing, and what it returns is not kept.
             recorded: a part of what an earlier attempt was told, by its number and its batches; None where there is
                 none.

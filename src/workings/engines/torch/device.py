@@ -48,19 +48,19 @@ def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
             raise DeviceError(f"device: auto with engine: torch on a machine with {present['tpu']}",
                               "an engine that drives a TPU", f"engine=jax, or {ASK_FOR_CPU}")
         return _cpu("auto: this machine shows no accelerator")
+    card, cards = own_card(), torch.cuda.device_count()
+    # Before a kernel runs, and on no other card: the first use of one takes some hundred MiB of it for good.
+    if cards and card >= cards:
+        raise DeviceError(f"process {card} of this machine, which has {cards} cards", "at most one process a card",
+                          f"torchrun --nproc-per-node {cards}")
     finding = cuda_finding()
     if finding:
         there = "gpu" in present
         seen = f"{present['gpu']} is there, but PyTorch cannot use it" if there else "this machine shows none"
         raise DeviceError(f"device: {asked}; {seen} ({finding})", "a machine with a GPU that PyTorch can use",
                           f"{CUDA}, or {ASK_FOR_CPU}" if there else "device=cpu")
-    rank = int(os.environ.get("LOCAL_RANK", "0"))
-    # `torchrun` numbers the processes of one machine from 0.
-    if rank >= torch.cuda.device_count():
-        raise DeviceError(f"process {rank} of this machine, which has {torch.cuda.device_count()} cards",
-                          "at most one process a card", f"torchrun --nproc-per-node {torch.cuda.device_count()}")
-    torch.cuda.set_device(rank)
-    return Device(platform="gpu", device=torch.device("cuda", rank), count=torch.cuda.device_count(),
+    torch.cuda.set_device(card)
+    return Device(platform="gpu", device=torch.device("cuda", card), count=cards,
                   reason="asked for" if asked == "gpu" else f"auto: {present['gpu']} is there")
 
 
@@ -68,15 +68,20 @@ def _cpu(reason: str) -> Device:
     return Device(platform="cpu", device=torch.device("cpu"), count=1, reason=reason)
 
 
+def own_card() -> int:
+    """Number of this process's card: ``torchrun`` counts the processes of one machine from 0."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
 def cuda_finding() -> str:
-    """Why CUDA cannot be used here, after really running a kernel; empty where it can."""
+    """Why CUDA cannot be used here, after really running a kernel on this process's card; empty where it can."""
     if torch.version.cuda is None and torch.version.hip is None:
         return f"torch {torch.__version__} is a build without CUDA"
     try:
         if not torch.cuda.is_available():
             return "torch.cuda.is_available() is false: no driver, or one too old for CUDA " + str(torch.version.cuda)
         # Wheels for other cards import well and die at the first kernel.
-        if float(torch.ones(2, device="cuda").sum()) != 2.0:
+        if float(torch.ones(2, device=f"cuda:{own_card()}").sum()) != 2.0:
             return "the sum of two ones on the card is not 2"
     except RuntimeError as error:
         return first_line(error)

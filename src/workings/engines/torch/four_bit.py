@@ -3,7 +3,7 @@
 bitsandbytes is imported when the first weight is stored or used: runs without 4-bit weights do not need it.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +24,7 @@ class FourBitLinear(FrozenLinear):
         """Quantize a weight ``[out, in]`` into this layer."""
         from bitsandbytes.functional import quantize_4bit
 
-        wide = weight.to(device=self.codes.device, dtype=torch.float32)
-        codes, state = quantize_4bit(wide, blocksize=BLOCK, compress_statistics=False, quant_type="nf4")
+        codes, state = quantize_4bit(self.rounded(weight), blocksize=BLOCK, compress_statistics=False, quant_type="nf4")
         self.codes.copy_(codes)
         self.absmax.copy_(state.absmax)
         self.level.copy_(state.code)
@@ -53,9 +52,10 @@ class FourBitLinear(FrozenLinear):
         return out if bias is None else out + bias.to(out.dtype)
 
 
-def to_four_bits(linear: nn.Linear) -> None:
+def to_four_bits(linear: nn.Linear, rounded_to: torch.dtype) -> None:
     """Turn a linear layer without memory into one that stores four bits; its contents are undefined until `store`."""
-    count = linear.out_features * linear.in_features
+    count, layer = linear.out_features * linear.in_features, cast(FourBitLinear, linear)
+    layer.rounded_to = rounded_to
     del linear.weight
     linear.__class__ = FourBitLinear
     linear.register_buffer("codes", torch.empty((count // 2, 1), dtype=torch.uint8, device="meta"))

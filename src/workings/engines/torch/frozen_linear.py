@@ -15,6 +15,15 @@ class FrozenLinear(nn.Linear):
 
     codes: Tensor
     absmax: Tensor
+    rounded_to: torch.dtype
+    """Format that a weight is rounded to before it is quantized: that which it would be stored in."""
+
+    def rounded(self, weight: Tensor) -> Tensor:
+        """A weight in float32 on this layer's device, rounded to the format that it would be stored in.
+
+        The JAX engine rounds as well, so that one file gives both the same codes, whatever its own format.
+        """
+        return weight.to(device=self.codes.device, dtype=self.rounded_to).float()
 
     def store(self, weight: Tensor) -> None:
         """Quantize a weight ``[out, in]`` into this layer."""
@@ -28,12 +37,9 @@ class FrozenLinear(nn.Linear):
 class EightBitLinear(FrozenLinear):
     """Codes ``[out, in]`` (int8) and a scale a row, by the same rule as `workings.engines.jax.int8`, to the bit."""
 
-    rounded_to: torch.dtype
-    """Format that a weight is rounded to before it is quantized: that which it would be stored in."""
-
     def store(self, weight: Tensor) -> None:
         """Quantize a weight ``[out, in]`` into this layer."""
-        wide = weight.to(device=self.codes.device, dtype=self.rounded_to).float()
+        wide = self.rounded(weight)
         absmax = wide.abs().amax(-1, keepdim=True)
         self.absmax.copy_(absmax)
         # A row of zeros would divide by zero; divided by 1 all its codes are 0. Two tensors, because PyTorch divides a

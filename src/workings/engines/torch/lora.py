@@ -108,7 +108,7 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
                 if spec.frozen_bits == "int8":
                     to_eight_bits(module, spec.parameter_dtype)
                 else:
-                    to_four_bits(module)
+                    to_four_bits(module, spec.parameter_dtype)
 
 
 def adapted(model: nn.Module) -> Iterator[Any]:

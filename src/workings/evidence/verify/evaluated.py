@@ -6,8 +6,9 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from workings.config.training import Scorer
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify.checks import check, each, failed, judged, not_checked, several
 from workings.evidence.verify.record import Record, Unit
@@ -31,7 +32,7 @@ MAX_AT_LIMIT = 2
 """Completions of a record at the time limit after which scoring is given up."""
 MOST_PROCESSES = 20
 """Processes that are started to score a record: one after the other, a third of a second each."""
-OUR_SCORERS = ("answer", "exact", "math")
+OUR_SCORERS: tuple[str, ...] = get_args(Scorer)
 """Scorers that come with this project. A person's own scorer is code, and code of a record is never run."""
 _LIMITS = ("time limit", "the scoring process died")
 """Errors that depend on the machine: there, only the score of 0 is compared."""

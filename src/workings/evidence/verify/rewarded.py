@@ -89,7 +89,7 @@ def rewards(record: Record) -> Iterator[CheckFinding]:
         if own:
             yield not_checked(f"the reward {', '.join(own)} is code from elsewhere, which is not run; its values are "
                               "as recorded", unit)
-        if unlike := _library_unlike(unit.json(REWARDS), settings):
+        for unlike in _unlike_libraries(unit.json(REWARDS), settings).values():
             yield not_checked(unlike, unit)
     return each_that_draws(record, find, has_rewards)
 
@@ -151,10 +151,10 @@ def _compute(unit: Unit) -> _Again:
 
 def _ours(unit: Unit, settings: "RewardSettings") -> "tuple[RewardConfig, ...]":
     """Rewards that are computed again: no person's code, and no library that is another one here."""
-    from workings.config.rewards import FileReward, reward_name
-    without = {"math"} if _library_unlike(unit.json(REWARDS), settings) else set()
+    from workings.config.rewards import FileReward
+    unlike = _unlike_libraries(unit.json(REWARDS), settings)
     return tuple(reward for reward in settings.rewards
-                 if not isinstance(reward, FileReward) and reward_name(reward) not in without)
+                 if not isinstance(reward, FileReward) and reward.scorer not in unlike)
 
 
 def _end_problems(learned: Learned, template: "ChatTemplate", rollout: "Rollout") -> list[str]:
@@ -211,6 +211,7 @@ def _settings(learned: Learned) -> "RewardSettings":
 def _reward_problems(recorded: Any, settings: "RewardSettings", said: str | None) -> list[str]:
     """What `config/rewards.json` says against the manifest, the recipe and this version's rewards."""
     from workings.config.rewards import FileReward
+    from workings.scoring.scorers import needs_library
     problems = []
     if said != json_digest(recorded):
         problems.append(f"{REWARDS} has digest {json_digest(recorded)[:16]}…, the manifest {str(said)[:16]}…")
@@ -219,23 +220,27 @@ def _reward_problems(recorded: Any, settings: "RewardSettings", said: str | None
     for entry, reward, name in zip(recorded, settings.rewards, settings.names, strict=True):
         if not isinstance(entry, dict) or (entry.get("name"), entry.get("weight")) != (name, reward.weight):
             problems.append(f"{REWARDS}: another reward or weight than the recipe's {name}")
-        # Of `math` the version names libraries, which may be others here or missing.
+        # A version may name libraries, which may be others here or missing.
         elif not isinstance(reward, FileReward) and (
                 {**entry, "version": ""} != settings.entry(reward, version="")
-                or (name != "math" and entry.get("version") != settings.version(reward))):
+                or (not needs_library(reward.scorer) and entry.get("version") != settings.version(reward))):
             problems.append(f"{REWARDS}: {name} is not what the recipe and this version make of it")
     return problems
 
 
-def _library_unlike(recorded: Any, settings: "RewardSettings") -> str:
-    """Why the reward `math` cannot be computed again here: its library is missing, or another one; else empty."""
-    reward = next((each for each in settings.rewards if each.scorer == "math"), None)
-    if reward is None:
-        return ""
-    said = next((entry.get("version") for entry in recorded if isinstance(entry, dict) and entry.get("name") == "math"),
-                "") if isinstance(recorded, list) else ""
-    try:
-        here = settings.version(reward)
-    except RequestError as error:
-        return f"{error.given}: {error.try_next}"
-    return "" if said == here else f"reward 'math': version {str(said)[:100]!r} there, {here!r} here"
+def _unlike_libraries(recorded: Any, settings: "RewardSettings") -> dict[str, str]:
+    """Rewards that cannot be computed again here, and why: a library is missing, or another one decides here."""
+    from workings.scoring.scorers import needs_library
+    unlike = {}
+    for reward in [each for each in settings.rewards if needs_library(each.scorer)]:
+        name = reward.scorer
+        said = next((entry.get("version") for entry in recorded if isinstance(entry, dict)
+                     and entry.get("name") == name), "") if isinstance(recorded, list) else ""
+        try:
+            here = settings.version(reward)
+        except RequestError as error:
+            unlike[name] = f"{error.given}: {error.try_next}"
+        else:
+            if said != here:
+                unlike[name] = f"reward {name!r}: version {str(said)[:100]!r} there, {here!r} here"
+    return unlike

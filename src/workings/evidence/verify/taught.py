@@ -17,7 +17,7 @@ from workings.evidence.verify.tensors import read_header
 from workings.record.layout import MODEL_SHAPE, TOP_TOKENS, top_tokens_file
 
 if TYPE_CHECKING:
-    from workings.data.top_tokens import TopTokensOfRow
+    from workings.data.top_tokens import TopTokenFiles, TopTokensOfRow
 
 CLOSE = 1e-4
 """Difference that a sum of float32 probabilities, or a mean of them in the log, may have."""
@@ -47,7 +47,7 @@ def top_tokens(record: Record) -> Iterator[CheckFinding]:
         told = _told(unit)
         problems = [f"row {name[:60]!r}: {what}" for name, row in told.items() for what in row.problems]
         files = {name for name in unit.files if name.startswith(TOP_TOKENS + "/")}
-        if more := sorted(files - {top_tokens_file(number) for number in range(len(_parts(unit)))}):
+        if more := sorted(files - {top_tokens_file(number) for number in range(len(_files(unit).parts))}):
             problems.append(f"{more[0]}: no batch belongs to it")
         positions = sum(row.positions for row in told.values())
         yield judged(problems, f"{positions:,} positions of {len(told):,} rows", unit)
@@ -97,10 +97,6 @@ def distills_traces(unit: Unit) -> bool:
     return isinstance(algorithm, dict) and algorithm.get("name") == "distill_traces"
 
 
-def _counts(unit: Unit) -> dict[str, int]:
-    return {row["id"]: int(row["supervised_tokens"]) for row in kept_rows(unit)}
-
-
 def _top_k(unit: Unit) -> int:
     from workings.objectives.top_tokens import MOST_TOKENS
     count = unit.manifest.config_snapshot["algorithm"].get("top_k")
@@ -109,9 +105,11 @@ def _top_k(unit: Unit) -> int:
     return count
 
 
-def _parts(unit: Unit) -> list[range]:
-    from workings.data.top_tokens import parts_of
-    return parts_of(batches_of(unit), unit.manifest.planned_steps, _counts(unit), _top_k(unit))
+def _files(unit: Unit) -> "TopTokenFiles":
+    from workings.data.top_tokens import TopTokenFiles
+    counts = {row["id"]: int(row["supervised_tokens"]) for row in kept_rows(unit)}
+    return TopTokenFiles(batches=batches_of(unit), steps=unit.manifest.planned_steps, counts=counts,
+                         count=_top_k(unit))
 
 
 def _told(unit: Unit) -> dict[str, _Told]:
@@ -120,15 +118,14 @@ def _told(unit: Unit) -> dict[str, _Told]:
 
 
 def _read(unit: Unit) -> dict[str, _Told]:
-    from workings.data.top_tokens import read_part
-    counts, count, vocabulary = _counts(unit), _top_k(unit), unit.json(MODEL_SHAPE)["vocab_size"]
+    files, vocabulary = _files(unit), unit.json(MODEL_SHAPE)["vocab_size"]
     told: dict[str, _Told] = {}
-    for number, part in enumerate(_parts(unit)):
+    for number, part in enumerate(files.parts):
         name = top_tokens_file(number)
         read_header(unit, name)  # nothing but tensors stands in it, and no gap between them
-        found = read_part(unit.read(name), batches_of(unit), part, counts, count)
-        told |= {row: _of_row(said, vocabulary) for row, said in found.items()}
-        unit.tree.kept.spend(ROW_BYTES * len(found))
+        rows = files.read(unit.read(name), part)
+        told |= {row: _of_row(said, vocabulary) for row, said in rows.items()}
+        unit.tree.kept.spend(ROW_BYTES * len(rows))
     return told
 
 
